@@ -1,0 +1,6 @@
+[
+  inputs: [
+    "{mix,.formatter}.exs",
+    "{bench,config,demo,lib,test}/**/*.{ex,exs}"
+  ]
+]

@@ -1,0 +1,255 @@
+# Does any function of AshAgent.Context hold a scheduler for a millisecond? Calls each of them on contexts of 10 MB while
+# the VM reports every process that was scheduled for 1 ms or longer without a break:
+#
+#     mix run bench/schedulers.exs
+#
+# The operating system may take the processor from a scheduler in the middle of anything, which is reported just the same.
+# The VM itself takes long to collect many binaries. So each run is followed by a control that is as long, makes the same
+# terms with :erlang.binary_to_term/1 and calls none of our functions. On a busy machine, run it as root under
+# `chrt --fifo 1`, where other processes do not interrupt it (but Linux itself does, for 50 ms in a second).
+
+defmodule AshAgent.Bench.Schedulers do
+  @moduledoc false
+
+  alias AshAgent.Context
+
+  @megabytes 10
+  # Each function is called for this long, and at least this often.
+  @run_ms 200
+  @least_calls 5
+
+  def main do
+    :erlang.system_monitor(self(), [{:long_schedule, 1}])
+
+    IO.puts(
+      "Times a process was scheduled for 1 ms or longer: with our functions, and in a control.\n"
+    )
+
+    counts =
+      for {shape, make} <- shapes() do
+        context = make.()
+        IO.puts("#{shape}: #{inspect(context)}")
+
+        totals =
+          for {name, fun} <- functions(context) do
+            {calls, ms, ours} = watch(fn -> repeat(fun, deadline(@run_ms), 0) end)
+            control = control(fun)
+            {_calls, _ms, control} = watch(fn -> repeat(control, deadline(ms), 0) end)
+            report(name, calls, ours, control)
+            {length(ours), length(control)}
+          end
+
+        IO.puts("")
+        totals
+      end
+
+    {ours, control} = counts |> List.flatten() |> Enum.unzip()
+    IO.puts("In all: #{Enum.sum(ours)} with our functions, #{Enum.sum(control)} in the control.")
+    uncovered()
+  end
+
+  # ---- contexts of 10 MB, each large in another way
+
+  defp shapes do
+    [
+      {"many iterations (an answer of 2 KB with a call and its result each)", &many_iterations/0},
+      {"one iteration (answers of 2 KB)", &one_iteration/0},
+      {"one message (a text of 10 MB)", fn -> Context.new(text(@megabytes * 1024 * 1024)) end},
+      {"many calls (one answer with 256 bytes of arguments each)", &many_calls/0},
+      {"many small messages (of 20 bytes)", &many_small_messages/0}
+    ]
+  end
+
+  defp many_iterations do
+    for i <- 1..(@megabytes * 512), reduce: Context.new("start") do
+      context ->
+        context
+        |> Context.add_assistant_message(text(2048), [call("call_#{i}", 16)])
+        |> Context.add_tool_results([{"call_#{i}", {:ok, "found"}}])
+    end
+  end
+
+  defp one_iteration do
+    for _ <- 1..(@megabytes * 512), reduce: Context.new("start") do
+      context -> Context.add_assistant_message(context, text(2048))
+    end
+  end
+
+  defp many_calls do
+    ids = for i <- 1..(@megabytes * 4096), do: "call_#{i}"
+
+    Context.new("start")
+    |> Context.add_assistant_message(nil, Enum.map(ids, &call(&1, 256)))
+    |> Context.add_tool_results(Enum.map(ids, &{&1, {:ok, "found"}}))
+  end
+
+  defp many_small_messages do
+    for _ <- 1..(@megabytes * 5_000), reduce: Context.new("start") do
+      context ->
+        context
+        |> Context.add_assistant_message("twenty bytes of text")
+        |> Context.add_user_message("and twenty of answer")
+    end
+  end
+
+  defp text(bytes), do: String.duplicate("x", bytes)
+  defp call(id, bytes), do: %{id: id, name: :search, arguments: %{query: text(bytes)}}
+
+  # ---- every function, with the arguments that make it work hardest
+
+  defp functions(context) do
+    map = Context.to_map(context)
+    messages = Context.to_messages(context)
+    first = hd(map.iterations)
+    twin = Context.create!(map)
+    json = first |> Map.take([:messages]) |> Context.JSON.encode() |> IO.iodata_to_binary()
+
+    chat =
+      for %{role: role, content: content} when is_binary(content) <- messages,
+          do: %{role: role, content: content}
+
+    big = text(@megabytes * 1024 * 1024)
+    calls = for i <- 1..10_000, do: call("new_#{i}", 256)
+    results = for %{id: id} <- calls, do: %{id: id, result: {:ok, text(256)}}
+    waiting = Context.add_assistant_message(context, "", calls)
+
+    [
+      {"new/2", fn -> Context.new(big, system_prompt: big) end},
+      {"add_user_message/2", fn -> Context.add_user_message(context, "hello") end},
+      {"add_user_message/2 of 10 MB", fn -> Context.add_user_message(context, big) end},
+      {"add_assistant_message/3",
+       fn -> Context.add_assistant_message(context, "hello", [call("new", 16)]) end},
+      {"add_assistant_message/3 of 10 MB", fn -> Context.add_assistant_message(context, big) end},
+      {"add_assistant_message/3 with 10000 calls",
+       fn -> Context.add_assistant_message(context, nil, calls) end},
+      {"add_tool_results/2, one of 10000",
+       fn -> Context.add_tool_results(waiting, [hd(results)]) end},
+      {"add_tool_results/2, all 10000", fn -> Context.add_tool_results(waiting, results) end},
+      {"interrupt/2 of 10000", fn -> Context.interrupt(waiting, "stopped") end},
+      {"extract_tool_calls/1 of 10000", fn -> Context.extract_tool_calls(waiting) end},
+      {"pending_tool_calls/1 of 10000", fn -> Context.pending_tool_calls(waiting) end},
+      {"to_messages/1", fn -> Context.to_messages(context) end},
+      {"get_all_messages/1", fn -> Context.get_all_messages(context) end},
+      {"get_iteration/2", fn -> Context.get_iteration(context, first.number) end},
+      {"get_iteration_messages/2",
+       fn -> Context.get_iteration_messages(context, first.number) end},
+      {"iterations/1", fn -> Context.iterations(context) end},
+      {"count_iterations/1", fn -> Context.count_iterations(context) end},
+      {"count_messages/1", fn -> Context.count_messages(context) end},
+      {"fetch_message/2",
+       fn -> Context.fetch_message(context, {first.number, length(first.messages) - 1}) end},
+      {"exceeded_max_iterations?/2", fn -> Context.exceeded_max_iterations?(context, 10) end},
+      {"create/1", fn -> Context.create(map) end},
+      {"create!/1, dropped at once", fn -> Context.create!(map) end},
+      {"update/2", fn -> Context.update(context, %{iterations: map.iterations}) end},
+      {"update!/2", fn -> Context.update!(context, %{metadata: %{big: big}}) end},
+      {"to_map/1", fn -> Context.to_map(context) end},
+      {"equal?/2", fn -> Context.equal?(context, twin) end},
+      {"put_metadata/3", fn -> Context.put_metadata(context, :key, messages) end},
+      {"put_iteration_metadata/4",
+       fn -> Context.put_iteration_metadata(context, first.number, :key, messages) end},
+      {"metadata/1", fn -> Context.metadata(context) end},
+      {"from_messages/1", fn -> Context.from_messages(chat) end},
+      {"from_messages!/1", fn -> Context.from_messages!(chat) end},
+      {"fetch/2", fn -> context[:iterations] end},
+      {"inspect/1", fn -> inspect(context) end},
+      {"Enum.count/1", fn -> Enum.count(context) end},
+      {"Enum.take/2", fn -> Enum.take(context, 1) end},
+      {"JSON.encode/1", fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
+      {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
+    ]
+  end
+
+  # Functions that nobody has added above are named, so that the list does not fall behind.
+  defp uncovered do
+    covered =
+      for {name, _fun} <- functions(Context.new("")), do: name |> String.split(["/", "."]) |> hd()
+
+    case for {name, arity} <- Context.__info__(:functions),
+             "#{name}" not in covered,
+             not String.starts_with?("#{name}", "__"),
+             do: "#{name}/#{arity}" do
+      [] -> :ok
+      names -> IO.puts("Not measured: #{Enum.join(names, ", ")}")
+    end
+  end
+
+  # ---- measuring
+
+  # Runs `fun` in a process of its own. Returns what it returned, how long it took, and how long the process was
+  # scheduled each time that was too long.
+  defp watch(fun) do
+    parent = self()
+    started = System.monotonic_time(:millisecond)
+    {pid, monitor} = spawn_monitor(fn -> send(parent, {self(), fun.()}) end)
+
+    # What the process held is dropped when it ends, which is part of the run.
+    receive do
+      {:DOWN, ^monitor, :process, ^pid, :normal} -> :ok
+      {:DOWN, ^monitor, :process, ^pid, reason} -> exit(reason)
+    end
+
+    receive do
+      {^pid, result} ->
+        {result, System.monotonic_time(:millisecond) - started, long_schedules(pid, [])}
+    end
+  end
+
+  defp long_schedules(pid, found) do
+    receive do
+      {:monitor, ^pid, :long_schedule, info} ->
+        long_schedules(pid, [{info[:timeout], info[:out]} | found])
+
+      {:monitor, _other, :long_schedule, _info} ->
+        long_schedules(pid, found)
+    after
+      10 -> found
+    end
+  end
+
+  defp deadline(ms), do: System.monotonic_time(:millisecond) + ms
+
+  # Yields after each call, so that what is reported is one call, not what many have taken together.
+  defp repeat(fun, deadline, calls) do
+    fun.()
+    :erlang.yield()
+
+    if calls + 1 < @least_calls or System.monotonic_time(:millisecond) < deadline,
+      do: repeat(fun, deadline, calls + 1),
+      else: calls + 1
+  end
+
+  # Makes the same terms without us, where the result is terms: what the VM itself needs for its garbage counts here too.
+  defp control(fun) do
+    case fun.() do
+      %Context{} -> &busy/0
+      {:ok, %Context{}} -> &busy/0
+      result -> result |> :erlang.term_to_binary() |> decoder()
+    end
+  end
+
+  defp decoder(binary), do: fn -> :erlang.binary_to_term(binary) end
+
+  defp busy, do: Enum.sum(1..1_000)
+
+  defp report(name, calls, ours, control) do
+    IO.puts(
+      "  #{String.pad_trailing(name, 42)} #{String.pad_leading("#{calls}", 8)} calls: " <>
+        "#{length(ours)} (control #{length(control)})#{longest(ours)}"
+    )
+  end
+
+  defp longest([]), do: ""
+
+  defp longest(long_schedules) do
+    case Enum.max(long_schedules) do
+      {ms, {module, name, arity}} ->
+        ", longest #{ms} ms, up to #{Exception.format_mfa(module, name, arity)}"
+
+      {ms, _} ->
+        ", longest #{ms} ms"
+    end
+  end
+end
+
+AshAgent.Bench.Schedulers.main()

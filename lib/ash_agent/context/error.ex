@@ -1,0 +1,110 @@
+defmodule AshAgent.Context.Error do
+  @moduledoc """
+  What data can cause: an unknown tool call id, a bad snapshot, a message while tool calls are pending.
+
+  `reason` is for matching, `message/1` is for people and says what to do. After an error the context is as it was.
+  A caller's mistakes (a wrong type, an unknown option) are `FunctionClauseError` and `ArgumentError` instead.
+
+  A `path` is a list of keys and 0-based indexes, outermost first.
+  """
+
+  @typedoc "Why an operation was refused."
+  @type reason ::
+          {:unknown_tool_call, id :: String.t(), pending :: [String.t()]}
+          | {:tool_call_already_answered, id :: String.t(), pending :: [String.t()]}
+          | {:duplicate_tool_result, id :: String.t()}
+          | {:no_tool_results, pending :: [String.t()]}
+          | {:no_pending_tool_calls, given :: [String.t()]}
+          | {:pending_tool_calls, ids :: [String.t()]}
+          | {:duplicate_tool_call, id :: String.t()}
+          | {:invalid_part, position :: non_neg_integer(), key :: term()}
+          | {:invalid_tool_call, position :: non_neg_integer(), key :: term()}
+          | {:invalid_tool_result, position :: non_neg_integer(), key :: term()}
+          | {:unsupported_term, :improper_list | :bitstring, path :: list()}
+          | {:too_deep, limit :: pos_integer()}
+          | {:invalid, path :: list(), expected :: String.t()}
+          | {:unknown_iteration, number :: integer(),
+             {first :: pos_integer(), last :: pos_integer()}}
+
+  @type t :: %__MODULE__{reason: reason()}
+
+  @enforce_keys [:reason]
+  defexception [:reason]
+
+  @impl true
+  def message(%{reason: reason}), do: describe(reason)
+
+  defp describe({:unknown_tool_call, id, pending}) do
+    "no tool call of the current iteration has the id #{inspect(id)}; #{pending(pending)}. " <>
+      "Give results under the ids that pending_tool_calls/1 lists"
+  end
+
+  defp describe({:tool_call_already_answered, id, pending}) do
+    "the tool call #{inspect(id)} has its result already, and a result is final; #{pending(pending)}"
+  end
+
+  defp describe({:duplicate_tool_result, id}) do
+    "two results are given for the tool call #{inspect(id)}; give one"
+  end
+
+  defp describe({:no_tool_results, pending}) do
+    "the list of tool results is empty; #{pending(pending)}"
+  end
+
+  defp describe({:no_pending_tool_calls, given}) do
+    "no tool call waits for a result, but results are given for #{inspect(given)}. " <>
+      "Add the assistant message with its tool calls first"
+  end
+
+  defp describe({:pending_tool_calls, ids}) do
+    "the tool calls #{inspect(ids)} have no result yet. " <>
+      "Answer them with add_tool_results/2 or end them with interrupt/2"
+  end
+
+  defp describe({:duplicate_tool_call, id}) do
+    "two tool calls of one message have the id #{inspect(id)}; ids must differ within a message"
+  end
+
+  defp describe({:invalid_part, position, key}) do
+    "content part #{position} (counted from 0): #{inspect(key)} is missing, unknown or not allowed here. " <>
+      "See the type part() in AshAgent.Context"
+  end
+
+  defp describe({:invalid_tool_call, position, key}) do
+    "tool call #{position} (counted from 0): #{inspect(key)} is missing or of another type. " <>
+      "A tool call is %{id: text, name: atom or text, arguments: map or JSON text}"
+  end
+
+  defp describe({:invalid_tool_result, position, key}) do
+    "tool result #{position} (counted from 0): #{inspect(key)} is missing or of another type. " <>
+      "A tool result is %{id: text, result: {:ok, term} | {:error, term}} or {id, result}"
+  end
+
+  defp describe({:unsupported_term, :improper_list, path}) do
+    "an improper list#{at(path)}; a context holds proper lists only"
+  end
+
+  defp describe({:unsupported_term, :bitstring, path}) do
+    "a bitstring that is not whole bytes#{at(path)}; a context holds binaries only"
+  end
+
+  defp describe({:too_deep, limit}) do
+    "the data is nested deeper than #{limit} levels"
+  end
+
+  defp describe({:invalid, path, expected}) do
+    "expected #{expected}#{at(path)}"
+  end
+
+  defp describe({:unknown_iteration, number, first..last}) do
+    "there is no iteration #{number}; the context has #{first} to #{last}"
+  end
+
+  defp describe(reason), do: inspect(reason)
+
+  defp pending([]), do: "none is pending"
+  defp pending(ids), do: "pending are #{inspect(ids)}"
+
+  defp at([]), do: ""
+  defp at(path), do: " at #{inspect(path)}"
+end

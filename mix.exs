@@ -1,0 +1,287 @@
+defmodule Mix.Tasks.Compile.Cargo do
+  @moduledoc """
+  Builds the Rust library with Cargo and puts it where `AshAgent.Context.Native` loads it from.
+
+  It runs `cargo build --release` for `native/ash_agent_context_nif`, with the target directory inside the Mix build
+  path, and copies the library to `priv/native` of the *built* application. Nothing is written to the source tree, so
+  one checkout can be a path or git dependency of several applications, also when it is read-only. All Mix environments
+  share one Cargo target directory, because they all use the release build.
+
+  Cargo is started only when something it reads has changed since the last build (contents, not times), so that a
+  compilation with nothing to do costs a few milliseconds. In its own checkout Cargo may update `Cargo.lock`; as a
+  dependency it is run with `--locked`.
+
+  A running VM (`iex -S mix`) keeps the library it has loaded. The new one is moved into its place, never written over
+  it, which would crash the VM. So `recompile/0` is safe, but to run changed Rust code, or after a change of
+  `AshAgent.Context.Native` itself (Rustler's libraries cannot be upgraded in a running VM), restart `iex`.
+  """
+
+  use Mix.Task.Compiler
+
+  alias Mix.Task.Compiler.Diagnostic
+
+  @crate "ash_agent_context_nif"
+
+  @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
+            ~w(native/*/Cargo.toml native/*/build.rs native/*/src/**/*)
+
+  # What changes the library without changing a file.
+  @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
+
+  @impl true
+  def run(args) do
+    fingerprint = fingerprint()
+
+    if "--force" not in args and File.exists?(library()) and
+         File.read(manifest()) == {:ok, fingerprint} do
+      :noop
+    else
+      build(fingerprint)
+    end
+  end
+
+  @impl true
+  def manifests, do: [manifest()]
+
+  @impl true
+  def clean do
+    File.rm(manifest())
+    File.rm(library())
+    File.rm_rf!(target_dir())
+    :ok
+  end
+
+  defp build(fingerprint) do
+    with {:ok, cargo} <- find_cargo(),
+         {:ok, output} <- run_cargo(cargo),
+         :ok <- install() do
+      File.mkdir_p!(Path.dirname(manifest()))
+      File.write!(manifest(), fingerprint)
+      {:ok, diagnostics(output)}
+    else
+      {:error, message} when is_binary(message) ->
+        Mix.shell().error(message)
+        {:error, [diagnostic(:error, message)]}
+
+      {:error, diagnostics} ->
+        {:error, diagnostics}
+    end
+  end
+
+  defp find_cargo do
+    # Editors started from a desktop often lack rustup's directory in their PATH.
+    rustup = Path.expand("~/.cargo/bin/cargo")
+
+    cond do
+      cargo = System.find_executable("cargo") ->
+        {:ok, cargo}
+
+      File.regular?(rustup) ->
+        {:ok, rustup}
+
+      true ->
+        {:error,
+         "ash_agent_context is compiled with Rust and found no cargo: " <>
+           "install Rust from https://rustup.rs, or put cargo on the PATH."}
+    end
+  end
+
+  defp run_cargo(cargo) do
+    args = ~w(build --release --package #{@crate} --target-dir) ++ [target_dir()] ++ locked()
+
+    port =
+      Port.open({:spawn_executable, cargo}, [
+        :binary,
+        :exit_status,
+        :stderr_to_stdout,
+        :hide,
+        args: args,
+        env: color(),
+        line: 65_536
+      ])
+
+    case relay(port, []) do
+      {0, output} ->
+        {:ok, output}
+
+      {status, output} ->
+        case Enum.filter(diagnostics(output), &(&1.severity == :error)) do
+          # No fault in a Rust file, but no network, no linker, a wrong manifest.
+          [] -> {:error, [diagnostic(:error, "cargo build failed (#{status})\n\n" <> output)]}
+          errors -> {:error, errors}
+        end
+    end
+  end
+
+  defp locked do
+    own_checkout? = String.starts_with?(Mix.Project.build_path(), File.cwd!() <> "/")
+    if File.exists?("Cargo.lock") and not own_checkout?, do: ["--locked"], else: []
+  end
+
+  defp color do
+    if IO.ANSI.enabled?() and System.get_env("CARGO_TERM_COLOR") == nil,
+      do: [{~c"CARGO_TERM_COLOR", ~c"always"}],
+      else: []
+  end
+
+  # Shows Cargo's messages as they come and keeps them for the diagnostics.
+  defp relay(port, lines) do
+    receive do
+      {^port, {:data, {_eol, line}}} ->
+        if String.valid?(line), do: IO.puts(:stderr, line)
+        relay(port, [lines, line, ?\n])
+
+      {^port, {:exit_status, status}} ->
+        {status, lines |> IO.iodata_to_binary() |> String.replace(~r/\e\[[0-9;]*m/, "")}
+    end
+  end
+
+  defp diagnostics(output) do
+    ~r/^(error|warning)(?:\[\w+\])?: (.+)\n +--> (.+?):(\d+):\d+$/m
+    |> Regex.scan(output, capture: :all_but_first)
+    |> Enum.map(fn [severity, message, file, line] ->
+      diagnostic = diagnostic(String.to_existing_atom(severity), message)
+      %{diagnostic | file: Path.expand(file), position: String.to_integer(line)}
+    end)
+  end
+
+  defp diagnostic(severity, message) do
+    %Diagnostic{
+      compiler_name: "cargo",
+      file: Path.expand("Cargo.toml"),
+      message: message,
+      position: 0,
+      severity: severity
+    }
+  end
+
+  defp install do
+    built = built_library()
+
+    if File.exists?(built) do
+      unlink_priv()
+      temporary = "#{library()}.#{System.pid()}"
+      File.mkdir_p!(Path.dirname(temporary))
+      File.cp!(built, temporary)
+      File.rename!(temporary, library())
+    else
+      {:error, "cargo succeeded but left no library at #{built}"}
+    end
+  end
+
+  # Mix links the build's priv to that of the source when there is one; a real directory it keeps, and copies into.
+  defp unlink_priv do
+    priv = Path.join(Mix.Project.app_path(), "priv")
+
+    if match?({:ok, _}, File.read_link(priv)) do
+      File.rm!(priv)
+      File.mkdir_p!(priv)
+      Mix.Project.build_structure()
+    end
+  end
+
+  defp built_library do
+    name =
+      case :os.type() do
+        {:win32, _} -> "#{@crate}.dll"
+        {:unix, :darwin} -> "lib#{@crate}.dylib"
+        _ -> "lib#{@crate}.so"
+      end
+
+    Path.join([target_dir(), System.get_env("CARGO_BUILD_TARGET", ""), "release", name])
+  end
+
+  # :erlang.load_nif/2 adds .so on every Unix, also on macOS.
+  defp library do
+    extension = if match?({:win32, _}, :os.type()), do: "dll", else: "so"
+    Path.join(Mix.Project.app_path(), "priv/native/lib#{@crate}.#{extension}")
+  end
+
+  defp target_dir do
+    build_path = Mix.Project.build_path()
+
+    if System.get_env("MIX_BUILD_PATH"),
+      do: Path.join(build_path, "cargo/ash_agent_context"),
+      else: Path.expand("../cargo/ash_agent_context", build_path)
+  end
+
+  defp manifest, do: Path.join(Mix.Project.manifest_path(), "compile.cargo")
+
+  defp fingerprint do
+    files =
+      for pattern <- @inputs, path <- Path.wildcard(pattern), File.regular?(path) do
+        {path, :erlang.md5(File.read!(path))}
+      end
+
+    machine = :erlang.system_info(:system_architecture)
+    variables = Enum.map(@variables, &System.get_env/1)
+
+    {files, machine, variables} |> :erlang.term_to_binary() |> :erlang.md5() |> Base.encode16()
+  end
+end
+
+defmodule AshAgentContext.MixProject do
+  use Mix.Project
+
+  @version "0.1.0"
+
+  def project do
+    [
+      app: :ash_agent_context,
+      version: @version,
+      elixir: "~> 1.14",
+      compilers: [:cargo] ++ Mix.compilers(),
+      elixirc_paths: elixirc_paths(Mix.env()),
+      start_permanent: Mix.env() == :prod,
+      deps: deps(),
+      name: "AshAgent Context",
+      description: description(),
+      package: package(),
+      docs: docs()
+    ]
+  end
+
+  def application do
+    [extra_applications: [:logger, :crypto]]
+  end
+
+  defp elixirc_paths(:test), do: ["lib", "test/support"]
+  defp elixirc_paths(_env), do: ["lib"]
+
+  # All of them are optional: where Hex is out of reach, everything but the integrations works without them.
+  defp deps do
+    if Code.ensure_loaded?(Hex) do
+      [
+        {:ash, "~> 3.0", optional: true},
+        {:jason, "~> 1.4", optional: true},
+        {:telemetry, "~> 1.0", optional: true},
+        {:ex_doc, "~> 0.31", only: :dev, runtime: false}
+      ]
+    else
+      []
+    end
+  end
+
+  defp description do
+    "An LLM agent's conversation as an immutable value, structured in iterations and held in Rust: " <>
+      "cheap to append to, to fork and to hand to another process."
+  end
+
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
+      files:
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+          ~w(Cargo.toml Cargo.lock native/*/src native/*/Cargo.toml)
+    ]
+  end
+
+  defp docs do
+    [
+      main: "readme",
+      source_ref: "v#{@version}",
+      extras: ["README.md", "CHANGELOG.md", "LICENSE"] ++ Path.wildcard("guides/*.md")
+    ]
+  end
+end

@@ -1,0 +1,202 @@
+//! What can go wrong, as data.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::value::Value;
+
+/// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
+pub type Path = Vec<Value>;
+
+/// Why an operation was refused. The context it was asked of is as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A result for an id that no call of the current iteration has.
+    UnknownToolCall {
+        /// The id of the result.
+        id: Box<str>,
+        /// The ids that wait for a result.
+        pending: Vec<Box<str>>,
+    },
+    /// A result for a call that has one.
+    ToolCallAlreadyAnswered {
+        /// The id of the result.
+        id: Box<str>,
+        /// The ids that wait for a result.
+        pending: Vec<Box<str>>,
+    },
+    /// Two results for one call in one list.
+    DuplicateToolResult {
+        /// The id that stands twice.
+        id: Box<str>,
+    },
+    /// An empty list of results.
+    NoToolResults {
+        /// The ids that wait for a result.
+        pending: Vec<Box<str>>,
+    },
+    /// Results although no call waits for one.
+    NoPendingToolCalls {
+        /// The ids of the results.
+        given: Vec<Box<str>>,
+    },
+    /// A message, or a request, while calls wait for their results.
+    PendingToolCalls {
+        /// The ids that wait for a result.
+        ids: Vec<Box<str>>,
+    },
+    /// Two calls of one message with the same id.
+    DuplicateToolCall {
+        /// The id that stands twice.
+        id: Box<str>,
+    },
+    /// A content part that is not as the documentation says.
+    InvalidPart {
+        /// 0-based position in the list of parts.
+        position: usize,
+        /// The key that is wrong, missing or unknown.
+        key: Value,
+    },
+    /// A tool call that is not as the documentation says.
+    InvalidToolCall {
+        /// 0-based position in the list of calls.
+        position: usize,
+        /// The key that is wrong or missing.
+        key: Value,
+    },
+    /// A tool result that is not as the documentation says.
+    InvalidToolResult {
+        /// 0-based position in the list of results.
+        position: usize,
+        /// The key that is wrong or missing.
+        key: Value,
+    },
+    /// A term that a context cannot hold.
+    UnsupportedTerm {
+        /// What is the matter with it.
+        kind: Unsupported,
+        /// Where it is.
+        path: Path,
+    },
+    /// A value with more than [`crate::MAX_DEPTH`] levels.
+    TooDeep {
+        /// The number of levels allowed.
+        limit: usize,
+    },
+    /// Foreign data (attributes, snapshots, histories) that cannot be read.
+    Invalid {
+        /// Where it is.
+        path: Path,
+        /// What was expected there.
+        expected: Cow<'static, str>,
+    },
+    /// An iteration number that the context does not have.
+    UnknownIteration {
+        /// The number asked for.
+        number: i64,
+        /// The number of the first iteration.
+        first: u64,
+        /// The number of the last iteration.
+        last: u64,
+    },
+}
+
+/// Terms that are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsupported {
+    /// A list whose tail is no list.
+    ImproperList,
+    /// A bitstring that is not whole bytes.
+    Bitstring,
+}
+
+impl Error {
+    /// Something else was expected at this path.
+    pub(crate) fn invalid(path: Path, expected: impl Into<Cow<'static, str>>) -> Self {
+        Self::Invalid {
+            path,
+            expected: expected.into(),
+        }
+    }
+
+    /// The same error, seen from one level further out in a document.
+    #[must_use]
+    pub fn within(self, step: Value) -> Self {
+        match self.in_document() {
+            Self::UnsupportedTerm { kind, mut path } => {
+                path.insert(0, step); // paths are a few hundred steps at most
+                Self::UnsupportedTerm { kind, path }
+            }
+            Self::Invalid { mut path, expected } => {
+                path.insert(0, step);
+                Self::Invalid { path, expected }
+            }
+            other => other,
+        }
+    }
+
+    /// What is wrong with an element of a list, as a path.
+    fn in_document(self) -> Self {
+        let (position, key, expected) = match self {
+            Self::InvalidPart { position, key } => {
+                (position, key, "another value in a content part")
+            }
+            Self::InvalidToolCall { position, key } => {
+                (position, key, "another value in a tool call")
+            }
+            Self::DuplicateToolCall { id } => {
+                let expected =
+                    format!("tool call ids that differ within a message, not {id:?} twice");
+                return Self::invalid(Vec::new(), expected);
+            }
+            other => return other,
+        };
+        let position = Value::Int(i64::try_from(position).unwrap_or(i64::MAX));
+        Self::invalid(vec![position, key], expected)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownToolCall { id, pending } => {
+                write!(f, "no tool call has the id {id:?}; pending are {pending:?}")
+            }
+            Self::ToolCallAlreadyAnswered { id, pending } => {
+                write!(
+                    f,
+                    "tool call {id:?} has its result; pending are {pending:?}"
+                )
+            }
+            Self::DuplicateToolResult { id } => write!(f, "two results for tool call {id:?}"),
+            Self::NoToolResults { pending } => {
+                write!(f, "no tool results given; pending are {pending:?}")
+            }
+            Self::NoPendingToolCalls { given } => {
+                write!(f, "no tool call is pending; results given for {given:?}")
+            }
+            Self::PendingToolCalls { ids } => write!(f, "tool calls {ids:?} have no result yet"),
+            Self::DuplicateToolCall { id } => write!(f, "two tool calls with the id {id:?}"),
+            Self::InvalidPart { position, key } => {
+                write!(f, "content part {position}: {key:?} is wrong or missing")
+            }
+            Self::InvalidToolCall { position, key } => {
+                write!(f, "tool call {position}: {key:?} is wrong or missing")
+            }
+            Self::InvalidToolResult { position, key } => {
+                write!(f, "tool result {position}: {key:?} is wrong or missing")
+            }
+            Self::UnsupportedTerm { kind, path } => write!(f, "{kind:?} at {path:?}"),
+            Self::TooDeep { limit } => write!(f, "a value of more than {limit} levels"),
+            Self::Invalid { path, expected } => write!(f, "at {path:?}: expected {expected}"),
+            Self::UnknownIteration {
+                number,
+                first,
+                last,
+            } => write!(f, "no iteration {number}; there are {first} to {last}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

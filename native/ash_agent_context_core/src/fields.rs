@@ -1,0 +1,94 @@
+//! Reading maps whose known keys may be atoms or strings.
+
+use crate::error::Error;
+use crate::value::{Map, Value};
+
+/// The entries of a map that is being taken apart.
+pub(crate) struct Fields {
+    entries: Vec<(Value, Value)>,
+    /// Whether the keys are strings, as far as one can tell.
+    strings: bool,
+}
+
+impl Fields {
+    /// The entries of a map, nothing of any other value.
+    pub fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Map(map) => Some(Self {
+                strings: matches!(map.iter().next(), Some((Value::Binary(_), _))),
+                entries: map.into_entries(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// A known key as the map spells its keys.
+    pub fn key(&self, name: &str) -> Value {
+        if self.strings {
+            Value::text(name)
+        } else {
+            Value::atom(name)
+        }
+    }
+
+    /// Takes the value of a known key out; of `:key` and `"key"` the atom goes first.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.entries.iter().position(|(key, _)| match key {
+            Value::Atom(atom) => &**atom == name,
+            Value::Binary(text) => **text == *name.as_bytes(),
+            _ => false,
+        })?;
+        Some(self.entries.remove(at).1)
+    }
+
+    /// Like [`Fields::take`], but `nil` counts as missing.
+    pub fn take_given(&mut self, name: &str) -> Option<Value> {
+        self.take(name).filter(|value| !matches!(value, Value::Nil))
+    }
+
+    /// A map under a known key; `Err` holds nothing but says that something else stands there.
+    pub fn take_map(&mut self, name: &str) -> Result<Option<Map>, NotThat> {
+        match self.take_given(name) {
+            None => Ok(None),
+            Some(Value::Map(map)) => Ok(Some(map)),
+            Some(_) => Err(NotThat),
+        }
+    }
+
+    /// UTF-8 text under a known key.
+    pub fn take_text(&mut self, name: &str) -> Result<Option<Box<str>>, NotThat> {
+        self.take_given(name).map(utf8).transpose()
+    }
+
+    /// What nobody took.
+    pub fn rest(self) -> Option<Map> {
+        // Still sorted: taking entries out does not change their order.
+        (!self.entries.is_empty()).then(|| Map::new(self.entries))
+    }
+
+    /// The first key that nobody took.
+    pub fn unknown(&self) -> Option<&Value> {
+        self.entries.first().map(|(key, _)| key)
+    }
+
+    /// An error when a key is left.
+    pub fn done(self, known: &'static str) -> Result<(), Error> {
+        match self.entries.into_iter().next() {
+            None => Ok(()),
+            Some((key, _)) => Err(Error::invalid(vec![key], known)),
+        }
+    }
+}
+
+/// The value under a key has another type.
+pub(crate) struct NotThat;
+
+/// The text of a UTF-8 binary.
+pub(crate) fn utf8(value: Value) -> Result<Box<str>, NotThat> {
+    match value {
+        Value::Binary(bytes) => String::from_utf8(bytes.into_vec())
+            .map(String::into_boxed_str)
+            .map_err(|_| NotThat),
+        _ => Err(NotThat),
+    }
+}

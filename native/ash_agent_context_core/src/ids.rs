@@ -1,0 +1,197 @@
+//! Ids of tool calls, and the aliases that providers get who cannot take them.
+//!
+//! An alias is given when the call joins the conversation and depends on what came before it
+//! alone: so a request's bytes never change behind its back. Aliases and ids share one name
+//! space, in which no two different calls meet, whatever ids a model makes up.
+
+use rpds::HashTrieMapSync;
+use sha2::{Digest, Sha256};
+
+/// The longest id that every provider takes (older OpenAI models and Azure: 40).
+const SAFE_LENGTH: usize = 40;
+
+/// What is left of an id in its alias; the rest is for the suffix.
+const STEM_LENGTH: usize = 24;
+
+/// All ids a conversation has used.
+#[derive(Debug, Clone)]
+pub(crate) struct Ids {
+    taken: HashTrieMapSync<Box<str>, Taken>,
+    calls: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Taken {
+    /// An id that so many calls have.
+    Original(u64),
+    /// An alias.
+    Alias,
+}
+
+/// Other names of a call's id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Aliases {
+    /// An id that every provider but Mistral takes, unique in the conversation; `None`: the id is.
+    pub safe: Option<Box<str>>,
+    /// Whether an earlier call has the same id.
+    pub reused: bool,
+    /// Whether the id is another call's alias.
+    pub clash: bool,
+    /// Nine letters and digits, unique in the conversation, for Mistral.
+    pub short: Short,
+}
+
+/// A letter and the call's number in the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Short {
+    letter: u8,
+    number: u64,
+    /// Whether the id itself looks like the short alias of an earlier call.
+    pub clash: bool,
+}
+
+impl Short {
+    /// Nine letters and digits.
+    pub fn text(self) -> String {
+        format!(
+            "{}{:08}",
+            char::from(self.letter),
+            self.number % 100_000_000
+        )
+    }
+
+    /// The number in an id that has the form of a short alias.
+    fn parse(id: &str) -> Option<u64> {
+        let digits = id.strip_prefix(|letter: char| letter.is_ascii_lowercase())?;
+        let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        all_digits.then(|| digits.parse().ok()).flatten()
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self {
+            taken: HashTrieMapSync::new_sync(),
+            calls: 0,
+        }
+    }
+}
+
+impl Ids {
+    /// Takes the id of the next call down and gives its aliases.
+    ///
+    /// # Complexity
+    /// O(log n), amortised
+    pub fn join(&mut self, id: &str) -> Aliases {
+        self.calls += 1;
+        let short = self.short(id);
+        let (safe, reused, clash) = match self.taken.get(id) {
+            None => {
+                let safe = (!is_safe(id)).then(|| self.odd(id));
+                self.taken.insert_mut(id.into(), Taken::Original(1));
+                (safe, false, false)
+            }
+            Some(Taken::Original(uses)) => {
+                let uses = uses + 1;
+                let (safe, uses) = self.numbered(id, uses);
+                self.taken.insert_mut(id.into(), Taken::Original(uses));
+                (Some(safe), true, false)
+            }
+            Some(Taken::Alias) => (Some(self.odd(id)), false, true),
+        };
+        if let Some(safe) = &safe {
+            self.taken.insert_mut(safe.clone(), Taken::Alias);
+        }
+        Aliases {
+            safe,
+            reused,
+            clash,
+            short,
+        }
+    }
+
+    /// An alias for an id that providers may refuse: what they take of it, then a digest of all of it.
+    fn odd(&self, id: &str) -> Box<str> {
+        let stem = stem(id);
+        if is_safe(&stem) && stem.len() < STEM_LENGTH && self.is_free(&stem) {
+            return stem.into();
+        }
+        let digest = Sha256::digest(id.as_bytes());
+        let digest: String = digest
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let hashed = format!("{stem}_{digest}");
+        if self.is_free(&hashed) {
+            return hashed.into();
+        }
+        self.numbered(&hashed, 2).0
+    }
+
+    /// The first free one of `id_2`, `id_3`, ... and its number. Numbers start where the last
+    /// search for the same id ended, so that many uses cost no more than one step each.
+    fn numbered(&self, id: &str, from: u64) -> (Box<str>, u64) {
+        let stem = if is_safe(id) && id.len() <= 32 {
+            id.to_owned()
+        } else {
+            stem(id)
+        };
+        let mut number = from;
+        loop {
+            let alias = format!("{stem}_{number}");
+            if self.is_free(&alias) {
+                return (alias.into(), number);
+            }
+            number += 1;
+        }
+    }
+
+    fn is_free(&self, id: &str) -> bool {
+        !self.taken.contains_key(id)
+    }
+
+    fn short(&self, id: &str) -> Short {
+        let number = self.calls;
+        // 26 letters: a conversation would have to use up every one of them for this number.
+        let letter = (b'a'..=b'z')
+            .map(|letter| Short {
+                letter,
+                number,
+                clash: false,
+            })
+            .find(|short| self.is_free(&short.text()))
+            .map_or(b'z', |short| short.letter);
+        let clash = Short::parse(id).is_some_and(|other| other < number);
+        Short {
+            letter,
+            number,
+            clash,
+        }
+    }
+}
+
+/// Whether every provider but Mistral takes this id.
+fn is_safe(id: &str) -> bool {
+    (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_safe_byte)
+}
+
+fn is_safe_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+fn stem(id: &str) -> String {
+    let stem: String = id
+        .chars()
+        .take(STEM_LENGTH)
+        .map(|letter| match u8::try_from(letter) {
+            Ok(byte) if is_safe_byte(byte) => letter,
+            _ => '_',
+        })
+        .collect();
+    if stem.is_empty() {
+        "call".to_owned()
+    } else {
+        stem
+    }
+}

@@ -1,0 +1,365 @@
+//! Iterations, and the exchanges in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rpds::VectorSync;
+
+use crate::call::ToolCall;
+use crate::error::Error;
+use crate::message::{Message, Outcome, Role};
+use crate::notes::Notes;
+use crate::time::Time;
+use crate::value::{Map, Size};
+
+/// Calls up to which looking for an id one by one beats an index.
+const FEW: usize = 8;
+
+/// A message of an iteration, with the results of its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The message.
+    pub message: Arc<Message>,
+    /// The slots of its calls; `None` when it has no calls.
+    pub exchange: Option<Arc<Exchange>>,
+    /// Where the message stands among the iteration's messages; projected ones count.
+    position: usize,
+}
+
+/// The slots of an assistant message's calls.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exchange {
+    slots: Vec<Option<Arc<Outcome>>>,
+    filled: usize,
+    /// The application's own notes on the results.
+    pub metadata: Option<Map>,
+}
+
+impl Exchange {
+    fn new(calls: usize) -> Self {
+        Self {
+            slots: vec![None; calls],
+            filled: 0,
+            metadata: None,
+        }
+    }
+
+    /// The results in the order of the calls; `None` where one is pending.
+    pub fn slots(&self) -> impl Iterator<Item = Option<&Outcome>> {
+        self.slots.iter().map(Option::as_deref)
+    }
+
+    /// Number of calls that have no result.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.slots.len() - self.filled
+    }
+
+    /// Number of calls that have a result.
+    #[must_use]
+    pub const fn filled(&self) -> usize {
+        self.filled
+    }
+
+    pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
+        if let Some(slot) = self.slots.get_mut(slot) {
+            if slot.replace(Arc::new(outcome)).is_none() {
+                self.filled += 1;
+            }
+        }
+    }
+
+    pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
+        let Some(metadata) = metadata else { return };
+        let merged = match self.metadata.take() {
+            None => metadata,
+            Some(old) => {
+                let mut entries = old.into_entries();
+                entries.extend(metadata.into_entries());
+                Map::new(entries)
+            }
+        };
+        self.metadata = Some(merged);
+    }
+
+    fn size(&self) -> Size {
+        let metadata = self.metadata.as_ref().map_or(Size::new(4, 0), Map::size);
+        self.slots()
+            .flatten()
+            .fold(metadata, |sum, outcome| sum.plus(outcome.size()))
+    }
+}
+
+/// One of the messages that users and providers see.
+#[derive(Debug, Clone, Copy)]
+pub enum MessageRef<'a> {
+    /// A message that was added.
+    Added(&'a Message),
+    /// The message projected from the filled slots.
+    Results(&'a [ToolCall], &'a Exchange),
+}
+
+impl Entry {
+    /// The message and, once a slot is filled, the results behind it.
+    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        let results = self
+            .exchange
+            .as_deref()
+            .filter(|exchange| exchange.filled > 0)
+            .map(|exchange| MessageRef::Results(&self.message.calls, exchange));
+        std::iter::once(MessageRef::Added(&self.message)).chain(results)
+    }
+
+    /// Each call with its result.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
+        self.message
+            .calls
+            .iter()
+            .zip(self.exchange.iter().flat_map(|exchange| exchange.slots()))
+    }
+
+    fn count(&self) -> usize {
+        self.messages().count()
+    }
+}
+
+/// One cycle of the agent loop.
+#[derive(Debug, Clone)]
+pub struct Iteration {
+    /// Its number; never used again, never changed.
+    pub number: u64,
+    /// When it was opened.
+    pub started_at: Time,
+    /// When the last result came or the next user message; `None` while it runs.
+    pub completed_at: Option<Time>,
+    /// The application's own notes.
+    pub metadata: Notes,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    entries: VectorSync<Entry>,
+    messages: usize,
+    has_assistant: bool,
+    pending: usize,
+    size: Size,
+}
+
+impl Iteration {
+    pub(crate) fn new(number: u64, started_at: Time) -> Self {
+        Self {
+            number,
+            started_at,
+            completed_at: None,
+            metadata: Notes::default(),
+            extra: None,
+            entries: VectorSync::new_sync(),
+            messages: 0,
+            has_assistant: false,
+            pending: 0,
+            size: Size::default(),
+        }
+    }
+
+    /// The messages with their exchanges.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    /// The last message that was added.
+    #[must_use]
+    pub fn last(&self) -> Option<&Entry> {
+        self.entries.last()
+    }
+
+    /// All messages, projected ones in their places.
+    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        self.entries().flat_map(Entry::messages)
+    }
+
+    /// Number of messages, projected ones too.
+    #[must_use]
+    pub const fn count_messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Number of calls without a result.
+    #[must_use]
+    pub const fn count_pending(&self) -> usize {
+        self.pending
+    }
+
+    /// The message at a 0-based position.
+    ///
+    /// # Complexity
+    /// O(log² n)
+    #[must_use]
+    pub fn message(&self, position: usize) -> Option<MessageRef<'_>> {
+        if position >= self.messages {
+            return None;
+        }
+        // The last entry that begins at or before the position.
+        let (mut low, mut high) = (0, self.entries.len());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match self.entries.get(middle) {
+                Some(entry) if entry.position <= position => low = middle,
+                _ => high = middle,
+            }
+        }
+        let entry = self.entries.get(low)?;
+        entry.messages().nth(position - entry.position)
+    }
+
+    /// Each call with its result.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
+        self.entries().flat_map(Entry::calls)
+    }
+
+    /// The calls without a result.
+    pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
+        // Only the last message can have any: nothing is added while one waits.
+        self.last()
+            .filter(|_| self.pending > 0)
+            .into_iter()
+            .flat_map(Entry::calls)
+            .filter(|(_, outcome)| outcome.is_none())
+            .map(|(call, _)| call)
+    }
+
+    /// Their ids.
+    #[must_use]
+    pub fn pending_ids(&self) -> Vec<Box<str>> {
+        self.pending().map(|call| call.id.clone()).collect()
+    }
+
+    /// Whether the model has spoken.
+    #[must_use]
+    pub const fn has_assistant(&self) -> bool {
+        self.has_assistant
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size.plus(self.metadata.size()).plus(Size::new(8, 0))
+    }
+
+    pub(crate) fn push(&mut self, message: Message) {
+        let calls = message.calls.len();
+        self.size = self.size.plus(message.size());
+        self.has_assistant |= message.role == Role::Assistant;
+        self.entries.push_back_mut(Entry {
+            message: Arc::new(message),
+            exchange: (calls > 0).then(|| Arc::new(Exchange::new(calls))),
+            position: self.messages,
+        });
+        self.messages += 1;
+        self.pending += calls;
+    }
+
+    /// Changes the exchange of the last message.
+    pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
+        let Some(last) = self.entries.len().checked_sub(1) else {
+            return;
+        };
+        let Some(mut entry) = self.entries.get(last).cloned() else {
+            return;
+        };
+        let Some(mut exchange) = entry.exchange.as_deref().cloned() else {
+            return;
+        };
+        let before = (entry.count(), exchange.pending(), exchange.size());
+        change(&mut exchange);
+        self.pending = self.pending - before.1 + exchange.pending();
+        self.size = self.size.plus(exchange.size()).minus(before.2);
+        entry.exchange = Some(Arc::new(exchange));
+        self.messages = self.messages - before.0 + entry.count();
+        self.entries.set_mut(last, entry);
+    }
+
+    /// Fills slots of the last message.
+    ///
+    /// # Errors
+    /// When a result has no slot, its slot is filled, or two results are for one slot.
+    pub(crate) fn fill(
+        &mut self,
+        results: Vec<(Box<str>, Outcome)>,
+        metadata: Option<Map>,
+    ) -> Result<(), Error> {
+        let Some(entry) = self.last().filter(|_| self.pending > 0) else {
+            return Err(Error::NoPendingToolCalls {
+                given: results.into_iter().map(|(id, _)| id).collect(),
+            });
+        };
+        let finder = Finder::new(&entry.message.calls);
+        let mut given = vec![false; entry.message.calls.len()];
+        let answered: Vec<bool> = entry
+            .calls()
+            .map(|(_, outcome)| outcome.is_some())
+            .collect();
+        let mut places = Vec::with_capacity(results.len());
+        for (id, _) in &results {
+            let Some(place) = finder.find(id) else {
+                return Err(Error::UnknownToolCall {
+                    id: id.clone(),
+                    pending: self.pending_ids(),
+                });
+            };
+            if given.get(place).copied().unwrap_or(false) {
+                return Err(Error::DuplicateToolResult { id: id.clone() });
+            }
+            if answered.get(place).copied().unwrap_or(false) {
+                return Err(Error::ToolCallAlreadyAnswered {
+                    id: id.clone(),
+                    pending: self.pending_ids(),
+                });
+            }
+            if let Some(given) = given.get_mut(place) {
+                *given = true;
+            }
+            places.push(place);
+        }
+        self.update_exchange(|exchange| {
+            for (place, (_, outcome)) in places.into_iter().zip(results) {
+                exchange.fill(place, outcome);
+            }
+            exchange.add_metadata(metadata);
+        });
+        Ok(())
+    }
+}
+
+impl PartialEq for Iteration {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+            && self.started_at == other.started_at
+            && self.completed_at == other.completed_at
+            && self.metadata == other.metadata
+            && self.extra == other.extra
+            && self.entries == other.entries
+    }
+}
+
+impl Eq for Iteration {}
+
+/// Finds calls by id: one by one while they are few, so that the usual exchange pays for no index.
+enum Finder<'a> {
+    Few(&'a [ToolCall]),
+    Many(HashMap<&'a str, usize>),
+}
+
+impl<'a> Finder<'a> {
+    fn new(calls: &'a [ToolCall]) -> Self {
+        if calls.len() <= FEW {
+            return Self::Few(calls);
+        }
+        let ids = calls.iter().map(|call| &*call.id);
+        Self::Many(ids.zip(0..).collect())
+    }
+
+    fn find(&self, id: &str) -> Option<usize> {
+        match self {
+            Self::Few(calls) => calls.iter().position(|call| &*call.id == id),
+            Self::Many(places) => places.get(id).copied(),
+        }
+    }
+}

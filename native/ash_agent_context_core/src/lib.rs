@@ -1,0 +1,32 @@
+//! An LLM agent's conversation as an immutable value, structured in iterations.
+//!
+//! All behaviour of the package lives here, in plain Rust that knows no BEAM. Time and ids come
+//! in from outside: nothing here reads a clock or rolls dice.
+
+mod attributes;
+mod call;
+mod context;
+mod error;
+mod fields;
+mod ids;
+mod iteration;
+pub mod json;
+mod message;
+mod notes;
+mod part;
+mod pieces;
+mod results;
+pub mod time;
+mod value;
+mod words;
+
+pub use attributes::Defaults;
+pub use call::{Arguments, Name, ToolCall};
+pub use context::{Context, Stamp};
+pub use error::{Error, Path, Unsupported};
+pub use iteration::{Entry, Exchange, Iteration, MessageRef};
+pub use message::{Message, Outcome, Output, Role, Status};
+pub use notes::Notes;
+pub use part::{Content, Part, PartKind, Place, Provider, Source};
+pub use time::Time;
+pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};

@@ -1,0 +1,204 @@
+//! Messages.
+
+use std::sync::OnceLock;
+
+use crate::call::ToolCall;
+use crate::json;
+use crate::part::{Content, Part};
+use crate::pieces::Pieces;
+use crate::value::{Map, Size, Value};
+use crate::words;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The application.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+
+    /// The role of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::System, Self::User, Self::Assistant]
+            .into_iter()
+            .find(|role| role.name() == name)
+    }
+}
+
+/// A message; it never changes.
+#[derive(Debug)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Content,
+    /// The tools that the model wants to be run, in its order.
+    pub calls: Box<[ToolCall]>,
+    /// The application's own notes.
+    pub metadata: Option<Map>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    size: Size,
+    #[expect(dead_code, reason = "the projection of requests uses it")]
+    pub(crate) pieces: Pieces,
+}
+
+impl Message {
+    pub(crate) fn new(
+        role: Role,
+        content: Content,
+        calls: Box<[ToolCall]>,
+        metadata: Option<Map>,
+    ) -> Self {
+        let size = calls
+            .iter()
+            .fold(content.size(), |sum, call| sum.plus(call.size()))
+            .plus(metadata.as_ref().map_or(Size::new(3, 0), Map::size));
+        Self {
+            role,
+            content,
+            calls,
+            metadata,
+            extra: None,
+            size,
+            pieces: Pieces::default(),
+        }
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.role == other.role
+            && self.content == other.content
+            && self.calls == other.calls
+            && self.metadata == other.metadata
+            && self.extra == other.extra
+    }
+}
+
+// Also lets `Arc<Message>` compare by address first.
+impl Eq for Message {}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// With a result.
+    Ok,
+    /// With an error.
+    Error,
+    /// Not at all: the run was interrupted.
+    Interrupted,
+}
+
+/// What a tool gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the call ended.
+    pub status: Status,
+    /// The result, or the reason of the error.
+    pub output: Output,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    /// The text for the model is the output itself.
+    verbatim: bool,
+    text: OnceLock<Box<str>>,
+    size: Size,
+    #[expect(dead_code, reason = "the projection of requests uses it")]
+    pub(crate) pieces: Pieces,
+}
+
+/// A result for the application and its form for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Any term; the model gets text.
+    Value(Value),
+    /// Parts; the model gets them as they are.
+    Parts(Box<[Part]>),
+}
+
+impl Outcome {
+    pub(crate) fn new(status: Status, output: Output) -> Self {
+        let size = match &output {
+            Output::Value(value) => value.size(),
+            Output::Parts(parts) => parts
+                .iter()
+                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+        };
+        Self {
+            status,
+            extra: None,
+            verbatim: matches!(&output, Output::Value(Value::Binary(bytes))
+                if std::str::from_utf8(bytes).is_ok_and(|text| !text.trim().is_empty())),
+            output,
+            text: OnceLock::new(),
+            size: size.plus(Size::new(8, 0)),
+            pieces: Pieces::default(),
+        }
+    }
+
+    /// Whether the model is told of an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.status != Status::Ok
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// What the model reads: text as it is, an error in words, anything else as JSON, nothing as
+    /// "(no output)"; always UTF-8. Made once. `None` when it gets parts.
+    #[must_use]
+    pub fn text(&self) -> Option<&[u8]> {
+        match &self.output {
+            Output::Parts(_) => None,
+            Output::Value(Value::Binary(bytes)) if self.verbatim => Some(bytes),
+            Output::Value(value) => Some(self.text.get_or_init(|| self.describe(value)).as_bytes()),
+        }
+    }
+
+    fn describe(&self, value: &Value) -> Box<str> {
+        let text = match value {
+            Value::Nil => String::new(),
+            Value::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            value if self.is_error() => words::reason(value).into_owned(),
+            value => json::write(value),
+        };
+        if text.trim().is_empty() {
+            words::NO_OUTPUT.into()
+        } else {
+            text.into()
+        }
+    }
+}
+
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        self.status == other.status && self.output == other.output && self.extra == other.extra
+    }
+}
+
+impl Eq for Outcome {}

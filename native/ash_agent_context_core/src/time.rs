@@ -1,0 +1,72 @@
+//! Points in time: UTC, microseconds.
+
+use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, TimeDelta, Timelike, Utc};
+
+use crate::value::Value;
+
+/// A point in time with microseconds, as the caller's clock told it.
+pub type Time = DateTime<Utc>;
+
+/// ISO 8601 with six digits of a second and `Z`.
+#[must_use]
+pub fn to_text(time: Time) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+/// The time in microseconds since 1970.
+#[must_use]
+pub fn from_micros(micros: i64) -> Option<Time> {
+    DateTime::from_timestamp_micros(micros).filter(in_calendar)
+}
+
+/// Reads ISO 8601 text with an offset, or a `DateTime` struct.
+#[must_use]
+pub fn from_value(value: &Value) -> Option<Time> {
+    match value {
+        Value::Binary(bytes) => {
+            let time = DateTime::parse_from_rfc3339(std::str::from_utf8(bytes).ok()?).ok()?;
+            whole_micros(time.with_timezone(&Utc))
+        }
+        Value::Map(_) => from_struct(value),
+        _ => None,
+    }
+}
+
+/// Elixir's calendar knows the years 0 to 9999; so do we, and every time has a text form.
+fn in_calendar(time: &Time) -> bool {
+    (0..=9999).contains(&time.year())
+}
+
+fn whole_micros(time: Time) -> Option<Time> {
+    // A leap second (60) has no place in Elixir's DateTime either.
+    let micros = (time.nanosecond() / 1000).min(999_999);
+    time.with_nanosecond(micros * 1000).filter(in_calendar)
+}
+
+fn from_struct(value: &Value) -> Option<Time> {
+    let Value::Map(map) = value else { return None };
+    if map.get_atom("__struct__")?.as_name()? != "Elixir.DateTime" {
+        return None;
+    }
+    let field = |name: &str| match map.get_atom(name) {
+        Some(Value::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let small = |name: &str| u32::try_from(field(name)?).ok();
+    let micros = match map.get_atom("microsecond")? {
+        Value::Tuple(parts) => match &**parts {
+            [Value::Int(micros), _] => u32::try_from(*micros).ok()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let date = NaiveDate::from_ymd_opt(
+        i32::try_from(field("year")?).ok()?,
+        small("month")?,
+        small("day")?,
+    )?;
+    let local =
+        date.and_hms_micro_opt(small("hour")?, small("minute")?, small("second")?, micros)?;
+    let offset = TimeDelta::try_seconds(field("utc_offset")?.checked_add(field("std_offset")?)?)?;
+    whole_micros(local.checked_sub_signed(offset)?.and_utc())
+}

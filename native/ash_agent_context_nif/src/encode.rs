@@ -1,0 +1,261 @@
+//! Values to terms.
+
+use ash_agent_context_core::{time::Time, Map, Value};
+use rustler::types::tuple::make_tuple;
+use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
+
+use crate::atoms;
+use crate::resource::ContextResource;
+
+/// From this size on, text leaves as a binary that points into the context: below it, a copy is
+/// smaller than the pointer (and the VM keeps such binaries on the process heap).
+const SHARED: usize = 64;
+
+/// Encodes a value that lives nowhere but here.
+pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
+    Encoder::copying(env).value(value)
+}
+
+/// A list, tuple or map whose elements are being encoded.
+struct Open<'r, 'e> {
+    rest: Rest<'r>,
+    terms: Vec<Term<'e>>,
+}
+
+/// What is left to encode. A map gives keys and values in turn.
+enum Rest<'r> {
+    List(std::slice::Iter<'r, Value>),
+    Tuple(std::slice::Iter<'r, Value>),
+    Map(std::slice::Iter<'r, (Value, Value)>, Option<&'r Value>),
+}
+
+impl<'r> Open<'r, '_> {
+    fn items(of: &Value, items: &'r [Value]) -> Self {
+        let rest = match of {
+            Value::Tuple(_) => Rest::Tuple(items.iter()),
+            _ => Rest::List(items.iter()),
+        };
+        Self {
+            rest,
+            terms: Vec::with_capacity(items.len()),
+        }
+    }
+
+    fn map(map: &'r Map) -> Self {
+        Self {
+            rest: Rest::Map(map.iter(), None),
+            terms: Vec::with_capacity(2 * map.len()),
+        }
+    }
+
+    fn next(&mut self) -> Option<&'r Value> {
+        match &mut self.rest {
+            Rest::List(items) | Rest::Tuple(items) => items.next(),
+            Rest::Map(entries, value) => value.take().or_else(|| {
+                let (key, of_key) = entries.next()?;
+                *value = Some(of_key);
+                Some(key)
+            }),
+        }
+    }
+}
+
+/// Encodes what a context holds.
+pub struct Encoder<'r, 'e> {
+    env: Env<'e>,
+    owner: Option<&'r ResourceArc<ContextResource>>,
+}
+
+impl<'r, 'e> Encoder<'r, 'e> {
+    /// Long binaries point into this context; all that is encoded must be part of it.
+    pub fn sharing(env: Env<'e>, owner: &'r ResourceArc<ContextResource>) -> Self {
+        Self {
+            env,
+            owner: Some(owner),
+        }
+    }
+
+    /// Everything is copied.
+    pub fn copying(env: Env<'e>) -> Self {
+        Self { env, owner: None }
+    }
+
+    /// Walks the value with a stack of its own: schedulers' stacks are small, and overflowing one
+    /// ends the VM.
+    pub fn value(&self, value: &'r Value) -> Term<'e> {
+        let mut open: Vec<Open<'r, 'e>> = Vec::new();
+        let mut next = value;
+        loop {
+            let mut term = match next {
+                Value::List(items) | Value::Tuple(items) if !items.is_empty() => {
+                    open.push(Open::items(next, items));
+                    None
+                }
+                Value::Map(map) if !map.is_empty() => {
+                    open.push(Open::map(map));
+                    None
+                }
+                scalar => Some(self.scalar(scalar)),
+            };
+            // Give it to the level around it; close every level that ends here.
+            next = loop {
+                if let Some(term) = term {
+                    match open.last_mut() {
+                        Some(level) => level.terms.push(term),
+                        None => return term,
+                    }
+                }
+                match open.last_mut().and_then(Open::next) {
+                    Some(next) => break next,
+                    None => term = open.pop().map(|level| self.close(level)),
+                }
+            };
+        }
+    }
+
+    fn close(&self, level: Open<'r, 'e>) -> Term<'e> {
+        match level.rest {
+            Rest::List(_) => level.terms.encode(self.env),
+            Rest::Tuple(_) => make_tuple(self.env, &level.terms),
+            Rest::Map(..) => {
+                let (keys, values): (Vec<_>, Vec<_>) = level
+                    .terms
+                    .chunks_exact(2)
+                    .filter_map(|pair| Some((pair.first()?, pair.last()?)))
+                    .unzip();
+                self.map_of(&keys, &values)
+            }
+        }
+    }
+
+    /// A value without elements.
+    fn scalar(&self, value: &'r Value) -> Term<'e> {
+        match value {
+            Value::Nil => atoms::nil().to_term(self.env),
+            Value::Bool(flag) => flag.encode(self.env),
+            Value::Int(integer) => integer.encode(self.env),
+            Value::BigInt(integer) => integer.encode(self.env),
+            Value::Float(float) => float.encode(self.env),
+            Value::Atom(name) => self.atom(name),
+            Value::Binary(bytes) => self.binary(bytes),
+            Value::List(_) => Term::list_new_empty(self.env),
+            Value::Tuple(_) => make_tuple(self.env, &[]),
+            Value::Map(_) => Term::map_new(self.env),
+        }
+    }
+
+    /// A map of any keys.
+    pub fn map(&self, map: &'r Map) -> Term<'e> {
+        self.entries(map.iter().map(|(key, value)| (key, value)))
+    }
+
+    /// A map of entries whose keys differ.
+    pub fn entries(&self, entries: impl Iterator<Item = (&'r Value, &'r Value)>) -> Term<'e> {
+        let (keys, values): (Vec<_>, Vec<_>) = entries
+            .map(|(key, value)| (self.value(key), self.value(value)))
+            .unzip();
+        self.map_of(&keys, &values)
+    }
+
+    /// A map of fixed keys.
+    pub fn fields(&self, keys: &[Atom], values: &[Term<'e>]) -> Term<'e> {
+        let keys: Vec<_> = keys.iter().map(|key| key.to_term(self.env)).collect();
+        self.map_of(&keys, values)
+    }
+
+    /// A map of keys that differ.
+    pub fn map_of(&self, keys: &[Term<'e>], values: &[Term<'e>]) -> Term<'e> {
+        // Fails only when two keys are equal; sorted maps have no such keys.
+        Term::map_from_term_arrays(self.env, keys, values)
+            .unwrap_or_else(|_| atoms::nil().to_term(self.env))
+    }
+
+    /// A list.
+    pub fn list(&self, items: impl Iterator<Item = Term<'e>>) -> Term<'e> {
+        items.collect::<Vec<_>>().encode(self.env)
+    }
+
+    /// A text.
+    pub fn text(&self, text: &'r str) -> Term<'e> {
+        self.binary(text.as_bytes())
+    }
+
+    /// A binary.
+    pub fn binary(&self, bytes: &'r [u8]) -> Term<'e> {
+        match self.owner {
+            Some(owner) if bytes.len() >= SHARED => {
+                owner.make_binary(self.env, |_| bytes).to_term(self.env)
+            }
+            _ => NewBinary::from_slice(self.env, bytes).into(),
+        }
+    }
+
+    /// The atom of this name; where this VM has none, a struct that holds the name: text from
+    /// outside makes no atoms.
+    pub fn atom(&self, name: &'r str) -> Term<'e> {
+        match Atom::existing_from_utf8_bytes(self.env, name.as_bytes()) {
+            Ok(atom) => atom.to_term(self.env),
+            Err(_) => self.wide_atom(name).unwrap_or_else(|| {
+                let keys = [atoms::struct_(), atoms::name()];
+                let values = [atoms::unknown_atom().to_term(self.env), self.text(name)];
+                self.fields(&keys, &values)
+            }),
+        }
+    }
+
+    /// Before NIF 2.17 the direct way knows Latin-1 names only; the external format knows all.
+    /// Read in its safe mode, it makes no atoms.
+    fn wide_atom(&self, name: &str) -> Option<Term<'e>> {
+        if name.is_ascii() {
+            return None;
+        }
+        let mut external = vec![131, 118];
+        external.extend(u16::try_from(name.len()).ok()?.to_be_bytes());
+        external.extend(name.as_bytes());
+        let (term, _) = self.env.binary_to_term(&external)?;
+        Some(term)
+    }
+
+    /// A `DateTime` in UTC.
+    pub fn time(&self, at: Time) -> Term<'e> {
+        use chrono::{Datelike, Timelike};
+        let env = self.env;
+        let keys = [
+            atoms::struct_(),
+            atoms::calendar(),
+            atoms::year(),
+            atoms::month(),
+            atoms::day(),
+            atoms::hour(),
+            atoms::minute(),
+            atoms::second(),
+            atoms::microsecond(),
+            atoms::time_zone(),
+            atoms::zone_abbr(),
+            atoms::utc_offset(),
+            atoms::std_offset(),
+        ];
+        let zero = 0.encode(env);
+        let values = [
+            atoms::date_time().to_term(env),
+            atoms::calendar_iso().to_term(env),
+            at.year().encode(env),
+            at.month().encode(env),
+            at.day().encode(env),
+            at.hour().encode(env),
+            at.minute().encode(env),
+            at.second().encode(env),
+            (at.nanosecond() / 1000, 6).encode(env),
+            "Etc/UTC".encode(env),
+            "UTC".encode(env),
+            zero,
+            zero,
+        ];
+        self.fields(&keys, &values)
+    }
+
+    /// The environment that the terms are made in.
+    pub const fn env(&self) -> Env<'e> {
+        self.env
+    }
+}

@@ -1,0 +1,123 @@
+//! Core errors as reason terms.
+
+use ash_agent_context_core::{Error, Path, Unsupported};
+use rustler::{Encoder, Env, Term};
+
+use crate::atoms;
+use crate::encode;
+
+/// Why a NIF answers `{:error, reason}`.
+#[derive(Debug)]
+pub enum NifError {
+    /// The core refused.
+    Core(Error),
+    /// Too much work for a normal scheduler.
+    Dirty,
+    /// A time outside the calendar.
+    BadTime,
+    /// A term of another type than `Native` documents.
+    BadArg,
+}
+
+impl From<Error> for NifError {
+    fn from(error: Error) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl From<rustler::Error> for NifError {
+    fn from(_: rustler::Error) -> Self {
+        Self::BadArg
+    }
+}
+
+impl Encoder for NifError {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match self {
+            Self::Core(error) => core(env, error),
+            Self::Dirty => atoms::dirty().encode(env),
+            Self::BadTime => {
+                let expected = "a time of the years 0 to 9999";
+                (atoms::invalid(), vec!["at"], expected).encode(env)
+            }
+            Self::BadArg => (atoms::invalid(), Vec::<i64>::new(), "another type").encode(env),
+        }
+    }
+}
+
+fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
+    let key = |key| encode::value(env, key);
+    match error {
+        Error::UnknownToolCall { id, pending } => {
+            (atoms::unknown_tool_call(), &**id, ids(pending)).encode(env)
+        }
+        Error::ToolCallAlreadyAnswered { id, pending } => {
+            (atoms::tool_call_already_answered(), &**id, ids(pending)).encode(env)
+        }
+        Error::DuplicateToolResult { id } => (atoms::duplicate_tool_result(), &**id).encode(env),
+        Error::NoToolResults { pending } => (atoms::no_tool_results(), ids(pending)).encode(env),
+        Error::NoPendingToolCalls { given } => {
+            (atoms::no_pending_tool_calls(), ids(given)).encode(env)
+        }
+        Error::PendingToolCalls { ids: pending } => {
+            (atoms::pending_tool_calls(), ids(pending)).encode(env)
+        }
+        Error::DuplicateToolCall { id } => (atoms::duplicate_tool_call(), &**id).encode(env),
+        Error::InvalidPart { position, key: at } => {
+            (atoms::invalid_part(), position, key(at)).encode(env)
+        }
+        Error::InvalidToolCall { position, key: at } => {
+            (atoms::invalid_tool_call(), position, key(at)).encode(env)
+        }
+        Error::InvalidToolResult { position, key: at } => {
+            (atoms::invalid_tool_result(), position, key(at)).encode(env)
+        }
+        Error::UnsupportedTerm { kind, path: at } => {
+            let kind = match kind {
+                Unsupported::ImproperList => atoms::improper_list(),
+                Unsupported::Bitstring => atoms::bitstring(),
+            };
+            (atoms::unsupported_term(), kind, path(env, at)).encode(env)
+        }
+        Error::TooDeep { limit } => (atoms::too_deep(), limit).encode(env),
+        Error::Invalid { path: at, expected } => {
+            (atoms::invalid(), path(env, at), &**expected).encode(env)
+        }
+        Error::UnknownIteration {
+            number,
+            first,
+            last,
+        } => (
+            atoms::unknown_iteration(),
+            number,
+            range(env, *first, *last),
+        )
+            .encode(env),
+        other => (atoms::invalid(), Vec::<i64>::new(), other.to_string()).encode(env),
+    }
+}
+
+/// `first..last`
+fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
+    let keys = [
+        atoms::struct_(),
+        atoms::first(),
+        atoms::last(),
+        atoms::step(),
+    ];
+    let values = [
+        atoms::range().encode(env),
+        first.encode(env),
+        last.encode(env),
+        1.encode(env),
+    ];
+    encode::Encoder::copying(env).fields(&keys, &values)
+}
+
+fn ids(ids: &[Box<str>]) -> Vec<&str> {
+    ids.iter().map(|id| &**id).collect()
+}
+
+fn path<'a>(env: Env<'a>, path: &Path) -> Vec<Term<'a>> {
+    path.iter().map(|step| encode::value(env, step)).collect()
+}

@@ -1,0 +1,25 @@
+//! JSON text for Elixir releases that bring no JSON library.
+
+use ash_agent_context_core::{json, Size};
+use rustler::{Binary, Env, NewBinary, Term};
+
+use crate::decode::{self, Around};
+use crate::encode;
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+
+nif!(json_decode_normal, json_decode_dirty(text: Binary<'a>) => read);
+nif!(json_encode_normal, json_encode_dirty(term: Term<'a>) => write);
+
+fn read<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>) -> Result<Term<'a>, NifError> {
+    // Real JSON has a term for every 8 bytes or so; only hostile text has more.
+    lane.allow(Size::new(text.len() / 8, text.len()))?;
+    let value = json::read(text.as_slice(), Around::Document.limit())?;
+    Ok(encode::value(env, &value))
+}
+
+fn write<'a>(env: Env<'a>, lane: Lane, term: Term<'a>) -> Result<Term<'a>, NifError> {
+    let value = decode::value(term, Around::Nothing, lane)?;
+    let text = json::write(&value);
+    Ok(NewBinary::from_slice(env, text.as_bytes()).into())
+}

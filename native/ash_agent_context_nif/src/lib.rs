@@ -1,0 +1,30 @@
+//! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
+
+mod clock;
+mod context;
+mod decode;
+mod encode;
+mod error;
+mod json;
+mod lane;
+mod neutral;
+mod resource;
+
+mod atoms {
+    //! Every atom that leaves the core under a fixed name.
+    rustler::atoms! {
+        arguments, assistant, bitstring, calendar, completed_at, content, created_at, current_iteration, data, day,
+        dirty, duplicate_tool_call, duplicate_tool_result, error, file, filename, first, hour, id, image, improper_list,
+        interrupted, invalid, invalid_part, invalid_tool_call, invalid_tool_result, is_error, iterations, last, media_type,
+        message, messages, metadata, microsecond, minute, month, name, nil, no_pending_tool_calls, no_tool_results,
+        number, ok, pending, pending_tool_calls, provider, provider_block, provider_metadata, redacted_thinking, result, role,
+        second, started_at, std_offset, step, struct_ = "__struct__", system, text, thinking, time_zone, too_deep,
+        tool_call_already_answered, tool_calls, tool_result, tool_use_id, type_ = "type", unknown_iteration,
+        unknown_tool_call, unsupported_term, updated_at, url, user, utc_offset, year, zone_abbr,
+        anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
+        range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
+        unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+    }
+}
+
+rustler::init!("Elixir.AshAgent.Context.Native");

@@ -1,0 +1,267 @@
+//! The neutral form: iterations and messages as Elixir sees them.
+
+use ash_agent_context_core::{
+    Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
+    Part, PartKind, Provider, Role, Source, Status, ToolCall,
+};
+use rustler::{Atom, Encoder as _, Term};
+
+use crate::atoms;
+use crate::encode::Encoder;
+
+impl<'r, 'e> Encoder<'r, 'e> {
+    /// All messages.
+    pub fn messages(&self, messages: impl Iterator<Item = MessageRef<'r>>) -> Term<'e> {
+        self.list(messages.map(|message| self.message(message)))
+    }
+
+    /// One message.
+    pub fn message(&self, message: MessageRef<'r>) -> Term<'e> {
+        match message {
+            MessageRef::Added(message) => self.added(message),
+            MessageRef::Results(calls, exchange) => self.results(calls, exchange),
+        }
+    }
+
+    fn added(&self, message: &'r Message) -> Term<'e> {
+        let role = match message.role {
+            Role::System => atoms::system(),
+            Role::User => atoms::user(),
+            Role::Assistant => atoms::assistant(),
+        };
+        let mut fields = Fields::new();
+        fields.put(atoms::role(), role.to_term(self.env()));
+        fields.put(atoms::content(), self.content(&message.content));
+        if !message.calls.is_empty() {
+            fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
+        }
+        self.put_metadata(&mut fields, message.metadata.as_ref());
+        fields.encode(self)
+    }
+
+    fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
+        let results = calls
+            .iter()
+            .zip(exchange.slots())
+            .filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
+        let mut fields = Fields::new();
+        fields.put(atoms::role(), atoms::user().to_term(self.env()));
+        fields.put(atoms::content(), self.list(results));
+        self.put_metadata(&mut fields, exchange.metadata.as_ref());
+        fields.encode(self)
+    }
+
+    fn put_metadata(&self, fields: &mut Fields<'e>, metadata: Option<&'r Map>) {
+        if let Some(metadata) = metadata {
+            fields.put(atoms::metadata(), self.map(metadata));
+        }
+    }
+
+    fn result(&self, call: &'r ToolCall, outcome: &'r Outcome) -> Term<'e> {
+        let content = match (&outcome.output, outcome.text()) {
+            (Output::Parts(parts), _) => self.parts(parts),
+            (_, text) => self.binary(text.unwrap_or_default()),
+        };
+        let keys = [
+            atoms::type_(),
+            atoms::tool_use_id(),
+            atoms::content(),
+            atoms::is_error(),
+        ];
+        let values = [
+            atoms::tool_result().to_term(self.env()),
+            self.text(&call.id),
+            content,
+            outcome.is_error().encode(self.env()),
+        ];
+        self.fields(&keys, &values)
+    }
+
+    fn content(&self, content: &'r Content) -> Term<'e> {
+        match content {
+            Content::None => atoms::nil().to_term(self.env()),
+            Content::Text(text) => self.binary(text),
+            Content::Parts(parts) => self.parts(parts),
+        }
+    }
+
+    fn parts(&self, parts: &'r [Part]) -> Term<'e> {
+        self.list(parts.iter().map(|part| self.part(part)))
+    }
+
+    fn part(&self, part: &'r Part) -> Term<'e> {
+        let mut fields = Fields::new();
+        let mut put_text = |key, text: Option<&'r str>| {
+            if let Some(text) = text {
+                fields.put(key, self.text(text));
+            }
+        };
+        let kind = match &part.kind {
+            PartKind::Text(_) => atoms::text(),
+            PartKind::Image { media_type, source } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                let (key, text) = self.source(source);
+                put_text(key, Some(text));
+                atoms::image()
+            }
+            PartKind::File {
+                media_type,
+                source,
+                filename,
+            } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                put_text(atoms::filename(), filename.as_deref());
+                let (key, text) = self.source(source);
+                put_text(key, Some(text));
+                atoms::file()
+            }
+            PartKind::Thinking(_) => atoms::thinking(),
+            PartKind::RedactedThinking(data) => {
+                put_text(atoms::data(), Some(data));
+                atoms::redacted_thinking()
+            }
+            PartKind::ProviderBlock { provider, data } => {
+                fields.put(
+                    atoms::provider(),
+                    provider_atom(*provider).to_term(self.env()),
+                );
+                fields.put(atoms::data(), self.map(data));
+                atoms::provider_block()
+            }
+        };
+        if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
+            fields.put(atoms::text(), self.binary(text));
+        }
+        fields.put(atoms::type_(), kind.to_term(self.env()));
+        if let Some(metadata) = &part.provider_metadata {
+            fields.put(atoms::provider_metadata(), self.map(metadata));
+        }
+        fields.encode(self)
+    }
+
+    fn source(&self, source: &'r Source) -> (Atom, &'r str) {
+        match source {
+            Source::Data(data) => (atoms::data(), data),
+            Source::Url(url) => (atoms::url(), url),
+        }
+    }
+
+    /// Calls as a message shows them.
+    pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
+        self.list(calls.map(|call| self.call(call).encode(self)))
+    }
+
+    fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+        let mut fields = Fields::new();
+        fields.put(atoms::id(), self.text(&call.id));
+        let name = match &call.name {
+            Name::Atom(name) => self.atom(name),
+            Name::Text(name) => self.text(name),
+        };
+        fields.put(atoms::name(), name);
+        fields.put(atoms::arguments(), self.value(&call.arguments.value));
+        if let Some(metadata) = &call.provider_metadata {
+            fields.put(atoms::provider_metadata(), self.map(metadata));
+        }
+        for (key, value) in call.extra.iter().flat_map(Map::iter) {
+            fields.keys.push(self.value(key));
+            fields.values.push(self.value(value));
+        }
+        fields
+    }
+
+    /// One iteration with its messages and calls.
+    pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
+        let calls = iteration.calls().map(|(call, outcome)| {
+            let mut fields = self.call(call);
+            let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
+                self.outcome(outcome)
+            });
+            fields.put(atoms::result(), result);
+            fields.encode(self)
+        });
+        let completed_at = iteration
+            .completed_at
+            .map_or(atoms::nil().to_term(self.env()), |at| self.time(at));
+        let keys = [
+            atoms::number(),
+            atoms::messages(),
+            atoms::tool_calls(),
+            atoms::started_at(),
+            atoms::completed_at(),
+            atoms::metadata(),
+        ];
+        let values = [
+            iteration.number.encode(self.env()),
+            self.messages(context.messages_of(iteration)),
+            self.list(calls),
+            self.time(iteration.started_at),
+            completed_at,
+            self.notes(&iteration.metadata),
+        ];
+        self.fields(&keys, &values)
+    }
+
+    /// All iterations.
+    pub fn iterations(&self, context: &'r Context) -> Term<'e> {
+        self.list(
+            context
+                .iterations()
+                .map(|iteration| self.iteration(context, iteration)),
+        )
+    }
+
+    fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
+        let tag = match outcome.status {
+            Status::Ok => atoms::ok(),
+            _ => atoms::error(),
+        };
+        let output = match &outcome.output {
+            Output::Value(value) => self.value(value),
+            Output::Parts(parts) => self.parts(parts),
+        };
+        (tag, output).encode(self.env())
+    }
+
+    /// Metadata.
+    pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
+        self.entries(notes.iter())
+    }
+}
+
+/// Keys and values of a map in the making.
+struct Fields<'e> {
+    keys: Vec<Term<'e>>,
+    values: Vec<Term<'e>>,
+}
+
+impl<'e> Fields<'e> {
+    fn new() -> Self {
+        Self {
+            keys: Vec::with_capacity(6),
+            values: Vec::with_capacity(6),
+        }
+    }
+
+    fn put(&mut self, key: Atom, value: Term<'e>) {
+        self.keys.push(key.to_term(value.get_env()));
+        self.values.push(value);
+    }
+
+    fn encode(self, encoder: &Encoder<'_, 'e>) -> Term<'e> {
+        encoder.map_of(&self.keys, &self.values)
+    }
+}
+
+/// The atom of a provider.
+pub fn provider_atom(provider: Provider) -> Atom {
+    match provider {
+        Provider::Anthropic => atoms::anthropic(),
+        Provider::OpenAiChat => atoms::openai_chat(),
+        Provider::OpenAiResponses => atoms::openai_responses(),
+        Provider::Gemini => atoms::gemini(),
+        Provider::Bedrock => atoms::bedrock(),
+        Provider::Ollama => atoms::ollama(),
+        Provider::Mistral => atoms::mistral(),
+    }
+}

@@ -1,0 +1,77 @@
+//! The handle that Elixir holds, and the end of its life.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::OnceLock;
+
+use ash_agent_context_core::Context;
+use rustler::{Env, Resource, ResourceArc, Term};
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// A context behind a reference.
+pub struct ContextResource {
+    context: Context,
+}
+
+#[rustler::resource_impl]
+impl Resource for ContextResource {}
+
+/// What NIFs take and give.
+pub type Handle = ResourceArc<ContextResource>;
+
+impl ContextResource {
+    /// A new handle for a context.
+    pub fn wrap(context: Context) -> Handle {
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        ResourceArc::new(Self { context })
+    }
+
+    /// The context.
+    pub const fn get(&self) -> &Context {
+        &self.context
+    }
+}
+
+impl Drop for ContextResource {
+    /// Runs at garbage collection, mostly on a normal scheduler. What takes long to free is freed
+    /// on a thread of its own.
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+        if self.context.is_heavy_to_drop() {
+            let nothing = Context::empty("", self.context.created_at());
+            bury(std::mem::replace(&mut self.context, nothing));
+        }
+    }
+}
+
+/// Hands a context to the thread that drops, which lives as long as the VM. Where there is none,
+/// the context is dropped here.
+fn bury(context: Context) {
+    static UNDERTAKER: OnceLock<Option<Sender<Context>>> = OnceLock::new();
+    let undertaker = UNDERTAKER.get_or_init(|| {
+        let (sender, receiver) = mpsc::channel::<Context>();
+        std::thread::Builder::new()
+            .name("context_drop".to_owned())
+            .spawn(move || receiver.into_iter().for_each(drop))
+            .ok()
+            .map(|_| sender)
+    });
+    if let Some(undertaker) = undertaker {
+        // An error gives the context back, and it is dropped here.
+        let _ = undertaker.send(context);
+    }
+}
+
+/// Number of contexts that are alive, for tests.
+#[rustler::nif]
+fn live_contexts() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// A handle and its current iteration, as every operation that makes a context answers.
+pub fn answer(env: Env<'_>, context: Context) -> Term<'_> {
+    use rustler::Encoder;
+    let iteration = context.current_iteration();
+    (ContextResource::wrap(context), iteration).encode(env)
+}

@@ -1,0 +1,620 @@
+defmodule AshAgent.Context.TermsTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Test.Assertions
+  import AshAgent.Test.Generators
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Error
+  alias AshAgent.Test.{Depth, OtherVM}
+
+  @limit 256
+
+  # Every place a term can be stored in, as {name, put, get}.
+  defp places do
+    [
+      {"metadata of new/2", fn term -> Context.new("Hello", metadata: %{term: term}) end,
+       fn context -> Context.metadata(context).term end},
+      {"put_metadata/4", fn term -> Context.put_metadata(Context.new("Hello"), :term, term) end,
+       fn context -> Context.metadata(context).term end},
+      {"put_iteration_metadata/5",
+       fn term -> Context.put_iteration_metadata(Context.new("Hello"), 1, :term, term) end,
+       fn context -> Context.get_iteration(context, 1).metadata.term end},
+      {"metadata of a message",
+       fn term ->
+         Context.add_user_message(Context.new("Hello"), "Hi", metadata: %{term: term})
+       end, fn context -> List.last(Context.to_messages(context)).metadata.term end},
+      {"arguments of a call", fn term -> asked(%{term: term}) end,
+       fn context -> hd(Context.extract_tool_calls(context)).arguments.term end},
+      {"extra key of a call",
+       fn term ->
+         Context.add_assistant_message(Context.new("Hello"), nil, [
+           %{id: "a", name: :a, extra: term}
+         ])
+       end, fn context -> hd(Context.extract_tool_calls(context)).extra end},
+      {"result", fn term -> Context.add_tool_results(asked(%{}), [{"a", {:ok, term}}]) end,
+       fn context -> elem(hd(Context.get_iteration(context, 1).tool_calls).result, 1) end},
+      {"error result",
+       fn term -> Context.add_tool_results(asked(%{}), [{"a", {:error, term}}]) end,
+       fn context -> elem(hd(Context.get_iteration(context, 1).tool_calls).result, 1) end},
+      {"provider block",
+       fn term ->
+         Context.new([%{type: :provider_block, provider: :anthropic, data: %{term: term}}])
+       end, fn context -> hd(hd(Context.to_messages(context)).content).data.term end},
+      {"provider metadata of a part",
+       fn term ->
+         Context.new([%{type: :text, text: "a", provider_metadata: %{provider: :gemini, x: term}}])
+       end, fn context -> hd(hd(Context.to_messages(context)).content).provider_metadata.x end}
+    ]
+  end
+
+  defp asked(arguments) do
+    Context.add_assistant_message(Context.new("Hello"), nil, [
+      %{id: "a", name: :a, arguments: arguments}
+    ])
+  end
+
+  defp assert_comes_back(term) do
+    for {name, put, get} <- places() do
+      context = put.(term)
+      assert {name, nil} == {name, difference(term, get.(context), [])}
+      again = Context.create!(Context.to_map(context))
+      assert {name, nil} == {name, difference(term, get.(again), [])}
+    end
+  end
+
+  describe "terms come back equal:" do
+    test "nil, booleans and atoms" do
+      for term <- [nil, true, false, :ok, :"", :"with space", :日本, String, :"Elixir.No.Such"] do
+        assert_comes_back(term)
+      end
+
+      assert_comes_back(String.to_atom(String.duplicate("é", 255)))
+    end
+
+    test "integers of any size" do
+      for bits <- [
+            0,
+            7,
+            8,
+            15,
+            31,
+            32,
+            53,
+            58,
+            59,
+            60,
+            61,
+            62,
+            63,
+            64,
+            65,
+            127,
+            128,
+            256,
+            2040,
+            2048,
+            4096
+          ],
+          sign <- [1, -1],
+          offset <- [-1, 0, 1] do
+        integer = sign * Bitwise.bsl(1, bits) + offset
+        context = Context.new("Hello", metadata: %{term: integer, list: [integer, {integer}]})
+        assert_same(%{term: integer, list: [integer, {integer}]}, Context.metadata(context))
+      end
+
+      for integer <- [
+            0xFFFFFFFFFFFFFFFF,
+            -0x8000000000000000,
+            Bitwise.bsl(1, 64),
+            -Bitwise.bsl(7, 1000)
+          ] do
+        assert_comes_back(integer)
+      end
+    end
+
+    test "integers of 100,000 bits" do
+      assert_comes_back(Bitwise.bsl(12345, 100_000) + 7)
+    end
+
+    test "floats, down to the sign of zero" do
+      for float <- [
+            0.0,
+            -0.0,
+            1.0,
+            0.1,
+            -1.7976931348623157e308,
+            5.0e-324,
+            2.2250738585072014e-308
+          ] do
+        assert_comes_back(float)
+      end
+
+      assert_comes_back(%{a: 1, b: 1.0})
+      assert_comes_back(%{1 => :integer, 1.0 => :float})
+    end
+
+    test "binaries, UTF-8 or not, of any length" do
+      for binary <- [
+            "",
+            "a",
+            "Grüße 日本 👩‍👩‍👧",
+            <<0>>,
+            <<255>>,
+            <<0xC3>>,
+            <<0xED, 0xA0, 0x80>>,
+            "\uFFFE"
+          ] do
+        assert_comes_back(binary)
+      end
+
+      for size <- [62, 63, 64, 65, 66, 1000, 70_000] do
+        assert_comes_back(:binary.copy("x", size))
+        assert_comes_back(:binary.copy(<<255>>, size))
+      end
+    end
+
+    test "sub-binaries of a large binary" do
+      <<_::binary-3, middle::binary-80, _::binary>> = :binary.copy("abcdefg", 1000)
+      assert_comes_back(middle)
+    end
+
+    test "lists, keyword lists and charlists" do
+      for list <- [
+            [],
+            [nil],
+            [[]],
+            [[], [[]]],
+            [a: 1, a: 2, b: nil],
+            'charlist',
+            [{:a}],
+            [{"a", 1}]
+          ] do
+        assert_comes_back(list)
+      end
+
+      assert_comes_back(Enum.to_list(1..10_000))
+    end
+
+    test "tuples" do
+      for tuple <- [{}, {nil}, {:ok, 1}, {:error, {:a, {}}}, {{}, {}}, {:ok}] do
+        assert_comes_back(tuple)
+      end
+
+      assert_comes_back(List.to_tuple(Enum.to_list(1..1000)))
+    end
+
+    test "maps with keys of any kind, small and large" do
+      for map <- [
+            %{},
+            %{nil => nil},
+            %{:a => 1, "a" => 2},
+            %{{1, 2} => 1, [] => 2, %{} => 3, 1 => 4, <<255>> => 5},
+            %{%{deep: [1]} => %{deep: {2}}}
+          ] do
+        assert_comes_back(map)
+      end
+
+      assert_comes_back(Map.new(1..33, &{&1, &1}))
+      assert_comes_back(Map.new(1..5000, &{"key #{&1}", &1}))
+    end
+
+    test "structs, nested" do
+      for struct <- [
+            ~D[2026-02-28],
+            ~T[10:00:00.123],
+            ~N[2026-01-01 00:00:00.1],
+            ~U[2026-01-01 00:00:00Z],
+            1..3,
+            MapSet.new([1, :a, "b"]),
+            URI.parse("https://example.com/?a=b"),
+            %RuntimeError{message: "x"},
+            Version.parse!("1.2.3-rc.1"),
+            %{__struct__: No.Such.Module, a: 1},
+            %{__struct__: "no module"}
+          ] do
+        assert_comes_back(struct)
+        assert_comes_back([%{a: {struct, struct}}])
+      end
+    end
+
+    test "nil apart from a missing key" do
+      context = Context.new("Hello", metadata: %{a: nil})
+      assert Map.fetch(Context.metadata(context), :a) == {:ok, nil}
+      assert Map.fetch(Context.metadata(context), :b) == :error
+
+      context = asked(%{a: nil})
+      assert [%{arguments: arguments}] = Context.extract_tool_calls(context)
+      assert arguments == %{a: nil}
+    end
+
+    test "structs as the whole map of arguments and metadata" do
+      context = asked(~D[2026-01-01])
+      assert [%{arguments: ~D[2026-01-01]}] = Context.extract_tool_calls(context)
+    end
+
+    test "text that looks like something else" do
+      for text <- [
+            "nil",
+            "true",
+            "1",
+            ":a",
+            "[]",
+            "{}",
+            "\"quoted\"",
+            "__struct__",
+            "$type",
+            "~D[2026-01-01]"
+          ] do
+        assert_comes_back(text)
+        assert_comes_back(%{text => text})
+      end
+    end
+
+    test "message texts of any bytes" do
+      for text <- ["", " ", "Grüße", "a\u0000b", "a" <> <<255>>, :binary.copy(<<200>>, 100)] do
+        context = Context.new(text, system_prompt: text) |> Context.add_assistant_message(text)
+
+        assert_same(
+          [
+            %{role: :system, content: text},
+            %{role: :user, content: text},
+            %{role: :assistant, content: text}
+          ],
+          Context.to_messages(context)
+        )
+      end
+    end
+
+    test "ids and names of any bytes" do
+      call = %{id: "ä " <> <<255>>, name: "n" <> <<254>>, arguments: %{}}
+
+      case assert_survives(fn ->
+             Context.add_assistant_message(Context.new("Hello"), nil, [call])
+           end) do
+        {:ok, context} -> assert_same([call], Context.extract_tool_calls(context))
+        {:refused, error} -> assert %Error{reason: {:invalid_tool_call, 0, _}} = error
+      end
+    end
+
+    test "random terms, everywhere" do
+      check_all("terms", [runs: 150, max_size: 40], fn size ->
+        term = term(size)
+        {name, put, get} = one_of(places())
+        context = put.(term)
+
+        unless difference(term, get.(context), []) == nil do
+          ExUnit.Assertions.flunk("#{name}: #{inspect(term, limit: :infinity)}")
+        end
+
+        assert_same(
+          Context.to_map(context),
+          Context.to_map(Context.create!(Context.to_map(context)))
+        )
+      end)
+    end
+  end
+
+  describe "terms of this VM are kept as their printed text:" do
+    test "pids" do
+      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(self()))
+
+      for {_, put, get} <- places() do
+        text = get.(put.(self()))
+        assert is_binary(text) and text =~ digits
+      end
+    end
+
+    test "references" do
+      reference = make_ref()
+      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(reference))
+
+      for {_, put, get} <- places() do
+        text = get.(put.(reference))
+        assert is_binary(text) and text =~ digits
+      end
+    end
+
+    test "ports" do
+      [port | _] = Port.list()
+      [_, digits] = Regex.run(~r/<([\d.]+)>/, inspect(port))
+
+      for {_, put, get} <- places() do
+        text = get.(put.(port))
+        assert is_binary(text) and text =~ digits
+      end
+    end
+
+    test "functions" do
+      for {_, put, get} <- places() do
+        assert get.(put.(&String.upcase/1)) =~ "upcase/1"
+        closure = get.(put.(fn -> put end))
+        assert is_binary(closure) and closure != ""
+      end
+    end
+
+    test "a handle of this package" do
+      context = Context.new("Hello")
+
+      for {name, put, get} <- places() do
+        case assert_survives(fn -> put.(context) end) do
+          {:ok, kept} ->
+            assert {^name, %{__struct__: Context, current_iteration: 1, ref: text}} =
+                     {name, get.(kept)}
+
+            assert is_binary(text)
+
+          {:refused, _} ->
+            :ok
+        end
+      end
+    end
+
+    test "inside other terms, as keys too" do
+      context = Context.new("Hello", metadata: %{list: [{self()}], map: %{self() => 1}})
+      assert %{list: [{text}], map: map} = Context.metadata(context)
+      assert is_binary(text)
+      assert map == %{text => 1}
+    end
+  end
+
+  describe "refused with the path:" do
+    defp refused_at(put, term) do
+      assert {:unsupported_term, kind, path} = reason_of(fn -> put.(term) end)
+      {kind, path}
+    end
+
+    test "improper lists" do
+      for {name, put, _} <- places() do
+        {kind, path} = refused_at(put, %{"a" => [0, {1, [1 | 2]}]})
+        assert {name, :improper_list} == {name, kind}
+        assert {name, ["a", 1, 1]} == {name, Enum.take(path, -3)}
+      end
+    end
+
+    test "improper lists whose tail is a map, an atom or a binary" do
+      for tail <- [%{}, :a, "a", {}, 1.5], {_, put, _} <- places() do
+        assert {:improper_list, _} = refused_at(put, [1, 2 | tail])
+      end
+    end
+
+    test "bitstrings" do
+      for {name, put, _} <- places() do
+        {kind, path} = refused_at(put, [0, %{b: {0, 0, <<1::3>>}}])
+        assert {name, :bitstring} == {name, kind}
+        assert {name, [1, :b, 2]} == {name, Enum.take(path, -3)}
+      end
+    end
+
+    test "bitstrings of more than a byte, and as keys" do
+      for {_, put, _} <- places() do
+        assert {:bitstring, _} = refused_at(put, <<"abc", 1::1>>)
+        assert {:bitstring, _} = refused_at(put, %{<<1::7>> => 1})
+      end
+    end
+
+    test "in structs" do
+      {:improper_list, path} =
+        refused_at(&Context.put_metadata(Context.new("Hello"), :a, &1), %URI{path: [1 | 2]})
+
+      assert :path == List.last(path)
+    end
+
+    test "in the message" do
+      error =
+        assert_refused(fn -> Context.put_metadata(Context.new("Hello"), :secret, [1 | 2]) end)
+
+      assert %Error{reason: {:unsupported_term, :improper_list, _}} = error
+      assert Exception.message(error) =~ "improper"
+    end
+
+    test "in content" do
+      for input <- [[%{type: :text, text: "a"} | :b], [1 | 2]] do
+        assert_refused(fn -> Context.new(input) end)
+        assert_refused(fn -> Context.add_assistant_message(Context.new("Hello"), input) end)
+        assert_refused(fn -> Context.add_assistant_message(Context.new("Hello"), nil, input) end)
+        assert_refused(fn -> Context.add_tool_results(asked(%{}), input) end)
+      end
+    end
+  end
+
+  describe "depth" do
+    defp list_nest(levels), do: Depth.nest(:list, levels)
+    defp tuple_nest(levels), do: Depth.nest(:tuple, levels)
+    defp map_nest(levels), do: Depth.nest(:map, levels)
+
+    # Places where the term itself is the value, so that the limit is exact.
+    defp exact_places do
+      Enum.filter(places(), fn {name, _, _} ->
+        name in ["put_metadata/4", "put_iteration_metadata/5", "result", "error result"]
+      end)
+    end
+
+    test "of #{@limit} levels is accepted and comes back" do
+      for nest <- [&list_nest/1, &tuple_nest/1, &map_nest/1],
+          {name, put, get} <- exact_places() do
+        term = nest.(@limit)
+        context = put.(term)
+        assert {name, nil} == {name, difference(term, get.(context), [])}
+      end
+    end
+
+    test "of #{@limit} levels is accepted in arguments, the map being the first" do
+      for nest <- [&list_nest/1, &tuple_nest/1, &map_nest/1] do
+        arguments = %{a: nest.(@limit - 1)}
+        assert [%{arguments: ^arguments}] = Context.extract_tool_calls(asked(arguments))
+      end
+    end
+
+    test "of #{@limit} levels survives everything a context can do" do
+      context =
+        map_nest(@limit)
+        |> asked()
+        |> Context.add_tool_results([{"a", {:ok, list_nest(@limit)}}],
+          metadata: %{a: list_nest(@limit - 1)}
+        )
+        |> Context.put_metadata(:a, tuple_nest(@limit))
+        |> Context.put_iteration_metadata(1, :a, map_nest(@limit))
+
+      map = Context.to_map(context)
+      again = Context.create!(map)
+      assert_same(map, Context.to_map(again))
+      assert Context.equal?(context, again)
+      assert [_, _, %{content: [%{content: text}]}] = Context.to_messages(context)
+      assert text == String.duplicate("[", @limit) <> "1" <> String.duplicate("]", @limit)
+      assert inspect(context) =~ "iteration 2"
+
+      assert Context.equal?(
+               context,
+               Context.put_metadata(again, :a, tuple_nest(@limit), at: map.updated_at)
+             )
+    end
+
+    # In a VM of their own: a stack that is too small for 256 levels ends the VM.
+    for kind <- [:list, :tuple, :map, :key] do
+      test "of #{@limit} levels of #{kind}s beside 10,000 numbers survives everything, too" do
+        assert {:ok, :done} == OtherVM.run(Depth, :everything, [unquote(kind)])
+      end
+
+      test "of more levels of #{kind}s beside 10,000 numbers is refused" do
+        assert {:ok, :refused} == OtherVM.run(Depth, :too_deep, [unquote(kind), @limit + 1])
+        assert {:ok, :refused} == OtherVM.run(Depth, :too_deep, [unquote(kind), 1_000_000])
+      end
+    end
+
+    test "of maps as keys of maps does not blow up their text" do
+      # 18 levels: a text that doubles with each level has 1 MB by then.
+      context = Context.add_tool_results(asked(%{}), [{"a", {:ok, Depth.nest(:key, 18)}}])
+      assert [_, _, %{content: [%{content: text}]}] = Context.to_messages(context)
+      assert byte_size(text) < 20_000
+    end
+
+    test "is counted from each value, also in create/1 and update/2" do
+      call = %{id: "a", name: :a, arguments: %{}}
+
+      for {levels, accepted} <- [{@limit, true}, {@limit + 1, false}, {@limit + 4, false}],
+          kind <- [:list, :map],
+          value = Depth.nest(kind, levels),
+          attributes <- [
+            %{metadata: %{a: value}},
+            %{iterations: [%{number: 1, messages: [], metadata: %{a: value}}]},
+            %{
+              iterations: [
+                %{
+                  number: 1,
+                  messages: [%{role: :assistant, content: nil, tool_calls: [call]}],
+                  tool_calls: [Map.put(call, :result, {:ok, value})]
+                }
+              ]
+            }
+          ] do
+        for answer <- [Context.create(attributes), Context.update(Context.new("x"), attributes)] do
+          if accepted,
+            do: assert({:ok, %Context{}} = answer),
+            else: assert({:error, %Error{reason: {:too_deep, @limit}}} = answer)
+        end
+      end
+    end
+
+    test "of more is refused" do
+      for nest <- [&list_nest/1, &tuple_nest/1, &map_nest/1],
+          levels <- [@limit + 1, 300, 5_000, 100_000],
+          {name, put, _} <- places() do
+        assert {name, {:too_deep, @limit}} == {name, reason_of(fn -> put.(nest.(levels)) end)}
+      end
+
+      assert {:too_deep, @limit} == reason_of(fn -> asked(map_nest(@limit + 1)) end)
+    end
+
+    test "of map keys counts too" do
+      for levels <- [@limit + 1, 100_000], {_, put, _} <- places() do
+        assert {:too_deep, @limit} == reason_of(fn -> put.(%{list_nest(levels) => 1}) end)
+      end
+    end
+
+    test "of 1,000,000 levels harms nothing, wherever it is put" do
+      context = asked(%{})
+
+      for nest <- [&list_nest/1, &tuple_nest/1, &map_nest/1] do
+        term = nest.(1_000_000)
+
+        for {name, put, _} <- places() do
+          assert {name, {:too_deep, @limit}} == {name, reason_of(fn -> put.(term) end)}
+        end
+
+        for call <- [
+              fn -> Context.new(term) end,
+              fn -> Context.new([term]) end,
+              fn -> Context.new("a", system_prompt: term) end,
+              fn -> Context.new("a", id: term) end,
+              fn -> Context.new("a", at: term) end,
+              fn -> Context.new([%{type: term}]) end,
+              fn -> Context.new([%{type: :text, text: term}]) end,
+              fn -> Context.new([%{term => 1}]) end,
+              fn -> Context.add_user_message(context, term) end,
+              fn -> Context.add_assistant_message(Context.new("a"), term) end,
+              fn -> Context.add_assistant_message(Context.new("a"), nil, [term]) end,
+              fn ->
+                Context.add_assistant_message(Context.new("a"), nil, [%{id: term, name: :a}])
+              end,
+              fn ->
+                Context.add_assistant_message(Context.new("a"), nil, [%{id: "a", name: term}])
+              end,
+              fn -> Context.add_tool_results(context, [term]) end,
+              fn -> Context.add_tool_results(context, [{term, {:ok, 1}}]) end,
+              fn -> Context.add_tool_results(context, [{"a", term}]) end,
+              fn -> Context.get_iteration(context, term) end,
+              fn -> Context.fetch_message(context, {term, 0}) end,
+              fn -> Context.create!(%{iterations: term}) end,
+              fn -> Context.create!(%{metadata: term}) end,
+              fn -> Context.create!(%{iterations: [term]}) end,
+              fn -> Context.create!(%{iterations: [%{number: 1, messages: term}]}) end,
+              fn -> Context.create!(%{iterations: [%{number: 1, messages: [term]}]}) end,
+              fn -> Context.create!(%{current_iteration: term}) end,
+              fn -> Context.update!(context, %{metadata: term}) end
+            ] do
+          assert_refused_quickly(call)
+        end
+      end
+    end
+
+    # A FunctionClauseError prints its arguments, which takes its time with a million levels: the kind is enough.
+    defp assert_refused_quickly(fun) do
+      fun.()
+      flunk("a million levels were accepted")
+    rescue
+      exception -> assert exception.__struct__ in [Error, ArgumentError, FunctionClauseError]
+    end
+
+    test "in arguments given as JSON text never harms" do
+      for levels <- [@limit - 1, @limit, @limit + 1, 5_000, 1_000_000],
+          {open, close} <- [{"[", "]"}, {"{\"a\":", "}"}],
+          text <- [
+            String.duplicate(open, levels) <> "1" <> String.duplicate(close, levels),
+            "{\"a\":" <>
+              String.duplicate(open, levels) <> "1" <> String.duplicate(close, levels) <> "}",
+            "{\"a\":" <> String.duplicate(open, levels)
+          ] do
+        case assert_survives(fn -> asked(text) end) do
+          {:ok, context} ->
+            [%{arguments: arguments}] = Context.extract_tool_calls(context)
+            assert is_map(arguments) or arguments == text
+
+            assert_same(
+              Context.to_map(context),
+              Context.to_map(Context.create!(Context.to_map(context)))
+            )
+
+          {:refused, error} ->
+            assert %Error{reason: {:too_deep, @limit}} = error
+        end
+      end
+    end
+
+    test "of JSON text at the limit is read, as deep as any other arguments" do
+      text = String.duplicate("{\"a\":", @limit) <> "1" <> String.duplicate("}", @limit)
+      assert [%{arguments: arguments}] = Context.extract_tool_calls(asked(text))
+      assert arguments == Enum.reduce(1..@limit, 1, fn _, inner -> %{"a" => inner} end)
+    end
+  end
+end

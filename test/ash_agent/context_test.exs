@@ -1,0 +1,1354 @@
+defmodule AshAgent.ContextTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Test.Assertions
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Error
+
+  doctest AshAgent.Context
+
+  @t0 ~U[2026-01-01 10:00:00.000000Z]
+  @t1 ~U[2026-01-01 10:00:01.000001Z]
+  @t2 ~U[2026-01-01 10:00:02.250000Z]
+  @t3 ~U[2026-01-01 10:00:03.000000Z]
+
+  @weather %{id: "call_1", name: :get_weather, arguments: %{city: "NYC"}}
+  @time %{id: "call_2", name: "get_time", arguments: %{"zone" => "EST"}}
+
+  defp hello, do: Context.new("Hello", at: @t0)
+
+  defp asked do
+    Context.add_assistant_message(hello(), "I'll check", [@weather, @time], at: @t1)
+  end
+
+  defp results(context) do
+    %{messages: messages} = Context.get_iteration(context, 1)
+    %{role: :user, content: [%{type: :tool_result} | _] = content} = List.last(messages)
+    content
+  end
+
+  defp result_text(result) do
+    [%{content: content}] =
+      hello()
+      |> Context.add_assistant_message(nil, [@weather])
+      |> Context.add_tool_results([{"call_1", result}])
+      |> results()
+
+    content
+  end
+
+  defp decoded(result) do
+    {:ok, term} = Context.JSON.decode(result_text({:ok, result}))
+    term
+  end
+
+  describe "new/2" do
+    test "opens iteration 1 with the user message" do
+      assert %Context{current_iteration: 1} = context = hello()
+
+      assert_same(
+        %{
+          number: 1,
+          messages: [%{role: :user, content: "Hello"}],
+          tool_calls: [],
+          started_at: @t0,
+          completed_at: nil,
+          metadata: %{}
+        },
+        Context.get_iteration(context, 1)
+      )
+    end
+
+    test "puts the system prompt in front" do
+      context = Context.new("Hello", system_prompt: "You are a helpful assistant")
+
+      assert Context.to_messages(context) == [
+               %{role: :system, content: "You are a helpful assistant"},
+               %{role: :user, content: "Hello"}
+             ]
+
+      assert Context.get_iteration_messages(context, 1) == Context.to_messages(context)
+    end
+
+    test "takes nil for no system prompt" do
+      assert Context.to_messages(Context.new("Hello", system_prompt: nil)) == [
+               %{role: :user, content: "Hello"}
+             ]
+    end
+
+    test "takes the text of a map with only a message" do
+      for input <- [%{message: "Hi"}, %{"message" => "Hi"}] do
+        assert [%{role: :user, content: "Hi"}] = Context.to_messages(Context.new(input))
+      end
+    end
+
+    test "takes the JSON of any other map" do
+      assert [%{content: ~s({"question":42})}] = Context.to_messages(Context.new(%{question: 42}))
+
+      assert [%{content: ~s({"message":42})}] = Context.to_messages(Context.new(%{message: 42}))
+
+      assert [%{content: json}] =
+               Context.to_messages(Context.new(%{message: "Hi", lang: :de, n: [1, nil]}))
+
+      assert Context.JSON.decode(json) ==
+               {:ok, %{"message" => "Hi", "lang" => "de", "n" => [1, nil]}}
+    end
+
+    test "gives the JSON of a map in an order that does not depend on how it was made" do
+      pairs = for n <- 1..50, do: {"key_#{n}", n}
+      [%{content: one}] = Context.to_messages(Context.new(Map.new(pairs)))
+      [%{content: two}] = Context.to_messages(Context.new(Map.new(Enum.reverse(pairs))))
+      assert one == two
+
+      [%{content: atoms}] =
+        Context.to_messages(Context.new(Map.new(pairs, fn {k, v} -> {String.to_atom(k), v} end)))
+
+      assert atoms == one
+    end
+
+    test "keeps content parts in order" do
+      parts = [
+        %{type: :text, text: "What is this?"},
+        %{type: :image, media_type: "image/png", data: "aGVsbG8="},
+        %{type: :image, url: "https://example.com/a.png"},
+        %{type: :file, media_type: "application/pdf", data: "aGVsbG8=", filename: "a.pdf"},
+        %{type: :provider_block, provider: :anthropic, data: %{"type" => "x", a: {1, nil}}}
+      ]
+
+      assert_same([%{role: :user, content: parts}], Context.to_messages(Context.new(parts)))
+    end
+
+    test "reads parts with string keys and gives them back with atom keys" do
+      parts = [
+        %{"type" => "text", "text" => "Hi"},
+        %{"type" => "image", "media_type" => "image/png", "data" => "aGVsbG8="}
+      ]
+
+      assert [
+               %{
+                 role: :user,
+                 content: [
+                   %{type: :text, text: "Hi"},
+                   %{type: :image, media_type: "image/png", data: "aGVsbG8="}
+                 ]
+               }
+             ] == Context.to_messages(Context.new(parts))
+    end
+
+    test "makes a UUID v4, another one each time" do
+      ids = for _ <- 1..50, do: Context.to_map(Context.new("Hello")).id
+
+      for id <- ids do
+        assert id =~ ~r/\A[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\z/
+      end
+
+      assert Enum.uniq(ids) == ids
+    end
+
+    test "keeps a given id, also in what is made of it" do
+      id = "6f1e5ea0-1111-4222-8333-444455556666"
+      context = Context.new("Hello", id: id)
+      assert %{id: ^id} = Context.to_map(context)
+      assert %{id: ^id} = Context.to_map(Context.add_assistant_message(context, "Hi"))
+      assert %{id: ^id} = Context.to_map(Context.add_user_message(context, "Hi"))
+    end
+
+    test "stamps all times with :at" do
+      assert %{created_at: @t0, updated_at: @t0, iterations: [%{started_at: @t0}]} =
+               Context.to_map(hello())
+    end
+
+    test "stamps the current time when no :at is given" do
+      before = DateTime.utc_now()
+      %{created_at: created, updated_at: updated} = Context.to_map(Context.new("Hello"))
+      later = DateTime.utc_now()
+
+      assert DateTime.compare(before, created) in [:lt, :eq]
+      assert DateTime.compare(created, later) in [:lt, :eq]
+      assert updated == created
+      assert %DateTime{time_zone: "Etc/UTC", microsecond: {_, 6}} = created
+    end
+
+    test "keeps the instant of an :at in another time zone" do
+      berlin = %DateTime{
+        calendar: Calendar.ISO,
+        time_zone: "Europe/Berlin",
+        zone_abbr: "CET",
+        utc_offset: 3600,
+        std_offset: 0,
+        year: 2026,
+        month: 1,
+        day: 1,
+        hour: 11,
+        minute: 0,
+        second: 0,
+        microsecond: {0, 6}
+      }
+
+      assert %{created_at: created} = Context.to_map(Context.new("Hello", at: berlin))
+      assert DateTime.compare(created, @t0) == :eq
+    end
+
+    test "keeps the metadata of the context" do
+      context = Context.new("Hello", metadata: %{:user => 7, "tenant" => {:a, 1}})
+      assert Context.metadata(context) == %{:user => 7, "tenant" => {:a, 1}}
+      assert [%{role: :user, content: "Hello"}] == Context.to_messages(context)
+    end
+
+    test "refuses an unknown option and names it" do
+      assert_raise ArgumentError, ~r/:colour/, fn -> Context.new("Hello", colour: :red) end
+    end
+
+    test "refuses options of the wrong type" do
+      for options <- [
+            [at: "2026-01-01"],
+            [at: ~N[2026-01-01 10:00:00]],
+            [at: 0],
+            [id: 7],
+            [id: :id],
+            [metadata: [1]],
+            [metadata: "text"],
+            [metadata: ~w(a b)],
+            [system_prompt: 7],
+            [system_prompt: :prompt]
+          ] do
+        assert_caller_bug(fn -> Context.new("Hello", options) end)
+      end
+    end
+
+    test "refuses input that is no text, list or map" do
+      for input <- [7, 1.5, :hello, {"Hello"}, <<1::3>>, self()] do
+        assert_caller_bug(fn -> Context.new(input) end)
+      end
+    end
+  end
+
+  describe "content parts" do
+    @wrong_user_parts [
+      {%{type: :text}, :text},
+      {%{type: :text, text: 7}, :text},
+      {%{type: :text, text: nil}, :text},
+      {%{type: :text, text: :hello}, :text},
+      {%{type: :text, text: "a", colour: 1}, :colour},
+      {%{:type => :text, :text => "a", "colour" => 1}, "colour"},
+      {%{:type => :text, :text => "a", 7 => 1}, 7},
+      {%{text: "a"}, :type},
+      {%{type: :bogus, text: "a"}, :type},
+      {%{type: "bogus", text: "a"}, :type},
+      {%{type: 7}, :type},
+      {%{type: nil}, :type},
+      {%{type: :tool_result, tool_use_id: "a", content: "x", is_error: false}, :type},
+      {%{type: :thinking, text: "hm"}, :type},
+      {%{type: :redacted_thinking, data: "aGVsbG8="}, :type},
+      {%{type: :image, data: "aGVsbG8="}, :media_type},
+      {%{type: :image, media_type: 7, data: "aGVsbG8="}, :media_type},
+      {%{type: :image, media_type: "image/png", data: "***"}, :data},
+      {%{type: :image, media_type: "image/png", data: "a"}, :data},
+      {%{type: :image, media_type: "image/png", data: 7}, :data},
+      {%{type: :image, url: 7}, :url},
+      {%{type: :file, media_type: "application/pdf", data: "aGVsbG8=", filename: 7}, :filename},
+      {%{type: :provider_block, data: %{}}, :provider},
+      {%{type: :provider_block, provider: :anthropic}, :data},
+      {%{type: :text, text: "a", provider_metadata: "x"}, :provider_metadata}
+    ]
+
+    for {{part, key}, index} <- Enum.with_index(@wrong_user_parts) do
+      test "#{index}: a wrong #{inspect(key)} is named: #{inspect(part)}" do
+        part = unquote(Macro.escape(part))
+        key = unquote(key)
+        good = %{type: :text, text: "good"}
+
+        assert {:invalid_part, 0, ^key} = reason_of(fn -> Context.new([part]) end)
+        assert {:invalid_part, 2, ^key} = reason_of(fn -> Context.new([good, good, part]) end)
+
+        assert {:invalid_part, 1, ^key} =
+                 reason_of(fn -> Context.add_user_message(hello(), [good, part]) end)
+      end
+    end
+
+    test "an image needs data or a url" do
+      assert {:invalid_part, 0, key} =
+               reason_of(fn -> Context.new([%{type: :image, media_type: "image/png"}]) end)
+
+      assert key in [:data, :url]
+    end
+
+    test "an element that is no map is refused with its position" do
+      for element <- ["text", 7, nil, [], {:type, :text}] do
+        good = %{type: :text, text: "good"}
+        assert {:invalid_part, 1, _} = reason_of(fn -> Context.new([good, element]) end)
+      end
+    end
+
+    test "the message names position and key" do
+      error = assert_refused(fn -> Context.new([%{type: :text, text: "a"}, %{type: :text}]) end)
+      assert %Error{reason: {:invalid_part, 1, :text}} = error
+      assert Exception.message(error) =~ "1"
+      assert Exception.message(error) =~ "text"
+    end
+
+    test "may be thinking in assistant messages" do
+      parts = [
+        %{
+          type: :thinking,
+          text: "Hm",
+          provider_metadata: %{provider: :anthropic, signature: "s"}
+        },
+        %{type: :redacted_thinking, data: "aGVsbG8="},
+        %{type: :text, text: "Hi"}
+      ]
+
+      context = Context.add_assistant_message(hello(), parts)
+      assert [_, %{role: :assistant, content: ^parts}] = Context.to_messages(context)
+    end
+
+    test "keep their provider metadata" do
+      part = %{
+        type: :text,
+        text: "a",
+        provider_metadata: %{provider: :gemini, signature: "abc", extra: {1, nil}}
+      }
+
+      assert [%{content: [^part]}] = Context.to_messages(Context.new([part]))
+    end
+  end
+
+  describe "add_user_message/3" do
+    test "completes the current iteration and opens the next" do
+      context =
+        hello()
+        |> Context.add_assistant_message("Hi", [], at: @t1)
+        |> Context.add_user_message("And now?", at: @t2)
+
+      assert context.current_iteration == 2
+
+      assert [
+               %{
+                 number: 1,
+                 messages: [%{role: :user, content: "Hello"}, %{role: :assistant, content: "Hi"}],
+                 tool_calls: [],
+                 started_at: @t0,
+                 completed_at: @t2,
+                 metadata: %{}
+               },
+               %{
+                 number: 2,
+                 messages: [%{role: :user, content: "And now?"}],
+                 tool_calls: [],
+                 started_at: @t2,
+                 completed_at: nil,
+                 metadata: %{}
+               }
+             ] == Context.iterations(context)
+
+      assert %{updated_at: @t2, created_at: @t0} = Context.to_map(context)
+    end
+
+    test "joins an iteration without an assistant message" do
+      context = Context.add_user_message(hello(), "Anyone?", at: @t1)
+
+      assert [
+               %{
+                 number: 1,
+                 messages: [
+                   %{role: :user, content: "Hello"},
+                   %{role: :user, content: "Anyone?"}
+                 ],
+                 started_at: @t0,
+                 completed_at: nil
+               }
+             ] = Context.iterations(context)
+    end
+
+    test "joins the fresh iteration after the last tool result" do
+      context =
+        asked()
+        |> Context.add_tool_results([{"call_1", {:ok, "72"}}, {"call_2", {:ok, "noon"}}])
+        |> Context.add_user_message("Thanks")
+
+      assert context.current_iteration == 2
+      assert [%{role: :user, content: "Thanks"}] == Context.get_iteration_messages(context, 2)
+    end
+
+    test "takes the same input as new/2" do
+      for {input, content} <- [
+            {%{message: "Hi"}, "Hi"},
+            {%{"message" => "Hi"}, "Hi"},
+            {%{a: 1}, ~s({"a":1})},
+            {[%{type: :text, text: "Hi"}], [%{type: :text, text: "Hi"}]},
+            {"", ""}
+          ] do
+        context = Context.add_user_message(hello(), input)
+        assert [_, %{role: :user, content: ^content}] = Context.to_messages(context)
+      end
+    end
+
+    test "shows the metadata of the message only when given" do
+      context = Context.add_user_message(hello(), "Hi", metadata: %{"source" => :sms})
+
+      assert [
+               %{role: :user, content: "Hello"},
+               %{role: :user, content: "Hi", metadata: %{"source" => :sms}}
+             ] == Context.to_messages(context)
+    end
+
+    test "is refused while calls are pending" do
+      context = asked()
+
+      assert {:pending_tool_calls, ["call_1", "call_2"]} ==
+               reason_of(fn -> Context.add_user_message(context, "Hurry") end)
+
+      context = Context.add_tool_results(context, [{"call_1", {:ok, 1}}])
+
+      assert {:pending_tool_calls, ["call_2"]} ==
+               reason_of(fn -> Context.add_user_message(context, "Hurry") end)
+    end
+
+    test "refuses an unknown option and names it" do
+      assert_raise ArgumentError, ~r/:colour/, fn ->
+        Context.add_user_message(hello(), "Hi", colour: :red)
+      end
+    end
+
+    test "leaves the original untouched" do
+      original = Context.add_assistant_message(hello(), "Hi", [], at: @t1)
+      before = Context.to_map(original)
+      Context.add_user_message(original, "one")
+      Context.add_user_message(original, "two")
+      assert_same(before, Context.to_map(original))
+    end
+  end
+
+  describe "add_assistant_message/4" do
+    test "appends to the current iteration" do
+      context = Context.add_assistant_message(hello(), "Hi", [], at: @t1)
+      assert context.current_iteration == 1
+
+      assert [
+               %{
+                 number: 1,
+                 messages: [%{role: :user, content: "Hello"}, %{role: :assistant, content: "Hi"}],
+                 tool_calls: [],
+                 started_at: @t0,
+                 completed_at: nil,
+                 metadata: %{}
+               }
+             ] == Context.iterations(context)
+
+      assert %{updated_at: @t1} = Context.to_map(context)
+    end
+
+    test "shows the calls in the message and, with no result yet, in the iteration" do
+      assert %{
+               messages: [
+                 %{role: :user, content: "Hello"},
+                 %{role: :assistant, content: "I'll check", tool_calls: [@weather, @time]}
+               ],
+               tool_calls: calls
+             } = Context.get_iteration(asked(), 1)
+
+      assert calls == [Map.put(@weather, :result, nil), Map.put(@time, :result, nil)]
+    end
+
+    test "keeps nil, empty text and parts apart" do
+      for content <- [nil, "", " ", [%{type: :text, text: ""}]] do
+        context = Context.add_assistant_message(hello(), content, [@weather])
+
+        assert [_, %{role: :assistant, content: ^content, tool_calls: [@weather]}] =
+                 Context.to_messages(context)
+      end
+    end
+
+    test "allows several assistant messages in one iteration" do
+      context =
+        hello()
+        |> Context.add_assistant_message("One")
+        |> Context.add_assistant_message("Two", [@weather])
+
+      assert [_, %{content: "One"}, %{content: "Two", tool_calls: [@weather]}] =
+               Context.get_iteration_messages(context, 1)
+    end
+
+    test "has no :tool_calls key without calls" do
+      context = Context.add_assistant_message(hello(), "Hi", [])
+      assert [_, message] = Context.to_messages(context)
+      assert message == %{role: :assistant, content: "Hi"}
+    end
+
+    test "reads calls with string keys and keeps unknown keys as given" do
+      call = %{
+        "id" => "call_1",
+        "name" => "search",
+        "arguments" => %{"q" => 1},
+        "type" => "function",
+        :index => 0
+      }
+
+      context = Context.add_assistant_message(hello(), nil, [call])
+
+      shown = %{
+        :id => "call_1",
+        :name => "search",
+        :arguments => %{"q" => 1},
+        "type" => "function",
+        :index => 0
+      }
+
+      assert [shown] == Context.extract_tool_calls(context)
+      assert [_, %{tool_calls: [^shown]}] = Context.to_messages(context)
+      assert %{tool_calls: [with_result]} = Context.get_iteration(context, 1)
+      assert with_result == Map.put(shown, :result, nil)
+    end
+
+    test "keeps provider metadata on calls" do
+      call = Map.put(@weather, :provider_metadata, %{provider: :gemini, signature: "abc"})
+      context = Context.add_assistant_message(hello(), nil, [call])
+      assert [call] == Context.extract_tool_calls(context)
+      assert [call] == Context.pending_tool_calls(context)
+      assert %{tool_calls: [shown]} = Context.get_iteration(context, 1)
+      assert shown == Map.put(call, :result, nil)
+    end
+
+    test "gives names back as they came" do
+      for name <- [:search, "search", :"with space", "Ünï"] do
+        context = Context.add_assistant_message(hello(), nil, [%{id: "a", name: name}])
+
+        assert [%{id: "a", name: name, arguments: %{}}] ==
+                 Context.extract_tool_calls(context)
+      end
+    end
+
+    test "reads arguments from JSON text" do
+      for {text, arguments} <- AshAgent.Test.Model.json_texts() do
+        call = %{id: "a", name: :search, arguments: text}
+        context = Context.add_assistant_message(hello(), nil, [call])
+        assert [%{arguments: actual}] = Context.extract_tool_calls(context)
+        assert_same(arguments, actual)
+      end
+    end
+
+    test "takes missing and nil arguments for none" do
+      for call <- [%{id: "a", name: :search}, %{id: "a", name: :search, arguments: nil}] do
+        context = Context.add_assistant_message(hello(), nil, [call])
+
+        assert [%{id: "a", name: :search, arguments: arguments}] =
+                 Context.extract_tool_calls(context)
+
+        assert arguments == %{}
+      end
+    end
+
+    test "derives the id of calls without one from iteration, message and position" do
+      calls = [
+        %{name: :a},
+        %{id: nil, name: :b},
+        %{id: "x", name: :c},
+        %{"id" => "", "name" => "d"}
+      ]
+
+      context = Context.add_assistant_message(hello(), nil, calls)
+
+      assert ["call_1_1_0", "call_1_1_1", "x", "call_1_1_3"] ==
+               Enum.map(Context.extract_tool_calls(context), & &1.id)
+
+      context =
+        Context.add_assistant_message(Context.new("Hello", system_prompt: "S"), nil, [%{name: :a}])
+
+      assert [%{id: "call_1_2_0"}] = Context.extract_tool_calls(context)
+
+      context =
+        context
+        |> Context.add_tool_results([{"call_1_2_0", {:ok, 1}}])
+        |> Context.add_assistant_message(nil, [%{name: :a}])
+
+      assert [%{id: "call_2_0_0"}] = Context.extract_tool_calls(context)
+    end
+
+    test "never has one id twice in a message, derived or not" do
+      calls = [%{id: "call_1_1_1", name: :a}, %{name: :b}]
+
+      case assert_survives(fn -> Context.add_assistant_message(hello(), nil, calls) end) do
+        {:ok, context} ->
+          ids = Enum.map(Context.extract_tool_calls(context), & &1.id)
+          assert ids == Enum.uniq(ids)
+
+        {:refused, error} ->
+          assert %Error{reason: {:duplicate_tool_call, "call_1_1_1"}} = error
+      end
+    end
+
+    test "refuses an id used twice in one message" do
+      assert {:duplicate_tool_call, "call_1"} ==
+               reason_of(fn ->
+                 Context.add_assistant_message(hello(), nil, [@weather, @time, @weather])
+               end)
+    end
+
+    test "takes an id again in a later iteration" do
+      context =
+        hello()
+        |> Context.add_assistant_message(nil, [@weather])
+        |> Context.add_tool_results([{"call_1", {:ok, "first"}}])
+        |> Context.add_assistant_message(nil, [@weather])
+        |> Context.add_tool_results([{"call_1", {:ok, "second"}}])
+
+      assert %{tool_calls: [%{result: {:ok, "first"}}]} = Context.get_iteration(context, 1)
+      assert %{tool_calls: [%{result: {:ok, "second"}}]} = Context.get_iteration(context, 2)
+    end
+
+    test "is refused while calls are pending" do
+      assert {:pending_tool_calls, ["call_1", "call_2"]} ==
+               reason_of(fn -> Context.add_assistant_message(asked(), "Hi") end)
+    end
+
+    test "names position and key of a wrong call" do
+      for {call, key} <- [
+            {%{id: "a"}, :name},
+            {%{id: "a", name: nil}, :name},
+            {%{id: "a", name: 7}, :name},
+            {%{id: 7, name: :a}, :id},
+            {%{id: :a, name: :a}, :id},
+            {%{"id" => 7, "name" => "a"}, :id},
+            {%{id: "a", name: :a, arguments: 7}, :arguments},
+            {%{id: "a", name: :a, arguments: :x}, :arguments},
+            {%{id: "a", name: :a, arguments: {1}}, :arguments}
+          ] do
+        assert {:invalid_tool_call, 1, key} ==
+                 reason_of(fn -> Context.add_assistant_message(hello(), nil, [@weather, call]) end)
+      end
+    end
+
+    test "refuses wrong types" do
+      for content <- [7, :text, {}, %{}, 1.5] do
+        assert_caller_bug(fn -> Context.add_assistant_message(hello(), content) end)
+      end
+
+      for calls <- [nil, %{}, "calls", 7, @weather] do
+        assert_caller_bug(fn -> Context.add_assistant_message(hello(), nil, calls) end)
+      end
+
+      for calls <- [[7], [nil], ["call"], [[]]] do
+        assert_refused(fn -> Context.add_assistant_message(hello(), nil, calls) end)
+      end
+    end
+
+    test "shows the metadata of the message only when given" do
+      context = Context.add_assistant_message(hello(), "Hi", [], metadata: %{model: "m", n: 1.5})
+
+      assert [_, %{role: :assistant, content: "Hi", metadata: %{model: "m", n: 1.5}}] =
+               Context.to_messages(context)
+    end
+
+    test "refuses an unknown option and names it" do
+      assert_raise ArgumentError, ~r/:colour/, fn ->
+        Context.add_assistant_message(hello(), "Hi", [], colour: :red)
+      end
+    end
+
+    test "leaves the original untouched" do
+      original = hello()
+      before = Context.to_map(original)
+      one = Context.add_assistant_message(original, "one", [@weather], at: @t1)
+      two = Context.add_assistant_message(original, "two", [@time], at: @t2)
+      assert_same(before, Context.to_map(original))
+      assert [_, %{content: "one", tool_calls: [@weather]}] = Context.to_messages(one)
+      assert [_, %{content: "two", tool_calls: [@time]}] = Context.to_messages(two)
+    end
+  end
+
+  describe "add_tool_results/3" do
+    test "fills the slots, completes the iteration and opens the next" do
+      context =
+        Context.new("What's the weather?", system_prompt: "You are a helpful assistant", at: @t0)
+        |> Context.add_assistant_message("I'll check", [@weather], at: @t1)
+        |> Context.add_tool_results([%{id: "call_1", result: {:ok, %{temp: 72}}}], at: @t2)
+
+      assert context.current_iteration == 2
+
+      assert_same(
+        [
+          %{
+            number: 1,
+            messages: [
+              %{role: :system, content: "You are a helpful assistant"},
+              %{role: :user, content: "What's the weather?"},
+              %{role: :assistant, content: "I'll check", tool_calls: [@weather]},
+              %{
+                role: :user,
+                content: [
+                  %{
+                    type: :tool_result,
+                    tool_use_id: "call_1",
+                    content: "{\"temp\":72}",
+                    is_error: false
+                  }
+                ]
+              }
+            ],
+            tool_calls: [Map.put(@weather, :result, {:ok, %{temp: 72}})],
+            started_at: @t0,
+            completed_at: @t2,
+            metadata: %{}
+          },
+          %{
+            number: 2,
+            messages: [],
+            tool_calls: [],
+            started_at: @t2,
+            completed_at: nil,
+            metadata: %{}
+          }
+        ],
+        Context.iterations(context)
+      )
+
+      assert %{updated_at: @t2} = Context.to_map(context)
+    end
+
+    test "shows the filled slots of a part of the calls and stays in the iteration" do
+      context = Context.add_tool_results(asked(), [{"call_2", {:ok, "noon"}}], at: @t2)
+      assert context.current_iteration == 1
+      assert %{completed_at: nil, tool_calls: calls} = Context.get_iteration(context, 1)
+
+      assert calls == [
+               Map.put(@weather, :result, nil),
+               Map.put(@time, :result, {:ok, "noon"})
+             ]
+
+      assert [
+               %{type: :tool_result, tool_use_id: "call_2", content: "noon", is_error: false}
+             ] == results(context)
+
+      assert Context.count_messages(context) == 3
+      assert Context.count_iterations(context) == 1
+    end
+
+    test "shows the results in the order of the calls" do
+      context =
+        asked()
+        |> Context.add_tool_results([{"call_2", {:ok, "noon"}}], at: @t2)
+        |> Context.add_tool_results([{"call_1", {:error, :timeout}}], at: @t3)
+
+      assert [
+               %{type: :tool_result, tool_use_id: "call_1", content: "timeout", is_error: true},
+               %{type: :tool_result, tool_use_id: "call_2", content: "noon", is_error: false}
+             ] == results(context)
+
+      assert %{completed_at: @t3} = Context.get_iteration(context, 1)
+
+      at_once =
+        Context.add_tool_results(
+          asked(),
+          [{"call_2", {:ok, "noon"}}, {"call_1", {:error, :timeout}}],
+          at: @t3
+        )
+
+      assert Context.iterations(at_once) == Context.iterations(context)
+    end
+
+    test "takes maps with atom keys, maps with string keys and pairs" do
+      for answer <- [
+            %{id: "call_1", result: {:ok, 1}},
+            %{"id" => "call_1", "result" => {:ok, 1}},
+            {"call_1", {:ok, 1}}
+          ] do
+        context = Context.add_tool_results(asked(), [answer])
+        assert [%{tool_use_id: "call_1", content: "1"}] = results(context)
+      end
+    end
+
+    test "keeps the result as it was" do
+      for result <- [
+            {:ok, nil},
+            {:error, nil},
+            {:ok, {:a, "b"}},
+            {:error, %{a: 1}},
+            {:ok, <<255>>}
+          ] do
+        context = Context.add_tool_results(asked(), [{"call_1", result}])
+        assert %{tool_calls: [%{result: ^result}, _]} = Context.get_iteration(context, 1)
+      end
+    end
+
+    test "shows its metadata on the tool-result message and merges that of later results" do
+      context =
+        asked()
+        |> Context.add_tool_results([{"call_2", {:ok, 1}}], metadata: %{a: 1, b: 1})
+
+      assert [_, _, %{role: :user, content: [_], metadata: %{a: 1, b: 1}}] =
+               Context.to_messages(context)
+
+      context = Context.add_tool_results(context, [{"call_1", {:ok, 1}}], metadata: %{b: 2, c: 3})
+      assert [_, _, %{content: [_, _], metadata: metadata}] = Context.to_messages(context)
+      assert metadata == %{a: 1, b: 2, c: 3}
+    end
+
+    test "refuses an unknown id" do
+      assert {:unknown_tool_call, "call_9", ["call_1", "call_2"]} ==
+               reason_of(fn -> Context.add_tool_results(asked(), [{"call_9", {:ok, 1}}]) end)
+    end
+
+    test "tells which ids are pending when the id is unknown" do
+      error = assert_refused(fn -> Context.add_tool_results(asked(), [{"call_9", {:ok, 1}}]) end)
+      assert Exception.message(error) =~ ~s("call_9")
+      assert Exception.message(error) =~ ~s("call_1")
+    end
+
+    test "refuses an id that is answered already" do
+      context = Context.add_tool_results(asked(), [{"call_1", {:ok, 1}}])
+
+      assert {:tool_call_already_answered, "call_1", ["call_2"]} ==
+               reason_of(fn -> Context.add_tool_results(context, [{"call_1", {:ok, 2}}]) end)
+    end
+
+    test "refuses two results for one id" do
+      results = [{"call_1", {:ok, 1}}, {"call_2", {:ok, 1}}, {"call_1", {:ok, 2}}]
+
+      assert {:duplicate_tool_result, "call_1"} ==
+               reason_of(fn -> Context.add_tool_results(asked(), results) end)
+    end
+
+    test "refuses an empty list" do
+      assert {:no_tool_results, ["call_1", "call_2"]} ==
+               reason_of(fn -> Context.add_tool_results(asked(), []) end)
+    end
+
+    test "refuses results when no call is pending" do
+      assert {:no_pending_tool_calls, ["call_1"]} ==
+               reason_of(fn -> Context.add_tool_results(hello(), [{"call_1", {:ok, 1}}]) end)
+    end
+
+    test "refuses the whole list when one result is wrong" do
+      context = asked()
+      before = Context.to_map(context)
+
+      assert_refused(fn ->
+        Context.add_tool_results(context, [{"call_1", {:ok, 1}}, {"call_9", {:ok, 1}}])
+      end)
+
+      assert_same(before, Context.to_map(context))
+    end
+
+    test "names position and key of a wrong result" do
+      for {answer, key} <- [
+            {%{id: "call_2"}, :result},
+            {%{id: "call_2", result: "text"}, :result},
+            {%{id: "call_2", result: {:maybe, 1}}, :result},
+            {%{id: "call_2", result: {:ok, 1, 2}}, :result},
+            {%{result: {:ok, 1}}, :id},
+            {%{id: 7, result: {:ok, 1}}, :id},
+            {%{id: nil, result: {:ok, 1}}, :id},
+            {%{id: :call_2, result: {:ok, 1}}, :id},
+            {{"call_2", :ok}, :result},
+            {{7, {:ok, 1}}, :id},
+            {%{tool_use_id: "call_2", result: {:ok, 1}}, :id},
+            {%{tool_call_id: "call_2", result: {:ok, 1}}, :id}
+          ] do
+        assert {:invalid_tool_result, 1, key} ==
+                 reason_of(fn ->
+                   Context.add_tool_results(asked(), [{"call_1", {:ok, 1}}, answer])
+                 end)
+      end
+    end
+
+    test "refuses wrong types" do
+      for results <- [nil, %{}, "results", {"call_1", {:ok, 1}}] do
+        assert_caller_bug(fn -> Context.add_tool_results(asked(), results) end)
+      end
+
+      for results <- [[7], [nil], [{}], ["call_1"]] do
+        assert_refused(fn -> Context.add_tool_results(asked(), results) end)
+      end
+    end
+
+    test "refuses an unknown option and names it" do
+      assert_raise ArgumentError, ~r/:colour/, fn ->
+        Context.add_tool_results(asked(), [{"call_1", {:ok, 1}}], colour: :red)
+      end
+    end
+
+    test "leaves the original untouched, and forks apart" do
+      original = asked()
+      before = Context.to_map(original)
+      one = Context.add_tool_results(original, [{"call_1", {:ok, "one"}}])
+      two = Context.add_tool_results(original, [{"call_1", {:ok, "two"}}])
+      assert_same(before, Context.to_map(original))
+      assert [%{content: "one"}] = results(one)
+      assert [%{content: "two"}] = results(two)
+    end
+  end
+
+  describe "the text of a tool result" do
+    test "is a binary as it is" do
+      assert result_text({:ok, "  Grüße \n"}) == "  Grüße \n"
+      assert result_text({:error, "no such city"}) == "no such city"
+    end
+
+    test "says when there is no output" do
+      for result <- [{:ok, ""}, {:ok, nil}, {:ok, " \n\t "}, {:error, ""}, {:error, nil}] do
+        assert result_text(result) == "(no output)"
+      end
+    end
+
+    test "is JSON for anything else" do
+      assert result_text({:ok, 42}) == "42"
+      assert result_text({:ok, true}) == "true"
+      assert result_text({:ok, :done}) == ~s("done")
+      assert result_text({:ok, []}) == "[]"
+      assert result_text({:ok, %{}}) == "{}"
+      assert result_text({:ok, %{a: nil}}) == ~s({"a":null})
+      assert result_text({:ok, {1, "b", :c}}) == ~s([1,"b","c"])
+      assert result_text({:ok, [a: 1]}) == ~s({"a":1})
+    end
+
+    test "reads back as the same JSON" do
+      assert decoded(%{"b" => [1, %{c: {:x, nil}}], a: "é\"\\\n\u0001\u2028/"}) ==
+               %{"b" => [1, %{"c" => ["x", nil]}], "a" => "é\"\\\n\u0001\u2028/"}
+
+      assert decoded(a: 1, b: [c: 2]) == %{"a" => 1, "b" => %{"c" => 2}}
+
+      assert decoded([1.5, -2, 100_000_000_000_000_000_000]) == [
+               1.5,
+               -2,
+               100_000_000_000_000_000_000
+             ]
+
+      assert decoded(%{1 => "int key"}) == %{"1" => "int key"}
+    end
+
+    test "keeps floats as they are" do
+      for float <- [0.1, 1.0e22, 1.7976931348623157e308, 5.0e-324, 3.0, -1.0e-7] do
+        assert decoded([float]) == [float]
+      end
+    end
+
+    test "writes dates and times as ISO 8601 and other structs without their name" do
+      assert result_text({:ok, ~D[2026-02-28]}) == ~s("2026-02-28")
+      assert result_text({:ok, ~T[10:00:00]}) == ~s("10:00:00")
+      assert result_text({:ok, ~U[2026-01-01 10:00:00Z]}) == ~s("2026-01-01T10:00:00Z")
+      assert result_text({:ok, ~U[2026-01-01 10:00:00.120Z]}) == ~s("2026-01-01T10:00:00.120Z")
+      assert result_text({:ok, ~N[2026-01-01 10:00:00]}) == ~s("2026-01-01T10:00:00")
+      assert decoded(1..3) == %{"first" => 1, "last" => 3, "step" => 1}
+    end
+
+    test "replaces bytes that are no UTF-8" do
+      assert result_text({:ok, "a" <> <<255>> <> "b"}) == "a\uFFFDb"
+      assert result_text({:error, <<255>>}) == "\uFFFD"
+      assert result_text({:ok, [<<255>>]}) == ~s(["\uFFFD"])
+      assert result_text({:ok, %{<<255>> => 1}}) == ~s({"\uFFFD":1})
+    end
+
+    test "tells the reason of an error in words" do
+      assert result_text({:error, :not_found}) == "not found"
+      assert result_text({:error, :timeout}) == "timeout"
+      assert result_text({:error, {:http, 500}}) == "http: 500"
+      assert result_text({:error, {:no_such_city, "Atlantis"}}) == "no such city: Atlantis"
+      assert result_text({:error, {:a, {:b, "c"}}}) == "a: b: c"
+      assert result_text({:error, %RuntimeError{message: "it broke"}}) == "it broke"
+      assert result_text({:error, %{message: "it broke", code: 7}}) == "it broke"
+      assert result_text({:error, %{code: 7}}) == ~s({"code":7})
+      assert result_text({:error, 42}) == "42"
+    end
+
+    test "marks errors, and only errors" do
+      context =
+        Context.add_tool_results(asked(), [{"call_1", {:error, "x"}}, {"call_2", {:ok, :error}}])
+
+      assert [%{is_error: true}, %{is_error: false}] = results(context)
+    end
+
+    test "gives way to parts" do
+      parts = [
+        %{type: :text, text: "A chart"},
+        %{type: :image, media_type: "image/png", data: "aGVsbG8="},
+        %{
+          type: :file,
+          media_type: "application/pdf",
+          url: "https://example.com/a.pdf",
+          filename: "a"
+        }
+      ]
+
+      assert result_text({:ok, parts}) == parts
+    end
+
+    test "does not take other lists for parts" do
+      assert result_text({:ok, [%{type: :note}]}) == ~s([{"type":"note"}])
+      assert result_text({:ok, [%{type: :thinking}]}) == ~s([{"type":"thinking"}])
+
+      assert decoded([%{type: :text, text: "a"}, 1]) == [%{"type" => "text", "text" => "a"}, 1]
+      assert decoded([%{a: 1}]) == [%{"a" => 1}]
+    end
+
+    test "is not what an error's list of parts becomes" do
+      text = result_text({:error, [%{type: :text, text: "a"}]})
+      assert Context.JSON.decode(text) == {:ok, [%{"type" => "text", "text" => "a"}]}
+    end
+
+    test "refuses wrong parts" do
+      assert {:invalid_part, 1, :text} ==
+               reason_of(fn -> result_text({:ok, [%{type: :text, text: "a"}, %{type: :text}]}) end)
+
+      assert {:invalid_part, 0, :data} ==
+               reason_of(fn ->
+                 result_text({:ok, [%{type: :image, media_type: "image/png", data: "***"}]})
+               end)
+    end
+  end
+
+  describe "interrupt/3" do
+    test "answers every pending call with an error" do
+      context =
+        asked()
+        |> Context.add_tool_results([{"call_1", {:ok, 1}}], at: @t2)
+        |> Context.interrupt("user stopped", at: @t3)
+
+      assert context.current_iteration == 2
+
+      assert %{
+               completed_at: @t3,
+               tool_calls: [%{result: {:ok, 1}}, %{result: {:error, "user stopped"}}]
+             } = Context.get_iteration(context, 1)
+
+      assert [
+               %{tool_use_id: "call_1", content: "1", is_error: false},
+               %{tool_use_id: "call_2", content: "user stopped", is_error: true}
+             ] = results(context)
+    end
+
+    test "says so when no reason is given" do
+      context = Context.interrupt(asked())
+
+      assert [%{content: "interrupted", is_error: true}, %{content: "interrupted"}] =
+               results(context)
+
+      assert Context.pending_tool_calls(context) == []
+    end
+
+    test "returns the context as it is when nothing is pending" do
+      context = hello()
+
+      assert_same(
+        Context.to_map(context),
+        Context.to_map(Context.interrupt(context, "x", at: @t3))
+      )
+    end
+
+    test "leaves the original untouched" do
+      context = asked()
+      Context.interrupt(context)
+      assert ["call_1", "call_2"] == Enum.map(Context.pending_tool_calls(context), & &1.id)
+    end
+  end
+
+  describe "extract_tool_calls/1" do
+    test "is empty without calls" do
+      assert Context.extract_tool_calls(hello()) == []
+      assert Context.extract_tool_calls(Context.add_assistant_message(hello(), "Hi")) == []
+    end
+
+    test "gives the calls of the last message, also when some are answered" do
+      assert Context.extract_tool_calls(asked()) == [@weather, @time]
+      context = Context.add_tool_results(asked(), [{"call_1", {:ok, 1}}])
+      assert Context.extract_tool_calls(context) == [@weather, @time]
+    end
+
+    test "is empty in the fresh iteration after the last result" do
+      assert Context.extract_tool_calls(Context.interrupt(asked())) == []
+    end
+  end
+
+  describe "pending_tool_calls/1" do
+    test "gives the calls whose slot is empty, in order" do
+      assert Context.pending_tool_calls(hello()) == []
+      assert Context.pending_tool_calls(asked()) == [@weather, @time]
+      context = Context.add_tool_results(asked(), [{"call_1", {:ok, nil}}])
+      assert Context.pending_tool_calls(context) == [@time]
+      assert Context.pending_tool_calls(Context.interrupt(asked())) == []
+    end
+  end
+
+  describe "to_messages/1 and get_all_messages/1" do
+    test "give all messages, oldest first" do
+      context =
+        Context.new("Hello", system_prompt: "S")
+        |> Context.add_assistant_message(nil, [@weather])
+        |> Context.add_tool_results([{"call_1", {:ok, "72"}}])
+        |> Context.add_assistant_message("It is 72")
+        |> Context.add_user_message("Thanks")
+
+      expected = [
+        %{role: :system, content: "S"},
+        %{role: :user, content: "Hello"},
+        %{role: :assistant, content: nil, tool_calls: [@weather]},
+        %{
+          role: :user,
+          content: [
+            %{type: :tool_result, tool_use_id: "call_1", content: "72", is_error: false}
+          ]
+        },
+        %{role: :assistant, content: "It is 72"},
+        %{role: :user, content: "Thanks"}
+      ]
+
+      assert Context.to_messages(context) == expected
+      assert Context.get_all_messages(context) == expected
+      assert Context.count_messages(context) == 6
+    end
+  end
+
+  describe "get_iteration/2 and get_iteration_messages/2" do
+    test "give nil and [] for a number that is not there" do
+      for number <- [0, 2, 1_000_000, 0x100000000, 0x8000000000000000, 0x10000000000000001] do
+        assert Context.get_iteration(hello(), number) == nil
+        assert Context.get_iteration_messages(hello(), number) == []
+      end
+    end
+
+    test "give exactly the keys of an iteration" do
+      assert [:completed_at, :messages, :metadata, :number, :started_at, :tool_calls] ==
+               hello() |> Context.get_iteration(1) |> Map.keys() |> Enum.sort()
+    end
+
+    test "agree with iterations/1" do
+      context = asked() |> Context.interrupt() |> Context.add_assistant_message("Hi")
+
+      for number <- 1..2 do
+        iteration = Context.get_iteration(context, number)
+        assert iteration == Enum.at(Context.iterations(context), number - 1)
+        assert iteration.messages == Context.get_iteration_messages(context, number)
+      end
+    end
+
+    test "refuse a number that is no integer" do
+      for number <- [nil, "1", 1.0, :one, {1}] do
+        assert_caller_bug(fn -> Context.get_iteration(hello(), number) end)
+        assert_caller_bug(fn -> Context.get_iteration_messages(hello(), number) end)
+      end
+    end
+  end
+
+  describe "count_iterations/1 and count_messages/1" do
+    test "count the fresh iteration and the tool-result messages" do
+      context = Context.interrupt(asked())
+      assert Context.count_iterations(context) == 2
+      assert Context.count_messages(context) == 3
+      assert length(Context.iterations(context)) == 2
+    end
+  end
+
+  describe "fetch_message/2" do
+    test "agrees with get_iteration_messages/2" do
+      context =
+        Context.new("Hello", system_prompt: "S")
+        |> Context.add_assistant_message(nil, [@weather, @time])
+        |> Context.add_tool_results([{"call_2", {:ok, "72"}}])
+
+      messages = Context.get_iteration_messages(context, 1)
+      assert length(messages) == 4
+
+      for {message, position} <- Enum.with_index(messages) do
+        assert Context.fetch_message(context, {1, position}) == {:ok, message}
+      end
+
+      assert Context.fetch_message(context, {1, 4}) == :error
+    end
+
+    test "is :error for what is not there" do
+      for position <- [{1, 1}, {2, 0}, {0, 0}, {1, 0x10000000000000000}, {0x10000000000000001, 0}] do
+        assert Context.fetch_message(hello(), position) == :error
+      end
+    end
+
+    test "does not count from the end" do
+      assert :error =
+               with(
+                 {:ok, value} <-
+                   assert_survives(fn -> Context.fetch_message(hello(), {1, -1}) end),
+                 do: value
+               )
+               |> then(fn
+                 {:refused, _} -> :error
+                 value -> value
+               end)
+    end
+  end
+
+  describe "exceeded_max_iterations?/2" do
+    test "is true from the maximum on" do
+      context = Context.interrupt(asked())
+      assert Context.exceeded_max_iterations?(context, 1)
+      assert Context.exceeded_max_iterations?(context, 2)
+      refute Context.exceeded_max_iterations?(context, 3)
+      refute Context.exceeded_max_iterations?(context, 0x10000000000000000)
+    end
+
+    test "refuses a maximum that is no integer" do
+      for max <- [nil, "3", 3.0, :infinity] do
+        assert_caller_bug(fn -> Context.exceeded_max_iterations?(hello(), max) end)
+      end
+    end
+  end
+
+  describe "put_metadata/4 and metadata/1" do
+    test "start empty" do
+      assert Context.metadata(hello()) == %{}
+    end
+
+    test "keep any term under an atom or a text" do
+      context =
+        hello()
+        |> Context.put_metadata(:user, {:id, 7})
+        |> Context.put_metadata("user", nil)
+
+      assert Context.metadata(context) == %{:user => {:id, 7}, "user" => nil}
+
+      assert Context.metadata(Context.put_metadata(context, :user, 8)) == %{
+               :user => 8,
+               "user" => nil
+             }
+
+      assert Context.metadata(context) == %{:user => {:id, 7}, "user" => nil}
+    end
+
+    test "stamp updated_at" do
+      assert %{updated_at: @t3, created_at: @t0} =
+               Context.to_map(Context.put_metadata(hello(), :a, 1, at: @t3))
+    end
+
+    test "refuse other keys" do
+      for key <- [1, {}, [], nil_or_map()] do
+        assert_caller_bug(fn -> Context.put_metadata(hello(), key, 1) end)
+      end
+    end
+
+    test "refuse an unknown option and name it" do
+      assert_raise ArgumentError, ~r/:colour/, fn ->
+        Context.put_metadata(hello(), :a, 1, colour: :red)
+      end
+    end
+
+    defp nil_or_map, do: %{}
+  end
+
+  describe "put_iteration_metadata/5" do
+    test "keeps any term with the iteration" do
+      context =
+        asked()
+        |> Context.interrupt()
+        |> Context.put_iteration_metadata(1, :usage, %{tokens: 12})
+        |> Context.put_iteration_metadata(1, "cost", 0.5)
+        |> Context.put_iteration_metadata(2, :a, nil, at: @t3)
+
+      assert %{metadata: metadata} = Context.get_iteration(context, 1)
+      assert metadata == %{:usage => %{tokens: 12}, "cost" => 0.5}
+      assert %{metadata: %{a: nil}} = Context.get_iteration(context, 2)
+      assert %{updated_at: @t3} = Context.to_map(context)
+    end
+
+    test "is refused for an iteration that is not there" do
+      context = Context.interrupt(asked())
+
+      for number <- [0, 3, -1, 0x10000000000000000] do
+        assert_iteration_refused(context, number)
+      end
+    end
+
+    defp assert_iteration_refused(context, number) do
+      case assert_refused(fn -> Context.put_iteration_metadata(context, number, :a, 1) end) do
+        %Error{reason: reason} -> assert {:unknown_iteration, number, 1..2} == reason
+        _caller_bug -> assert number < 1
+      end
+    end
+
+    test "leaves the original untouched" do
+      context = hello()
+      Context.put_iteration_metadata(context, 1, :a, 1)
+      assert %{metadata: metadata} = Context.get_iteration(context, 1)
+      assert metadata == %{}
+    end
+  end
+
+  describe "equal?/2" do
+    test "compares contents" do
+      build = fn -> Context.new("Hello", id: "a", at: @t0, metadata: %{a: 1}) end
+      assert Context.equal?(build.(), build.())
+      refute build.() == build.()
+
+      one = Context.add_assistant_message(build.(), "Hi", [@weather], at: @t1)
+      two = Context.add_assistant_message(build.(), "Hi", [@weather], at: @t1)
+      assert Context.equal?(one, two)
+      assert Context.equal?(one, one)
+    end
+
+    test "sees every difference" do
+      base = Context.new("Hello", id: "a", at: @t0)
+      asked = Context.add_assistant_message(base, nil, [@weather, @time], at: @t1)
+
+      variants = [
+        base,
+        Context.new("Hello!", id: "a", at: @t0),
+        Context.new([%{type: :text, text: "Hello"}], id: "a", at: @t0),
+        Context.new("Hello", id: "b", at: @t0),
+        Context.new("Hello", id: "a", at: @t1),
+        Context.new("Hello", id: "a", at: @t0, metadata: %{a: 1}),
+        Context.new("Hello", id: "a", at: @t0, metadata: %{a: 2}),
+        Context.new("Hello", id: "a", at: @t0, metadata: %{"a" => 1}),
+        Context.new("Hello", id: "a", at: @t0, metadata: %{a: "1"}),
+        Context.new("Hello", id: "a", at: @t0, system_prompt: "S"),
+        Context.put_iteration_metadata(base, 1, :a, 1, at: @t0),
+        Context.add_user_message(base, "Hello", at: @t0),
+        Context.add_assistant_message(base, "Hello", [], at: @t0),
+        Context.add_assistant_message(base, "Hello", [], at: @t0, metadata: %{a: 1}),
+        asked,
+        Context.add_assistant_message(base, nil, [@time, @weather], at: @t1),
+        Context.add_tool_results(asked, [{"call_1", {:ok, 1}}], at: @t1),
+        Context.add_tool_results(asked, [{"call_1", {:error, 1}}], at: @t1),
+        Context.add_tool_results(asked, [{"call_1", {:ok, "1"}}], at: @t1),
+        Context.add_tool_results(asked, [{"call_2", {:ok, 1}}], at: @t1),
+        Context.interrupt(asked, "x", at: @t1)
+      ]
+
+      for {left, i} <- Enum.with_index(variants), {right, j} <- Enum.with_index(variants) do
+        assert {i, j, Context.equal?(left, right)} == {i, j, i == j}
+      end
+    end
+
+    test "refuses what is no context" do
+      assert_caller_bug(fn -> Context.equal?(hello(), nil) end)
+      assert_caller_bug(fn -> Context.equal?(%{}, hello()) end)
+    end
+  end
+
+  describe "AshAgent.Context.Error" do
+    test "has words for every reason" do
+      reasons = [
+        {:unknown_tool_call, "call_9", ["call_1"]},
+        {:unknown_tool_call, <<255>>, []},
+        {:tool_call_already_answered, "call_1", ["call_2"]},
+        {:duplicate_tool_result, "call_1"},
+        {:no_tool_results, ["call_1"]},
+        {:no_pending_tool_calls, ["call_1"]},
+        {:pending_tool_calls, ["call_1"]},
+        {:duplicate_tool_call, "call_1"},
+        {:invalid_part, 0, :text},
+        {:invalid_part, 0, 7},
+        {:invalid_tool_call, 0, :name},
+        {:invalid_tool_result, 0, :result},
+        {:unsupported_term, :improper_list, [:a, 0, "b"]},
+        {:unsupported_term, :bitstring, []},
+        {:too_deep, 256},
+        {:invalid, [:iterations, 0, "messages", {1, 2}], "a list"},
+        {:unknown_iteration, 9, 1..2}
+      ]
+
+      messages = for reason <- reasons, do: Exception.message(%Error{reason: reason})
+
+      for message <- messages do
+        assert String.valid?(message)
+        assert String.length(message) > 15
+      end
+    end
+  end
+end

@@ -1,0 +1,667 @@
+defmodule AshAgent.Test.ContextGenerators do
+  @moduledoc """
+  Random contexts for the projection, with everything in them that a provider could stumble over.
+
+  A context is generated as a *script*, a list of steps as data, and built from it through the public API. So it can be
+  built a second time, in another process and at another time; it can be continued; and a script that shows a fault can be
+  made smaller (`shrinks/1`) and printed.
+
+      {:new, input, options} | {:user, input} | {:assistant, content, calls} |
+        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason}
+
+  A step that makes no sense where it stands (a message while calls are pending, results while none is) is passed over.
+  All draws come from `:rand`, from the state of the calling process.
+  """
+
+  import AshAgent.Test.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1, weighted: 1]
+
+  alias AshAgent.Context
+  alias AshAgent.Test.Generators
+
+  @type script :: [tuple()]
+
+  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+
+  @models %{
+    anthropic: ["claude-sonnet-4-5", "claude-opus-4-1"],
+    openai_chat: ["gpt-4o"],
+    openai_responses: ["gpt-5", "o3"],
+    gemini: ["gemini-3-pro-preview", "gemini-2.5-flash"],
+    bedrock: [
+      "anthropic.claude-sonnet-4-5-20250929-v1:0",
+      "amazon.nova-pro-v1:0",
+      "meta.llama3-70b-instruct-v1:0"
+    ],
+    ollama: ["qwen3"],
+    mistral: ["magistral-medium-latest"]
+  }
+
+  ## Scripts
+
+  @doc "A script of up to `size` steps behind the first."
+  @spec script(pos_integer()) :: script()
+  def script(size) do
+    [{:new, input(), system()} | steps(between(0, size))]
+  end
+
+  @doc "Steps that continue a script."
+  @spec steps(non_neg_integer()) :: script()
+  def steps(count), do: count |> many(&step/0) |> List.flatten()
+
+  # A call is mostly answered at once, else the steps behind it would be passed over.
+  defp step do
+    weighted([
+      {4, fn -> {:user, input()} end},
+      {3, fn -> {:assistant, content(), []} end},
+      {1, fn -> many(2, fn -> {:assistant, content(), []} end) end},
+      {8, fn -> [{:assistant, content(), calls()}, answers()] end},
+      {1, fn -> {:assistant, content(), calls()} end}
+    ]).()
+  end
+
+  defp answers do
+    weighted([
+      {10, fn -> {:answer, :all, order(), many(4, &result/0)} end},
+      {3,
+       fn -> [{:answer, 1, order(), [result()]}, {:answer, :all, order(), many(3, &result/0)}] end},
+      {2, fn -> {:interrupt, reason()} end},
+      {1, fn -> [{:answer, 1, order(), [result()]}, {:interrupt, reason()}] end}
+    ]).()
+  end
+
+  defp order, do: one_of([:in_order, :reversed])
+
+  defp reason, do: weighted([{3, "interrupted"}, {1, "stopped by the user\n"}, {1, ""}])
+
+  ## Building
+
+  @doc "The context a script makes; `at` is the time of its first step, each further one is a second later."
+  @spec build(script(), DateTime.t()) :: Context.t()
+  def build([{:new, input, options} | steps], at \\ ~U[2026-01-01 10:00:00.000000Z]) do
+    id = "context-#{DateTime.to_unix(at)}"
+    continue(Context.new(input, [at: at, id: id] ++ options), steps, DateTime.add(at, 1))
+  end
+
+  @doc "The context after further steps."
+  @spec continue(Context.t(), script(), DateTime.t()) :: Context.t()
+  def continue(context, steps, at \\ ~U[2026-01-01 12:00:00.000000Z]) do
+    {context, _at} =
+      Enum.reduce(steps, {context, at}, fn step, {context, at} ->
+        {run(context, step, Context.pending_tool_calls(context), at), DateTime.add(at, 1)}
+      end)
+
+    context
+  end
+
+  defp run(context, {:user, input}, [], at), do: Context.add_user_message(context, input, at: at)
+
+  defp run(context, {:assistant, content, calls}, [], at),
+    do: Context.add_assistant_message(context, content, calls, at: at)
+
+  defp run(context, {:answer, count, order, results}, [_ | _] = pending, at) do
+    pending = if order == :reversed, do: Enum.reverse(pending), else: pending
+    pending = if count == :all, do: pending, else: Enum.take(pending, count)
+
+    answers =
+      for {call, result} <- Enum.zip(pending, Stream.cycle(results)),
+          do: %{id: call.id, result: result}
+
+    Context.add_tool_results(context, answers, at: at)
+  end
+
+  defp run(context, {:interrupt, reason}, [_ | _], at),
+    do: Context.interrupt(context, reason, at: at)
+
+  defp run(context, _step, _pending, _at), do: context
+
+  ## Smaller scripts
+
+  @doc "Scripts a little smaller than the given one, the smallest first."
+  @spec shrinks(script()) :: [script()]
+  def shrinks([{:new, input, options} | steps]) do
+    plain = if input == "hi" and options == [], do: [], else: [[{:new, "hi", []} | steps]]
+    bare = if options == [], do: [], else: [[{:new, input, []} | steps]]
+
+    inputs = for input <- smaller(input), do: [{:new, input, options} | steps]
+
+    plain ++
+      bare ++ for(steps <- smaller_steps(steps), do: [{:new, input, options} | steps]) ++ inputs
+  end
+
+  @doc "Steps a little smaller than the given ones."
+  @spec smaller_steps(script()) :: [script()]
+  def smaller_steps(steps) do
+    dropped = for index <- indexes(steps), do: List.delete_at(steps, index)
+
+    changed =
+      for {step, index} <- Enum.with_index(steps), step <- smaller_step(step) do
+        List.replace_at(steps, index, step)
+      end
+
+    dropped ++ changed
+  end
+
+  defp smaller_step({:user, input}), do: for(input <- smaller(input), do: {:user, input})
+
+  defp smaller_step({:assistant, content, calls}) do
+    dropped = for index <- indexes(calls), do: List.delete_at(calls, index)
+
+    bare =
+      for {call, index} <- Enum.with_index(calls),
+          key <- Map.keys(call) -- [:id, :name],
+          do: List.replace_at(calls, index, Map.delete(call, key))
+
+    for(calls <- dropped ++ bare, do: {:assistant, content, calls}) ++
+      for(content <- smaller(content), do: {:assistant, content, calls})
+  end
+
+  defp smaller_step({:answer, count, order, results}) do
+    dropped =
+      for index <- indexes(results), length(results) > 1, do: List.delete_at(results, index)
+
+    fewer =
+      for {{:ok, [_, _ | _] = parts}, at} <- Enum.with_index(results), index <- indexes(parts) do
+        List.replace_at(results, at, {:ok, List.delete_at(parts, index)})
+      end
+
+    for results <- dropped ++ fewer, do: {:answer, count, order, results}
+  end
+
+  defp smaller_step(_step), do: []
+
+  defp smaller(parts) when is_list(parts) do
+    dropped = for index <- indexes(parts), length(parts) > 1, do: List.delete_at(parts, index)
+
+    bare =
+      for {%{provider_metadata: _} = part, index} <- Enum.with_index(parts),
+          do: List.replace_at(parts, index, Map.delete(part, :provider_metadata))
+
+    dropped ++ bare
+  end
+
+  defp smaller(text) when is_binary(text) and byte_size(text) > 100,
+    do: [binary_part(text, 0, 20)]
+
+  defp smaller(_content), do: []
+
+  defp indexes([]), do: []
+  defp indexes(list), do: Enum.to_list(0..(length(list) - 1))
+
+  ## Options of a request
+
+  @doc "Options of `encode_request/3` for a provider; `:from` is a number from 1 to 3, or absent."
+  @spec options(atom()) :: keyword()
+  def options(provider) do
+    []
+    |> sometimes(60, :thinking, fn -> one_of([:drop, :text]) end)
+    |> sometimes(60, :model, fn -> one_of(@models[provider]) end)
+    |> sometimes(15, :from, fn -> between(1, 3) end)
+    |> sometimes(if(provider in [:anthropic, :bedrock], do: 70, else: 0), :cache, fn ->
+      one_of([:auto, false])
+    end)
+    |> sometimes(if(provider == :openai_chat, do: 40, else: 0), :system_role, fn ->
+      one_of(["system", "developer"])
+    end)
+  end
+
+  @doc "Fields of the caller, for `:body`."
+  @spec body(atom()) :: map()
+  def body(provider) do
+    one_of([
+      %{},
+      %{"model" => hd(@models[provider]), "temperature" => 0.5},
+      %{model: hd(@models[provider]), max_tokens: 1024, tools: [%{name: "get", x: nil}]}
+    ])
+  end
+
+  ## Texts
+
+  @doc "A text, often one that has to be changed or left out."
+  @spec text() :: binary()
+  def text do
+    weighted([
+      {10, fn -> sentence() end},
+      {2, fn -> "" end},
+      {2,
+       fn -> one_of([" ", "\n", " \t\r\n ", "\u00A0", "\u2003\u3000", "\u001F", "\u0085"]) end},
+      {3, fn -> sentence() <> one_of([" ", "\n", "\n\n", "\u00A0", "\t "]) end},
+      {1, fn -> one_of([" ", "\n"]) <> sentence() end},
+      {2,
+       fn ->
+         one_of([
+           "Grüße, 日本語 👩‍👩‍👧",
+           "\"quoted\" \\ \/ \u2028 \u0000 \u007F",
+           "\u200B",
+           "<b>&amp;</b>"
+         ])
+       end},
+      {1, fn -> one_of(["{\"a\":1}", "null", "[]", "data:image/png;base64,AAAA"]) end},
+      {1, fn -> sentence() <> <<255>> <> sentence() end},
+      {1, fn -> one_of([<<255, 254>>, <<0xED, 0xA0, 0x80>>, <<"a", 0xC3>>]) end},
+      {1, fn -> String.duplicate(sentence() <> "\n", between(2, 60)) end}
+    ]).()
+  end
+
+  @doc "A plain sentence, different each time."
+  @spec sentence() :: String.t()
+  def sentence do
+    words = many(between(1, 6), fn -> one_of(~w(the quick brown fox jumps over lazy dogs)) end)
+    Enum.join(words, " ") <> " #{between(1, 1_000_000)}"
+  end
+
+  defp system do
+    weighted([
+      {5, fn -> [] end},
+      {4, fn -> [system_prompt: sentence()] end},
+      {1, fn -> [system_prompt: text()] end},
+      {1, fn -> [system_prompt: one_of(["", " ", "\n\n"])] end}
+    ]).()
+  end
+
+  defp input do
+    weighted([
+      {8, fn -> text() end},
+      {4, fn -> many(between(1, 3), &user_part/0) end},
+      {1, fn -> %{message: text()} end},
+      {1, fn -> %{question: text(), answer: between(1, 9)} end}
+    ]).()
+  end
+
+  defp content do
+    weighted([
+      {6, fn -> text() end},
+      {2, fn -> nil end},
+      {1, fn -> "" end},
+      {7, fn -> many(between(1, 4), &assistant_part/0) end}
+    ]).()
+  end
+
+  ## Parts
+
+  defp user_part do
+    weighted([
+      {5, fn -> %{type: :text, text: text()} end},
+      {3, fn -> image() end},
+      {2, fn -> file() end},
+      {2, fn -> provider_block(:user) end}
+    ]).()
+  end
+
+  defp assistant_part do
+    weighted([
+      {6, fn -> signed_text() end},
+      {6, fn -> thinking() end},
+      {2, fn -> redacted_thinking() end},
+      {2, fn -> provider_block(:assistant) end},
+      {1, fn -> image() end},
+      {1, fn -> file() end}
+    ]).()
+  end
+
+  defp result_part do
+    weighted([
+      {4, fn -> %{type: :text, text: text()} end},
+      {4, fn -> image() end},
+      {2, fn -> file() end}
+    ]).()
+  end
+
+  defp image do
+    weighted([
+      {4, fn -> %{type: :image, media_type: image_type(), data: base64()} end},
+      {1,
+       fn ->
+         %{type: :image, media_type: one_of(["image/bmp", "image/svg+xml"]), data: base64()}
+       end},
+      {2, fn -> %{type: :image, url: "https://example.com/#{between(1, 99)}.png"} end},
+      {1,
+       fn ->
+         %{
+           type: :image,
+           url: one_of(["https://example.com/picture", "gs://bucket/a.jpg", "s3://bucket/a.jpg"])
+         }
+       end},
+      {1, fn -> %{type: :image, url: "data:image/png;base64," <> base64()} end}
+    ]).()
+  end
+
+  defp image_type, do: one_of(["image/png", "image/jpeg", "image/gif", "image/webp"])
+
+  defp file do
+    weighted([
+      {4, fn -> %{type: :file, media_type: "application/pdf", data: base64()} end},
+      {2, fn -> %{type: :file, media_type: file_type(), data: base64()} end},
+      {2,
+       fn -> %{type: :file, media_type: "application/pdf", url: "https://example.com/a.pdf"} end},
+      {1, fn -> %{type: :file, media_type: file_type(), url: "https://example.com/b"} end}
+    ]).()
+    |> maybe(70, :filename, fn ->
+      one_of(["a.pdf", "a b (1).pdf", "two  spaces", "Übersicht/2026.csv", ""])
+    end)
+  end
+
+  defp file_type,
+    do: one_of(["text/plain", "text/csv", "text/markdown", "application/zip", "audio/wav"])
+
+  defp base64, do: Base.encode64(:rand.bytes(between(1, 60)))
+
+  ## What providers want to see again
+
+  # Each signature and block says whose it is, so that a test can see it in a request of another.
+  @doc "A text that stands in every signature and block of a provider."
+  @spec mark(atom()) :: String.t()
+  def mark(provider), do: "MARK" <> (provider |> Atom.to_string() |> String.replace("_", ""))
+
+  defp signature(provider), do: (mark(provider) <> Base.encode64(:rand.bytes(9))) |> pad()
+
+  defp pad(text) do
+    case rem(byte_size(text), 4) do
+      0 -> text
+      more -> String.duplicate("A", 4 - more) <> text
+    end
+  end
+
+  defp thinking do
+    provider = one_of(@providers)
+
+    text =
+      weighted([
+        {8, fn -> "#{thought(provider)} #{sentence()}" end},
+        {1, fn -> "#{thought(provider)} #{sentence()} \n" end},
+        {1, fn -> one_of(["", " "]) end}
+      ]).()
+
+    %{type: :thinking, text: text}
+    |> maybe(85, :provider_metadata, fn -> thinking_metadata(provider) end)
+  end
+
+  @doc "A text that stands in every thought of a provider that is not blank."
+  @spec thought(atom()) :: String.t()
+  def thought(provider), do: "THOUGHT-#{provider}"
+
+  defp thinking_metadata(:openai_responses) do
+    %{provider: :openai_responses}
+    |> maybe(90, :id, fn -> "rs_#{between(1, 50)}" end)
+    |> maybe(80, :encrypted_content, fn -> signature(:openai_responses) end)
+    |> spelled()
+  end
+
+  defp thinking_metadata(provider) do
+    %{provider: provider}
+    |> maybe(60, :model, fn -> one_of(@models[provider]) end)
+    |> maybe(85, :signature, fn -> signature(provider) end)
+    |> maybe(4, :signature, fn -> "" end)
+    |> spelled()
+  end
+
+  defp redacted_thinking do
+    provider = one_of([:anthropic, :anthropic, :bedrock, :gemini])
+
+    %{type: :redacted_thinking, data: signature(provider)}
+    |> maybe(90, :provider_metadata, fn ->
+      %{provider: provider} |> maybe(50, :model, fn -> one_of(@models[provider]) end) |> spelled()
+    end)
+  end
+
+  # Gemini signs texts as well; OpenAI gives an answer an id.
+  defp signed_text do
+    %{type: :text, text: text()}
+    |> maybe(20, :provider_metadata, fn ->
+      weighted([
+        {2, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
+        {2, fn -> %{provider: :openai_responses, id: "msg_#{between(1, 50)}"} end},
+        {1, fn -> %{provider: :anthropic} end}
+      ]).()
+    end)
+  end
+
+  defp call_metadata do
+    weighted([
+      {3, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
+      {3, fn -> %{provider: :openai_responses, id: "fc_#{between(1, 50)}"} end},
+      {1, fn -> %{provider: :openai_responses, id: one_of(["call 1", "", "item_1"])} end},
+      {1, fn -> %{provider: :gemini, signature: ""} end}
+    ]).()
+    |> spelled()
+  end
+
+  # As it comes back from a database.
+  defp spelled(metadata) do
+    if chance(10) do
+      Map.new(metadata, fn
+        {key, value} when is_atom(value) -> {Atom.to_string(key), Atom.to_string(value)}
+        {key, value} -> {Atom.to_string(key), value}
+      end)
+    else
+      metadata
+    end
+  end
+
+  defp provider_block(role) do
+    provider = one_of(@providers -- [:ollama])
+    %{type: :provider_block, provider: provider, data: block(provider, role, mark(provider))}
+  end
+
+  defp block(:anthropic, :user, mark) do
+    %{
+      "type" => "search_result",
+      "source" => "https://example.com",
+      "title" => mark,
+      "content" => [%{"type" => "text", "text" => mark}]
+    }
+  end
+
+  defp block(:anthropic, :assistant, mark) do
+    %{
+      "type" => "server_tool_use",
+      "id" => "srvtoolu_#{between(1, 999_999)}",
+      "name" => "web_search",
+      "input" => %{"query" => mark}
+    }
+  end
+
+  defp block(:openai_chat, :user, mark),
+    do: %{"type" => "file", "file" => %{"file_id" => "file-" <> mark}}
+
+  defp block(:openai_chat, :assistant, mark), do: %{"type" => "refusal", "refusal" => mark}
+
+  defp block(:openai_responses, :user, mark),
+    do: %{"type" => "input_file", "file_id" => "file-" <> mark}
+
+  defp block(:openai_responses, :assistant, mark) do
+    %{
+      "type" => "web_search_call",
+      "id" => "ws_#{between(1, 999_999_999)}",
+      "status" => "completed",
+      "action" => %{"type" => "search", "query" => mark}
+    }
+  end
+
+  defp block(:gemini, :user, mark),
+    do: %{"fileData" => %{"mimeType" => "video/mp4", "fileUri" => "gs://bucket/" <> mark}}
+
+  defp block(:gemini, :assistant, mark),
+    do: %{"executableCode" => %{"language" => "PYTHON", "code" => "print('#{mark}')"}}
+
+  defp block(:bedrock, :user, mark), do: %{"guardContent" => %{"text" => %{"text" => mark}}}
+
+  defp block(:bedrock, :assistant, mark),
+    do: %{"citationsContent" => %{"content" => [%{"text" => mark}], "citations" => []}}
+
+  defp block(:mistral, :user, mark),
+    do: %{"type" => "document_url", "document_url" => "https://example.com/" <> mark}
+
+  defp block(:mistral, :assistant, mark),
+    do: %{"type" => "reference", "reference_ids" => [1, mark]}
+
+  ## Calls
+
+  defp calls do
+    count = weighted([{5, 1}, {3, 2}, {1, 3}, {1, 5}])
+    ids = ids(count)
+
+    for id <- ids do
+      %{name: name()}
+      |> put_id(id)
+      |> maybe(85, :arguments, fn -> arguments() end)
+      |> maybe(25, :provider_metadata, fn -> call_metadata() end)
+    end
+  end
+
+  # Ids are unique in one message and re-used in later ones.
+  defp ids(count) do
+    pools = [
+      Enum.map(1..8, &"call_#{&1}"),
+      Enum.map(1..8, &"toolu_01VLwCjyU7u928EqHmMRvow#{&1}"),
+      ["a.b", "a_b", "a-b", "a b", "a:b", "a/b", "a_b_", "A_b"],
+      [
+        "abcDEF123",
+        "abcDEF124",
+        "000000000",
+        "a.b.c.d.e",
+        "a_b_c_d_e",
+        "Abcdef123",
+        "abcdef12",
+        "123456789"
+      ],
+      ["é", "日本", "👩‍👩‍👧", "ü_1", "_", "-", ".", " "],
+      for(n <- [40, 41, 64, 65, 128], char <- ["x", "y"], do: String.duplicate(char, n)),
+      for(
+        n <- [39, 63],
+        tail <- ["a", "b", ".", "ab", "ac"],
+        do: String.duplicate("l", n) <> tail
+      ),
+      ["call_1_1_0", "call_1_0_0", "call_2_0_0", "call_2_1_0", "call_1_2_0", "0", "null", "NULL"],
+      ["tab\tid", "line\nid", "\"id\"", "<id>", "id ", " id", <<0>>, "\u200B"],
+      ["\uFFFD", "\uFFFD\uFFFD", "null ", "z", "zz", "Z", "z_", "z."],
+      List.duplicate(nil, 8),
+      List.duplicate("", 8),
+      List.duplicate(:missing, 8)
+    ]
+
+    [4, 2, 3, 2, 1, 2, 2, 1, 1, 1, 2, 1, 2]
+    |> Enum.zip(pools)
+    |> weighted()
+    |> Enum.take_random(count)
+  end
+
+  defp put_id(call, :missing), do: call
+  defp put_id(call, id), do: Map.put(call, :id, id)
+
+  defp name do
+    weighted([
+      {8, fn -> one_of(["get", "put", :get, :search, "get_weather", "mcp__files-read"]) end},
+      {3, fn -> one_of(["a.b", "a_b", "a-b", "a b", "a:b", :"a.b"]) end},
+      {1, fn -> one_of(["2get", "-get", "_get", ".get", "get.", " get"]) end},
+      {1, fn -> one_of(["größe", "日本", "👩‍👩‍👧", "é", " ", "."]) end},
+      {1, fn -> String.duplicate("n", one_of([64, 65, 128, 129])) <> one_of(["", "a", "b"]) end},
+      {1, fn -> String.duplicate("long.name.", 7) <> one_of(["a", "b"]) end},
+      {1, fn -> one_of([String, "nil", "true", "0"]) end}
+    ]).()
+  end
+
+  @doc "The arguments of a call: maps of all kinds, JSON texts good and bad, none."
+  @spec arguments() :: term()
+  def arguments do
+    weighted([
+      {4, fn -> plain_arguments() end},
+      {3, fn -> %{city: "NYC", options: %{unit: :celsius, days: {1, 2}}, at: ~D[2026-01-01]} end},
+      {1, fn -> %{} end},
+      {1, fn -> nil end},
+      {1, fn -> Generators.map(4) end},
+      {1, fn -> %{"text" => <<"a", 255>>, <<254>> => 1, 1 => 2} end},
+      {1,
+       fn ->
+         one_of([~s({"city":"NYC"}), ~s( {"n": 12345678901234567890123, "f": 1.50}\n), "{}"])
+       end},
+      {1,
+       fn ->
+         one_of([~s({"a":), "not json", "", " ", "{'a': 1}", ~s({"a":1}{"b":2}), ~s({"a":1,})])
+       end},
+      {1, fn -> one_of(["[1,2]", "\"text\"", "null", "true", "1.5", "[]"]) end},
+      {1,
+       fn ->
+         one_of([
+           ~s({"a":"\\ud800"}),
+           ~s({"a":1,"a":2}),
+           <<"{\"a\":\"", 255, "\"}">>,
+           "{\"a\":\"\u0001\"}"
+         ])
+       end}
+    ]).()
+  end
+
+  defp plain_arguments do
+    Map.new(many(between(1, 3), fn -> {one_of(["a", "b", "größe", ""]), json(3)} end))
+  end
+
+  defp json(0), do: one_of([nil, true, 1, -7, 1.5, "text", "", "日本\n"])
+
+  defp json(depth) do
+    weighted([
+      {3, fn -> json(0) end},
+      {1, fn -> many(between(1, 2), fn -> json(depth - 1) end) end},
+      {1, fn -> %{one_of(["x", "y"]) => json(depth - 1)} end}
+    ]).()
+  end
+
+  ## Results
+
+  defp result do
+    weighted([
+      {6, fn -> {:ok, text()} end},
+      {2, fn -> {:ok, json(3)} end},
+      {2, fn -> {:ok, many(between(1, 4), &result_part/0)} end},
+      {2, fn -> {:ok, ok_term()} end},
+      {1, fn -> {:ok, Generators.term(5)} end},
+      {3, fn -> {:error, error()} end},
+      {1, fn -> {:error, Generators.term(4)} end}
+    ]).()
+  end
+
+  defp ok_term do
+    one_of([
+      nil,
+      [],
+      %{},
+      {},
+      :done,
+      {:a, [1, "b"], nil},
+      [temp: 72, unit: :c],
+      %{temp: 72, bytes: <<255, 0>>},
+      %{"output" => "mine", "error" => nil},
+      ~U[2026-01-01 10:00:00Z],
+      <<0xFF, 0xD8, 0xFF>>,
+      123_456_789_012_345_678_901_234_567_890,
+      1.0e22
+    ])
+  end
+
+  defp error do
+    one_of([
+      :not_found,
+      :timeout,
+      {:http, 500},
+      {:http, 404, %{"reason" => "gone"}},
+      "no such city",
+      "",
+      " \n",
+      nil,
+      <<"bad ", 255>>,
+      %{message: "broken", code: 1},
+      %{code: 1},
+      %RuntimeError{message: "boom"},
+      %ArgumentError{message: ""},
+      [],
+      [reason: :unknown]
+    ])
+  end
+
+  ## Maps and lists
+
+  defp maybe(map, percent, key, fun),
+    do: if(chance(percent), do: Map.put(map, key, fun.()), else: map)
+
+  defp sometimes(options, percent, key, fun),
+    do: if(chance(percent), do: Keyword.put(options, key, fun.()), else: options)
+end

@@ -1,0 +1,41 @@
+defmodule AshAgent.Test.Memory do
+  @moduledoc false
+
+  alias AshAgent.Context
+  alias AshAgent.Test.Wait
+
+  @doc "A conversation of `iterations` iterations of two messages each, of 2 KB texts that no two messages share."
+  def conversation(iterations) do
+    Enum.reduce(1..iterations, Context.new("Hello"), fn number, context ->
+      context
+      |> Context.add_assistant_message(own(number), [
+        %{id: "call_#{number}", name: :search, arguments: %{q: number}}
+      ])
+      |> Context.add_tool_results([{"call_#{number}", {:ok, own(-number)}}])
+    end)
+  end
+
+  defp own(number), do: String.pad_leading("#{number}", 2048, "x")
+
+  @doc "Bytes of a context of 1,000 messages, and of 1,000 forks of it, the handles on the BEAM's heap included."
+  def forks do
+    # Five of each, all kept alive, so that the pages of the allocators weigh little.
+    start = used()
+    bases = for _ <- 1..5, do: conversation(500)
+    middle = used()
+
+    forks =
+      for base <- bases, number <- 1..1_000, do: Context.add_user_message(base, "fork #{number}")
+
+    finish = used()
+
+    true = Enum.all?(bases, &(Context.count_messages(&1) == 1_001))
+    true = Enum.all?(forks, &(Context.count_messages(&1) == 1_002))
+    %{one: div(middle - start, 5), forks: div(finish - middle, 5)}
+  end
+
+  defp used do
+    :erlang.garbage_collect()
+    Wait.resident_bytes()
+  end
+end

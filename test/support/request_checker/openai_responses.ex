@@ -1,0 +1,354 @@
+defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
+  @moduledoc "The rules of OpenAI's Responses API."
+
+  import AshAgent.Test.RequestChecker.Shape
+
+  alias AshAgent.Test.RequestChecker.Pairing
+
+  @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/
+  @roles ["user", "assistant", "system", "developer"]
+  @statuses ["in_progress", "completed", "incomplete"]
+  @details ["auto", "low", "high", "original"]
+  @parts ["input_text", "input_image", "input_file", "output_text", "refusal"]
+
+  @spec check(map(), keyword()) :: [map()]
+  def check(body, opts) do
+    instructions(body["instructions"]) ++ input(body["input"], body, opts)
+  end
+
+  defp instructions(nil), do: []
+  defp instructions(text), do: text(text, ["instructions"])
+
+  defp input(text, _body, _opts) when is_binary(text), do: text(text, ["input"])
+
+  defp input(items, body, opts) do
+    case filled_list(items, ["input"], :empty_messages, &item(&1, &2, body, opts)) do
+      findings when not is_list(items) -> findings
+      findings -> findings ++ unique_items(items) ++ followers(items) ++ pairs(items, body, opts)
+    end
+  end
+
+  ## Items
+
+  defp item(%{"type" => "function_call"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "call_id" => sized(1..64, :bad_id),
+        "name" => matching(@name, :bad_name),
+        "arguments" => &arguments_text/2
+      },
+      %{
+        "id" => item_id("fc"),
+        "status" => one_of(@statuses),
+        "caller" => optional(&map/2),
+        "namespace" => &text/2,
+        "async" => &boolean/2
+      }
+    )
+  end
+
+  defp item(%{"type" => "function_call_output"} = item, path, _body, _opts) do
+    output = text_or(only(["input_text", "input_image", "input_file"], &content/2))
+
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => output},
+      %{
+        "id" => optional(item_id("")),
+        "status" => optional(one_of(@statuses)),
+        "caller" => optional(&map/2),
+        "name" => optional(&text/2),
+        "namespace" => optional(&text/2)
+      }
+    )
+  end
+
+  defp item(%{"type" => "reasoning"} = item, path, body, opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "id" => item_id("rs"),
+        "summary" => list_of(typed_text("summary_text"))
+      },
+      %{
+        "content" => list_of(typed_text("reasoning_text")),
+        "encrypted_content" => optional(&opaque/2),
+        "status" => one_of(@statuses)
+      }
+    ) ++ encrypted(item, path, Keyword.get(opts, :store, body["store"] == true))
+  end
+
+  defp item(%{"type" => "message", "role" => _} = item, path, _body, _opts),
+    do: message(item, path)
+
+  defp item(%{"type" => "message"} = item, path, _body, _opts),
+    do: object(item, path, %{"type" => &any/2, "role" => &any/2, "content" => &any/2})
+
+  # A vendor's own item, given back as it came.
+  defp item(%{"type" => type} = item, path, _body, _opts) when is_binary(type) and type != "" do
+    if is_map_key(item, "role"),
+      do: [
+        finding(
+          :bad_value,
+          path ++ ["type"],
+          "an item with a role is a message, not #{show(type)}"
+        )
+      ],
+      else: own_id(item, path)
+  end
+
+  defp item(%{"type" => type}, path, _body, _opts), do: text(type, path ++ ["type"])
+
+  # The short form of a message.
+  defp item(%{"role" => _} = item, path, _body, _opts), do: message(item, path)
+
+  defp item(item, path, _body, _opts) when is_map(item),
+    do: [finding(:missing_key, path, "neither type nor role")]
+
+  defp item(item, path, _body, _opts), do: map(item, path)
+
+  defp own_id(%{"id" => id}, path) when id != nil, do: item_id("").(id, path ++ ["id"])
+  defp own_id(_item, _path), do: []
+
+  defp encrypted(%{"encrypted_content" => content}, _path, _stored?) when content != nil, do: []
+  defp encrypted(_item, _path, true), do: []
+
+  defp encrypted(_item, path, false),
+    do: [finding(:missing_encrypted_content, path, "reasoning without its encrypted content")]
+
+  defp item_id(prefix), do: matching(~r/\A(?=#{prefix})[a-zA-Z0-9_-]{1,64}\z/, :bad_item_id)
+
+  defp typed_text(type),
+    do: object_of(%{"type" => one_of([type]), "text" => &string/2})
+
+  ## Messages
+
+  defp message(%{"role" => "assistant", "content" => text} = item, path) when is_binary(text) do
+    object(
+      item,
+      path,
+      %{"role" => &any/2, "content" => &text/2},
+      %{"type" => &any/2, "phase" => &phase/2}
+    )
+  end
+
+  defp message(%{"role" => "assistant"} = item, path) do
+    parts = only(["output_text", "refusal"], &output/2)
+
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "role" => &any/2,
+        "id" => item_id("msg"),
+        "status" => one_of(@statuses),
+        "content" => filled(:empty_content, parts)
+      },
+      %{"phase" => &phase/2}
+    )
+  end
+
+  defp message(%{"role" => role} = item, path) do
+    parts =
+      if role == "user", do: ["input_text", "input_image", "input_file"], else: ["input_text"]
+
+    object(
+      item,
+      path,
+      %{
+        "role" => one_of(@roles, :bad_role),
+        "content" => text_or(only(parts, &input_part/2))
+      },
+      %{"type" => &any/2, "status" => one_of(@statuses), "phase" => &phase/2}
+    )
+  end
+
+  defp phase(value, path), do: optional(one_of(["commentary", "final_answer"])).(value, path)
+
+  ## Parts
+
+  defp only(types, check) do
+    fn
+      %{"type" => type} = part, path when type in @parts ->
+        if type in types,
+          do: check.(part, path),
+          else: [finding(:block_not_allowed, path, "no #{type} part here")]
+
+      %{"type" => type}, path ->
+        [finding(:unknown_block, path, "the part #{show(type)} is unknown")]
+
+      part, path ->
+        object(part, path, %{"type" => &any/2})
+    end
+  end
+
+  defp output(%{"type" => "output_text"} = part, path) do
+    object(
+      part,
+      path,
+      %{"type" => &any/2, "text" => &text/2, "annotations" => list_of(&map/2)},
+      %{"logprobs" => list_of(&map/2)}
+    )
+  end
+
+  defp output(%{"type" => "refusal"} = part, path),
+    do: object(part, path, %{"type" => &any/2, "refusal" => &text/2})
+
+  defp input_part(part, path), do: part(part, path, %{"detail" => one_of(@details)}, %{})
+
+  # In an output an image needs no detail.
+  defp content(part, path), do: part(part, path, %{}, %{"detail" => optional(one_of(@details))})
+
+  defp part(%{"type" => "input_text"} = part, path, _required, _optional),
+    do: object(part, path, %{"type" => &any/2, "text" => &text/2}, breakpoint())
+
+  defp part(%{"type" => "input_image"} = part, path, required, optional) do
+    object(
+      part,
+      path,
+      Map.put(required, "type", &any/2),
+      Map.merge(optional, %{
+        "image_url" => optional(&url_or_data/2),
+        "file_id" => optional(&text/2),
+        "prompt_cache_breakpoint" => breakpoint()["prompt_cache_breakpoint"]
+      })
+    ) ++ source(part, path, ["image_url", "file_id"])
+  end
+
+  defp part(%{"type" => "input_file"} = part, path, _required, _optional) do
+    object(
+      part,
+      path,
+      %{"type" => &any/2},
+      Map.merge(breakpoint(), %{
+        "file_data" => optional(&file_data/2),
+        "file_id" => optional(&text/2),
+        "file_url" => optional(&url/2),
+        "filename" => optional(&text/2),
+        "detail" => one_of(["auto", "low", "high"])
+      })
+    ) ++ source(part, path, ["file_data", "file_id", "file_url"])
+  end
+
+  defp source(part, path, keys) do
+    case Enum.count(keys, &(part[&1] != nil)) do
+      1 -> []
+      count -> [finding(:bad_source, path, "one of #{inspect(keys)}, not #{count}")]
+    end
+  end
+
+  defp file_data("data:" <> _ = value, path), do: data_url(value, path)
+  defp file_data(value, path), do: base64(value, path)
+
+  defp breakpoint do
+    %{
+      "prompt_cache_breakpoint" =>
+        optional(object_of(%{"mode" => one_of(["explicit"])}, %{"ttl" => one_of(["30m", "12h"])}))
+    }
+  end
+
+  ## The whole
+
+  defp unique_items(items) do
+    items
+    |> Enum.with_index()
+    |> Enum.filter(fn {item, _} -> match?(%{"id" => id} when is_binary(id), item) end)
+    |> Enum.group_by(fn {item, _} -> item["id"] end)
+    |> Enum.flat_map(fn {id, [_first | more]} ->
+      for {_, index} <- more,
+          do: finding(:duplicate_item_id, ["input", index], "a second item #{inspect(id)}")
+    end)
+  end
+
+  # Reasoning stands directly in front of an item of the same answer: a call, or a message with its own id. A second
+  # reasoning item is none, although the vendor is known to return such.
+  defp followers(items) do
+    items
+    |> Enum.zip(Enum.drop(items, 1) ++ [nil])
+    |> Enum.with_index()
+    |> Enum.flat_map(fn
+      {{%{"type" => "reasoning"}, next}, index} ->
+        if follower?(next),
+          do: [],
+          else: [
+            finding(
+              :reasoning_without_follower,
+              ["input", index],
+              "reasoning is followed by #{show(next)}"
+            )
+          ]
+
+      _ ->
+        []
+    end)
+  end
+
+  defp follower?(%{"type" => "function_call"}), do: true
+  defp follower?(%{"role" => "assistant", "id" => id}) when is_binary(id), do: true
+  defp follower?(%{"role" => _}), do: false
+
+  defp follower?(%{"type" => type}),
+    do: type not in ["reasoning", "function_call_output", "message"]
+
+  defp follower?(_item), do: false
+
+  defp pairs(items, body, opts) do
+    indexed = Enum.with_index(items)
+    calls = for {%{"type" => "function_call"} = item, i} <- indexed, do: entry(item, i)
+    outputs = for {%{"type" => "function_call_output"} = item, i} <- indexed, do: entry(item, i)
+
+    findings = Pairing.check(calls, outputs) ++ early(calls, outputs)
+
+    if body["previous_response_id"] || body["conversation"],
+      do: Enum.reject(findings, &(&1.rule in [:missing_result, :orphan_result])),
+      else: findings ++ apart(indexed, Keyword.get(opts, :adjacent, true))
+  end
+
+  defp entry(item, index), do: %{id: item["call_id"], name: nil, path: ["input", index]}
+
+  defp early(calls, outputs) do
+    first = calls |> Enum.reverse() |> Map.new(&{&1.id, List.last(&1.path)})
+
+    for %{id: id, path: path} <- outputs, is_map_key(first, id), List.last(path) < first[id] do
+      finding(:result_before_call, path, "the output of #{inspect(id)} in front of its call")
+    end
+  end
+
+  # Clones of this API demand the outputs right behind their calls.
+  defp apart(_indexed, false), do: []
+
+  defp apart(indexed, true) do
+    {findings, _open} =
+      Enum.reduce(indexed, {[], MapSet.new()}, fn {item, index}, {findings, open} ->
+        case item do
+          %{"type" => "function_call", "call_id" => id} ->
+            {findings, MapSet.put(open, id)}
+
+          %{"type" => "function_call_output", "call_id" => id} ->
+            {findings, MapSet.delete(open, id)}
+
+          %{"role" => _} ->
+            if Enum.empty?(open) do
+              {findings, open}
+            else
+              detail = "a message before the outputs of #{inspect(Enum.to_list(open))}"
+
+              {findings ++ [finding(:result_not_adjacent, ["input", index], detail)],
+               MapSet.new()}
+            end
+
+          _ ->
+            {findings, open}
+        end
+      end)
+
+    findings
+  end
+end
