@@ -242,7 +242,7 @@ defmodule AshAgentContext.MixProject do
   end
 
   def application do
-    [extra_applications: [:logger, :crypto]]
+    [extra_applications: [:logger, :crypto, :ssl]]
   end
 
   defp elixirc_paths(:test), do: ["lib", "test/support"]

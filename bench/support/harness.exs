@@ -16,13 +16,13 @@ defmodule AshAgent.Bench.Harness do
 
   `check` gets the results of one call each and must return true.
   """
-  def compare(native, plain, check) do
+  def compare(native, plain, check, batches \\ @batches) do
     unless check.(native.(), plain.()), do: raise("the results differ")
 
     ways = %{native: {native, calls_per_batch(native)}, plain: {plain, calls_per_batch(plain)}}
 
     times =
-      for _batch <- 1..@batches, name <- [:native, :plain], reduce: %{native: [], plain: []} do
+      for _batch <- 1..batches, name <- [:native, :plain], reduce: %{native: [], plain: []} do
         times ->
           {fun, calls} = ways[name]
           Map.update!(times, name, &[batch(fun, calls) | &1])

@@ -42,7 +42,7 @@ defmodule AshAgent.Context do
   alive; `:binary.copy/1` detaches one.
 
   Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works on
-  the node that made it only; to store it or to send it to another node, take `to_map/1`.
+  the node that made it only; to store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
@@ -504,6 +504,426 @@ defmodule AshAgent.Context do
   def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> ok!()
 
   @doc """
+  Returns the conversation as a map with string keys that holds nothing but JSON data, to be stored.
+
+  `load/1` makes an equal context of it, also after the map went through JSON text or JSONB. The format is versioned
+  and described in the guide [Storage](storage.html). Costs O(n).
+
+  ## Options
+
+    * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
+      size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", id: "c1", at: ~U[2026-01-01 10:00:00Z])
+      iex> AshAgent.Context.dump(context)
+      %{
+        "version" => 1,
+        "id" => "c1",
+        "created_at" => "2026-01-01T10:00:00.000000Z",
+        "updated_at" => "2026-01-01T10:00:00.000000Z",
+        "metadata" => %{},
+        "iterations" => [
+          %{
+            "number" => 1,
+            "started_at" => "2026-01-01T10:00:00.000000Z",
+            "completed_at" => nil,
+            "metadata" => %{},
+            "messages" => [%{"role" => "user", "content" => "Hello!"}]
+          }
+        ]
+      }
+  """
+  @doc since: "0.1.0"
+  @spec dump(t(), keyword()) :: map()
+  def dump(%__MODULE__{ref: ref}, opts \\ []),
+    do: ref |> Native.snapshot_dump(since(opts)) |> ok!()
+
+  @doc """
+  Makes a context of what `dump/2` gave and returns `{:ok, context}` or `{:error, error}`.
+
+  The data may come from anywhere: whatever is wrong with it is an error with the path to it, and it never makes atoms.
+  An atom that this VM does not have comes back as `AshAgent.Context.UnknownAtom`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> {:ok, copy} = AshAgent.Context.load(AshAgent.Context.dump(context))
+      iex> AshAgent.Context.equal?(context, copy)
+      true
+
+      iex> {:error, error} = AshAgent.Context.load(%{"version" => 1, "id" => 7})
+      iex> error.reason
+      {:invalid, ["id"], "text"}
+  """
+  @doc since: "0.1.0"
+  @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
+  def load(document), do: document |> Native.snapshot_load() |> wrap()
+
+  @doc """
+  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`.
+
+  The delta's iterations take the place of the context's own from the first of them on; everything else of the
+  conversation, such as its metadata, is as the delta has it. Loading a delta twice is the same as loading it once. A
+  delta of a conversation with another id, or one that leaves a gap, is an error. Costs O(size of the delta).
+
+  ## Examples
+
+      iex> stored = AshAgent.Context.new("Hello!")
+      iex> context = stored |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.add_user_message("Bye.")
+      iex> delta = AshAgent.Context.dump(context, since: stored.current_iteration)
+      iex> {:ok, loaded} = AshAgent.Context.load(stored, delta)
+      iex> AshAgent.Context.equal?(loaded, context)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec load(t(), term()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref}, delta), do: ref |> Native.snapshot_load_delta(delta) |> wrap()
+
+  @doc """
+  Like `load/1`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.load!(AshAgent.Context.dump(context)).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec load!(term()) :: t()
+  def load!(document), do: document |> load() |> bang!()
+
+  @doc """
+  Like `load/2`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1)).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec load!(t(), term()) :: t()
+  def load!(%__MODULE__{} = context, delta), do: context |> load(delta) |> bang!()
+
+  @doc """
+  Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> text = AshAgent.Context.to_snapshot(context)
+      iex> AshAgent.Context.JSON.decode!(text) == AshAgent.Context.dump(context)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec to_snapshot(t()) :: binary()
+  def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
+
+  @doc """
+  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> {:ok, copy} = AshAgent.Context.from_snapshot(AshAgent.Context.to_snapshot(context))
+      iex> AshAgent.Context.equal?(context, copy)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec from_snapshot(binary()) :: {:ok, t()} | {:error, Error.t()}
+  def from_snapshot(text) when is_binary(text), do: text |> Native.snapshot_decode() |> wrap()
+
+  @doc """
+  Like `from_snapshot/1`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.from_snapshot!(AshAgent.Context.to_snapshot(context)).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec from_snapshot!(binary()) :: t()
+  def from_snapshot!(text), do: text |> from_snapshot() |> bang!()
+
+  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+
+  @typedoc "Whose API a request is for."
+  @type provider ::
+          :anthropic
+          | :openai_chat
+          | :openai_responses
+          | :gemini
+          | :bedrock
+          | :ollama
+          | :mistral
+
+  @doc """
+  Returns `{:ok, request}` with the message part of a provider's request as a map with string keys, or `{:error, error}`.
+
+  That is `"system"` and `"messages"` for Anthropic and Bedrock, `"messages"` for OpenAI chat, Ollama and Mistral,
+  `"instructions"` and `"input"` for OpenAI Responses, `"systemInstruction"` and `"contents"` for Gemini. It obeys the
+  provider's rules; what had to be changed for that is told by `request_report/3`, the conversation is as it was. To send
+  a request, `encode_request/3` is the fast way.
+
+  The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, or
+  `{:unknown_iteration, number, first..last}`.
+
+  ## Options
+
+    * `:pending` - `:error`, or `:interrupt` to send pending calls as interrupted. Defaults to `:error`.
+    * `:model` - the model's name. Thinking that another model signed is not sent to it, and Gemini and Bedrock requests
+      follow what that model takes. Defaults to none.
+    * `:thinking` - what becomes of thinking that another provider or model gave: `:drop` or `:text`. Defaults to `:drop`.
+    * `:cache` - for Anthropic and Bedrock: `:auto` places up to four cache breakpoints, `false` places none. Defaults to
+      `false`.
+    * `:system_role` - for OpenAI: `"system"` or `"developer"`. Defaults to `"system"`.
+    * `:from` - the number of the first iteration to send; the system prompt is always sent. Defaults to all.
+
+  Costs O(n).
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", system_prompt: "Be brief.")
+      iex> AshAgent.Context.request(context, :anthropic)
+      {:ok, %{"system" => "Be brief.", "messages" => [%{"role" => "user", "content" => "Hello!"}]}}
+  """
+  @doc since: "0.1.0"
+  @spec request(t(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}
+  def request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
+    ref |> Native.context_request(request_options(provider, opts)) |> error_struct()
+  end
+
+  @doc """
+  Like `request/3`, but returns the request or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.request!(:gemini)
+      %{"contents" => [%{"role" => "user", "parts" => [%{"text" => "Hello!"}]}]}
+  """
+  @doc since: "0.1.0"
+  @spec request!(t(), provider(), keyword()) :: map()
+  def request!(%__MODULE__{} = context, provider, opts \\ []),
+    do: context |> request(provider, opts) |> bang!()
+
+  @doc """
+  Returns `{:ok, iodata}` with a complete JSON request body, or `{:error, error}`.
+
+  Takes the options of `request/3` and `:body`, a map with the provider's other fields (model, tools, max_tokens, ...),
+  which stand in front of the message part. A field that the message part has is an `ArgumentError`.
+
+  Each message is encoded once in its life, for each provider and set of options. The iodata is a list of binaries that
+  point into what is kept, so that a body costs the messages that are new and a list of the others. Appending never
+  changes bytes in front of what was appended (cache breakpoints aside), so that providers' prompt caches hit.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> {:ok, body} = AshAgent.Context.encode_request(context, :openai_chat, body: %{model: "gpt-4o"})
+      iex> IO.iodata_to_binary(body)
+      ~s({"model":"gpt-4o","messages":[{"role":"user","content":"Hello!"}]})
+  """
+  @doc since: "0.1.0"
+  @spec encode_request(t(), provider(), keyword()) :: {:ok, iodata()} | {:error, Error.t()}
+  def encode_request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
+    {body, opts} = Keyword.pop(opts, :body, %{})
+
+    if not is_map(body) do
+      raise ArgumentError, "expected :body to be a map, got: #{inspect(body)}"
+    end
+
+    case Native.context_encode_request(ref, request_options(provider, opts), body) do
+      {:error, {:reserved_field, key}} ->
+        raise ArgumentError,
+              "the field #{inspect(key)} of :body is made from the conversation; leave it out"
+
+      reply ->
+        error_struct(reply)
+    end
+  end
+
+  @doc """
+  Like `encode_request/3`, but returns the iodata or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.encode_request!(:ollama) |> IO.iodata_to_binary()
+      ~s({"messages":[{"role":"user","content":"Hello!"}]})
+  """
+  @doc since: "0.1.0"
+  @spec encode_request!(t(), provider(), keyword()) :: iodata()
+  def encode_request!(%__MODULE__{} = context, provider, opts \\ []),
+    do: context |> encode_request(provider, opts) |> bang!()
+
+  @doc """
+  Returns what `request/3` with the same options changes of the conversation so that the provider takes it.
+
+  Each change is a map with `:change`, `:from` (what the conversation has), `:to` (what is sent, `nil` for nothing),
+  `:iteration` and `:position`. Changes are `:renamed_id`, `:renamed_tool`, `:wrapped_arguments` (arguments that are no
+  JSON object), `:dropped_blank_text`, `:replaced_bytes` (no UTF-8), `:dropped_thinking`, `:thinking_to_text`,
+  `:dropped_part`, `:part_to_text` and `:moved_part` (an image in a tool result that goes behind the results).
+
+  Raises `AshAgent.Context.Error` as `request!/3` does. Costs O(n).
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a.b", name: :now}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a.b", {:ok, "10:00"}}])
+      iex> AshAgent.Context.request_report(context, :anthropic) |> hd()
+      %{change: :renamed_id, from: "a.b", to: "a_b", iteration: 1, position: 1}
+  """
+  @doc since: "0.1.0"
+  @spec request_report(t(), provider(), keyword()) :: [map()]
+  def request_report(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers,
+    do: ref |> Native.context_request_report(request_options(provider, opts)) |> ok!()
+
+  @doc """
+  Returns the whole conversation as one plain text, for models that take a single text.
+
+  Blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]` are separated by blank lines. Costs O(n).
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!", system_prompt: "Be brief.") |> AshAgent.Context.to_prompt()
+      "[System]\\nBe brief.\\n\\n[User]\\nHello!"
+  """
+  @doc since: "0.1.0"
+  @spec to_prompt(t()) :: String.t()
+  def to_prompt(%__MODULE__{ref: ref}), do: ref |> Native.context_to_prompt() |> ok!()
+
+  @typedoc """
+  What an import had to change, and what of the request is no part of the conversation.
+
+  A repair names the 0-based position of the `message` (content, item) in the list that was given:
+
+    * `:dropped_empty_message` - it says nothing
+    * `:dropped_orphan_result` - a result without a call, of this `id`
+    * `:dropped_duplicate_result` - a second result for the call of this `id`
+    * `:moved_result` - a result that did not stand directly behind its call
+    * `:moved_call` - a call with text or thinking behind it in its message, where its provider wants calls last
+    * `:renamed_call` - a call with the `id` of another call of its message, which is now called `to`
+    * `:synthesised_result` - a call without a result, with something behind it, was given the error "interrupted"
+
+  `rest` has the fields of a request that are no part of the conversation, as they were given.
+  """
+  @type import_report :: %{
+          repairs: [
+            %{
+              required(:repair) => atom(),
+              required(:message) => non_neg_integer(),
+              optional(:id) => String.t(),
+              optional(:to) => String.t()
+            }
+          ],
+          rest: map()
+        }
+
+  @doc """
+  Makes a context from a request that was made for a provider, and returns `{:ok, context, report}` or `{:error, error}`.
+
+  `body` is a map with string or atom keys, or JSON text. It may have more fields than the messages (model, tools, limits):
+  `report.rest` gives them back, for `encode_request/3` to take. Histories that providers refuse are repaired, and
+  `report.repairs` tells how, see `t:import_report/0`; a valid history needs no repair. Calls at the end that have no
+  results are pending.
+
+  `request/3` for the same provider gives the messages as they were, with everything in them that a context has no
+  place for, such as cache breakpoints. It follows the provider's rules where a message was repaired, where it has what
+  the provider is known to refuse (blank texts, ids or names it cannot take), and where calls are pending. One shape
+  comes back in another form: OpenAI Responses' `input` as a text is a list with one user message.
+
+  Blocks that no other provider knows become parts of the type `:provider_block`. The context keeps the messages in both
+  forms and is about twice as large as one that was built by the `add_*` functions.
+
+  The error's reason is `{:invalid, path, expected}` with the path into the body, or `{:too_deep, limit}`. Costs O(n).
+
+  ## Options
+
+    * `:id` - the conversation's id, non-empty text. Defaults to a new UUID v4.
+    * `:at` - the time of all that happened, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> body = %{"model" => "m1", "messages" => [%{"role" => "user", "content" => "Hello!"}]}
+      iex> {:ok, context, report} = AshAgent.Context.from_request(body, :anthropic)
+      iex> AshAgent.Context.to_messages(context)
+      [%{role: :user, content: "Hello!"}]
+      iex> report
+      %{repairs: [], rest: %{"model" => "m1"}}
+
+      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "robot"}]}, :openai_chat)
+      iex> error.reason
+      {:invalid, [:messages, 0, :role], ~s("system", "developer", "user", "assistant" or "tool")}
+  """
+  @doc since: "0.1.0"
+  @spec from_request(map() | binary(), provider(), keyword()) ::
+          {:ok, t(), import_report()} | {:error, Error.t()}
+  def from_request(body, provider, opts \\ [])
+      when (is_map(body) or is_binary(body)) and provider in @providers do
+    opts = Keyword.validate!(opts, [:id, :at])
+    body |> Native.import_request(provider, id(opts), at(opts)) |> wrap_import()
+  end
+
+  @doc """
+  Like `from_request/3`, but returns the context alone or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> body = ~s({"contents": [{"role": "user", "parts": [{"text": "Hello!"}]}]})
+      iex> AshAgent.Context.from_request!(body, :gemini) |> AshAgent.Context.to_messages()
+      [%{role: :user, content: "Hello!"}]
+  """
+  @doc since: "0.1.0"
+  @spec from_request!(map() | binary(), provider(), keyword()) :: t()
+  def from_request!(body, provider, opts \\ []),
+    do: body |> from_request(provider, opts) |> bang_import!()
+
+  @doc """
+  Makes a context from a list of messages, and returns `{:ok, context, report}` or `{:error, error}`.
+
+  Messages are in OpenAI's chat format or in the form of `to_messages/1`, in any mixture, with string or atom keys. Keys
+  that neither of them has are left out. Repairs, errors and options are those of `from_request/3`.
+
+  ## Examples
+
+      iex> {:ok, context, report} =
+      ...>   AshAgent.Context.from_messages([
+      ...>     %{role: "user", content: "What's the weather?"},
+      ...>     %{role: "assistant", content: nil, tool_calls: [
+      ...>       %{id: "a", type: "function", function: %{name: "get_weather", arguments: "{}"}}
+      ...>     ]},
+      ...>     %{role: "user", content: "Hello?"}
+      ...>   ])
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: "get_weather", arguments: %{}, result: {:error, "interrupted"}}]
+      iex> report.repairs
+      [%{repair: :synthesised_result, id: "a", message: 1}]
+  """
+  @doc since: "0.1.0"
+  @spec from_messages([map()], keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
+  def from_messages(messages, opts \\ []) when is_list(messages) do
+    opts = Keyword.validate!(opts, [:id, :at])
+    messages |> Native.import_messages(id(opts), at(opts)) |> wrap_import()
+  end
+
+  @doc """
+  Like `from_messages/2`, but returns the context alone or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.from_messages!([%{"role" => "user", "content" => "Hello!"}])
+      iex> context.current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec from_messages!([map()], keyword()) :: t()
+  def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang_import!()
+
+  @doc """
   Tells whether two contexts have equal contents, ids and times included. `==` compares handles and does not tell.
 
   Costs O(n) at most; parts that the two share are not compared.
@@ -614,6 +1034,22 @@ defmodule AshAgent.Context do
     raise ArgumentError, "cannot remove #{inspect(key)} from a context"
   end
 
+  # 0 for everything.
+  defp since([]), do: 0
+
+  defp since(opts) do
+    case Keyword.validate!(opts, [:since])[:since] do
+      nil ->
+        0
+
+      number when is_integer(number) and number > 0 ->
+        number
+
+      other ->
+        raise ArgumentError, "expected :since to be an iteration's number, got: #{inspect(other)}"
+    end
+  end
+
   defp wrap({:ok, {ref, current_iteration}}),
     do: {:ok, %__MODULE__{ref: ref, current_iteration: current_iteration}}
 
@@ -622,6 +1058,11 @@ defmodule AshAgent.Context do
   defp wrap!({:ok, {ref, current_iteration}}),
     do: %__MODULE__{ref: ref, current_iteration: current_iteration}
 
+  defp wrap!({:error, :bad_time}) do
+    raise ArgumentError,
+          "expected :at to be a valid DateTime of the ISO calendar and the years 0 to 9999"
+  end
+
   defp wrap!({:error, reason}), do: raise(Error, reason: reason)
 
   defp ok!({:ok, term}), do: term
@@ -629,6 +1070,48 @@ defmodule AshAgent.Context do
 
   defp bang!({:ok, context}), do: context
   defp bang!({:error, error}), do: raise(error)
+
+  defp wrap_import({:ok, {handle, repairs, rest}}),
+    do: {:ok, wrap!({:ok, handle}), %{repairs: repairs, rest: rest}}
+
+  defp wrap_import({:error, :bad_time} = error), do: wrap!(error)
+  defp wrap_import({:error, reason}), do: {:error, %Error{reason: reason}}
+
+  defp bang_import!({:ok, context, _report}), do: context
+  defp bang_import!({:error, error}), do: raise(error)
+
+  defp error_struct({:ok, term}), do: {:ok, term}
+  defp error_struct({:error, reason}), do: {:error, %Error{reason: reason}}
+
+  @request_options [
+    pending: :error,
+    model: nil,
+    thinking: :drop,
+    cache: false,
+    system_role: "system",
+    from: nil
+  ]
+
+  defp request_options(provider, opts) do
+    opts = Keyword.validate!(opts, @request_options)
+
+    {provider, check!(opts, :model, &(is_nil(&1) or is_binary(&1))),
+     check!(opts, :thinking, &(&1 in [:drop, :text])),
+     check!(opts, :system_role, &(&1 in ["system", "developer"])),
+     check!(opts, :cache, &(&1 in [:auto, false])) == :auto,
+     check!(opts, :from, &(is_nil(&1) or is_integer(&1))),
+     check!(opts, :pending, &(&1 in [:error, :interrupt])) == :interrupt}
+  end
+
+  defp check!(opts, key, valid?) do
+    value = opts[key]
+
+    if valid?.(value) do
+      value
+    else
+      raise ArgumentError, "invalid value for option #{inspect(key)}: #{inspect(value)}"
+    end
+  end
 
   defp attributes(attributes) when is_list(attributes) do
     if Keyword.keyword?(attributes) do
@@ -648,11 +1131,10 @@ defmodule AshAgent.Context do
     {metadata_option(opts), at(opts)}
   end
 
-  # Microseconds, or nil for now.
   defp at(opts) do
     case opts[:at] do
+      %DateTime{} = at -> at
       nil -> nil
-      %DateTime{} = at -> DateTime.to_unix(at, :microsecond)
       other -> raise ArgumentError, "expected :at to be a DateTime, got: #{inspect(other)}"
     end
   end

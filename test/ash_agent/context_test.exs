@@ -217,6 +217,24 @@ defmodule AshAgent.ContextTest do
       end
     end
 
+    test "refuses an :at that is no time" do
+      for wrong <- [
+            %{month: 13},
+            %{microsecond: nil},
+            %{utc_offset: nil},
+            %{year: nil},
+            %{year: 99_999_999_999},
+            %{calendar: No.Such.Calendar}
+          ] do
+        at = Map.merge(@t0, wrong)
+        assert {_, %{}} = {wrong, assert_caller_bug(fn -> Context.new("Hello", at: at) end)}
+
+        assert {_, %{}} =
+                 {wrong,
+                  assert_caller_bug(fn -> Context.put_metadata(hello(), :a, 1, at: at) end)}
+      end
+    end
+
     test "refuses input that is no text, list or map" do
       for input <- [7, 1.5, :hello, {"Hello"}, <<1::3>>, self()] do
         assert_caller_bug(fn -> Context.new(input) end)
@@ -499,6 +517,22 @@ defmodule AshAgent.ContextTest do
       assert [_, %{tool_calls: [^shown]}] = Context.to_messages(context)
       assert %{tool_calls: [with_result]} = Context.get_iteration(context, 1)
       assert with_result == Map.put(shown, :result, nil)
+    end
+
+    test "takes a call with a :result for no more than to_map/1 can give back" do
+      for key <- [:result, "result"] do
+        call = Map.put(@weather, key, {:ok, 7})
+
+        case assert_survives(fn -> Context.add_assistant_message(hello(), nil, [call]) end) do
+          {:ok, context} ->
+            map = Context.to_map(context)
+            assert {:ok, again} = Context.create(map)
+            assert_same(map, Context.to_map(again))
+
+          {:refused, error} ->
+            assert %Error{reason: {:invalid_tool_call, 0, :result}} = error
+        end
+      end
     end
 
     test "keeps provider metadata on calls" do
@@ -1312,6 +1346,49 @@ defmodule AshAgent.ContextTest do
 
       for {left, i} <- Enum.with_index(variants), {right, j} <- Enum.with_index(variants) do
         assert {i, j, Context.equal?(left, right)} == {i, j, i == j}
+      end
+    end
+
+    test "does not see how a context came to be what it is" do
+      base = Context.new("Hello", id: "a", at: @t0)
+      once = Context.put_metadata(base, :a, 1, at: @t1)
+
+      assert Context.equal?(once, Context.put_metadata(once, :a, 1, at: @t1))
+
+      assert Context.equal?(
+               once,
+               base |> Context.put_metadata(:a, 2) |> Context.put_metadata(:a, 1, at: @t1)
+             )
+
+      assert Context.equal?(
+               once,
+               Context.new("Hello", id: "a", at: @t0, metadata: %{a: 1})
+               |> Context.update!(%{updated_at: @t1})
+             )
+
+      noted = Context.put_iteration_metadata(base, 1, :a, 1, at: @t1)
+      assert Context.equal?(noted, Context.put_iteration_metadata(noted, 1, :a, 1, at: @t1))
+
+      asked = Context.add_assistant_message(base, nil, [@weather, @time], at: @t1)
+      one = {"call_1", {:ok, 1}}
+      two = {"call_2", {:ok, 2}}
+
+      assert Context.equal?(
+               Context.add_tool_results(asked, [one, two], at: @t2),
+               asked
+               |> Context.add_tool_results([two])
+               |> Context.add_tool_results([one], at: @t2)
+             )
+    end
+
+    test "is true for what create!/1 makes of to_map/1" do
+      for context <- [
+            hello(),
+            asked(),
+            Context.add_tool_results(asked(), [{"call_1", {:ok, 1}}], metadata: %{a: 1}),
+            Context.put_metadata(Context.put_metadata(hello(), :a, "long text"), :a, 1)
+          ] do
+        assert Context.equal?(context, Context.create!(Context.to_map(context)))
       end
     end
 

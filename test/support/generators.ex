@@ -115,7 +115,7 @@ defmodule AshAgent.Test.Generators do
     weighted([
       {4, fn -> list_of(4, fn -> term(inner) end) end},
       {2, fn -> keyword(inner) end},
-      {1, fn -> 'charlist' end},
+      {1, fn -> ~c"charlist" end},
       {3, fn -> List.to_tuple(list_of(4, fn -> term(inner) end)) end},
       {5, fn -> map(inner) end},
       {1, fn -> Map.new(1..40, &{&1, term(1)}) end},
@@ -168,7 +168,7 @@ defmodule AshAgent.Test.Generators do
   end
 
   def ascii(length),
-    do: for(_ <- 1..length, into: "", do: <<one_of(' abcdefghijklmnopqrstuvwxyz')>>)
+    do: for(_ <- 1..length, into: "", do: <<one_of(~c" abcdefghijklmnopqrstuvwxyz")>>)
 
   @doc "Bytes, mostly not UTF-8."
   def bytes do

@@ -8,7 +8,7 @@ defmodule AshAgent.Test.OtherVM do
   For what may bring a VM down, and for memory that nobody has used before. The function must be in a compiled file.
   """
   def run(module, function, arguments) do
-    path = Enum.flat_map(:code.get_path(), &['-pa', &1])
+    path = Enum.flat_map(:code.get_path(), &[~c"-pa", &1])
     {:ok, vm, _node} = :peer.start(%{connection: :standard_io, args: path})
 
     try do

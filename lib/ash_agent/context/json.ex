@@ -9,7 +9,7 @@ defmodule AshAgent.Context.JSON do
   alias AshAgent.Context.{Error, Native}
 
   @doc """
-  Reads one JSON document. Of duplicate keys the last counts. Nesting is limited to 768 levels.
+  Reads one JSON document. Of duplicate keys the last counts. Nesting is limited to 807 levels.
 
   ## Examples
 

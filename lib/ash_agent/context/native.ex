@@ -40,6 +40,17 @@ defmodule AshAgent.Context.Native do
     context_metadata: 1,
     context_to_map: 1,
     context_equal: 2,
+    context_encode_request: 3,
+    context_request: 2,
+    context_request_report: 2,
+    context_to_prompt: 1,
+    import_request: 4,
+    import_messages: 3,
+    snapshot_dump: 2,
+    snapshot_load: 1,
+    snapshot_load_delta: 2,
+    snapshot_encode: 1,
+    snapshot_decode: 1,
     json_decode: 1,
     json_encode: 1
   ]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::call::ToolCall;
+use crate::call::{MessagePlace, ToolCall};
 use crate::context::Context;
 use crate::error::Error;
 use crate::fields::{Fields, NotThat};
@@ -12,7 +12,7 @@ use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::part::{Content, Place};
 use crate::results;
 use crate::time::{self, Time};
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, MAX_DEPTH};
 
 /// What attributes may leave out.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl Context {
                     .map_err(|error| error.within(given.iterations_key))?;
                 read.created_at = self.created_at;
                 read.metadata = self.metadata.clone();
-                read.extra = self.extra.clone();
+                read.set_extra(self.extra.as_deref().cloned());
                 read
             }
         };
@@ -119,7 +119,7 @@ impl Attributes {
             id: take(&mut fields, "id", take_id, "non-empty text")?,
             iterations: take(&mut fields, "iterations", take_list, "a list of iterations")?,
             current: take(&mut fields, "current_iteration", take_number, NUMBER)?,
-            metadata: take(&mut fields, "metadata", Fields::take_map, "a map")?,
+            metadata: take_metadata(&mut fields)?,
             created_at: take(&mut fields, "created_at", take_time, TIME)?,
             updated_at: take(&mut fields, "updated_at", take_time, TIME)?,
         };
@@ -138,6 +138,23 @@ fn take_id(fields: &mut Fields, name: &str) -> Result<Option<Box<str>>, NotThat>
 
 const TIME: &str = "a DateTime or ISO 8601 text with an offset";
 const NUMBER: &str = "a positive integer";
+
+/// The limit counts from each value, wherever in a document it stands.
+fn check_depth(value: &Value, levels: usize) -> Result<(), Error> {
+    if value.is_deeper_than(levels) {
+        return Err(Error::TooDeep { limit: MAX_DEPTH });
+    }
+    Ok(())
+}
+
+/// Takes metadata, whose values may have the full depth.
+fn take_metadata(fields: &mut Fields) -> Result<Option<Map>, Error> {
+    let metadata = take(fields, "metadata", Fields::take_map, "a map")?;
+    for (_, value) in metadata.iter().flat_map(Map::iter) {
+        check_depth(value, MAX_DEPTH)?;
+    }
+    Ok(metadata)
+}
 
 /// Takes a field and says where it was when it is something else.
 fn take<T>(
@@ -218,9 +235,7 @@ fn read_head(fields: &mut Fields, before: Option<&Context>, at: Time) -> Result<
     let started_at = take(fields, "started_at", take_time, TIME)?;
     let mut iteration = Iteration::new(number, started_at.unwrap_or(at));
     iteration.completed_at = take(fields, "completed_at", take_time, TIME)?;
-    iteration.metadata = take(fields, "metadata", Fields::take_map, "a map")?
-        .unwrap_or_default()
-        .into();
+    iteration.metadata = take_metadata(fields)?.unwrap_or_default().into();
     Ok(iteration)
 }
 
@@ -281,6 +296,7 @@ fn read_outcomes(calls: Vec<Value>) -> Result<Vec<Answer>, Error> {
 
 /// `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`; the same for errors.
 fn read_result(value: Value) -> Result<Outcome, Error> {
+    check_depth(&value, MAX_DEPTH + 1)?;
     let pair = match value {
         Value::Tuple(items) | Value::List(items) => <[Value; 2]>::try_from(items.into_vec()).ok(),
         Value::Map(map) => match <[(Value, Value); 1]>::try_from(map.into_entries()) {
@@ -318,7 +334,7 @@ fn read_message(
     let (content_key, calls_key) = (fields.key("content"), fields.key("tool_calls"));
     let content = fields.take("content").unwrap_or(Value::Nil);
     let calls = fields.take_given("tool_calls");
-    let metadata = take(&mut fields, "metadata", Fields::take_map, "a map")?;
+    let metadata = take_metadata(&mut fields)?;
     fields.done(MESSAGE_KEYS)?;
     if role == Role::User && is_results(&content) {
         return read_results(context, content, metadata).map_err(|error| error.within(content_key));
@@ -342,8 +358,12 @@ fn read_message(
         let expected = "tool calls in assistant messages only";
         return Err(Error::invalid(vec![calls_key], expected));
     }
-    let place = format!("{}_{position}", context.current_iteration());
-    let calls = ToolCall::read_all(calls.unwrap_or(Value::Nil), &place)
+    check_calls(calls.as_ref()).map_err(|error| error.within(calls_key.clone()))?;
+    let place = MessagePlace {
+        iteration: context.current_iteration(),
+        position,
+    };
+    let calls = ToolCall::read_all(calls.unwrap_or(Value::Nil), place)
         .map_err(|error| error.within(calls_key.clone()))?;
     append(
         context,
@@ -351,6 +371,20 @@ fn read_message(
         outcomes,
     )
     .map_err(|error| error.within(calls_key))
+}
+
+/// Calls are maps, and the values in them are of the depth that is allowed.
+fn check_calls(calls: Option<&Value>) -> Result<(), Error> {
+    let Some(Value::List(calls)) = calls else {
+        return Ok(());
+    };
+    for (position, call) in calls.iter().enumerate() {
+        if !matches!(call, Value::Map(_)) {
+            return Err(Error::invalid(vec![index(position)], "a tool call map"));
+        }
+        check_depth(call, MAX_DEPTH + 1)?;
+    }
+    Ok(())
 }
 
 /// Appends a message; the results of its calls are the next of the iteration's `tool_calls`.

@@ -1,6 +1,7 @@
 //! Tool calls.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fields::{utf8, Fields};
@@ -20,15 +21,50 @@ pub struct ToolCall {
     pub provider_metadata: Option<Map>,
     /// Further keys, kept as given.
     pub extra: Option<Map>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) unknown: Option<Map>,
     /// Ids for providers that cannot take [`ToolCall::id`]; given when the call joins a context.
     pub(crate) aliases: crate::ids::Aliases,
+}
+
+/// Where a message stands, for the ids of calls that bring none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessagePlace {
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// The 0-based position in it.
+    pub position: usize,
+}
+
+impl MessagePlace {
+    /// `call_<iteration>_<message>_<call>`
+    fn call_id(self, call: usize) -> Box<str> {
+        format!("call_{}_{}_{call}", self.iteration, self.position).into()
+    }
+}
+
+/// The first id that two calls have.
+fn first_double(calls: &[ToolCall]) -> Option<&str> {
+    /// Up to here, comparing each with each beats an index.
+    const FEW: usize = 8;
+    if calls.len() <= FEW {
+        return calls.iter().enumerate().find_map(|(position, call)| {
+            let before = calls.iter().take(position);
+            before.map(|other| &*other.id).find(|id| *id == &*call.id)
+        });
+    }
+    let mut seen = HashSet::with_capacity(calls.len());
+    calls
+        .iter()
+        .map(|call| &*call.id)
+        .find(|id| !seen.insert(*id))
 }
 
 /// A name, and whether an atom or a string was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
     /// `:get_weather`
-    Atom(Box<str>),
+    Atom(Arc<str>),
     /// `"get_weather"`
     Text(Box<str>),
 }
@@ -38,7 +74,8 @@ impl Name {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Atom(name) | Self::Text(name) => name,
+            Self::Atom(name) => name,
+            Self::Text(name) => name,
         }
     }
 }
@@ -53,7 +90,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    fn from_value(value: Value) -> Option<Self> {
+    pub(crate) fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Nil => Some(Self::default()),
             Value::Map(_) => Some(Self { value, json: None }),
@@ -62,14 +99,18 @@ impl Arguments {
         }
     }
 
-    fn from_json(bytes: Box<[u8]>) -> Self {
+    pub(crate) fn from_json(bytes: Box<[u8]>) -> Self {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::default();
         }
-        match (json::read(&bytes, MAX_DEPTH), std::str::from_utf8(&bytes)) {
-            (Ok(value @ Value::Map(_)), Ok(text)) => Self {
+        match (
+            json::read_noting(&bytes, MAX_DEPTH),
+            std::str::from_utf8(&bytes),
+        ) {
+            (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
                 value,
-                json: Some(text.into()),
+                // Who reads a key twice reads one thing or the other: it is not sent on.
+                json: (!doubled).then(|| text.into()),
             },
             _ => Self {
                 value: Value::Binary(bytes),
@@ -89,11 +130,11 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// Reads the calls of one message. A call without an id gets `call_<place>_<position>`.
+    /// Reads the calls of one message. A call without an id gets one made of its place.
     ///
     /// # Errors
     /// [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`].
-    pub(crate) fn read_all(value: Value, place: &str) -> Result<Box<[Self]>, Error> {
+    pub(crate) fn read_all(value: Value, place: MessagePlace) -> Result<Box<[Self]>, Error> {
         let Value::List(values) = value else {
             return match value {
                 Value::Nil => Ok(Box::default()),
@@ -108,17 +149,14 @@ impl ToolCall {
             };
             calls.push(Self::read(value, place, position).map_err(wrong)?);
         }
-        let mut seen = HashSet::with_capacity(calls.len());
-        if let Some(twice) = calls.iter().find(|call| !seen.insert(&*call.id)) {
-            return Err(Error::DuplicateToolCall {
-                id: twice.id.clone(),
-            });
+        if let Some(id) = first_double(&calls) {
+            return Err(Error::DuplicateToolCall { id: id.into() });
         }
         Ok(calls.into_boxed_slice())
     }
 
     /// `Err` is the key that is wrong.
-    fn read(value: Value, place: &str, position: usize) -> Result<Self, &'static str> {
+    fn read(value: Value, place: MessagePlace, position: usize) -> Result<Self, &'static str> {
         let mut fields = Fields::of(value).ok_or("id")?;
         let id = fields.take_text("id").or(Err("id"))?;
         let name = match fields.take("name") {
@@ -128,14 +166,19 @@ impl ToolCall {
         };
         let arguments = fields.take("arguments").unwrap_or(Value::Nil);
         let provider_metadata = fields.take_map("provider_metadata");
+        if fields.take("result").is_some() {
+            // Results have a place of their own; an extra key of this name would hide them.
+            return Err("result");
+        }
         Ok(Self {
             id: id
                 .filter(|id| !id.is_empty())
-                .unwrap_or_else(|| format!("call_{place}_{position}").into()),
+                .unwrap_or_else(|| place.call_id(position)),
             name,
             arguments: Arguments::from_value(arguments).ok_or("arguments")?,
             provider_metadata: provider_metadata.or(Err("provider_metadata"))?,
             extra: fields.rest(),
+            unknown: None,
             aliases: crate::ids::Aliases::default(),
         })
     }
@@ -143,7 +186,7 @@ impl ToolCall {
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
-        let maps = [&self.provider_metadata, &self.extra];
+        let maps = [&self.provider_metadata, &self.extra, &self.unknown];
         let json = self.arguments.json.as_ref().map_or(0, |text| text.len());
         maps.into_iter()
             .flatten()

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rpds::VectorSync;
 
-use crate::call::ToolCall;
+use crate::call::{MessagePlace, ToolCall};
 use crate::error::Error;
 use crate::ids::Ids;
 use crate::iteration::{Exchange, Iteration, MessageRef};
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
-use crate::part::{Content, Place};
+use crate::part::{item_id, Content, Place};
 use crate::results::read_results;
 use crate::time::Time;
 use crate::value::{Map, Size, Value};
@@ -67,6 +67,7 @@ impl Context {
 
     /// A conversation whose first iteration is this empty one.
     pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
+        let size = first.size();
         Self {
             id: id.into(),
             system: None,
@@ -78,7 +79,7 @@ impl Context {
             extra: None,
             ids: Ids::default(),
             messages: 0,
-            size: Size::default(),
+            size,
             segment: Arc::new(()),
             segment_end: SEGMENT,
         }
@@ -138,8 +139,11 @@ impl Context {
         self.check_nothing_pending()?;
         let content = Content::from_value(content, Place::Assistant)?;
         let position = self.current.count_messages() + self.lead(&self.current).count();
-        let place = format!("{}_{position}", self.current.number);
-        let calls = ToolCall::read_all(calls, &place)?;
+        let place = MessagePlace {
+            iteration: self.current.number,
+            position,
+        };
+        let calls = ToolCall::read_all(calls, place)?;
         let mut next = self.clone();
         next.append(Message::new(
             Role::Assistant,
@@ -172,7 +176,7 @@ impl Context {
         let mut current = Iteration::clone(&self.current);
         current.fill(results, stamp.metadata)?;
         let mut next = self.clone();
-        next.replace_current(current);
+        next.change_current(|changed| *changed = current);
         if next.current.count_pending() == 0 {
             next.complete(stamp.at);
         }
@@ -291,6 +295,13 @@ impl Context {
         self.done.iter().chain(std::iter::once(&*self.current))
     }
 
+    /// The iterations without the first few.
+    pub(crate) fn iterations_from(&self, skip: usize) -> impl Iterator<Item = &Iteration> {
+        let current = (skip <= self.done.len()).then_some(&*self.current);
+        let done = (skip..self.done.len()).filter_map(|index| self.done.get(index));
+        done.chain(current)
+    }
+
     /// Number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
@@ -372,10 +383,7 @@ impl Context {
     #[must_use]
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
-        self.size
-            .plus(self.metadata.size())
-            .plus(system)
-            .plus(Size::new(8 * self.count_iterations(), 0))
+        self.size.plus(self.metadata.size()).plus(system)
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
@@ -409,21 +417,61 @@ impl Context {
         };
     }
 
+    /// Puts fields that this version does not know in the place of those there were.
+    pub(crate) fn set_extra(&mut self, extra: Option<Map>) {
+        let size = |map: Option<&Map>| map.map_or(Size::default(), Map::size);
+        let old = size(self.extra.as_deref());
+        self.size = self.size.plus(size(extra.as_ref())).minus(old);
+        self.extra = extra.map(Arc::new);
+    }
+
     /// Adds a message to the current iteration.
     pub(crate) fn append(&mut self, mut message: Message) {
+        self.join(&mut message);
+        self.change_current(|current| current.push(message));
+    }
+
+    /// Takes down the ids of a message that joins the conversation.
+    fn join(&mut self, message: &mut Message) {
+        if let Content::Parts(parts) = &mut message.content {
+            for part in parts {
+                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(id));
+            }
+        }
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
+            let id = item_id(call.provider_metadata.as_ref());
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
         }
-        let mut current = Iteration::clone(&self.current);
-        current.push(message);
-        self.replace_current(current);
+    }
+
+    /// Takes the ids of the message that joined last out again.
+    fn leave(&mut self, message: &Message) {
+        for call in message.calls.iter().rev() {
+            self.ids.leave(&call.id, &call.aliases);
+            let id = item_id(call.provider_metadata.as_ref());
+            if let Some(id) = id.filter(|_| !call.aliases.item_reused) {
+                self.ids.leave_item(id);
+            }
+        }
+        if let Content::Parts(parts) = &message.content {
+            for part in parts.iter().filter(|part| !part.item_reused) {
+                if let Some(id) = part.item_id() {
+                    self.ids.leave_item(id);
+                }
+            }
+        }
+    }
+
+    /// Adds a message with the results of its calls to the current iteration.
+    pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
+        self.join(&mut message);
+        self.change_current(|current| current.push_answered(message, exchange));
     }
 
     /// Changes the results of the last message.
     pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
-        let mut current = Iteration::clone(&self.current);
-        current.update_exchange(change);
-        self.replace_current(current);
+        self.change_current(|current| current.update_exchange(change));
     }
 
     /// Changes the current iteration in what is not counted.
@@ -431,16 +479,45 @@ impl Context {
         change(Arc::make_mut(&mut self.current));
     }
 
-    fn replace_current(&mut self, current: Iteration) {
-        let (old, new) = (self.current.size(), current.size());
-        self.messages = self.messages - self.current.count_messages() + current.count_messages();
-        self.size = self.size.plus(new).minus(old);
-        self.current = Arc::new(current);
-        let weight = self.size.terms + self.size.bytes / BYTES_PER_TERM;
-        if weight > self.segment_end {
-            self.segment = Arc::new(());
-            self.segment_end = weight.saturating_add(SEGMENT);
+    fn change_current(&mut self, change: impl FnOnce(&mut Iteration)) {
+        let current = Arc::make_mut(&mut self.current);
+        let (old, messages) = (current.size(), current.count_messages());
+        change(current);
+        self.messages = self.messages - messages + current.count_messages();
+        self.size = self.size.plus(current.size()).minus(old);
+        if self.weight() > self.segment_end {
+            self.begin_segment();
         }
+    }
+
+    const fn weight(&self) -> usize {
+        self.size.terms + self.size.bytes / BYTES_PER_TERM
+    }
+
+    fn begin_segment(&mut self) {
+        self.segment = Arc::new(());
+        self.segment_end = self.weight().saturating_add(SEGMENT);
+    }
+
+    /// Takes the current iteration away; the one before it is the current one again. `false` when
+    /// there is none before it.
+    ///
+    /// # Complexity
+    /// O(log n), and the calls of the iteration.
+    pub(crate) fn drop_current(&mut self) -> bool {
+        let Some(before) = self.done.last().cloned() else {
+            return false;
+        };
+        self.done.drop_last_mut();
+        let dropped = std::mem::replace(&mut self.current, Arc::new(before));
+        for entry in dropped.entries().rev() {
+            self.leave(&entry.message);
+        }
+        self.messages = self.messages.saturating_sub(dropped.count_messages());
+        self.size = self.size.minus(dropped.size());
+        // Whoever has the other token holds more than this context.
+        self.begin_segment();
+        true
     }
 
     /// Completes the current iteration and opens the next.
@@ -451,6 +528,7 @@ impl Context {
 
     /// Opens an empty iteration behind the current one.
     pub(crate) fn open(&mut self, next: Iteration) {
+        self.size = self.size.plus(next.size());
         let last = std::mem::replace(&mut self.current, Arc::new(next));
         self.done.push_back_mut(
             Arc::try_unwrap(last).unwrap_or_else(|shared| Iteration::clone(&shared)),

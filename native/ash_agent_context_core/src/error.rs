@@ -91,6 +91,13 @@ pub enum Error {
         /// What was expected there.
         expected: Cow<'static, str>,
     },
+    /// More bytes to encode than [`crate::Options::most`] allows; what was encoded is kept.
+    TooMuchWork,
+    /// A field of the caller that would overwrite what the request is made of.
+    ReservedField {
+        /// Its key.
+        key: Box<str>,
+    },
     /// An iteration number that the context does not have.
     UnknownIteration {
         /// The number asked for.
@@ -190,6 +197,10 @@ impl fmt::Display for Error {
             Self::UnsupportedTerm { kind, path } => write!(f, "{kind:?} at {path:?}"),
             Self::TooDeep { limit } => write!(f, "a value of more than {limit} levels"),
             Self::Invalid { path, expected } => write!(f, "at {path:?}: expected {expected}"),
+            Self::TooMuchWork => write!(f, "more to encode than is allowed"),
+            Self::ReservedField { key } => {
+                write!(f, "the field {key:?} is made from the conversation")
+            }
             Self::UnknownIteration {
                 number,
                 first,

@@ -41,6 +41,13 @@ impl Fields {
         Some(self.entries.remove(at).1)
     }
 
+    /// The value of a known key, to be changed in place.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let found = |key: &Value| matches!(key, Value::Binary(text) if **text == *name.as_bytes());
+        let entry = self.entries.iter_mut().find(|(key, _)| found(key));
+        entry.map(|(_, value)| value)
+    }
+
     /// Like [`Fields::take`], but `nil` counts as missing.
     pub fn take_given(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !matches!(value, Value::Nil))

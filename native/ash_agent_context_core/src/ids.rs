@@ -4,7 +4,7 @@
 //! alone: so a request's bytes never change behind its back. Aliases and ids share one name
 //! space, in which no two different calls meet, whatever ids a model makes up.
 
-use rpds::HashTrieMapSync;
+use rpds::{HashTrieMapSync, HashTrieSetSync};
 use sha2::{Digest, Sha256};
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -13,11 +13,19 @@ const SAFE_LENGTH: usize = 40;
 /// What is left of an id in its alias; the rest is for the suffix.
 const STEM_LENGTH: usize = 24;
 
+/// Children of a node of the index. An insertion copies the nodes on its way: at 10,000 ids an append
+/// takes 1.5 us with 8 of them, 2.2 us with 4, 1.8 us with 16 and 2.5 us with the default 64.
+const DEGREE: u8 = 8;
+
 /// All ids a conversation has used.
 #[derive(Debug, Clone)]
 pub(crate) struct Ids {
     taken: HashTrieMapSync<Box<str>, Taken>,
+    /// Ids of output items of OpenAI Responses, which takes each once.
+    items: HashTrieSetSync<Box<str>>,
     calls: u64,
+    /// Whether any id has the form of a short alias, so that those have to be looked up.
+    has_short_like: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +47,8 @@ pub(crate) struct Aliases {
     pub clash: bool,
     /// Nine letters and digits, unique in the conversation, for Mistral.
     pub short: Short,
+    /// Whether an earlier item has the id that OpenAI Responses gave this one.
+    pub item_reused: bool,
 }
 
 /// A letter and the call's number in the conversation.
@@ -71,8 +81,10 @@ impl Short {
 impl Default for Ids {
     fn default() -> Self {
         Self {
-            taken: HashTrieMapSync::new_sync(),
+            taken: HashTrieMapSync::new_sync_with_degree(DEGREE),
+            items: HashTrieSetSync::new_sync(),
             calls: 0,
+            has_short_like: false,
         }
     }
 }
@@ -107,6 +119,42 @@ impl Ids {
             reused,
             clash,
             short,
+            item_reused: false,
+        }
+    }
+
+    /// Takes the id of an output item down and tells whether an earlier item has it.
+    pub fn join_item(&mut self, id: &str) -> bool {
+        if self.items.contains(id) {
+            return true;
+        }
+        self.items.insert_mut(id.into());
+        false
+    }
+
+    /// Takes the id of an output item out again, which no other item has.
+    pub fn leave_item(&mut self, id: &str) {
+        self.items.remove_mut(id);
+    }
+
+    /// Takes the call that joined last out again: the next one gets what it would have got before.
+    pub fn leave(&mut self, id: &str, aliases: &Aliases) {
+        self.calls = self.calls.saturating_sub(1);
+        match &aliases.safe {
+            Some(safe) if aliases.reused => {
+                // Every smaller number was taken by an earlier call, so that the next search
+                // passes over them from wherever it starts.
+                let number = safe.rsplit('_').next().and_then(|text| text.parse().ok());
+                let uses = number.map_or(1, |number: u64| number.saturating_sub(1));
+                self.taken.insert_mut(id.into(), Taken::Original(uses));
+            }
+            _ if aliases.clash => {}
+            _ => {
+                self.taken.remove_mut(id);
+            }
+        }
+        if let Some(safe) = &aliases.safe {
+            self.taken.remove_mut(safe);
         }
     }
 
@@ -151,23 +199,23 @@ impl Ids {
         !self.taken.contains_key(id)
     }
 
-    fn short(&self, id: &str) -> Short {
+    fn short(&mut self, id: &str) -> Short {
         let number = self.calls;
-        // 26 letters: a conversation would have to use up every one of them for this number.
-        let letter = (b'a'..=b'z')
-            .map(|letter| Short {
-                letter,
-                number,
-                clash: false,
-            })
-            .find(|short| self.is_free(&short.text()))
-            .map_or(b'z', |short| short.letter);
-        let clash = Short::parse(id).is_some_and(|other| other < number);
-        Short {
+        let other = Short::parse(id);
+        self.has_short_like |= other.is_some();
+        let short = |letter| Short {
             letter,
             number,
-            clash,
+            clash: other.is_some_and(|other| other < number),
+        };
+        if !self.has_short_like {
+            return short(b'a');
         }
+        // 26 letters: a conversation would have to use up every one of them for this number.
+        (b'a'..=b'z')
+            .map(short)
+            .find(|short| self.is_free(&short.text()))
+            .unwrap_or(short(b'z'))
     }
 }
 

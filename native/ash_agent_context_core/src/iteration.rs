@@ -9,8 +9,10 @@ use crate::call::ToolCall;
 use crate::error::Error;
 use crate::message::{Message, Outcome, Role};
 use crate::notes::Notes;
+use crate::pieces::Pieces;
 use crate::time::Time;
 use crate::value::{Map, Size};
+use crate::wire::Wire;
 
 /// Calls up to which looking for an id one by one beats an index.
 const FEW: usize = 8;
@@ -27,20 +29,30 @@ pub struct Entry {
 }
 
 /// The slots of an assistant message's calls.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Exchange {
     slots: Vec<Option<Arc<Outcome>>>,
     filled: usize,
     /// The application's own notes on the results.
     pub metadata: Option<Map>,
+    /// What it was imported from.
+    pub(crate) wire: Option<Wire>,
+    pub(crate) pieces: Pieces,
 }
 
+impl PartialEq for Exchange {
+    fn eq(&self, other: &Self) -> bool {
+        self.slots == other.slots && self.metadata == other.metadata && self.wire == other.wire
+    }
+}
+
+impl Eq for Exchange {}
+
 impl Exchange {
-    fn new(calls: usize) -> Self {
+    pub(crate) fn new(calls: usize) -> Self {
         Self {
             slots: vec![None; calls],
-            filled: 0,
-            metadata: None,
+            ..Self::default()
         }
     }
 
@@ -82,8 +94,13 @@ impl Exchange {
         self.metadata = Some(merged);
     }
 
-    fn size(&self) -> Size {
-        let metadata = self.metadata.as_ref().map_or(Size::new(4, 0), Map::size);
+    /// How much there is to walk and to copy.
+    pub(crate) fn size(&self) -> Size {
+        let wire = self.wire.as_ref().map_or(Size::new(4, 0), Wire::size);
+        let metadata = self
+            .metadata
+            .as_ref()
+            .map_or(wire, |map| wire.plus(map.size()));
         self.slots()
             .flatten()
             .fold(metadata, |sum, outcome| sum.plus(outcome.size()))
@@ -139,6 +156,8 @@ pub struct Iteration {
     entries: VectorSync<Entry>,
     messages: usize,
     has_assistant: bool,
+    /// Encodings of all its messages; copies with the same messages share them.
+    pub(crate) pieces: Arc<Pieces>,
     pending: usize,
     size: Size,
 }
@@ -154,9 +173,19 @@ impl Iteration {
             entries: VectorSync::new_sync(),
             messages: 0,
             has_assistant: false,
+            pieces: Arc::default(),
             pending: 0,
             size: Size::default(),
         }
+    }
+
+    /// The iteration with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        self.size = self
+            .size
+            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        self.extra = extra;
+        self
     }
 
     /// The messages with their exchanges.
@@ -244,16 +273,26 @@ impl Iteration {
     }
 
     pub(crate) fn push(&mut self, message: Message) {
-        let calls = message.calls.len();
-        self.size = self.size.plus(message.size());
+        let exchange = Exchange::new(message.calls.len());
+        self.push_answered(message, exchange);
+    }
+
+    /// Adds a message with the results of its calls.
+    pub(crate) fn push_answered(&mut self, message: Message, exchange: Exchange) {
+        let has_calls = !message.calls.is_empty();
+        // What slots hold is counted as it comes, what an exchange takes without it is the message's.
+        let answers = exchange.size().minus(Exchange::default().size());
+        self.size = self.size.plus(message.size()).plus(answers);
         self.has_assistant |= message.role == Role::Assistant;
-        self.entries.push_back_mut(Entry {
+        let entry = Entry {
             message: Arc::new(message),
-            exchange: (calls > 0).then(|| Arc::new(Exchange::new(calls))),
             position: self.messages,
-        });
-        self.messages += 1;
-        self.pending += calls;
+            exchange: has_calls.then(|| Arc::new(exchange)),
+        };
+        self.pieces = Arc::default(); // the iteration this one was copied from keeps the old ones
+        self.messages += entry.count();
+        self.pending += entry.exchange.as_deref().map_or(0, Exchange::pending);
+        self.entries.push_back_mut(entry);
     }
 
     /// Changes the exchange of the last message.
@@ -272,6 +311,7 @@ impl Iteration {
         self.pending = self.pending - before.1 + exchange.pending();
         self.size = self.size.plus(exchange.size()).minus(before.2);
         entry.exchange = Some(Arc::new(exchange));
+        self.pieces = Arc::default(); // the iteration this one was copied from keeps the old ones
         self.messages = self.messages - before.0 + entry.count();
         self.entries.set_mut(last, entry);
     }

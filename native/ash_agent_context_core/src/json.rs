@@ -15,7 +15,10 @@ use crate::value::{Map, Value};
 
 /// Decimal digits up to which an integer is written as a JSON number; reading accepts no more
 /// (jiter's limit, and Python's). Converting between bases is not linear, so there must be one.
-const MAX_DIGITS: u64 = 4300;
+pub(crate) const MAX_DIGITS: u64 = 4300;
+
+/// Integers of so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
+const MAX_BITS: u64 = 14_280;
 
 enum Open {
     Array(Vec<Value>),
@@ -30,12 +33,17 @@ enum Open {
 /// # Complexity
 /// O(n), nesting included.
 pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
+    read_noting(text, limit).map(|(value, _)| value)
+}
+
+/// Like [`read`], and tells whether an object had a key twice.
+pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
     let mut jiter = Jiter::new(text);
-    let value = read_value(&mut jiter, limit).map_err(|fault| fault.explain(&jiter))?;
+    let read = read_value(&mut jiter, limit).map_err(|fault| fault.explain(&jiter))?;
     jiter
         .finish()
         .map_err(|error| Fault::from(error).explain(&jiter))?;
-    Ok(value)
+    Ok(read)
 }
 
 enum Fault {
@@ -76,7 +84,8 @@ impl Fault {
     }
 }
 
-fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<Value, Fault> {
+fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Fault> {
+    let mut doubled = false;
     let mut open: Vec<Open> = Vec::new();
     let mut peek = jiter.peek()?;
     loop {
@@ -110,7 +119,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<Value, Fault> {
         // Hand it to the level around it; close every level that ends here.
         loop {
             match open.pop() {
-                None => return Ok(value),
+                None => return Ok((value, doubled)),
                 Some(Open::Array(mut items)) => {
                     items.push(value);
                     if let Some(next) = jiter.array_step()? {
@@ -128,7 +137,10 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<Value, Fault> {
                         peek = jiter.peek()?;
                         break;
                     }
-                    value = Value::Map(Map::new(entries));
+                    let given = entries.len();
+                    let map = Map::new(entries);
+                    doubled |= map.len() != given;
+                    value = Value::Map(map);
                 }
             }
         }
@@ -211,6 +223,16 @@ impl Serialize for AsJson<'_> {
     }
 }
 
+/// The JSON object of a map, whatever struct it may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AsObject<'a>(pub &'a Map);
+
+impl Serialize for AsObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_map(self.0, serializer)
+    }
+}
+
 fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::Ok, S::Error> {
     let mut seq = serializer.serialize_seq(Some(items.len()))?;
     for item in items {
@@ -254,7 +276,8 @@ fn key_text(key: &Value) -> Cow<'_, str> {
         Value::Binary(bytes) => String::from_utf8_lossy(bytes),
         other => match other.as_name() {
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(write(other)),
+            // Without quotes and backslashes: escaped again at every level, they would double.
+            None => Cow::Owned(write(other).replace(['"', '\\'], "'")),
         },
     }
 }
@@ -283,8 +306,7 @@ fn serialize_keyword<'a, S: Serializer>(
 }
 
 fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok, S::Error> {
-    // 10 bits a digit is more than the 3.3 that one needs.
-    if integer.bits() / 10 * 3 > MAX_DIGITS {
+    if integer.bits() > MAX_BITS {
         return serializer.serialize_str(&format!("{integer:#x}"));
     }
     match serde_json::value::RawValue::from_string(integer.to_string()) {

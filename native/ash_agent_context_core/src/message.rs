@@ -7,6 +7,7 @@ use crate::json;
 use crate::part::{Content, Part};
 use crate::pieces::Pieces;
 use crate::value::{Map, Size, Value};
+use crate::wire::Wire;
 use crate::words;
 
 /// Who speaks.
@@ -51,10 +52,11 @@ pub struct Message {
     pub calls: Box<[ToolCall]>,
     /// The application's own notes.
     pub metadata: Option<Map>,
+    /// What the provider it was imported from had beyond this; see [`crate::import`].
+    pub(crate) wire: Option<Wire>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     size: Size,
-    #[expect(dead_code, reason = "the projection of requests uses it")]
     pub(crate) pieces: Pieces,
 }
 
@@ -74,10 +76,29 @@ impl Message {
             content,
             calls,
             metadata,
+            wire: None,
             extra: None,
             size,
             pieces: Pieces::default(),
         }
+    }
+
+    /// The message with what its provider's form had beyond it.
+    pub(crate) fn with_wire(mut self, wire: Option<Wire>) -> Self {
+        self.size = self
+            .size
+            .plus(wire.as_ref().map_or(Size::default(), Wire::size));
+        self.wire = wire;
+        self
+    }
+
+    /// The message with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        self.size = self
+            .size
+            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        self.extra = extra;
+        self
     }
 
     /// How much there is to walk and to copy.
@@ -93,6 +114,7 @@ impl PartialEq for Message {
             && self.content == other.content
             && self.calls == other.calls
             && self.metadata == other.metadata
+            && self.wire == other.wire
             && self.extra == other.extra
     }
 }
@@ -124,8 +146,6 @@ pub struct Outcome {
     verbatim: bool,
     text: OnceLock<Box<str>>,
     size: Size,
-    #[expect(dead_code, reason = "the projection of requests uses it")]
-    pub(crate) pieces: Pieces,
 }
 
 /// A result for the application and its form for the model.
@@ -153,8 +173,15 @@ impl Outcome {
             output,
             text: OnceLock::new(),
             size: size.plus(Size::new(8, 0)),
-            pieces: Pieces::default(),
         }
+    }
+
+    /// The result with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        let size = extra.as_ref().map_or(Size::default(), Map::size);
+        self.size = self.size.plus(size);
+        self.extra = extra;
+        self
     }
 
     /// Whether the model is told of an error.

@@ -23,6 +23,11 @@ pub struct Part {
     pub kind: PartKind,
     /// What its provider wants to see again.
     pub provider_metadata: Option<Map>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    /// Whether an earlier item has the id that OpenAI Responses gave this one; known when the
+    /// part joins a context.
+    pub(crate) item_reused: bool,
 }
 
 /// The kinds of parts.
@@ -208,7 +213,12 @@ fn names_part(value: &Value) -> bool {
 }
 
 impl Part {
-    fn from_value(value: Value, place: Place, position: usize) -> Result<Self, Error> {
+    /// The id that OpenAI Responses gave the item.
+    pub(crate) fn item_id(&self) -> Option<&str> {
+        item_id(self.provider_metadata.as_ref())
+    }
+
+    pub(crate) fn from_value(value: Value, place: Place, position: usize) -> Result<Self, Error> {
         let wrong = |key: &'static str| Error::InvalidPart {
             position,
             key: Value::atom(key),
@@ -228,6 +238,8 @@ impl Part {
             None => Ok(Self {
                 kind,
                 provider_metadata,
+                extra: None,
+                item_reused: false,
             }),
         }
     }
@@ -244,16 +256,20 @@ impl Part {
             PartKind::Image { source: at, .. } | PartKind::File { source: at, .. } => source(at),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
-        match &self.provider_metadata {
-            Some(metadata) => kind.plus(metadata.size()),
-            None => kind,
-        }
+        [&self.provider_metadata, &self.extra]
+            .into_iter()
+            .flatten()
+            .fold(kind, |sum, map| sum.plus(map.size()))
     }
 }
 
 impl PartKind {
     /// `Err` is the key that is wrong.
-    fn read(name: &str, place: Place, fields: &mut Fields) -> Result<Self, &'static str> {
+    pub(crate) fn read(
+        name: &str,
+        place: Place,
+        fields: &mut Fields,
+    ) -> Result<Self, &'static str> {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
             (_, Place::System) => Err("type"),
@@ -323,9 +339,18 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
+/// The id of an output item in what OpenAI Responses wants to see again.
+pub(crate) fn item_id(metadata: Option<&Map>) -> Option<&str> {
+    let metadata = metadata?;
+    let provider = metadata.get_named("provider")?.as_name()?;
+    (provider == Provider::OpenAiResponses.name())
+        .then(|| metadata.get_named("id")?.as_str())
+        .flatten()
+}
+
 /// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are
 /// found here and not by the provider.
-fn is_base64(text: &str) -> bool {
+pub(crate) fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();
     let alphabet = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';

@@ -1,7 +1,5 @@
 //! Encodings that are made once and kept beside what they encode.
 
-#![expect(dead_code, reason = "the projection of requests uses it")]
-
 use std::sync::OnceLock;
 
 /// Encodings one message keeps. Whoever asks for more kinds (a new model name every turn) gets
@@ -12,37 +10,70 @@ const LIMIT: usize = 12;
 /// makes: both make it and one is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    first: OnceLock<Box<Piece>>,
+    first: OnceLock<Box<Link>>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct Link {
     key: u64,
-    bytes: Box<[u8]>,
-    next: OnceLock<Box<Piece>>,
+    piece: Piece,
+    next: OnceLock<Box<Link>>,
+}
+
+/// The elements that a message or an iteration adds to a request's list, each with a comma in
+/// front.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    /// JSON text; empty when nothing is added.
+    pub bytes: Box<[u8]>,
+    /// Where a cache breakpoint can be put in, the last such place.
+    pub mark: Option<usize>,
+    /// Whether the first element is the model's.
+    pub begins_with_model: bool,
+    /// Whether the last element is the model's.
+    pub ends_with_model: bool,
 }
 
 impl Pieces {
+    /// The encoding kept under this key.
+    pub fn get(&self, key: u64) -> Option<&Piece> {
+        let mut slot = &self.first;
+        while let Some(link) = slot.get() {
+            if link.key == key {
+                return Some(&link.piece);
+            }
+            slot = &link.next;
+        }
+        None
+    }
+
     /// The encoding kept under this key, made by `encode` when there is none yet.
     /// `Err` is an encoding for which there was no room.
-    pub fn get_or_make(&self, key: u64, encode: impl Fn() -> Vec<u8>) -> Result<&[u8], Box<[u8]>> {
+    pub fn get_or_make(&self, key: u64, encode: impl Fn() -> Piece) -> Result<&Piece, Piece> {
         let mut made = None;
         let mut slot = &self.first;
         for _ in 0..LIMIT {
             if slot.get().is_none() {
-                let piece = Piece {
+                let link = Link {
                     key,
-                    bytes: made.take().unwrap_or_else(|| encode().into_boxed_slice()),
+                    piece: made.take().unwrap_or_else(&encode),
                     next: OnceLock::new(),
                 };
-                made = slot.set(Box::new(piece)).err().map(|lost| lost.bytes);
+                made = slot.set(Box::new(link)).err().map(|lost| lost.piece);
             }
-            let Some(piece) = slot.get() else { break };
-            if piece.key == key {
-                return Ok(&piece.bytes);
+            let Some(link) = slot.get() else { break };
+            if link.key == key {
+                return Ok(&link.piece);
             }
-            slot = &piece.next;
+            slot = &link.next;
         }
-        Err(made.unwrap_or_else(|| encode().into_boxed_slice()))
+        Err(made.unwrap_or_else(encode))
+    }
+}
+
+impl Clone for Pieces {
+    /// A changed copy needs encodings of its own.
+    fn clone(&self) -> Self {
+        Self::default()
     }
 }

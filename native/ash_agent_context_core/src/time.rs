@@ -24,12 +24,32 @@ pub fn from_micros(micros: i64) -> Option<Time> {
 pub fn from_value(value: &Value) -> Option<Time> {
     match value {
         Value::Binary(bytes) => {
+            if let Some(time) = from_own_text(bytes) {
+                return Some(time);
+            }
             let time = DateTime::parse_from_rfc3339(std::str::from_utf8(bytes).ok()?).ok()?;
             whole_micros(time.with_timezone(&Utc))
         }
         Value::Map(_) => from_struct(value),
         _ => None,
     }
+}
+
+/// Reads what [`to_text`] writes, several times faster than any ISO 8601 text; snapshots are full of it.
+#[rustfmt::skip]
+fn from_own_text(text: &[u8]) -> Option<Time> {
+    let [y1, y2, y3, y4, b'-', o1, o2, b'-', d1, d2, b'T', h1, h2, b':', m1, m2, b':', s1, s2, b'.',
+        f1, f2, f3, f4, f5, f6, b'Z'] = text else { return None };
+    let number = |digits: &[&u8]| {
+        digits.iter().try_fold(0, |sum: u32, digit| {
+            digit.is_ascii_digit().then(|| sum * 10 + u32::from(*digit - b'0'))
+        })
+    };
+    let year = i32::try_from(number(&[y1, y2, y3, y4])?).ok()?;
+    let date = NaiveDate::from_ymd_opt(year, number(&[o1, o2])?, number(&[d1, d2])?)?;
+    let (hour, minute, second) = (number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?);
+    let micros = number(&[f1, f2, f3, f4, f5, f6])?;
+    Some(date.and_hms_micro_opt(hour, minute, second, micros)?.and_utc())
 }
 
 /// Elixir's calendar knows the years 0 to 9999; so do we, and every time has a text form.
@@ -46,6 +66,9 @@ fn whole_micros(time: Time) -> Option<Time> {
 fn from_struct(value: &Value) -> Option<Time> {
     let Value::Map(map) = value else { return None };
     if map.get_atom("__struct__")?.as_name()? != "Elixir.DateTime" {
+        return None;
+    }
+    if map.get_atom("calendar")?.as_name()? != "Elixir.Calendar.ISO" {
         return None;
     }
     let field = |name: &str| match map.get_atom(name) {

@@ -1,6 +1,7 @@
 //! Any BEAM value that can outlive its process.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use num_bigint::BigInt;
 
@@ -27,8 +28,8 @@ pub enum Value {
     BigInt(Box<BigInt>),
     /// A float; `-0.0` and `0.0` are different values.
     Float(f64),
-    /// An atom by its name.
-    Atom(Box<str>),
+    /// An atom by its name; names are shared, because the same few stand everywhere.
+    Atom(Arc<str>),
     /// A binary, UTF-8 or not.
     Binary(Bytes),
     /// A proper list.
@@ -100,6 +101,24 @@ impl Value {
                 .fold(Size::new(1, 0), |sum, item| sum.plus(item.size())),
             Self::Map(map) => map.size(),
             Self::Nil | Self::Bool(_) | Self::Int(_) | Self::Float(_) => Size::new(1, 0),
+        }
+    }
+
+    /// Whether the value has more levels of lists, tuples and maps than this.
+    #[must_use]
+    pub fn is_deeper_than(&self, levels: usize) -> bool {
+        let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
+        let Some(levels) = levels.checked_sub(usize::from(is_container)) else {
+            return true;
+        };
+        match self {
+            Self::List(items) | Self::Tuple(items) => {
+                items.iter().any(|item| item.is_deeper_than(levels))
+            }
+            Self::Map(map) => map
+                .iter()
+                .any(|(key, value)| key.is_deeper_than(levels) || value.is_deeper_than(levels)),
+            _ => false,
         }
     }
 

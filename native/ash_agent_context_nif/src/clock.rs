@@ -5,15 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ash_agent_context_core::{time, Time};
 use rustler::Term;
 
+use crate::atoms;
+use crate::decode::{self, Around};
 use crate::error::NifError;
+use crate::lane::Lane;
 
-/// The given time in microseconds since 1970, or now when it is `nil`.
+/// The given `DateTime`, or now when it is `nil`.
 pub fn at(term: Term<'_>) -> Result<Time, NifError> {
-    let micros = match term.decode::<Option<i64>>()? {
-        Some(micros) => micros,
-        None => now_micros(),
-    };
-    time::from_micros(micros).ok_or(NifError::BadTime)
+    if term == atoms::nil().to_term(term.get_env()) {
+        return time::from_micros(now_micros()).ok_or(NifError::BadTime);
+    }
+    let value = decode::value(term, Around::Nothing, Lane::Normal)?;
+    time::from_value(&value).ok_or(NifError::BadTime)
 }
 
 fn now_micros() -> i64 {

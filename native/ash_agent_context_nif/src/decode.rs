@@ -1,6 +1,12 @@
 //! Terms to values.
 
-use ash_agent_context_core::{Error, Map, Size, Unsupported, Value, MAX_DEPTH};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ash_agent_context_core::{
+    Error, Map, Size, Unsupported, Value, BODY_DEPTH, MAX_DEPTH, NESTING,
+};
 use num_bigint::BigInt;
 use rustler::types::atom::{self, Atom};
 use rustler::types::tuple::get_tuple;
@@ -24,8 +30,10 @@ pub enum Around {
     Results,
     /// What `to_map/1` gives.
     Attributes,
-    /// A dumped context, where tags add levels to values.
+    /// A dumped context: JSON data, where tags add levels to values.
     Document,
+    /// A foreign request.
+    Body,
 }
 
 impl Around {
@@ -37,7 +45,8 @@ impl Around {
             Self::Items => MAX_DEPTH + 2,
             Self::Results => MAX_DEPTH + 3,
             Self::Attributes => MAX_DEPTH + 9,
-            Self::Document => 3 * MAX_DEPTH,
+            Self::Document => NESTING,
+            Self::Body => BODY_DEPTH,
         }
     }
 }
@@ -48,6 +57,7 @@ pub fn value(term: Term<'_>, around: Around, lane: Lane) -> Result<Value, NifErr
         lane,
         read: Size::default(),
         limit: around.limit(),
+        json: matches!(around, Around::Document),
         open: Vec::new(),
     };
     decoder.value(term)
@@ -82,6 +92,8 @@ struct Decoder<'a> {
     lane: Lane,
     read: Size,
     limit: usize,
+    /// Whether only terms are taken that JSON has.
+    json: bool,
     open: Vec<Open<'a>>,
 }
 
@@ -136,6 +148,9 @@ impl<'a> Decoder<'a> {
     /// Reads a term without elements, or opens one that has some.
     fn begin(&mut self, term: Term<'a>) -> Result<Option<Value>, NifError> {
         self.count(0)?;
+        if self.json {
+            self.check_json(term)?;
+        }
         let open = match term.get_type() {
             TermType::Atom => return atom_value(term).map(Some),
             TermType::Integer => return integer(term).map(Some),
@@ -171,6 +186,21 @@ impl<'a> Decoder<'a> {
         }
         self.open.push(open);
         Ok(None)
+    }
+
+    fn check_json(&self, term: Term<'a>) -> Result<(), NifError> {
+        let is_key = matches!(self.open.last(), Some(Open::Map { key: None, .. }));
+        let expected = match term.get_type() {
+            TermType::Binary => return Ok(()),
+            _ if is_key => "string keys",
+            TermType::Integer | TermType::Float | TermType::List | TermType::Map => return Ok(()),
+            TermType::Atom if is_json_atom(term) => return Ok(()),
+            _ => "JSON data",
+        };
+        Err(NifError::Core(Error::Invalid {
+            path: Vec::new(),
+            expected: expected.into(),
+        }))
     }
 
     /// Gives a value to the innermost open term.
@@ -266,6 +296,11 @@ fn unknown_atom(map: &Map) -> Option<Value> {
         .flatten()
 }
 
+fn is_json_atom(term: Term<'_>) -> bool {
+    let known = [atoms::nil(), atom::true_(), atom::false_()];
+    known.into_iter().any(|atom| atom == term)
+}
+
 fn unsupported(kind: Unsupported) -> NifError {
     NifError::Core(Error::UnsupportedTerm {
         kind,
@@ -284,8 +319,34 @@ fn atom_value(term: Term<'_>) -> Result<Value, NifError> {
     if known == atom::false_() {
         return Ok(Value::Bool(false));
     }
+    atom_name(term, known).map(Value::Atom)
+}
+
+/// Names one thread remembers. Reading one costs two calls and three allocations; conversations
+/// use the same few again and again.
+const REMEMBERED: usize = 1024;
+
+thread_local! {
+    static NAMES: RefCell<HashMap<Atom, Arc<str>>> = RefCell::default();
+}
+
+fn atom_name(term: Term<'_>, atom: Atom) -> Result<Arc<str>, NifError> {
+    NAMES.with_borrow_mut(|names| {
+        if let Some(name) = names.get(&atom) {
+            return Ok(Arc::clone(name));
+        }
+        let name: Arc<str> = read_name(term)?.into();
+        if names.len() >= REMEMBERED {
+            names.clear();
+        }
+        names.insert(atom, Arc::clone(&name));
+        Ok(name)
+    })
+}
+
+fn read_name(term: Term<'_>) -> Result<String, NifError> {
     if let Ok(name) = term.atom_to_string() {
-        return Ok(Value::Atom(name.into_boxed_str()));
+        return Ok(name);
     }
     // Before NIF 2.17 the direct way knows Latin-1 names only. The external format knows all:
     // 131, then 119 and a length byte, or 118 and two, then the name in UTF-8.
@@ -295,7 +356,7 @@ fn atom_value(term: Term<'_>) -> Result<Value, NifError> {
         _ => return Err(NifError::BadArg),
     };
     let name = std::str::from_utf8(name).map_err(|_| NifError::BadArg)?;
-    Ok(Value::Atom(name.into()))
+    Ok(name.to_owned())
 }
 
 fn integer(term: Term<'_>) -> Result<Value, NifError> {

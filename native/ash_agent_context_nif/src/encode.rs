@@ -5,6 +5,7 @@ use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
 
 use crate::atoms;
+use crate::raw::Terms;
 use crate::resource::ContextResource;
 
 /// From this size on, text leaves as a binary that points into the context: below it, a copy is
@@ -57,6 +58,41 @@ impl<'r> Open<'r, '_> {
                 Some(key)
             }),
         }
+    }
+}
+
+/// Keys and values of a map in the making.
+pub struct Fields<'e> {
+    env: Env<'e>,
+    keys: Terms<'e>,
+    values: Terms<'e>,
+}
+
+impl<'e> Fields<'e> {
+    /// An empty map.
+    pub fn new(env: Env<'e>) -> Self {
+        Self {
+            env,
+            keys: Terms::new(env),
+            values: Terms::new(env),
+        }
+    }
+
+    /// One entry more.
+    pub fn put(&mut self, key: Atom, value: Term<'e>) {
+        self.put_term(key.to_term(self.env), value);
+    }
+
+    /// One entry more, with any key.
+    pub fn put_term(&mut self, key: Term<'e>, value: Term<'e>) {
+        self.keys.push(key);
+        self.values.push(value);
+    }
+
+    /// The map. Keys are never equal: they are fixed, or those of a sorted map.
+    pub fn end(self) -> Term<'e> {
+        let nothing = atoms::nil().to_term(self.env);
+        self.keys.map(&self.values).unwrap_or(nothing)
     }
 }
 
@@ -115,15 +151,15 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn close(&self, level: Open<'r, 'e>) -> Term<'e> {
         match level.rest {
-            Rest::List(_) => level.terms.encode(self.env),
+            Rest::List(_) => self.list(level.terms.into_iter()),
             Rest::Tuple(_) => make_tuple(self.env, &level.terms),
             Rest::Map(..) => {
-                let (keys, values): (Vec<_>, Vec<_>) = level
-                    .terms
-                    .chunks_exact(2)
-                    .filter_map(|pair| Some((pair.first()?, pair.last()?)))
-                    .unzip();
-                self.map_of(&keys, &values)
+                let mut fields = Fields::new(self.env);
+                let mut terms = level.terms.into_iter();
+                while let (Some(key), Some(value)) = (terms.next(), terms.next()) {
+                    fields.put_term(key, value);
+                }
+                fields.end()
             }
         }
     }
@@ -151,28 +187,29 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// A map of entries whose keys differ.
     pub fn entries(&self, entries: impl Iterator<Item = (&'r Value, &'r Value)>) -> Term<'e> {
-        let (keys, values): (Vec<_>, Vec<_>) = entries
-            .map(|(key, value)| (self.value(key), self.value(value)))
-            .unzip();
-        self.map_of(&keys, &values)
+        let mut fields = Fields::new(self.env);
+        for (key, value) in entries {
+            fields.put_term(self.value(key), self.value(value));
+        }
+        fields.end()
     }
 
     /// A map of fixed keys.
     pub fn fields(&self, keys: &[Atom], values: &[Term<'e>]) -> Term<'e> {
-        let keys: Vec<_> = keys.iter().map(|key| key.to_term(self.env)).collect();
-        self.map_of(&keys, values)
-    }
-
-    /// A map of keys that differ.
-    pub fn map_of(&self, keys: &[Term<'e>], values: &[Term<'e>]) -> Term<'e> {
-        // Fails only when two keys are equal; sorted maps have no such keys.
-        Term::map_from_term_arrays(self.env, keys, values)
-            .unwrap_or_else(|_| atoms::nil().to_term(self.env))
+        let mut fields = Fields::new(self.env);
+        for (key, value) in keys.iter().zip(values) {
+            fields.put(*key, *value);
+        }
+        fields.end()
     }
 
     /// A list.
     pub fn list(&self, items: impl Iterator<Item = Term<'e>>) -> Term<'e> {
-        items.collect::<Vec<_>>().encode(self.env)
+        let mut terms = Terms::new(self.env);
+        for item in items {
+            terms.push(item);
+        }
+        terms.list()
     }
 
     /// A text.

@@ -36,10 +36,7 @@ impl Encoder for NifError {
         match self {
             Self::Core(error) => core(env, error),
             Self::Dirty => atoms::dirty().encode(env),
-            Self::BadTime => {
-                let expected = "a time of the years 0 to 9999";
-                (atoms::invalid(), vec!["at"], expected).encode(env)
-            }
+            Self::BadTime => atoms::bad_time().encode(env),
             Self::BadArg => (atoms::invalid(), Vec::<i64>::new(), "another type").encode(env),
         }
     }
@@ -93,6 +90,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             range(env, *first, *last),
         )
             .encode(env),
+        Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
         other => (atoms::invalid(), Vec::<i64>::new(), other.to_string()).encode(env),
     }
 }

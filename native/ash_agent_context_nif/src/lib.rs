@@ -5,15 +5,19 @@ mod context;
 mod decode;
 mod encode;
 mod error;
+mod import;
 mod json;
 mod lane;
 mod neutral;
+mod raw;
+mod request;
 mod resource;
+mod snapshot;
 
 mod atoms {
     //! Every atom that leaves the core under a fixed name.
     rustler::atoms! {
-        arguments, assistant, bitstring, calendar, completed_at, content, created_at, current_iteration, data, day,
+        arguments, assistant, bad_time, bitstring, calendar, completed_at, content, created_at, current_iteration, data, day,
         dirty, duplicate_tool_call, duplicate_tool_result, error, file, filename, first, hour, id, image, improper_list,
         interrupted, invalid, invalid_part, invalid_tool_call, invalid_tool_result, is_error, iterations, last, media_type,
         message, messages, metadata, microsecond, minute, month, name, nil, no_pending_tool_calls, no_tool_results,
@@ -21,6 +25,10 @@ mod atoms {
         second, started_at, std_offset, step, struct_ = "__struct__", system, text, thinking, time_zone, too_deep,
         tool_call_already_answered, tool_calls, tool_result, tool_use_id, type_ = "type", unknown_iteration,
         unknown_tool_call, unsupported_term, updated_at, url, user, utc_offset, year, zone_abbr,
+        change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text,
+        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, reserved_field,
+        repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
+        synthesised_result,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
         unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",

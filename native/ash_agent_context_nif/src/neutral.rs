@@ -7,7 +7,7 @@ use ash_agent_context_core::{
 use rustler::{Atom, Encoder as _, Term};
 
 use crate::atoms;
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Fields};
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// All messages.
@@ -29,14 +29,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Role::User => atoms::user(),
             Role::Assistant => atoms::assistant(),
         };
-        let mut fields = Fields::new();
+        let mut fields = Fields::new(self.env());
         fields.put(atoms::role(), role.to_term(self.env()));
         fields.put(atoms::content(), self.content(&message.content));
         if !message.calls.is_empty() {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
         }
         self.put_metadata(&mut fields, message.metadata.as_ref());
-        fields.encode(self)
+        fields.end()
     }
 
     fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
@@ -44,11 +44,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
             .iter()
             .zip(exchange.slots())
             .filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
-        let mut fields = Fields::new();
+        let mut fields = Fields::new(self.env());
         fields.put(atoms::role(), atoms::user().to_term(self.env()));
         fields.put(atoms::content(), self.list(results));
         self.put_metadata(&mut fields, exchange.metadata.as_ref());
-        fields.encode(self)
+        fields.end()
     }
 
     fn put_metadata(&self, fields: &mut Fields<'e>, metadata: Option<&'r Map>) {
@@ -90,7 +90,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn part(&self, part: &'r Part) -> Term<'e> {
-        let mut fields = Fields::new();
+        let mut fields = Fields::new(self.env());
         let mut put_text = |key, text: Option<&'r str>| {
             if let Some(text) = text {
                 fields.put(key, self.text(text));
@@ -136,7 +136,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if let Some(metadata) = &part.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
-        fields.encode(self)
+        fields.end()
     }
 
     fn source(&self, source: &'r Source) -> (Atom, &'r str) {
@@ -148,11 +148,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.list(calls.map(|call| self.call(call).encode(self)))
+        self.list(calls.map(|call| self.call(call).end()))
     }
 
     fn call(&self, call: &'r ToolCall) -> Fields<'e> {
-        let mut fields = Fields::new();
+        let mut fields = Fields::new(self.env());
         fields.put(atoms::id(), self.text(&call.id));
         let name = match &call.name {
             Name::Atom(name) => self.atom(name),
@@ -164,8 +164,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
         for (key, value) in call.extra.iter().flat_map(Map::iter) {
-            fields.keys.push(self.value(key));
-            fields.values.push(self.value(value));
+            fields.put_term(self.value(key), self.value(value));
         }
         fields
     }
@@ -178,7 +177,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 self.outcome(outcome)
             });
             fields.put(atoms::result(), result);
-            fields.encode(self)
+            fields.end()
         });
         let completed_at = iteration
             .completed_at
@@ -226,30 +225,6 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Metadata.
     pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
         self.entries(notes.iter())
-    }
-}
-
-/// Keys and values of a map in the making.
-struct Fields<'e> {
-    keys: Vec<Term<'e>>,
-    values: Vec<Term<'e>>,
-}
-
-impl<'e> Fields<'e> {
-    fn new() -> Self {
-        Self {
-            keys: Vec::with_capacity(6),
-            values: Vec::with_capacity(6),
-        }
-    }
-
-    fn put(&mut self, key: Atom, value: Term<'e>) {
-        self.keys.push(key.to_term(value.get_env()));
-        self.values.push(value);
-    }
-
-    fn encode(self, encoder: &Encoder<'_, 'e>) -> Term<'e> {
-        encoder.map_of(&self.keys, &self.values)
     }
 }
 

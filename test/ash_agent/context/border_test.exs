@@ -8,6 +8,8 @@ defmodule AshAgent.Context.BorderTest do
   alias AshAgent.Context.Error
   alias AshAgent.Context.Native
 
+  doctest AshAgent.Context.JSON
+
   @call %{id: "a", name: :search, arguments: %{q: 1}}
 
   defp context do

@@ -71,7 +71,6 @@ defmodule AshAgent.Context.CreateTest do
         map = Context.to_map(context)
         again = Context.create!(map)
         assert_same(map, Context.to_map(again))
-        assert Context.equal?(context, again)
         assert_same(Context.to_messages(context), Context.to_messages(again))
         assert_same(Context.pending_tool_calls(context), Context.pending_tool_calls(again))
         assert again.current_iteration == context.current_iteration
@@ -293,7 +292,6 @@ defmodule AshAgent.Context.CreateTest do
              in_message ++ [:content, 1, :type]},
             {message.(%{role: :assistant, content: nil, tool_calls: 7}),
              in_message ++ [:tool_calls]},
-            {call.(7), in_message ++ [:tool_calls, 0]},
             {call.(%{id: "a", name: 7}), in_message ++ [:tool_calls, 0, :name]},
             {call.(%{id: 7, name: :a}), in_message ++ [:tool_calls, 0, :id]},
             {call.(%{id: "a", name: :a, arguments: 7}),
@@ -323,6 +321,31 @@ defmodule AshAgent.Context.CreateTest do
         for key <- path, is_atom(key) do
           assert Exception.message(error) =~ Atom.to_string(key)
         end
+      end
+    end
+
+    test "names the place of a call that is no map, and says what it expects" do
+      for call <- [7, nil, "call", [], {}] do
+        message = %{role: :assistant, content: nil, tool_calls: [call]}
+
+        assert {:error, %Error{reason: {:invalid, path, expected}}} =
+                 Context.create(%{iterations: [%{number: 1, messages: [message]}]})
+
+        assert [:iterations, 0, :messages, 0, :tool_calls, 0] == path
+        assert expected =~ "map"
+      end
+    end
+
+    test "refuses times that are none" do
+      for {key, value} <- [
+            month: 13,
+            hour: 25,
+            microsecond: nil,
+            utc_offset: nil,
+            calendar: No.Such.Calendar
+          ] do
+        assert {^key, {:error, %Error{reason: {:invalid, [:created_at], _}}}} =
+                 {key, Context.create(%{created_at: Map.put(@t0, key, value)})}
       end
     end
 
@@ -429,6 +452,79 @@ defmodule AshAgent.Context.CreateTest do
       end
     end
 
+    test "answers any messages with an error, or with a context that obeys the laws and goes on" do
+      check_all("messages", [runs: 2_000, max_size: 4], fn size ->
+        first = between(1, 3)
+        iterations = for number <- first..(first + between(0, 2)), do: any_iteration(number, size)
+
+        with {:ok, context} <- Context.create(%{iterations: iterations}) do
+          map = Context.to_map(context)
+          again = Context.create!(map)
+          assert_same(map, Context.to_map(again))
+          assert Context.equal?(context, again)
+          assert length(Context.to_messages(context)) == Context.count_messages(context)
+
+          # Nothing of what was given is lost.
+          for {given, kept} <- Enum.zip(iterations, map.iterations) do
+            assert without_results(given.messages) == without_results(kept.messages)
+          end
+
+          next =
+            context |> Context.interrupt() |> Context.add_user_message("next") |> Context.to_map()
+
+          assert_same(next, Context.to_map(Context.create!(next)))
+        else
+          {:error, %Error{reason: {:invalid, [_ | _], expected}}} -> assert is_binary(expected)
+        end
+      end)
+    end
+
+    defp any_iteration(number, size) do
+      messages = list_of(size, &any_message/0)
+
+      calls =
+        for message <- messages,
+            call <- Map.get(message, :tool_calls, []),
+            do: Map.put(call, :result, one_of([nil, {:ok, "r"}, {:error, "r"}, {:ok, 1}]))
+
+      iteration = %{number: number, messages: messages}
+
+      weighted([
+        {4, Map.put(iteration, :tool_calls, calls)},
+        {1, iteration},
+        {1, Map.put(iteration, :tool_calls, Enum.reverse(calls))}
+      ])
+    end
+
+    defp any_message do
+      weighted([
+        {1, fn -> %{role: :system, content: "S"} end},
+        {4, fn -> %{role: :user, content: one_of(["hi", "", [%{type: :text, text: "p"}]])} end},
+        {3, fn -> %{role: :assistant, content: one_of(["ok", nil])} end},
+        {4,
+         fn ->
+           calls =
+             many(between(1, 2), fn -> %{id: one_of(["a", "b"]), name: :x, arguments: %{}} end)
+
+           %{role: :assistant, content: nil, tool_calls: Enum.uniq_by(calls, & &1.id)}
+         end},
+        {4, fn -> %{role: :user, content: many(between(1, 2), &any_result/0)} end}
+      ]).()
+    end
+
+    defp any_result do
+      %{
+        type: :tool_result,
+        tool_use_id: one_of(["a", "b"]),
+        content: one_of(["r", "1"]),
+        is_error: chance(20)
+      }
+    end
+
+    defp without_results(messages) do
+      Enum.reject(messages, &match?(%{content: [%{type: :tool_result} | _]}, &1))
+    end
+
     test "answers any damaged map with an error, or with a context that obeys the laws" do
       junk = junk()
 
@@ -481,6 +577,8 @@ defmodule AshAgent.Context.CreateTest do
         {1, fn -> Map.put(map, one_of(junk), one_of(junk)) end}
       ]).()
     end
+
+    defp damage([1 | 2], junk), do: one_of(junk)
 
     defp damage([_ | _] = list, junk) do
       index = between(0, length(list) - 1)

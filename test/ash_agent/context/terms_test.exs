@@ -166,7 +166,7 @@ defmodule AshAgent.Context.TermsTest do
             [[]],
             [[], [[]]],
             [a: 1, a: 2, b: nil],
-            'charlist',
+            ~c"charlist",
             [{:a}],
             [{"a", 1}]
           ] do

@@ -1,0 +1,11 @@
+if Code.ensure_loaded?(Jason.Encoder) do
+  defimpl Jason.Encoder, for: AshAgent.Context do
+    def encode(context, opts), do: context |> AshAgent.Context.dump() |> Jason.Encode.map(opts)
+  end
+end
+
+if Code.ensure_loaded?(JSON.Encoder) do
+  defimpl JSON.Encoder, for: AshAgent.Context do
+    def encode(context, encoder), do: context |> AshAgent.Context.dump() |> encoder.(encoder)
+  end
+end

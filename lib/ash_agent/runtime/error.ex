@@ -1,0 +1,72 @@
+defmodule AshAgent.Runtime.Error do
+  @moduledoc """
+  Why a run ended without an answer, with the context that it had reached.
+
+  `context` is valid and can go on: with `AshAgent.Context.add_user_message/2`, or with `AshAgent.Runtime.run/2` again.
+  No message in it is half written.
+
+    * `reason` - for matching, see `t:reason/0`
+    * `context` - the conversation up to here
+    * `usage` - what the models of this run reported, summed up
+  """
+
+  alias AshAgent.Context
+
+  @typedoc """
+    * `{:max_iterations_exceeded, max}` - the turn has used up its iterations
+    * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
+    * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
+    * `{:llm_error, term}` - the model returned `{:error, term}`
+    * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
+    * `{:invalid_answer, term}` - what the model returned is no answer; the term is an exception or text
+    * `:cancelled` - `AshAgent.Session.cancel/1`
+    * `{:exit, term}` - the process of the run was killed
+  """
+  @type reason ::
+          {:max_iterations_exceeded, pos_integer()}
+          | {:timeout, pos_integer()}
+          | {:llm_timeout, pos_integer()}
+          | {:llm_error, term()}
+          | {:llm_exception, :error | :exit | :throw, term()}
+          | {:invalid_answer, Exception.t() | String.t()}
+          | :cancelled
+          | {:exit, term()}
+
+  @type t :: %__MODULE__{reason: reason(), context: Context.t(), usage: map()}
+
+  @enforce_keys [:reason, :context]
+  defexception [:reason, :context, usage: %{}]
+
+  @impl true
+  def message(%{reason: reason}), do: describe(reason)
+
+  defp describe({:max_iterations_exceeded, max}) do
+    "the model still called tools after #{max} iterations of this turn. " <>
+      "Add a user message, or run again with a greater :max_iterations"
+  end
+
+  defp describe({:timeout, timeout}), do: "the run took longer than #{timeout} ms"
+  defp describe({:llm_timeout, timeout}), do: "the model did not answer within #{timeout} ms"
+
+  defp describe({:llm_error, error}) when is_exception(error),
+    do: "the model failed: " <> Exception.message(error)
+
+  defp describe({:llm_error, reason}), do: "the model failed: " <> short(reason)
+
+  defp describe({:llm_exception, :error, error}) when is_exception(error),
+    do: "the model function raised #{inspect(error.__struct__)}: " <> Exception.message(error)
+
+  defp describe({:llm_exception, :throw, value}), do: "the model function threw " <> short(value)
+
+  defp describe({:llm_exception, _kind, reason}),
+    do: "the model function exited with " <> short(reason)
+
+  defp describe({:invalid_answer, error}) when is_exception(error),
+    do: "the model's answer cannot be kept: " <> Exception.message(error)
+
+  defp describe({:invalid_answer, words}), do: "the model's answer cannot be kept: " <> words
+  defp describe(:cancelled), do: "the run was cancelled"
+  defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
+
+  defp short(term), do: inspect(term, limit: 20, printable_limit: 500)
+end

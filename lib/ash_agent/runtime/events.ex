@@ -1,0 +1,148 @@
+defmodule AshAgent.Runtime.Events do
+  @moduledoc """
+  What a run tells about itself while it goes on.
+
+  Events go to the function given as `:on_event`, and to `:telemetry` when that application is there. All events of a run
+  come from one process, in their order. None holds the text of a message, an argument or a result.
+
+  The function has one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
+  metadata. It is called between the steps of the run, so it should be quick; when it fails, that is logged and the run
+  goes on.
+
+  | event | measurements | metadata |
+  |---|---|---|
+  | `[:ash_agent, :runtime, :iteration, :start]` | `system_time` | |
+  | `[:ash_agent, :runtime, :iteration, :stop]` | `duration`, `tool_calls` | |
+  | `[:ash_agent, :runtime, :iteration, :exception]` | `duration` | `kind`, `reason` |
+  | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
+  | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `content_bytes`, `tool_calls` | `usage`, `finish_reason` |
+  | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
+  | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
+  | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
+  | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
+
+  Every metadata has `context_id` and `iteration`, the number in the conversation. Durations are in native time units, as
+  `:telemetry` has them: `System.convert_time_unit(duration, :native, :millisecond)`. `status` is `:ok`, `:error` or
+  `:halt`. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's module, an atom, or
+  the first element of the reason. Bytes of what is no text are those of its external term format.
+
+      iex> me = self()
+      iex> {:ok, _} =
+      ...>   AshAgent.Runtime.run(AshAgent.Context.new("Hi"),
+      ...>     llm: fn _ -> {:ok, %{content: "Hello!"}} end,
+      ...>     on_event: fn name, _, _ -> send(me, Enum.take(name, -2)) end
+      ...>   )
+      iex> for _ <- 1..4, do: (receive do name -> name end)
+      [[:iteration, :start], [:llm, :start], [:llm, :stop], [:iteration, :stop]]
+  """
+
+  require Logger
+
+  @enforce_keys [:on_event, :telemetry?, :metadata]
+  defstruct [:on_event, :telemetry?, :metadata]
+
+  @typedoc "Where events go."
+  @opaque t :: %__MODULE__{on_event: on_event() | nil, telemetry?: boolean(), metadata: map()}
+
+  @type on_event ::
+          (%{event: [atom()], measurements: map(), metadata: map()} -> term())
+          | ([atom()], map(), map() -> term())
+
+  @doc false
+  def new(on_event, metadata \\ %{})
+      when is_nil(on_event) or is_function(on_event, 1) or is_function(on_event, 3) do
+    %__MODULE__{
+      on_event: on_event,
+      telemetry?: Code.ensure_loaded?(:telemetry),
+      metadata: metadata
+    }
+  end
+
+  @doc false
+  def with_metadata(%__MODULE__{} = events, metadata),
+    do: %{events | metadata: Map.merge(events.metadata, metadata)}
+
+  @doc false
+  def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}) do
+    event = [:ash_agent, :runtime | name]
+    metadata = Map.merge(events.metadata, metadata)
+
+    if events.telemetry?,
+      do:
+        safely(
+          fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
+          ":telemetry"
+        )
+
+    case events.on_event do
+      nil ->
+        :ok
+
+      function when is_function(function, 3) ->
+        safely(fn -> function.(event, measurements, metadata) end, ":on_event")
+
+      function ->
+        safely(
+          fn -> function.(%{event: event, measurements: measurements, metadata: metadata}) end,
+          ":on_event"
+        )
+    end
+
+    :ok
+  end
+
+  @doc false
+  # Runs a function of the application for its effect; what it raises is logged, without its message, which may hold text.
+  def safely(function, name) do
+    function.()
+    :ok
+  catch
+    kind, reason ->
+      trace = __STACKTRACE__ |> prune() |> Exception.format_stacktrace()
+      Logger.error("#{name} failed (#{kind}, #{inspect(label(kind, reason))})\n" <> trace)
+      :error
+  end
+
+  @doc false
+  # What tells one failure from another without telling its words.
+  def label(:error, %module{}), do: module
+
+  def label(:error, reason) when not is_atom(reason),
+    do: Exception.normalize(:error, reason).__struct__
+
+  def label(_kind, reason), do: first(reason)
+
+  defp first(reason) when is_atom(reason), do: reason
+  defp first(%module{}), do: module
+
+  defp first(reason) when is_tuple(reason) and tuple_size(reason) > 0,
+    do: reason |> elem(0) |> first()
+
+  defp first(_reason), do: :other
+
+  @doc false
+  # The arguments of a function that did not match are data; their number is enough.
+  def prune(stacktrace) do
+    Enum.map(stacktrace, fn
+      {module, function, arguments, location} when is_list(arguments) ->
+        {module, function, length(arguments), location}
+
+      {function, arguments, location} when is_list(arguments) ->
+        {function, length(arguments), location}
+
+      entry ->
+        entry
+    end)
+  end
+
+  @doc false
+  def bytes(text) when is_binary(text), do: byte_size(text)
+  def bytes(nil), do: 0
+  def bytes(term), do: :erlang.external_size(term)
+
+  @doc false
+  def started(measurements \\ %{}), do: Map.put(measurements, :system_time, System.system_time())
+
+  @doc false
+  def since(start), do: System.monotonic_time() - start
+end

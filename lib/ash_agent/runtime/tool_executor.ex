@@ -1,0 +1,413 @@
+defmodule AshAgent.Runtime.ToolExecutor do
+  @moduledoc """
+  Executes tool calls: concurrently, each in a process of its own, and with a result for every call, whatever happens.
+
+      iex> tools = %{
+      ...>   "add" => fn %{"a" => a, "b" => b} -> {:ok, a + b} end,
+      ...>   whoami: fn _arguments, %{actor: actor} -> {:ok, actor} end
+      ...> }
+      iex> calls = [
+      ...>   %{id: "1", name: "add", arguments: %{"a" => 1, "b" => 2}},
+      ...>   %{id: "2", name: "whoami", arguments: %{}},
+      ...>   %{id: "3", name: "fly", arguments: %{}}
+      ...> ]
+      iex> AshAgent.Runtime.ToolExecutor.execute_tools(calls, tools, %{actor: "Ada"})
+      [
+        %{id: "1", result: {:ok, 3}},
+        %{id: "2", result: {:ok, "Ada"}},
+        %{id: "3", result: {:error, "there is no tool \\"fly\\"; there are: add, whoami"}}
+      ]
+
+  Definitions are those of `AshAgent.Runtime.Tool`. A tool returns `{:ok, term}`, `{:error, reason}`, or `{:halt, term}`,
+  which ends the loop of `AshAgent.Runtime` and is `{:ok, term}` here; any other term counts as `{:ok, term}`.
+
+  ## What becomes an error of the call
+
+  An unknown tool, arguments that are no JSON object or lack a required parameter of the schema, an exception, a throw, an
+  exit, and a timeout: the result is `{:error, words}`, with words for the model. Calls are matched to tools by the text of
+  the name; a model's name never becomes an atom.
+
+  ## The tool context
+
+  Tools of two arguments get the runtime context, with `:agent`, `:domain`, `:actor` and `:tenant` always there, `nil` when
+  not given. Nothing of it is stored.
+
+  ## Processes
+
+  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools are
+  killed. A tool's process has the caller among its `$callers`.
+  """
+
+  alias AshAgent.Runtime.{Events, Tool}
+
+  @timeout 60_000
+  @max_concurrency 8
+
+  @type call :: %{
+          required(:id) => String.t(),
+          required(:name) => atom() | String.t(),
+          optional(atom()) => term()
+        }
+  @type result :: %{id: String.t(), result: {:ok, term()} | {:error, term()}}
+
+  @doc """
+  Executes tool calls and returns their results, in the order of the calls.
+
+  ## Options
+
+    * `:timeout` - milliseconds for each call, or `:infinity`. Defaults to `60_000`.
+    * `:max_concurrency` - how many calls run at a time. Defaults to `8`.
+    * `:on_event` - see `AshAgent.Runtime.Events`. Defaults to none.
+    * `:supervisor` - a `Task.Supervisor` to run the tools under. Its tools do not end with the caller. Defaults to one of
+      this call's own.
+
+  Raises `ArgumentError` for tools that are no definitions.
+
+  ## Examples
+
+      iex> slow = fn _ -> Process.sleep(:infinity) end
+      iex> AshAgent.Runtime.ToolExecutor.execute_tools([%{id: "1", name: :slow, arguments: %{}}], %{slow: slow}, %{}, timeout: 10)
+      [%{id: "1", result: {:error, "timed out after 10 ms"}}]
+  """
+  @doc since: "0.1.0"
+  @spec execute_tools([call()], Tool.definitions(), map(), keyword()) :: [result()]
+  def execute_tools(tool_calls, tool_definitions, runtime_context, opts \\ [])
+      when is_list(tool_calls) and is_map(runtime_context) do
+    opts =
+      Keyword.validate!(opts, [
+        :supervisor,
+        :on_event,
+        timeout: @timeout,
+        max_concurrency: @max_concurrency
+      ])
+
+    settings = %{
+      tools: tool_definitions |> Tool.new() |> by_name(),
+      tool_context: tool_context(runtime_context),
+      timeout: timeout!(opts[:timeout], :timeout),
+      max_concurrency: positive!(opts[:max_concurrency], :max_concurrency),
+      deadline: :infinity,
+      events: Events.new(opts[:on_event])
+    }
+
+    indexed = Enum.with_index(tool_calls)
+
+    {:done, results} =
+      with_supervisor(opts[:supervisor], fn supervisor ->
+        execute(indexed, Map.put(settings, :supervisor, supervisor), %{}, fn {_call, index},
+                                                                             outcome,
+                                                                             results ->
+          Map.put(results, index, result(outcome))
+        end)
+      end)
+
+    for {call, index} <- indexed, do: %{id: field(call, :id), result: Map.fetch!(results, index)}
+  end
+
+  @doc false
+  def result({:halt, term}), do: {:ok, term}
+  def result({_ok_or_error, _term} = result), do: result
+
+  @doc false
+  def by_name(tools), do: Map.new(tools, &{&1.name, &1})
+
+  @doc false
+  def tool_context(runtime_context),
+    do: Map.merge(%{agent: nil, domain: nil, actor: nil, tenant: nil}, runtime_context)
+
+  @doc false
+  def timeout!(:infinity, _option), do: :infinity
+  def timeout!(timeout, _option) when is_integer(timeout) and timeout > 0, do: timeout
+
+  def timeout!(other, option),
+    do:
+      raise(
+        ArgumentError,
+        "expected #{inspect(option)} to be milliseconds or :infinity, got: #{inspect(other)}"
+      )
+
+  @doc false
+  def positive!(number, _option) when is_integer(number) and number > 0, do: number
+
+  def positive!(other, option),
+    do:
+      raise(
+        ArgumentError,
+        "expected #{inspect(option)} to be a positive integer, got: #{inspect(other)}"
+      )
+
+  @doc false
+  # Gives `fun` a Task.Supervisor that ends with it, or with the caller.
+  def with_supervisor(nil, fun) do
+    {:ok, supervisor} = Task.Supervisor.start_link()
+
+    try do
+      fun.(supervisor)
+    after
+      Supervisor.stop(supervisor)
+      # A caller that traps exits would find the supervisor's in its mailbox.
+      Process.unlink(supervisor)
+
+      receive do
+        {:EXIT, ^supervisor, _} -> :ok
+      after
+        0 -> :ok
+      end
+    end
+  end
+
+  def with_supervisor(supervisor, fun), do: fun.(supervisor)
+
+  @doc false
+  # Runs calls, given with a key of the caller's, and folds their outcomes ({:ok | :error | :halt, term}) as they come.
+  # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed; nothing runs any more then.
+  def execute(calls, settings, acc, fun),
+    do: run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
+
+  defp run(%{waiting: [next | waiting], running: running, settings: settings} = state, acc)
+       when map_size(running) < settings.max_concurrency do
+    if left(settings.deadline) == 0 do
+      stop(state, acc)
+    else
+      case start(next, settings) do
+        {:running, ref, entry} ->
+          run(%{state | waiting: waiting, running: Map.put(running, ref, entry)}, acc)
+
+        {:refused, outcome} ->
+          run(%{state | waiting: waiting}, state.fun.(next, outcome, acc))
+      end
+    end
+  end
+
+  defp run(%{waiting: [], running: running}, acc) when map_size(running) == 0, do: {:done, acc}
+
+  defp run(%{running: running, settings: settings} = state, acc) do
+    receive do
+      {ref, reply} when is_map_key(running, ref) ->
+        Process.demonitor(ref, [:flush])
+        finished(state, ref, reply, acc)
+
+      {:DOWN, ref, :process, _pid, reason} when is_map_key(running, ref) ->
+        finished(state, ref, {:raised, :exit, reason, []}, acc)
+    after
+      next_deadline(running, settings) -> expired(state, acc)
+    end
+  end
+
+  defp next_deadline(running, settings) do
+    running
+    |> Enum.reduce(settings.deadline, fn {_ref, %{deadline: deadline}}, soonest ->
+      min(deadline, soonest)
+    end)
+    |> left()
+  end
+
+  defp expired(%{running: running, settings: settings} = state, acc) do
+    if left(settings.deadline) == 0 do
+      stop(state, acc)
+    else
+      late = for {ref, %{deadline: deadline}} <- running, left(deadline) == 0, do: ref
+
+      {state, acc} =
+        Enum.reduce(late, {state, acc}, fn ref, {state, acc} ->
+          take(state, ref, shut_down(running[ref].task, settings.timeout), acc)
+        end)
+
+      run(state, acc)
+    end
+  end
+
+  # The run's time is up: what has come in meanwhile counts, the rest is killed.
+  defp stop(%{running: running} = state, acc) do
+    acc =
+      Enum.reduce(running, acc, fn {ref, entry}, acc ->
+        case shut_down(entry.task, nil) do
+          {:timed_out, nil} ->
+            failed(entry, state.settings, :timeout, :timeout, [])
+            acc
+
+          reply ->
+            {_state, acc} = take(state, ref, reply, acc)
+            acc
+        end
+      end)
+
+    {:timeout, acc}
+  end
+
+  defp shut_down(task, timeout) do
+    case Task.shutdown(task, :brutal_kill) do
+      {:ok, reply} -> reply
+      {:exit, reason} -> {:raised, :exit, reason, []}
+      nil -> {:timed_out, timeout}
+    end
+  end
+
+  defp finished(state, ref, reply, acc) do
+    {state, acc} = take(state, ref, reply, acc)
+    run(state, acc)
+  end
+
+  defp take(state, ref, reply, acc) do
+    {entry, running} = Map.pop!(state.running, ref)
+    outcome = outcome(reply, entry, state.settings)
+    {%{state | running: running}, state.fun.(entry.keyed, outcome, acc)}
+  end
+
+  ## One call
+
+  defp start({call, _key} = keyed, settings) do
+    name = field(call, :name)
+    arguments = field(call, :arguments)
+    call_metadata = %{tool: name_text(name), tool_call_id: field(call, :id)}
+
+    Events.emit(
+      settings.events,
+      [:tool, :start],
+      Events.started(%{arguments_bytes: Events.bytes(arguments)}),
+      call_metadata
+    )
+
+    entry = %{keyed: keyed, started: System.monotonic_time(), metadata: call_metadata}
+
+    with {:ok, tool} <- find(settings.tools, name),
+         {:ok, arguments} <- arguments(arguments),
+         :ok <- required(tool, arguments) do
+      tool_context = settings.tool_context
+
+      task =
+        Task.Supervisor.async_nolink(
+          settings.supervisor,
+          fn -> guarded(fn -> tool.run.(arguments, tool_context) end) end,
+          shutdown: :brutal_kill
+        )
+
+      {:running, task.ref, Map.merge(entry, %{task: task, deadline: deadline(settings.timeout)})}
+    else
+      {:error, words} -> {:refused, outcome({:returned, {:error, words}}, entry, settings)}
+    end
+  end
+
+  @doc false
+  # Runs a function of the application to a term that says how it ended.
+  def guarded(fun) do
+    {:returned, fun.()}
+  catch
+    kind, reason ->
+      {:raised, kind, Exception.normalize(kind, reason, __STACKTRACE__),
+       Events.prune(__STACKTRACE__)}
+  end
+
+  defp find(tools, name) do
+    with :error <- Map.fetch(tools, name_text(name)) do
+      known =
+        case tools |> Map.keys() |> Enum.sort() do
+          [] -> "there are none"
+          names -> "there are: " <> Enum.join(names, ", ")
+        end
+
+      {:error, "there is no tool #{inspect(name_text(name))}; #{known}"}
+    end
+  end
+
+  defp name_text(name) when is_atom(name), do: Atom.to_string(name)
+  defp name_text(name) when is_binary(name), do: name
+  # An atom of another node's, see AshAgent.Context.UnknownAtom.
+  defp name_text(%{name: name}) when is_binary(name), do: name
+  defp name_text(other), do: inspect(other)
+
+  defp arguments(nil), do: {:ok, %{}}
+  defp arguments(arguments) when is_map(arguments), do: {:ok, arguments}
+
+  defp arguments(text) when is_binary(text) do
+    case if(String.trim(text) == "", do: {:ok, %{}}, else: AshAgent.Context.JSON.decode(text)) do
+      {:ok, %{} = arguments} -> {:ok, arguments}
+      _ -> {:error, "the arguments are not a JSON object"}
+    end
+  end
+
+  defp arguments(_other), do: {:error, "the arguments are not a JSON object"}
+
+  defp required(tool, arguments) do
+    case Tool.missing(tool, arguments) do
+      [] ->
+        :ok
+
+      [name] ->
+        {:error, "the required argument #{inspect(name)} is missing"}
+
+      names ->
+        {:error, "the required arguments #{Enum.map_join(names, ", ", &inspect/1)} are missing"}
+    end
+  end
+
+  defp outcome({:returned, value}, entry, settings) do
+    {status, term} = outcome = returned(value)
+
+    Events.emit(
+      settings.events,
+      [:tool, :stop],
+      %{duration: Events.since(entry.started), result_bytes: Events.bytes(term)},
+      Map.put(entry.metadata, :status, status)
+    )
+
+    outcome
+  end
+
+  defp outcome({:raised, kind, reason, stacktrace}, entry, settings) do
+    failed(entry, settings, kind, Events.label(kind, reason), stacktrace)
+    {:error, words(kind, reason)}
+  end
+
+  defp outcome({:timed_out, timeout}, entry, settings) do
+    failed(entry, settings, :timeout, :timeout, [])
+    {:error, "timed out after #{timeout} ms"}
+  end
+
+  defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
+  defp returned(:error), do: {:error, "the tool failed"}
+  defp returned(value), do: {:ok, value}
+
+  defp failed(entry, settings, kind, reason, stacktrace) do
+    Events.emit(
+      settings.events,
+      [:tool, :exception],
+      %{duration: Events.since(entry.started)},
+      Map.merge(entry.metadata, %{kind: kind, reason: reason, stacktrace: stacktrace})
+    )
+  end
+
+  # An exception's message is meant to be read; what else a tool leaves behind may hold what the model must not see (the
+  # arguments of a failed GenServer.call/3, for instance), so of that there is a word at most.
+  defp words(:error, exception) do
+    "the tool raised #{inspect(exception.__struct__)}: " <>
+      String.slice(message(exception), 0, 2_000)
+  end
+
+  defp words(:throw, _value), do: "the tool threw a value that nobody caught"
+
+  defp words(:exit, reason),
+    do: "the tool's process exited (#{inspect(Events.label(:exit, reason))})"
+
+  defp message(exception) do
+    Exception.message(exception)
+  rescue
+    _ -> "(no message)"
+  end
+
+  defp field(call, key) when is_map(call) do
+    with :error <- Map.fetch(call, key),
+         :error <- Map.fetch(call, Atom.to_string(key)) do
+      nil
+    else
+      {:ok, value} -> value
+    end
+  end
+
+  defp deadline(:infinity), do: :infinity
+  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+
+  @doc false
+  def left(:infinity), do: :infinity
+  def left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+end

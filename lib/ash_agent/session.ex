@@ -1,0 +1,516 @@
+defmodule AshAgent.Session do
+  @moduledoc """
+  One conversation as a process: it takes prompts, runs the agent loop beside itself, and always knows the context.
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{content: "Hello, Ada!"}} end)
+      iex> {:ok, result} = AshAgent.Session.prompt(session, "I am Ada.")
+      iex> result.output
+      "Hello, Ada!"
+      iex> session |> AshAgent.Session.context() |> AshAgent.Context.count_messages()
+      2
+
+  Under a supervisor:
+
+      children = [
+        {AshAgent.Session, name: MyApp.Assistant, llm: llm, tools: tools, context: &MyApp.Store.load/0, on_change: &MyApp.Store.save/1}
+      ]
+
+  ## Storing and restarting
+
+  `:on_change` gets every new context: after a prompt, an answer, the result of a tool, a cancellation. During a run it
+  is called by the run's process before the next step begins, so that what a step builds on is stored; otherwise by the
+  session. A session that is started with what was stored, as `:context`, goes on there. Given a function, it is asked
+  at every start, also when a supervisor restarts the session.
+
+  When the stored context has calls without results, because the session died while tools ran, `resume/2` executes them
+  (again) and goes on with the loop; a new prompt tells the model that they were interrupted.
+
+  ## Failures
+
+  Model and tools run in processes of their own; whatever they do, the session goes on, and the caller of `prompt/3` gets
+  `{:error, %AshAgent.Runtime.Error{}}`. When the session itself ends, all that it runs is killed.
+
+  Neither messages nor prompts nor keys are shown when a session crashes or is inspected with `:sys.get_status/1`.
+  """
+
+  use GenServer
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.Runtime.{Error, Events, Options, Result}
+
+  @runtime_options [
+    :tools,
+    :max_iterations,
+    :runtime_context,
+    :timeout,
+    :llm_timeout,
+    :tool_timeout,
+    :max_concurrency,
+    :on_event
+  ]
+  @own_options [
+    :llm,
+    :context,
+    :system_prompt,
+    :on_change,
+    :name,
+    :id,
+    when_busy: :queue,
+    max_queue: 100
+  ]
+
+  @type session :: GenServer.server()
+  @type input :: binary() | [Context.part()] | map()
+
+  @doc """
+  Starts a session.
+
+  ## Options
+
+    * `:llm` - the model, see `t:AshAgent.LLM.t/0`. Required.
+    * `:context` - what to begin with: a context, what `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1` gave, or a function that
+      returns one of these or `nil`. Defaults to an empty conversation.
+    * `:system_prompt` - for an empty conversation. Defaults to none.
+    * `:on_change` - a function that gets every new context. When it fails, that is logged and the session goes on.
+      Defaults to none.
+    * `:when_busy` - `:queue`, so that prompts wait for their turn, or `:error`, so that they get `{:error, :busy}`.
+      Defaults to `:queue`.
+    * `:max_queue` - how many prompts may wait; more get `{:error, :busy}`. Defaults to `100`.
+    * `:name` - a name to register, as `GenServer` has it. Defaults to none.
+    * `:tools`, `:max_iterations`, `:runtime_context`, `:timeout`, `:llm_timeout`, `:tool_timeout`, `:max_concurrency`,
+      `:on_event` - as in `AshAgent.Runtime.run/2`.
+
+  Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
+
+  ## Examples
+
+      iex> AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end, when_busy: :panic)
+      ** (ArgumentError) expected :when_busy to be :queue or :error, got: :panic
+  """
+  @doc since: "0.1.0"
+  @spec start_link(keyword()) :: GenServer.on_start()
+  def start_link(opts) when is_list(opts) do
+    opts = options(opts)
+    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+  end
+
+  @doc """
+  Returns a specification for a supervisor, with the options of `start_link/1` and `:id`.
+
+  The id defaults to the name, or to this module. A session is restarted when it crashed (`:transient`), and then starts
+  with `:context` as it was given: give a function that reads what `:on_change` has stored.
+
+  ## Examples
+
+      iex> AshAgent.Session.child_spec(llm: fn _ -> {:ok, %{}} end, id: :ada).id
+      :ada
+  """
+  @doc since: "0.1.0"
+  @spec child_spec(keyword()) :: Supervisor.child_spec()
+  def child_spec(opts) when is_list(opts) do
+    # Supervisors print specifications, and models may have keys in their options.
+    opts = if opts[:llm], do: Keyword.update!(opts, :llm, &LLM.new/1), else: opts
+
+    %{
+      id: opts[:id] || opts[:name] || __MODULE__,
+      start: {__MODULE__, :start_link, [opts]},
+      restart: :transient
+    }
+  end
+
+  @doc """
+  Adds a user message, runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}` with the answer as `output`.
+
+  Returns `{:error, %AshAgent.Runtime.Error{}}` when the run failed, `{:error, %AshAgent.Context.Error{}}` when the input is
+  none, and `{:error, :busy}` when the session is. Calls without results from an earlier life of the session are
+  interrupted first.
+
+  ## Options
+
+    * `:metadata` - a map kept with the message. Defaults to none.
+    * `:runtime_context` - for this prompt, instead of the session's. Defaults to the session's.
+    * `:await` - milliseconds to wait for the answer, after which the caller exits and the run goes on. Defaults to
+      `:infinity`.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:error, :overloaded} end)
+      iex> {:error, error} = AshAgent.Session.prompt(session, "Hello?")
+      iex> error.reason
+      {:llm_error, :overloaded}
+  """
+  @doc since: "0.1.0"
+  @spec prompt(session(), input(), keyword()) ::
+          {:ok, Result.t()} | {:error, Error.t() | Context.Error.t() | :busy}
+  def prompt(session, input, opts \\ [])
+      when is_binary(input) or is_list(input) or is_map(input) do
+    {await, opts} = opts |> prompt_options([:await]) |> Keyword.pop(:await, :infinity)
+    GenServer.call(session, {:run, {:prompt, input, opts}}, await)
+  end
+
+  @doc """
+  Like `prompt/3`, but returns `{:ok, ref}` at once and sends what happens to the caller.
+
+  Messages are `{AshAgent.Session, ref, {:context, context}}` for every new context, and at last
+  `{AshAgent.Session, ref, {:ok, result}}` or `{AshAgent.Session, ref, {:error, error}}`. Returns `{:error, :busy}` when
+  the session is busy. Takes `:metadata` and `:runtime_context` as `prompt/3` does.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, ref} = AshAgent.Session.prompt_async(session, "Hi")
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, {:ok, result}} -> result.output
+      ...> end
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec prompt_async(session(), input(), keyword()) :: {:ok, reference()} | {:error, :busy}
+  def prompt_async(session, input, opts \\ [])
+      when is_binary(input) or is_list(input) or is_map(input) do
+    GenServer.call(session, {:run_async, self(), {:prompt, input, prompt_options(opts, [])}})
+  end
+
+  @doc """
+  Goes on without a new message: executes calls that wait for a result, asks the model when it has not answered, and
+  returns what `prompt/3` returns.
+
+  For conversations that were cut short, see the section on restarting. A conversation that ends with an answer gives
+  that. Takes `:runtime_context` and `:await` as `prompt/3` does.
+
+  ## Examples
+
+      iex> llm = fn _ -> {:ok, %{content: "Hello!"}} end
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: llm, context: AshAgent.Context.new("Hi"))
+      iex> {:ok, result} = AshAgent.Session.resume(session)
+      iex> result.output
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec resume(session(), keyword()) :: {:ok, Result.t()} | {:error, Error.t() | :busy}
+  def resume(session, opts \\ []) do
+    {await, opts} =
+      opts |> Options.validate!([:await, :runtime_context]) |> Keyword.pop(:await, :infinity)
+
+    GenServer.call(session, {:run, {:resume, opts}}, await)
+  end
+
+  @doc """
+  Returns the context as it is now, also while the loop runs.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end, system_prompt: "Be brief.")
+      iex> session |> AshAgent.Session.context() |> AshAgent.Context.to_messages()
+      [%{role: :system, content: "Be brief."}]
+  """
+  @doc since: "0.1.0"
+  @spec context(session()) :: Context.t()
+  def context(session), do: GenServer.call(session, :context)
+
+  @doc """
+  Ends the prompt that runs: kills the model's and the tools' processes, answers calls without a result with an error
+  that says so, and returns `:ok`. When nothing runs, nothing happens.
+
+  Its caller gets an `AshAgent.Runtime.Error` with the reason `:cancelled`. The conversation goes on with the next prompt,
+  one that waits already included. Results that tools gave before stay.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> Process.sleep(:infinity) end)
+      iex> {:ok, ref} = AshAgent.Session.prompt_async(session, "Think for ever")
+      iex> AshAgent.Session.cancel(session)
+      :ok
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, {:error, error}} -> error.reason
+      ...> end
+      :cancelled
+  """
+  @doc since: "0.1.0"
+  @spec cancel(session()) :: :ok
+  def cancel(session), do: GenServer.call(session, :cancel, :infinity)
+
+  @doc """
+  Takes another model from the next prompt on; the history stays. Returns `:ok`.
+
+  Raises `ArgumentError` for what is no model.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{content: "one"}} end)
+      iex> AshAgent.Session.put_llm(session, fn _ -> {:ok, %{content: "two"}} end)
+      iex> {:ok, result} = AshAgent.Session.prompt(session, "Which?")
+      iex> result.output
+      "two"
+  """
+  @doc since: "0.1.0"
+  @spec put_llm(session(), LLM.t()) :: :ok
+  # Made ready here, so that the session never sees a bare key.
+  def put_llm(session, llm), do: GenServer.call(session, {:put_llm, LLM.new(llm)})
+
+  ## Options, in the caller's process
+
+  defp options(opts) do
+    opts = Options.validate!(opts, @own_options ++ @runtime_options)
+
+    unless opts[:when_busy] in [:queue, :error],
+      do:
+        raise(
+          ArgumentError,
+          "expected :when_busy to be :queue or :error, got: #{inspect(opts[:when_busy])}"
+        )
+
+    unless is_integer(opts[:max_queue]) and opts[:max_queue] >= 0,
+      do:
+        raise(
+          ArgumentError,
+          "expected :max_queue to be 0 or more, got: #{inspect(opts[:max_queue])}"
+        )
+
+    unless is_nil(opts[:system_prompt]) or is_binary(opts[:system_prompt]) or
+             is_list(opts[:system_prompt]),
+           do: raise(ArgumentError, "expected :system_prompt to be text or text parts")
+
+    runtime = opts |> Keyword.take([:llm, :on_change | @runtime_options]) |> Runtime.options()
+
+    opts
+    |> Keyword.drop(@runtime_options)
+    |> Keyword.merge(llm: runtime[:llm], runtime: Keyword.take(runtime, @runtime_options))
+  end
+
+  defp prompt_options(opts, more) do
+    opts = Options.validate!(opts, [:metadata, :runtime_context | more])
+
+    for key <- [:metadata, :runtime_context],
+        opts[key] != nil and not is_map(opts[key]),
+        do: raise(ArgumentError, "expected #{inspect(key)} to be a map")
+
+    opts
+  end
+
+  ## The process
+
+  @impl true
+  def init(opts) do
+    case initial(opts[:context], opts[:system_prompt]) do
+      {:ok, context} ->
+        {:ok, supervisor} = Task.Supervisor.start_link()
+
+        {:ok,
+         %{
+           context: context,
+           llm: opts[:llm],
+           runtime: opts[:runtime],
+           on_change: opts[:on_change],
+           when_busy: opts[:when_busy],
+           max_queue: opts[:max_queue],
+           supervisor: supervisor,
+           queue: :queue.new(),
+           run: nil
+         }}
+
+      {:error, reason} ->
+        {:stop, reason}
+    end
+  end
+
+  defp initial(function, system_prompt) when is_function(function, 0),
+    do: initial(function.(), system_prompt)
+
+  defp initial(%Context{} = context, _system_prompt), do: {:ok, context}
+  defp initial(nil, nil), do: Context.create(%{})
+
+  defp initial(nil, system_prompt),
+    do:
+      Context.create(%{
+        iterations: [%{number: 1, messages: [%{role: :system, content: system_prompt}]}]
+      })
+
+  defp initial({:ok, context}, system_prompt), do: initial(context, system_prompt)
+  defp initial(:error, _system_prompt), do: {:error, :no_context}
+  defp initial({:error, reason}, _system_prompt), do: {:error, reason}
+
+  defp initial(text, system_prompt) when is_binary(text),
+    do: Context |> apply(:from_snapshot, [text]) |> initial(system_prompt)
+
+  # What dump/1 gives is versioned, what to_map/1 gives is not.
+  defp initial(%{"version" => _} = dump, _system_prompt), do: apply(Context, :load, [dump])
+  defp initial(%{} = attributes, _system_prompt), do: Context.create(attributes)
+  defp initial(_other, _system_prompt), do: {:error, :no_context}
+
+  @impl true
+  def handle_call({:run, job}, from, state), do: accept(job, {:call, from}, state)
+
+  def handle_call({:run_async, pid, job}, from, state) do
+    ref = make_ref()
+    accept(job, {:async, pid, ref, from}, state)
+  end
+
+  def handle_call(:context, _from, state), do: {:reply, state.context, state}
+  def handle_call({:put_llm, llm}, _from, state), do: {:reply, :ok, %{state | llm: llm}}
+  def handle_call(:cancel, _from, %{run: nil} = state), do: {:reply, :ok, state}
+
+  def handle_call(:cancel, _from, %{run: run} = state) do
+    # Contexts that it sent before it was killed are in the mailbox by then.
+    reply = Task.shutdown(run.task, :brutal_kill)
+    state = state |> end_tasks() |> drain(run.token)
+
+    case reply do
+      {:ok, reply} -> {:reply, :ok, finish(state, reply)}
+      _killed -> {:reply, :ok, interrupted(state, "cancelled by the user", :cancelled)}
+    end
+  end
+
+  @impl true
+  def handle_info({:context, token, context}, %{run: %{token: token} = run} = state) do
+    {:noreply, see(state, run, context)}
+  end
+
+  def handle_info({ref, reply}, %{run: %{task: %{ref: ref}} = run} = state) do
+    Process.demonitor(ref, [:flush])
+    {:noreply, state |> drain(run.token) |> finish(reply)}
+  end
+
+  def handle_info(
+        {:DOWN, ref, :process, _pid, reason},
+        %{run: %{task: %{ref: ref}} = run} = state
+      ) do
+    state = state |> end_tasks() |> drain(run.token)
+    {:noreply, interrupted(state, "interrupted", {:exit, reason})}
+  end
+
+  # Late messages of runs that were cancelled.
+  def handle_info(_other, state), do: {:noreply, state}
+
+  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status) do
+    Map.new(status, fn
+      {:state, %{} = state} ->
+        shown = Map.take(state, [:context, :when_busy, :max_queue])
+        {:state, Map.put(shown, :running, state[:run] != nil)}
+
+      {:message, _prompt} ->
+        {:message, :not_shown}
+
+      {:log, _events} ->
+        {:log, []}
+
+      other ->
+        other
+    end)
+  end
+
+  defp accept(job, client, %{run: nil} = state),
+    do: {:noreply, start(state, job, accepted(client))}
+
+  defp accept(job, client, state) do
+    if state.when_busy == :error or :queue.len(state.queue) >= state.max_queue,
+      do: {:reply, {:error, :busy}, state},
+      else: {:noreply, %{state | queue: :queue.in({job, accepted(client)}, state.queue)}}
+  end
+
+  defp accepted({:call, from}), do: {:call, from}
+
+  defp accepted({:async, pid, ref, from}) do
+    GenServer.reply(from, {:ok, ref})
+    {:async, pid, ref}
+  end
+
+  defp start(state, job, client) do
+    case begin(state.context, job) do
+      {:ok, context, own} ->
+        session = self()
+        token = make_ref()
+        store = state.on_change
+
+        tell = fn context ->
+          send(session, {:context, token, context})
+          if store, do: store.(context)
+        end
+
+        opts =
+          state.runtime
+          |> Keyword.merge(own)
+          |> Keyword.merge(llm: state.llm, supervisor: state.supervisor, on_change: tell)
+
+        new? = context != state.context
+
+        task =
+          Task.Supervisor.async_nolink(
+            state.supervisor,
+            fn ->
+              if new?, do: Events.safely(fn -> tell.(context) end, ":on_change")
+              Runtime.run(context, opts)
+            end,
+            shutdown: :brutal_kill
+          )
+
+        %{state | context: context, run: %{task: task, token: token, client: client}}
+
+      {:error, error} ->
+        reply(client, {:error, error})
+        next(state)
+    end
+  end
+
+  defp begin(context, {:resume, opts}), do: {:ok, context, given(opts)}
+
+  defp begin(context, {:prompt, input, opts}) do
+    message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
+    {:ok, context |> Context.interrupt() |> Context.add_user_message(input, message), given(opts)}
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
+  end
+
+  defp given(opts), do: for({:runtime_context, %{} = map} <- opts, do: {:runtime_context, map})
+
+  defp see(state, run, context) do
+    tell(run.client, context)
+    %{state | context: context}
+  end
+
+  # Takes the contexts that a run which is over has left in the mailbox.
+  defp drain(%{run: run} = state, token) do
+    receive do
+      {:context, ^token, context} -> state |> see(run, context) |> drain(token)
+    after
+      0 -> state
+    end
+  end
+
+  # The run's tools, which do not end with it.
+  defp end_tasks(state) do
+    for pid <- Task.Supervisor.children(state.supervisor),
+        do: Task.Supervisor.terminate_child(state.supervisor, pid)
+
+    state
+  end
+
+  defp finish(%{run: run} = state, {_, %{context: context}} = reply) do
+    reply(run.client, reply)
+    next(%{state | context: context, run: nil})
+  end
+
+  defp interrupted(%{run: run} = state, words, reason) do
+    context = Context.interrupt(state.context, words)
+    if state.on_change, do: Events.safely(fn -> state.on_change.(context) end, ":on_change")
+    if context != state.context, do: tell(run.client, context)
+    reply(run.client, {:error, %Error{reason: reason, context: context}})
+    next(%{state | context: context, run: nil})
+  end
+
+  defp next(state) do
+    case :queue.out(state.queue) do
+      {{:value, {job, client}}, queue} -> start(%{state | queue: queue, run: nil}, job, client)
+      {:empty, _} -> %{state | run: nil}
+    end
+  end
+
+  defp tell({:async, pid, ref}, context), do: send(pid, {__MODULE__, ref, {:context, context}})
+  defp tell({:call, _from}, _context), do: :ok
+
+  defp reply({:async, pid, ref}, reply), do: send(pid, {__MODULE__, ref, reply})
+  defp reply({:call, from}, reply), do: GenServer.reply(from, reply)
+end

@@ -1,0 +1,315 @@
+defmodule AshAgent.Toolbox do
+  @moduledoc """
+  A tool that is a program: it gets the arguments as JSON on its standard input and answers on its standard output.
+
+      iex> toolbox = AshAgent.Toolbox.new(name: "shout", description: "Says it loudly", command: "tr", args: ["a-z", "A-Z"])
+      iex> AshAgent.Toolbox.run(toolbox, %{"text" => "hello"})
+      {:ok, ~s({"TEXT":"HELLO"})}
+
+  It is used like any other tool:
+
+      AshAgent.Runtime.run(context, llm: llm, tools: [toolbox])
+
+  ## How it runs
+
+  The program is started directly, with exactly the given arguments; no shell reads them, nor what the model wrote. Its
+  input is one JSON object and then ends. Exit code 0 makes what it printed the result, anything else an error with the
+  end of what it wrote to standard error.
+
+  The program leads a process group of its own. The whole group is killed when the program ends, when it takes too long,
+  when the process that runs the tool ends for whatever reason, and when the VM dies; only what leaves the group
+  (`setsid`) can outlive a call.
+
+  The environment is that of the VM with `env` on top of it. Take out what the program should not see:
+  `env: %{"OPENAI_API_KEY" => nil}`.
+
+  It needs a POSIX system with `sh` and `tail`, and costs a few milliseconds for the start of these.
+  """
+
+  alias AshAgent.Context.{Error, JSON}
+
+  @default_parameters %{"type" => "object"}
+  @max_output_bytes 1_000_000
+  @stderr_bytes 2_000
+
+  @enforce_keys [:name, :command]
+  defstruct [
+    :name,
+    :command,
+    description: nil,
+    parameters: @default_parameters,
+    args: [],
+    env: %{},
+    search_hints: [],
+    max_output_bytes: @max_output_bytes
+  ]
+
+  @typedoc """
+    * `name` - what the model calls it
+    * `description` - what it is good for, for the model
+    * `parameters` - the JSON schema of its arguments
+    * `command` - a program on the PATH, or a path
+    * `args` - its arguments
+    * `env` - variables on top of the VM's environment; `nil` removes one
+    * `search_hints` - words to find it by among many tools; the runtime does not use them
+    * `max_output_bytes` - what it may print; more is an error
+  """
+  @type t :: %__MODULE__{
+          name: String.t(),
+          description: String.t() | nil,
+          parameters: map(),
+          command: String.t(),
+          args: [String.t()],
+          env: %{optional(String.t()) => String.t() | nil},
+          search_hints: [String.t()],
+          max_output_bytes: pos_integer()
+        }
+
+  # A fixed text: nothing is ever put into it. $1 separates the program's output from what follows it, $2 is tail, $3
+  # how much of standard error is wanted, the rest the program.
+  #
+  # The BEAM cannot close the input of a port and go on reading its output, so the arguments come as one line, which is
+  # piped to the program. The port's input stays open as a lifeline: when it closes, whoever closed it, the group is
+  # killed. The BEAM starts each port as the leader of a session of its own, so $$ is the group.
+  #
+  # Standard error goes through tail, which keeps its end and prints it behind the mark and the exit code, when all
+  # writers are gone; that is what the TERM is for, which this shell, and with it tail, ignores.
+  @wrapper ~S"""
+  mark=$1 tail=$2 bytes=$3
+  shift 3
+  IFS= read -r arguments || exit 1
+  exec 3<&0 4>&1 </dev/null 2>/dev/null
+  trap '' TERM
+  ( read -r _ <&3; kill -s KILL -- "-$$" ) >/dev/null 4>&- &
+  {
+    printf '%s' "$arguments" | ( trap - TERM; exec "$@" ) 2>&1 >&4 3<&- 4>&-
+    status=$?
+    kill -s TERM -- "-$$"
+    printf '%s%s ' "$mark" "$status" >&4
+  } | "$tail" -c "$bytes" 3<&-
+  kill -s KILL -- "-$$"
+  """
+
+  @doc """
+  Makes a toolbox from its fields, see `t:t/0`.
+
+  `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args` and `search_hints` to `[]`,
+  `env` to `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown fields and wrong types.
+
+  ## Examples
+
+      iex> AshAgent.Toolbox.new(name: "now", command: "date").parameters
+      %{"type" => "object"}
+  """
+  @doc since: "0.1.0"
+  @spec new(keyword() | map()) :: t()
+  def new(fields) when is_list(fields) or is_map(fields) do
+    toolbox = struct!(__MODULE__, fields)
+
+    for {field, valid?, expected} <- [
+          {:name, &text?/1, "non-empty text"},
+          {:command, &text?/1, "non-empty text"},
+          {:description, &(&1 == nil or is_binary(&1)), "text"},
+          {:parameters, &is_map/1, "a JSON schema as a map"},
+          {:args, &(is_list(&1) and Enum.all?(&1, fn arg -> plain?(arg) end)), "a list of texts"},
+          {:search_hints, &(is_list(&1) and Enum.all?(&1, fn hint -> is_binary(hint) end)),
+           "a list of texts"},
+          {:env, &env?/1, "a map of text to text or nil"},
+          {:max_output_bytes, &(is_integer(&1) and &1 > 0), "a positive integer"}
+        ] do
+      value = Map.fetch!(toolbox, field)
+
+      unless valid?.(value),
+        do:
+          raise(
+            ArgumentError,
+            "expected #{inspect(field)} of a toolbox to be #{expected}, got: #{inspect(value)}"
+          )
+    end
+
+    toolbox
+  end
+
+  defp text?(text), do: plain?(text) and text != ""
+
+  defp plain?(text),
+    do: is_binary(text) and String.valid?(text) and not String.contains?(text, <<0>>)
+
+  defp env?(env) do
+    (is_map(env) or Keyword.keyword?(env)) and
+      Enum.all?(env, fn {name, value} ->
+        plain?(to_string(name)) and not String.contains?(to_string(name), "=") and
+          (value == nil or plain?(value))
+      end)
+  end
+
+  @doc """
+  Runs the program with these arguments and returns `{:ok, output}` or `{:error, words}`.
+
+  The output is what it printed, byte by byte. Takes the option `:timeout`, milliseconds or `:infinity`, after which the
+  program and its children are killed; defaults to `60_000`.
+
+  ## Examples
+
+      iex> AshAgent.Toolbox.run(AshAgent.Toolbox.new(name: "fail", command: "ls", args: ["/nothing/here"]), %{}) |> elem(0)
+      :error
+
+      iex> AshAgent.Toolbox.run(AshAgent.Toolbox.new(name: "slow", command: "sleep", args: ["5"]), %{}, timeout: 10)
+      {:error, "timed out after 10 ms"}
+  """
+  @doc since: "0.1.0"
+  @spec run(t(), map(), keyword()) :: {:ok, binary()} | {:error, String.t()}
+  def run(%__MODULE__{} = toolbox, arguments, opts \\ []) when is_map(arguments) do
+    timeout = Keyword.validate!(opts, timeout: 60_000)[:timeout]
+
+    with {:ok, input} <- input(arguments),
+         {:ok, sh} <- executable("sh"),
+         {:ok, tail} <- executable("tail"),
+         {:ok, program} <- executable(toolbox.command) do
+      mark = "\n" <> Base.encode16(:crypto.strong_rand_bytes(16)) <> "\n"
+      args = ["-c", @wrapper, "toolbox", mark, tail, Integer.to_string(@stderr_bytes), program]
+
+      options = [
+        :binary,
+        :exit_status,
+        :hide,
+        :use_stdio,
+        args: args ++ toolbox.args,
+        env: env(toolbox.env)
+      ]
+
+      port = Port.open({:spawn_executable, sh}, options)
+
+      try do
+        feed(port, input)
+
+        state = %{
+          port: port,
+          mark: mark,
+          max: toolbox.max_output_bytes,
+          timeout: timeout,
+          deadline: deadline(timeout)
+        }
+
+        collect(state, [], 0)
+      after
+        close(port)
+      end
+    end
+  end
+
+  # The encoder escapes line ends, so a line is what the wrapper can read whole.
+  defp input(arguments) do
+    {:ok, [JSON.encode(arguments), ?\n]}
+  rescue
+    error in Error -> {:error, "the arguments are no JSON: " <> Exception.message(error)}
+  end
+
+  defp executable(command) do
+    case System.find_executable(command) do
+      nil -> {:error, "the program #{command} is not there or not executable"}
+      path -> {:ok, path}
+    end
+  end
+
+  defp env(env) do
+    for {name, value} <- env do
+      {name |> to_string() |> String.to_charlist(),
+       if(value, do: String.to_charlist(value), else: false)}
+    end
+  end
+
+  defp feed(port, input) do
+    Port.command(port, input)
+  rescue
+    # It has ended already; its exit status says why.
+    ArgumentError -> true
+  end
+
+  defp collect(%{port: port} = state, output, size) do
+    receive do
+      {^port, {:data, data}} ->
+        size = size + byte_size(data)
+
+        # What follows the output is the mark, the exit code and the end of standard error.
+        if size > state.max + @stderr_bytes + 64,
+          do: {:error, too_long(state.max)},
+          else: collect(state, [output, data], size)
+
+      {^port, {:exit_status, _of_the_wrapper}} ->
+        output |> IO.iodata_to_binary() |> result(state)
+    after
+      left(state.deadline) -> {:error, "timed out after #{state.timeout} ms"}
+    end
+  end
+
+  defp result(bytes, %{mark: mark, max: max}) do
+    with [output, rest] <- :binary.split(bytes, mark),
+         {status, " " <> stderr} <- Integer.parse(rest) do
+      cond do
+        byte_size(output) > max -> {:error, too_long(max)}
+        status == 0 -> {:ok, output}
+        true -> {:error, failure(status, stderr)}
+      end
+    else
+      _ -> {:error, "the program was killed"}
+    end
+  end
+
+  defp too_long(max), do: "the program printed more than #{max} bytes and was stopped"
+
+  defp failure(status, stderr) do
+    case String.trim(printable(stderr)) do
+      "" -> "exit code #{status}"
+      words -> "exit code #{status}: #{words}"
+    end
+  end
+
+  # The end may begin in the middle of a character.
+  defp printable(<<_, rest::binary>> = text) do
+    if String.valid?(text) or byte_size(text) < @stderr_bytes - 4,
+      do: text,
+      else: printable_tail(text, rest, 3)
+  end
+
+  defp printable(""), do: ""
+
+  defp printable_tail(text, _rest, 0), do: text
+
+  defp printable_tail(text, rest, tries) do
+    case rest do
+      <<_, shorter::binary>> ->
+        if String.valid?(rest), do: rest, else: printable_tail(text, shorter, tries - 1)
+
+      "" ->
+        text
+    end
+  end
+
+  defp close(port) do
+    try do
+      Port.close(port)
+    rescue
+      ArgumentError -> true
+    end
+
+    # Nothing of the port may stay in the mailbox of a caller that traps exits.
+    Process.unlink(port)
+    flush(port)
+  end
+
+  defp flush(port) do
+    receive do
+      {^port, _} -> flush(port)
+      {:EXIT, ^port, _} -> flush(port)
+    after
+      0 -> :ok
+    end
+  end
+
+  defp deadline(:infinity), do: :infinity
+  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+
+  defp left(:infinity), do: :infinity
+  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+end

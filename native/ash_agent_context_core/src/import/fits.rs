@@ -1,0 +1,65 @@
+//! What a provider is known to refuse although it can be read: it does not come back as it was.
+
+use crate::call::ToolCall;
+use crate::message::Output;
+use crate::part::{Content, Part, PartKind, Provider};
+use crate::value::Value;
+
+/// Whether a message has neither blank texts nor calls whose id or name the provider refuses.
+pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> bool {
+    let says = match content {
+        Content::None => true,
+        // Beside calls there may be an empty one.
+        Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
+        Content::Parts(parts) => has_words(parts),
+    };
+    says && calls.iter().all(|call| takes(provider, call))
+}
+
+/// Whether a result is none that the provider refuses.
+pub fn result(provider: Provider, output: &Output) -> bool {
+    match output {
+        // An object around it.
+        Output::Value(_) if provider == Provider::Gemini => true,
+        Output::Value(Value::Binary(text)) => !is_blank(text),
+        Output::Value(_) => true,
+        Output::Parts(parts) => has_words(parts),
+    }
+}
+
+fn has_words(parts: &[Part]) -> bool {
+    let is_blank = |part: &Part| {
+        // A signature may stand on an empty text.
+        matches!(&part.kind, PartKind::Text(text) if is_blank(text))
+            && part.provider_metadata.is_none()
+    };
+    !parts.iter().any(is_blank)
+}
+
+fn is_blank(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
+}
+
+fn takes(provider: Provider, call: &ToolCall) -> bool {
+    let (id, name) = (&*call.id, call.name.as_str());
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let dotted = |byte: u8| plain(byte) || byte == b'.' || byte == b':';
+    let short = |text: &str, limit: usize| (1..=limit).contains(&text.len());
+    let takes_name = match provider {
+        Provider::Ollama => !name.trim().is_empty(),
+        Provider::Gemini => {
+            let first = name.bytes().next();
+            let begins = first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+            begins && short(name, 128) && name.bytes().all(dotted)
+        }
+        _ => short(name, 64) && name.bytes().all(plain),
+    };
+    let takes_id = match provider {
+        Provider::Anthropic => !id.is_empty() && id.bytes().all(plain),
+        Provider::OpenAiChat | Provider::OpenAiResponses => (1..=64).contains(&id.chars().count()),
+        Provider::Bedrock => short(id, 64) && id.bytes().all(dotted),
+        Provider::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        Provider::Gemini | Provider::Ollama => true,
+    };
+    takes_id && takes_name
+}

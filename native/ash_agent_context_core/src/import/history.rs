@@ -1,0 +1,654 @@
+//! Messages of a foreign history, repaired and grouped into iterations.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::attributes::Defaults;
+use crate::call::ToolCall;
+use crate::context::Context;
+use crate::error::Error;
+use crate::iteration::Exchange;
+use crate::json;
+use crate::message::{Message, Outcome, Output, Role, Status};
+use crate::part::{Content, Part, PartKind, Provider};
+use crate::value::{Map, Value};
+use crate::wire::Wire;
+
+use super::elements::Elements;
+use super::fits;
+use super::read::{index, into_parts, plain_content};
+use super::{Imported, Repair, RepairKind};
+
+/// What synthesised results say, as those of an interrupted run do.
+const INTERRUPTED: &str = "interrupted";
+
+/// A result as it was read.
+#[derive(Debug)]
+pub struct Answer {
+    /// The id of its call, where it has one.
+    pub id: Option<Box<str>>,
+    /// The tool's name, where it has one.
+    pub name: Option<Box<str>>,
+    pub status: Status,
+    pub output: Output,
+    pub metadata: Option<Map>,
+    /// Whether something stands in front of it in its message that belongs behind it.
+    pub moved: bool,
+}
+
+impl Answer {
+    pub const fn ok(output: Output) -> Self {
+        Self {
+            id: None,
+            name: None,
+            status: Status::Ok,
+            output,
+            metadata: None,
+            moved: false,
+        }
+    }
+}
+
+/// A message of the history.
+#[derive(Debug)]
+enum Entry {
+    Other {
+        role: Role,
+        content: Content,
+        metadata: Option<Map>,
+    },
+    Assistant(Exchanged),
+}
+
+/// A message of the model with the results of its calls.
+#[derive(Debug)]
+struct Exchanged {
+    /// The element it begins with.
+    element: usize,
+    content: Content,
+    /// What neighbours of the message said that are one turn with it.
+    more: Vec<Part>,
+    metadata: Option<Map>,
+    calls: Vec<ToolCall>,
+    /// How often each id was given.
+    uses: HashMap<Box<str>, usize>,
+    slots: Vec<Option<Answer>>,
+    filled: usize,
+    /// The element with its first result.
+    answered: Option<usize>,
+    notes: Vec<Map>,
+}
+
+/// Calls of one id, those of the last message that has any.
+#[derive(Debug, Default)]
+struct Open {
+    entry: usize,
+    slots: VecDeque<usize>,
+}
+
+impl Open {
+    /// The first of the calls that has no result yet.
+    fn next(&mut self, entries: &[Entry]) -> Option<(usize, usize)> {
+        let Some(Entry::Assistant(exchanged)) = entries.get(self.entry) else {
+            return None;
+        };
+        while let Some(slot) = self.slots.pop_front() {
+            if exchanged.waits(slot) {
+                return Some((self.entry, slot));
+            }
+        }
+        None
+    }
+}
+
+/// The calls of the last message that has any, for results that do not name the id.
+#[derive(Debug, Default)]
+struct Latest {
+    entry: usize,
+    by_name: HashMap<Box<str>, VecDeque<usize>>,
+    in_order: VecDeque<usize>,
+}
+
+/// A history that is being read.
+#[derive(Debug)]
+pub struct History {
+    provider: Option<Provider>,
+    prompt: Option<(Content, Option<Wire>)>,
+    elements: Elements,
+    /// The element that is being read.
+    element: usize,
+    entries: Vec<Entry>,
+    by_id: HashMap<Box<str>, Open>,
+    latest: Latest,
+    /// The last message that says something in words.
+    spoken: usize,
+    repairs: Vec<Repair>,
+}
+
+impl History {
+    /// Of a request for a provider, or of nobody.
+    pub fn of(provider: Option<Provider>) -> Self {
+        Self {
+            provider,
+            prompt: None,
+            elements: Elements::of(provider),
+            element: 0,
+            entries: Vec::new(),
+            by_id: HashMap::new(),
+            latest: Latest::default(),
+            spoken: 0,
+            repairs: Vec::new(),
+        }
+    }
+
+    /// Reads the elements of the list one by one.
+    pub fn read_each(
+        &mut self,
+        elements: Vec<Value>,
+        mut read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for (at, element) in elements.into_iter().enumerate() {
+            self.element = at;
+            self.elements.push(&element);
+            read(element, self).map_err(|error| error.within(index(at)))?;
+        }
+        Ok(())
+    }
+
+    /// Whether neighbours of one role are one turn.
+    const fn merges_neighbours(&self) -> bool {
+        matches!(
+            self.provider,
+            Some(Provider::Anthropic | Provider::Gemini | Provider::Bedrock)
+        )
+    }
+
+    /// Whether the provider has no other form of a text than a list with it.
+    pub const fn has_lists_only(&self) -> bool {
+        matches!(self.provider, Some(Provider::Gemini | Provider::Bedrock))
+    }
+
+    /// What changes the element that is being read, or takes it out.
+    fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
+        self.elements.change_element(self.element);
+        self.repairs.push(Repair {
+            kind,
+            message: self.element,
+            id: id.map(Into::into),
+            to: None,
+        });
+    }
+
+    /// A system prompt that stands beside the messages, and the field it stands in.
+    pub fn prompt(
+        &mut self,
+        field: Value,
+        read: impl FnOnce(Value) -> Result<Content, Error>,
+    ) -> Result<(), Error> {
+        let wire = self.provider.map(|provider| Wire {
+            provider,
+            json: json::write(&field).into_boxed_str(),
+        });
+        self.prompt = Some((read(field)?, wire));
+        Ok(())
+    }
+
+    /// A call stood in front of text or thinking of its message.
+    pub fn call_moved(&mut self, id: &str) {
+        self.repair(RepairKind::MovedCall, Some(id));
+    }
+
+    /// The element that is being read has a shape that its provider refuses.
+    pub fn refused(&mut self) {
+        self.elements.change_element(self.element);
+    }
+
+    /// The position of the element that is being read.
+    pub const fn element(&self) -> usize {
+        self.element
+    }
+
+    /// A system message; when the first message of all is one, it is the system prompt.
+    pub fn system(&mut self, content: Content, metadata: Option<Map>) {
+        let is_refused = match self.provider {
+            Some(Provider::Ollama) => !self.entries.is_empty(),
+            Some(Provider::Mistral) => matches!(self.entries.last(), Some(Entry::Assistant(_))),
+            _ => false,
+        };
+        if is_refused {
+            self.elements.change_element(self.element);
+        }
+        self.push(Entry::Other {
+            role: Role::System,
+            content,
+            metadata,
+        });
+    }
+
+    pub fn user(&mut self, content: Content, metadata: Option<Map>) {
+        let says_nothing = match &content {
+            Content::None => true,
+            Content::Text(_) => false,
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        if says_nothing {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        self.push(Entry::Other {
+            role: Role::User,
+            content,
+            metadata,
+        });
+    }
+
+    /// A message with results and with what else the user says.
+    pub fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>) {
+        let answered = !answers.is_empty();
+        if answered && !parts.is_empty() && self.provider == Some(Provider::Gemini) {
+            // It was never seen to take both in one.
+            self.elements.change_element(self.element);
+        }
+        for answer in answers {
+            self.answer(answer);
+        }
+        if !parts.is_empty() || !answered {
+            let content = if self.has_lists_only() {
+                plain_content(parts)
+            } else {
+                Content::Parts(parts.into_boxed_slice())
+            };
+            self.user(content, None);
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let number = message_number(self.entries.len());
+        self.elements.claim(number, self.element);
+        if let (Some(provider), Entry::Other { content, .. }) = (self.provider, &entry) {
+            if !fits::message(provider, content, &[]) {
+                self.elements.change(number);
+            }
+        }
+        self.spoken = self.entries.len();
+        self.entries.push(entry);
+    }
+
+    /// A message of the model.
+    pub fn assistant(&mut self, content: Content, calls: Vec<ToolCall>, metadata: Option<Map>) {
+        let elements = [self.element];
+        self.assistant_of(&elements, content, calls, metadata);
+    }
+
+    /// A message of the model that these elements make.
+    pub fn assistant_of(
+        &mut self,
+        elements: &[usize],
+        content: Content,
+        calls: Vec<ToolCall>,
+        metadata: Option<Map>,
+    ) {
+        if calls.is_empty() && says_nothing(&content) {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        let speaks = match &content {
+            Content::None => false,
+            Content::Text(_) => true,
+            Content::Parts(parts) => {
+                let is_text = |part: &Part| matches!(part.kind, PartKind::Text(_));
+                parts.iter().any(is_text)
+            }
+        };
+        let is_taken = self
+            .provider
+            .is_none_or(|provider| fits::message(provider, &content, &calls));
+        let is_bedrock = self.provider == Some(Provider::Bedrock);
+        let merges = self.merges_neighbours();
+        let calls_come_last = self.provider != Some(Provider::Gemini);
+        let mut moved = None;
+        let before = self.entries.len();
+        match self.entries.last_mut() {
+            // A second message of the turn whose calls wait: results are for both of them.
+            Some(Entry::Assistant(last))
+                if merges && last.filled == 0 && !last.calls.is_empty() =>
+            {
+                let mut parts = into_parts(content);
+                let call = last.calls.last().map(|call| call.id.clone());
+                moved = call.filter(|_| calls_come_last && parts.iter().any(is_said));
+                last.more.append(&mut parts);
+            }
+            _ => {
+                if !calls.is_empty() {
+                    self.latest = Latest {
+                        entry: self.entries.len(),
+                        ..Latest::default()
+                    };
+                }
+                self.entries.push(Entry::Assistant(Exchanged {
+                    element: elements.first().copied().unwrap_or(self.element),
+                    content,
+                    more: Vec::new(),
+                    metadata,
+                    calls: Vec::new(),
+                    uses: HashMap::new(),
+                    slots: Vec::new(),
+                    filled: 0,
+                    answered: None,
+                    notes: Vec::new(),
+                }));
+            }
+        }
+        if let Some(id) = moved {
+            self.call_moved(&id);
+        }
+        let is_second = self.entries.len() == before;
+        let entry = self.entries.len().saturating_sub(1);
+        if self.provider == Some(Provider::OpenAiResponses) && speaks {
+            self.spoken = entry;
+        }
+        for element in elements {
+            self.elements.claim(message_number(entry), *element);
+        }
+        if !is_taken || (is_second && is_bedrock) {
+            self.elements.change(message_number(entry));
+        }
+        self.join(entry, calls);
+    }
+
+    /// Calls join the last message; those that have an id of it get another one.
+    fn join(&mut self, entry: usize, calls: Vec<ToolCall>) {
+        let Some(Entry::Assistant(last)) = self.entries.get_mut(entry) else {
+            return;
+        };
+        for call in &calls {
+            last.uses.entry(call.id.clone()).or_default();
+        }
+        for mut call in calls {
+            let slot = last.calls.len();
+            last.slots.push(None);
+            let name = call.name.as_str().into();
+            self.latest.by_name.entry(name).or_default().push_back(slot);
+            self.latest.in_order.push_back(slot);
+            if !call.id.is_empty() {
+                let is_known = self.by_id.contains_key(&call.id);
+                let open = self.by_id.entry(call.id.clone()).or_default();
+                if is_known && self.provider == Some(Provider::OpenAiResponses) {
+                    // There an id may be used once in a conversation.
+                    self.elements.change(message_number(entry));
+                }
+                if open.entry != entry {
+                    *open = Open {
+                        entry,
+                        slots: VecDeque::new(),
+                    };
+                }
+                open.slots.push_back(slot);
+                let mut uses = last.uses.get(&call.id).copied().unwrap_or_default() + 1;
+                if uses > 1 {
+                    let another = |uses: usize| Box::from(format!("{}_{uses}", call.id));
+                    let mut to: Box<str> = another(uses);
+                    while last.uses.contains_key(&to) {
+                        uses += 1;
+                        to = another(uses);
+                    }
+                    last.uses.insert(to.clone(), 1);
+                    last.uses.insert(call.id.clone(), uses);
+                    self.elements.change(message_number(entry));
+                    self.repairs.push(Repair {
+                        kind: RepairKind::RenamedCall,
+                        message: last.element,
+                        id: Some(std::mem::replace(&mut call.id, to.clone())),
+                        to: Some(to),
+                    });
+                } else {
+                    last.uses.insert(call.id.clone(), uses);
+                }
+            }
+            last.calls.push(call);
+        }
+    }
+
+    /// A result goes into the slot of its call: the last one in front of it that has its id.
+    pub fn answer(&mut self, mut answer: Answer) {
+        let id = answer.id.take().filter(|id| !id.is_empty());
+        let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
+        let found = match id.as_ref().and_then(|id| self.by_id.get_mut(id)) {
+            Some(open) => open.next(&self.entries),
+            None => self.find_unnamed(id.is_some(), answer.name.as_deref()),
+        };
+        let Some((entry, slot)) = found else {
+            let kind = if known {
+                RepairKind::DroppedDuplicateResult
+            } else {
+                RepairKind::DroppedOrphanResult
+            };
+            return self.repair(kind, id.as_deref());
+        };
+        let last = self.entries.len() - 1;
+        let is_responses = self.provider == Some(Provider::OpenAiResponses);
+        if is_responses && entry < last && entry >= self.spoken {
+            // Further calls of the model in between are no matter there.
+            self.elements
+                .join_range(results_number(entry), results_number(last));
+        } else if answer.moved || entry < last {
+            self.repair(RepairKind::MovedResult, id.as_deref());
+            self.elements.change(results_number(entry));
+        }
+        self.elements.claim(results_number(entry), self.element);
+        let provider = self.provider;
+        if let Some(Entry::Assistant(exchanged)) = self.entries.get_mut(entry) {
+            let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
+            let wants_one = matches!(provider, Some(Provider::Gemini | Provider::Bedrock));
+            let is_taken = provider.is_none_or(|provider| fits::result(provider, &answer.output));
+            if !is_taken || (wants_one && !in_one) {
+                self.elements.change(results_number(entry));
+            }
+            exchanged.notes.extend(answer.metadata.take());
+            if let Some(place) = exchanged.slots.get_mut(slot) {
+                *place = Some(answer);
+                exchanged.filled += 1;
+            }
+        }
+    }
+
+    /// The first call without a result, of this name if there is one. A result with an id answers
+    /// only calls that have none.
+    fn find_unnamed(&mut self, has_id: bool, name: Option<&str>) -> Option<(usize, usize)> {
+        let entry = self.latest.entry;
+        let Some(Entry::Assistant(exchanged)) = self.entries.get(entry) else {
+            return None;
+        };
+        let waiting = match name {
+            Some(name) => self.latest.by_name.get_mut(name)?,
+            None => &mut self.latest.in_order,
+        };
+        while let Some(&slot) = waiting.front() {
+            if exchanged.waits(slot) {
+                let call = exchanged.calls.get(slot)?;
+                return (!has_id || call.id.is_empty()).then_some((entry, slot));
+            }
+            waiting.pop_front();
+        }
+        None
+    }
+
+    /// The context.
+    pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
+        let mut context = Context::empty(defaults.id, defaults.at);
+        if let Some((content, wire)) = self.prompt.take() {
+            context.system = Some(system(content, wire));
+        }
+        let entries = std::mem::take(&mut self.entries);
+        let mut wires = self.wires(&entries).into_iter();
+        let last = entries.len().saturating_sub(1);
+        for (at, entry) in entries.into_iter().enumerate() {
+            let wire = wires.next().flatten();
+            let of_results = wires.next().flatten();
+            match entry {
+                Entry::Other {
+                    role: Role::System,
+                    content,
+                    metadata: None,
+                } if at == 0 && context.system.is_none() => {
+                    context.system = Some(system(content, wire));
+                }
+                Entry::Other {
+                    role,
+                    content,
+                    metadata,
+                } => {
+                    if context.current.has_assistant() {
+                        context.complete(defaults.at);
+                    }
+                    let message = Message::new(role, content, Box::default(), metadata);
+                    context.append(message.with_wire(wire));
+                }
+                Entry::Assistant(exchanged) => {
+                    let is_last = at == last;
+                    let has_calls = !exchanged.calls.is_empty();
+                    let pending = is_last && exchanged.filled < exchanged.calls.len();
+                    self.append(&mut context, exchanged, is_last, wire, of_results);
+                    if has_calls && !pending {
+                        context.complete(defaults.at);
+                    }
+                }
+            }
+        }
+        self.repairs.sort_by_key(|repair| repair.message);
+        Imported {
+            context,
+            repairs: self.repairs,
+            rest,
+        }
+    }
+
+    /// What stands on the wire for each message and its results, in turn.
+    fn wires(&mut self, entries: &[Entry]) -> Vec<Option<Wire>> {
+        let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
+        let mut pairs = Vec::new();
+        for (entry, exchanged) in entries.iter().enumerate() {
+            let exchanged = match exchanged {
+                Entry::Assistant(exchanged) => exchanged,
+                Entry::Other { role, .. } => {
+                    let is_last = entry + 1 == entries.len();
+                    if is_last && *role == Role::System && self.provider == Some(Provider::Mistral)
+                    {
+                        // Nothing may end with it there.
+                        elements.change(message_number(entry));
+                    }
+                    continue;
+                }
+            };
+            let (message, results) = (message_number(entry), results_number(entry));
+            if exchanged.filled < exchanged.calls.len() {
+                elements.change(message);
+                elements.change(results);
+            }
+            if !exchanged.calls.is_empty() {
+                pairs.push((message, results));
+            }
+        }
+        elements.finish(&pairs)
+    }
+
+    fn append(
+        &mut self,
+        context: &mut Context,
+        mut exchanged: Exchanged,
+        is_last: bool,
+        wire: Option<Wire>,
+        of_results: Option<Wire>,
+    ) {
+        exchanged.name_calls(context);
+        if !exchanged.more.is_empty() {
+            let mut parts = into_parts(exchanged.content);
+            parts.append(&mut exchanged.more);
+            exchanged.content = plain_content(parts);
+        }
+        let mut exchange = Exchange::new(exchanged.calls.len());
+        for (slot, answer) in exchanged.slots.into_iter().enumerate() {
+            let outcome = match answer {
+                Some(answer) => Outcome::new(answer.status, answer.output),
+                None if is_last => continue,
+                None => {
+                    self.repairs.push(Repair {
+                        kind: RepairKind::SynthesisedResult,
+                        message: exchanged.element,
+                        id: exchanged.calls.get(slot).map(|call| call.id.clone()),
+                        to: None,
+                    });
+                    let reason = Output::Value(Value::text(INTERRUPTED));
+                    Outcome::new(Status::Interrupted, reason)
+                }
+            };
+            exchange.fill(slot, outcome);
+        }
+        for notes in exchanged.notes {
+            exchange.add_metadata(Some(notes));
+        }
+        exchange.wire = of_results;
+        let calls = exchanged.calls.into_boxed_slice();
+        let message = Message::new(
+            Role::Assistant,
+            exchanged.content,
+            calls,
+            exchanged.metadata,
+        );
+        context.append_answered(message.with_wire(wire), exchange);
+    }
+}
+
+/// Messages and exchanges are numbered in turn.
+const fn message_number(entry: usize) -> usize {
+    2 * entry
+}
+
+const fn results_number(entry: usize) -> usize {
+    2 * entry + 1
+}
+
+fn system(content: Content, wire: Option<Wire>) -> Arc<Message> {
+    let message = Message::new(Role::System, content, Box::default(), None);
+    Arc::new(message.with_wire(wire))
+}
+
+impl Exchanged {
+    fn waits(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(Option::is_none)
+    }
+
+    /// Gives ids to the calls that have none, as a context does.
+    fn name_calls(&mut self, context: &Context) {
+        let lead = context.system.is_some() && context.count_iterations() == 1;
+        let place = context.current.count_messages() + usize::from(lead);
+        let number = context.current_iteration();
+        for (position, call) in self.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{number}_{place}_{position}");
+                while self.uses.contains_key(&*id) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+/// Whether a part is what a provider wants in front of calls.
+pub fn is_said(part: &Part) -> bool {
+    matches!(
+        part.kind,
+        PartKind::Text(_) | PartKind::Thinking(_) | PartKind::RedactedThinking(_)
+    )
+}
+
+fn says_nothing(content: &Content) -> bool {
+    let is_empty = |part: &Part| {
+        let is_text = matches!(&part.kind, PartKind::Text(text) if text.is_empty());
+        is_text && part.provider_metadata.is_none()
+    };
+    match content {
+        Content::None => true,
+        Content::Text(text) => text.is_empty(),
+        Content::Parts(parts) => parts.iter().all(is_empty),
+    }
+}

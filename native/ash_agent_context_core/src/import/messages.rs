@@ -1,0 +1,173 @@
+//! Lists of messages: OpenAI's chat format and the neutral form, told apart piece by piece.
+
+use crate::call::ToolCall;
+use crate::error::Error;
+use crate::message::{Output, Role, Status};
+use crate::part::{Content, Part, Place, Provider};
+use crate::value::{Value, MAX_DEPTH};
+
+use super::history::{Answer, History};
+use super::openai_chat;
+use super::read::{bounded, call, each, has, name_at, Object, CONTENT};
+
+/// Whose form the messages have that are not neutral.
+const PROVIDER: Provider = Provider::OpenAiChat;
+
+pub fn read(messages: Vec<Value>, history: &mut History) -> Result<(), Error> {
+    history.read_each(messages, |message, history| {
+        if is_neutral(&message) {
+            neutral(message, history)
+        } else {
+            openai_chat::read_message(message, history, PROVIDER)
+        }
+    })
+}
+
+/// Whether a message is in the neutral form. Where both forms are the same, it is OpenAI's.
+fn is_neutral(message: &Value) -> bool {
+    let Value::Map(map) = message else {
+        return false;
+    };
+    let any = |key: &str, test: fn(&Value) -> bool| match map.get_named(key) {
+        Some(Value::List(items)) => items.iter().any(test),
+        _ => false,
+    };
+    let is_neutral_call = |call: &Value| !has(call, "function") && has(call, "name");
+    matches!(map.get_named("metadata"), Some(Value::Map(_)))
+        || any("tool_calls", is_neutral_call)
+        || any("content", is_neutral_part)
+}
+
+fn is_neutral_part(part: &Value) -> bool {
+    match name_at(part, "type") {
+        Some("text") => has(part, "provider_metadata"),
+        Some("file") => !has(part, "file"),
+        Some("image" | "thinking" | "redacted_thinking" | "provider_block" | "tool_result") => true,
+        _ => false,
+    }
+}
+
+fn neutral(message: Value, history: &mut History) -> Result<(), Error> {
+    let mut message = Object::read(message, "a message, a map")?;
+    let role = message.text("role")?;
+    let role = role.as_deref().and_then(Role::from_name);
+    let role =
+        role.ok_or_else(|| message.wrong("role", "\"system\", \"user\" or \"assistant\""))?;
+    let mut metadata = message.map("metadata")?;
+    match role {
+        Role::System => {
+            let content = message.content("content", |part| read_part(part, Place::System))?;
+            history.system(content, metadata);
+        }
+        Role::Assistant => {
+            let content = message.content("content", |part| read_part(part, Place::Assistant))?;
+            let calls = match message.take("tool_calls") {
+                None => Vec::new(),
+                Some(Value::List(calls)) => each(calls.into_vec(), read_call)
+                    .map_err(|error| error.within(message.key("tool_calls")))?,
+                Some(_) => return Err(message.wrong("tool_calls", "a list of tool calls")),
+            };
+            history.assistant(content, calls, metadata);
+        }
+        Role::User => {
+            let mut answers: Vec<Answer> = Vec::new();
+            let content = user_content(&mut message, &mut answers)?;
+            if let Some(answer) = answers.first_mut() {
+                answer.metadata = metadata.take();
+            }
+            let says_nothing = !answers.is_empty() && content == Content::Parts(Box::default());
+            for answer in answers {
+                history.answer(answer);
+            }
+            if !says_nothing {
+                history.user(content, metadata);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Content without the results in it, which come apart.
+fn user_content(message: &mut Object, answers: &mut Vec<Answer>) -> Result<Content, Error> {
+    let items = match message.take("content") {
+        None => return Ok(Content::None),
+        Some(Value::Binary(text)) => return Ok(Content::Text(text)),
+        Some(Value::List(items)) => items.into_vec(),
+        Some(_) => return Err(message.wrong("content", CONTENT)),
+    };
+    let mut parts: Vec<Part> = Vec::new();
+    each(items, |item| {
+        if name_at(&item, "type") == Some("tool_result") {
+            let mut answer = read_result(item)?;
+            answer.moved = !parts.is_empty();
+            answers.push(answer);
+        } else {
+            parts.push(read_part(item, Place::User)?);
+        }
+        Ok(())
+    })
+    .map_err(|error| error.within(message.key("content")))?;
+    Ok(Content::Parts(parts.into_boxed_slice()))
+}
+
+fn read_part(item: Value, place: Place) -> Result<Part, Error> {
+    if !is_neutral_part(&item) {
+        match (name_at(&item, "type"), place) {
+            (Some("image_url" | "input_audio" | "file"), Place::User) => {
+                return openai_chat::user_part(item, PROVIDER);
+            }
+            (Some("refusal"), Place::Assistant) => {
+                return openai_chat::assistant_part(item, PROVIDER);
+            }
+            _ => {}
+        }
+    }
+    bounded(&item, MAX_DEPTH)?;
+    Part::from_value(item, place, 0).map_err(|error| match error {
+        Error::InvalidPart { key, .. } => {
+            Error::invalid(vec![key], "another value in a content part")
+        }
+        other => other,
+    })
+}
+
+fn read_call(value: Value) -> Result<ToolCall, Error> {
+    if has(&value, "function") {
+        return openai_chat::read_call(value);
+    }
+    bounded(&value, MAX_DEPTH + 1)?;
+    let mut object = Object::read(value, "a tool call, a map")?;
+    let id = object.text("id")?;
+    let name = object.need_name("name")?;
+    let arguments = object.arguments("arguments")?;
+    let provider_metadata = object.map("provider_metadata")?;
+    let mut call = call(id, name, arguments, provider_metadata);
+    call.extra = object.rest();
+    Ok(call)
+}
+
+fn read_result(value: Value) -> Result<Answer, Error> {
+    let mut object = Object::read(value, "a tool result, a map")?;
+    let id = object.need_text("tool_use_id")?;
+    let status = match object.take("is_error") {
+        Some(Value::Bool(true)) => Status::Error,
+        _ => Status::Ok,
+    };
+    let output = match object.take("content") {
+        Some(Value::List(items)) if !items.is_empty() => {
+            let parts = each(items.into_vec(), |item| read_part(item, Place::Result))
+                .map_err(|error| error.within(object.key("content")))?;
+            Output::Parts(parts.into_boxed_slice())
+        }
+        content => {
+            let value = content.unwrap_or(Value::Nil);
+            bounded(&value, MAX_DEPTH)?;
+            Output::Value(value)
+        }
+    };
+    Ok(Answer {
+        id: Some(id),
+        status,
+        ..Answer::ok(output)
+    })
+}

@@ -1,0 +1,234 @@
+//! Mistral chat completions: OpenAI's shape with rules of its own.
+
+use crate::iteration::Exchange;
+use crate::json::AsObject;
+use crate::message::{Message, Role};
+use crate::part::{Content, Part, PartKind};
+
+use super::media::{Media, Place};
+use super::openai_chat::{message_with_calls, text_message};
+use super::out::{texts, Out, Thought};
+use super::text::is_blank;
+use super::Wire;
+
+pub(super) struct Mistral;
+
+impl Wire for Mistral {
+    fn system(&self, system: &Message, out: &mut Out<'_>) {
+        match &system.content {
+            Content::Parts(_) => {
+                let texts = texts(&system.content, out);
+                out.wrapped(",{\"role\":\"system\",\"content\":[", "]}", |out| {
+                    for text in texts {
+                        text_part(&text, out);
+                    }
+                });
+            }
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_message("system", &text, out);
+                }
+            }
+            Content::None => {}
+        }
+    }
+
+    fn message(&self, message: &Message, out: &mut Out<'_>) {
+        if message.role == Role::Assistant {
+            assistant(message, out);
+            return;
+        }
+        match &message.content {
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_message("user", &text, out);
+                }
+            }
+            Content::Parts(parts) => out.blocks(false, |out| {
+                for part in &**parts {
+                    user_part(part, out);
+                }
+            }),
+            Content::None => {}
+        }
+    }
+
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+        let mut behind = Vec::new();
+        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
+            let Some(outcome) = outcome else { continue };
+            let (id, name) = (out.id(call), out.name(call));
+            let (text, media) = out.split_result(outcome, is_sent);
+            behind.extend(media);
+            out.json.raw(",");
+            out.json.bare_object(|message| {
+                message
+                    .field("role", "tool")
+                    .field("tool_call_id", &*id)
+                    .field("name", &*name)
+                    .field("content", &*text);
+            });
+        }
+        out.blocks(false, |out| {
+            for part in behind {
+                user_part(part, out);
+            }
+        });
+    }
+
+    fn user_last(&self) -> bool {
+        true
+    }
+}
+
+fn text_part(text: &str, out: &mut Out<'_>) {
+    out.json.object(|part| {
+        part.field("type", "text").field("text", text);
+    });
+}
+
+fn user_part(part: &Part, out: &mut Out<'_>) {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_part(&text, out);
+            }
+        }
+        PartKind::ProviderBlock { .. } => {
+            if let Some(data) = out.own_block(part) {
+                out.json.element(&AsObject(data));
+            }
+        }
+        _ => media(part, out),
+    }
+}
+
+fn assistant(message: &Message, out: &mut Out<'_>) {
+    let mut content = Out::new(out.options);
+    let mut speaks = false;
+    match &message.content {
+        Content::None => {}
+        Content::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                content.json.value(&*text);
+                speaks = true;
+            }
+        }
+        Content::Parts(parts) => content.wrapped("[", "]", |inner| {
+            for part in &**parts {
+                speaks |= assistant_part(part, inner, out);
+            }
+        }),
+    }
+    if !speaks {
+        if message.calls.is_empty() {
+            return;
+        }
+        if !matches!(message.content, Content::Parts(_)) {
+            content = Out::new(out.options);
+        }
+    }
+    message_with_calls(message, content, out, |message, calls| {
+        message.list("tool_calls", |list| {
+            for (id, name, arguments) in calls {
+                list.object(|call| {
+                    call.field("id", &**id).field("type", "function").object(
+                        "function",
+                        |function| {
+                            function
+                                .field("name", &**name)
+                                .field("arguments", &**arguments);
+                        },
+                    );
+                });
+            }
+        });
+    });
+}
+
+/// Writes a part and tells whether it is more than thinking.
+fn assistant_part(part: &Part, inner: &mut Out<'_>, out: &mut Out<'_>) -> bool {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            let text = out.text(bytes);
+            if let Some(text) = &text {
+                text_part(text, inner);
+            }
+            text.is_some()
+        }
+        PartKind::ProviderBlock { .. } => {
+            let data = out.own_block(part);
+            if let Some(data) = data {
+                inner.json.element(&AsObject(data));
+            }
+            data.is_some()
+        }
+        PartKind::Thinking(_) => match out.thinking(part, false) {
+            Thought::Own { text, signature } if !is_blank(&text) => {
+                inner.json.object(|written| {
+                    written.field("type", "thinking").list("thinking", |list| {
+                        list.object(|piece| {
+                            piece.field("type", "text").field("text", &*text);
+                        });
+                    });
+                    if let Some(signature) = signature {
+                        written.field("signature", signature);
+                    }
+                });
+                false
+            }
+            Thought::Text(text) => {
+                text_part(&text, inner);
+                true
+            }
+            Thought::Own { .. } | Thought::Nothing => false,
+        },
+        PartKind::Image { .. } | PartKind::File { .. } => {
+            text_part(&out.media_words(part), inner);
+            true
+        }
+        PartKind::RedactedThinking(_) => {
+            out.dropped(part);
+            false
+        }
+    }
+}
+
+fn is_sent(media: &Media<'_>) -> bool {
+    match (media.is_image, media.source) {
+        (true, Place::Inline(_)) => media.is_common_image(),
+        (true, Place::Web(_)) => true,
+        (false, Place::Inline(_) | Place::Web(_)) => {
+            media.guessed_type() == Some("application/pdf")
+        }
+        (_, Place::Store(_)) => false,
+    }
+}
+
+fn media(part: &Part, out: &mut Out<'_>) {
+    let Some(media) = Media::of(&part.kind) else {
+        out.dropped(part);
+        return;
+    };
+    if !is_sent(&media) {
+        let words = out.media_words(part);
+        text_part(&words, out);
+        return;
+    }
+    let url = match media.source {
+        Place::Web(url) | Place::Store(url) => url.to_owned(),
+        Place::Inline(_) => media.data_url().unwrap_or_default(),
+    };
+    out.json.object(|written| {
+        if media.is_image {
+            written.field("type", "image_url").field("image_url", &url);
+        } else {
+            written
+                .field("type", "document_url")
+                .field("document_url", &url);
+            if let Some(name) = media.filename {
+                written.field("document_name", name);
+            }
+        }
+    });
+}

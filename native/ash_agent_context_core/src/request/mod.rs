@@ -1,0 +1,343 @@
+//! Requests: the message part of what a provider is sent.
+//!
+//! Each message's JSON for a provider is made once, on first use, and kept beside it. A request is
+//! a list of slices of what is kept. What a message becomes depends on the message and on what
+//! came before it, never on what comes behind: so appending changes no byte in front.
+
+mod anthropic;
+mod assembly;
+mod bedrock;
+mod gemini;
+mod json;
+mod media;
+mod mistral;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+mod out;
+mod text;
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::iteration::{Exchange, Iteration};
+use crate::json::AsJson;
+use crate::message::{Message, Role};
+use crate::part::{PartKind, Provider};
+use crate::pieces::{Piece, Pieces};
+use crate::value::{Map, Size, Value};
+use crate::wire::Wire as Imported;
+
+use assembly::Assembly;
+use json::Json;
+pub use out::Change;
+use out::Out;
+
+/// How a request is made.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Whom it is for.
+    pub provider: Provider,
+    /// The model it is for, where that matters.
+    pub model: Option<&'a str>,
+    /// What becomes of thinking that another provider or model gave.
+    pub thinking: Thinking,
+    /// The role of the system prompt for OpenAI.
+    pub system_role: SystemRole,
+    /// Whether to place cache breakpoints.
+    pub cache: bool,
+    /// The number of the first iteration to send.
+    pub from: Option<u64>,
+    /// Bytes to encode at most. What is encoded already does not count.
+    pub most: usize,
+}
+
+/// What becomes of thinking that another provider or model gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Thinking {
+    /// It is left out.
+    Drop,
+    /// It becomes text.
+    Text,
+}
+
+/// The role of the system prompt for OpenAI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemRole {
+    /// `"system"`
+    System,
+    /// `"developer"`, for o1 and newer.
+    Developer,
+}
+
+impl<'a> Options<'a> {
+    /// The defaults for a provider.
+    #[must_use]
+    pub const fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            model: None,
+            thinking: Thinking::Drop,
+            system_role: SystemRole::System,
+            cache: false,
+            from: None,
+            most: usize::MAX,
+        }
+    }
+
+    /// What of the options decides how a message is encoded.
+    fn key(&self) -> u64 {
+        // SipHash with fixed keys: the same number for the same options.
+        let mut hasher = DefaultHasher::new();
+        (self.provider, self.thinking, self.cache, self.model).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The rules of one provider.
+trait Wire: Sync {
+    /// The key of the list of messages.
+    fn list(&self) -> &'static str {
+        "messages"
+    }
+
+    /// The key of the system prompt beside the list, if it stands there.
+    fn system_key(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Writes the system prompt: the field's value, or the first elements of the list.
+    fn system(&self, system: &Message, out: &mut Out<'_>);
+
+    /// Writes the elements that a message adds.
+    fn message(&self, message: &Message, out: &mut Out<'_>);
+
+    /// Writes the elements that the results of a message's calls add.
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>);
+
+    /// Whether a list must begin with the user.
+    fn user_first(&self) -> bool {
+        false
+    }
+
+    /// Whether a list must not end with the model.
+    fn user_last(&self) -> bool {
+        false
+    }
+
+    /// Whether neighbours of one role must be one message.
+    fn alternates(&self) -> bool {
+        false
+    }
+
+    /// What makes a cache breakpoint where a piece has its mark.
+    fn cache_mark(&self) -> &'static str {
+        ""
+    }
+
+    /// A user message where one has to stand and there is none.
+    fn stand_in(&self) -> &'static str {
+        ",{\"role\":\"user\",\"content\":\"Continue.\"}"
+    }
+}
+
+fn wire(provider: Provider) -> &'static dyn Wire {
+    match provider {
+        Provider::Anthropic => &anthropic::Anthropic,
+        Provider::OpenAiChat => &openai_chat::OpenAiChat,
+        Provider::OpenAiResponses => &openai_responses::OpenAiResponses,
+        Provider::Gemini => &gemini::Gemini,
+        Provider::Bedrock => &bedrock::Bedrock,
+        Provider::Ollama => &ollama::Ollama,
+        Provider::Mistral => &mistral::Mistral,
+    }
+}
+
+/// A stretch of a request's bytes.
+#[derive(Debug)]
+pub enum Segment<'a> {
+    /// Part of an encoding that the context keeps.
+    Kept(&'a [u8]),
+    /// Made for this request.
+    Made(Cow<'static, [u8]>),
+}
+
+impl Segment<'_> {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Kept(bytes) => bytes,
+            Self::Made(bytes) => bytes,
+        }
+    }
+}
+
+impl Context {
+    /// The body of a request: the caller's fields and the message part, as one JSON object.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`]; [`Error::ReservedField`] when a field of the caller would
+    /// overwrite the message part; [`Error::UnknownIteration`].
+    ///
+    /// # Complexity
+    /// O(new bytes + messages)
+    pub fn encode_request(
+        &self,
+        options: &Options<'_>,
+        body: &Map,
+    ) -> Result<Vec<Segment<'_>>, Error> {
+        self.check_nothing_pending()?;
+        self.check_from(options)?;
+        let wire = wire(options.provider);
+        let mut head = Json::default();
+        head.raw("{");
+        for (key, value) in body.iter() {
+            let Some(key) = key.as_name() else { continue };
+            if key == wire.list() || Some(key) == wire.system_key() {
+                return Err(Error::ReservedField { key: key.into() });
+            }
+            head.value(key);
+            head.raw(":");
+            head.value(&AsJson(value));
+            head.raw(",");
+        }
+        Assembly::new(self, wire, options).finish(head)
+    }
+
+    /// What a projection changes of the conversation, so that the provider takes it.
+    ///
+    /// # Errors
+    /// As [`Context::encode_request`].
+    pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
+        self.check_nothing_pending()?;
+        self.check_from(options)?;
+        let wire = wire(options.provider);
+        let mut report = Vec::new();
+        for iteration in self.sent(options.from) {
+            let leads = iteration.number == self.first_number() && self.system().is_some();
+            for (item, position) in items(iteration).zip(usize::from(leads)..) {
+                let mut out = Out::reporting(options);
+                item.render(wire, &mut out);
+                report.extend(out.changes().into_iter().map(|change| Located {
+                    change,
+                    iteration: iteration.number,
+                    position,
+                }));
+            }
+        }
+        Ok(report)
+    }
+
+    fn check_from(&self, options: &Options<'_>) -> Result<(), Error> {
+        let (first, last) = (self.first_number(), self.current_iteration());
+        match options.from {
+            Some(from) if !(first..=last).contains(&from) => Err(Error::UnknownIteration {
+                number: i64::try_from(from).unwrap_or(i64::MAX),
+                first,
+                last,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The iterations that are sent.
+    fn sent(&self, from: Option<u64>) -> impl Iterator<Item = &Iteration> {
+        let skip = from.map_or(0, |from| from.saturating_sub(self.first_number()));
+        self.iterations_from(usize::try_from(skip).unwrap_or(usize::MAX))
+    }
+}
+
+/// Everything of an iteration that adds to the list.
+fn items(iteration: &Iteration) -> impl Iterator<Item = Item<'_>> {
+    iteration.entries().flat_map(|entry| {
+        let results = entry
+            .exchange
+            .as_deref()
+            .filter(|exchange| exchange.filled() > 0)
+            .map(|exchange| Item::Results(&entry.message, exchange));
+        std::iter::once(Item::Message(&entry.message)).chain(results)
+    })
+}
+
+/// A change and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// The change.
+    pub change: Change,
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// The 0-based position of the message in it.
+    pub position: usize,
+}
+
+/// What adds elements to a request's list.
+#[derive(Clone, Copy)]
+enum Item<'a> {
+    Message(&'a Message),
+    Results(&'a Message, &'a Exchange),
+}
+
+impl<'a> Item<'a> {
+    fn is_model(self) -> bool {
+        matches!(self, Self::Message(message) if message.role == Role::Assistant)
+    }
+
+    fn pieces(self) -> &'a Pieces {
+        match self {
+            Self::Message(message) => &message.pieces,
+            Self::Results(_, exchange) => &exchange.pieces,
+        }
+    }
+
+    /// The elements by the rules.
+    fn encode(self, wire: &dyn Wire, options: &Options<'_>) -> Piece {
+        let mut out = Out::new(options);
+        self.render(wire, &mut out);
+        let is_model = self.is_model();
+        Piece {
+            begins_with_model: is_model,
+            ends_with_model: is_model,
+            ..out.piece()
+        }
+    }
+
+    fn size(self) -> Size {
+        match self {
+            Self::Message(message) => message.size(),
+            Self::Results(_, exchange) => exchange.size(),
+        }
+    }
+
+    /// The elements that its own provider had.
+    fn imported(self, options: &Options<'_>) -> Option<&'a str> {
+        let imported = match self {
+            Self::Message(message) => message.wire.as_ref(),
+            Self::Results(_, exchange) => exchange.wire.as_ref(),
+        };
+        // Breakpoints are placed in what the rules make.
+        Imported::of(imported, options.provider).filter(|_| !options.cache)
+    }
+
+    fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {
+        match self {
+            Self::Message(message) => wire.message(message, out),
+            Self::Results(message, exchange) => wire.results(message, exchange, out),
+        }
+    }
+}
+
+/// The provider that metadata names.
+fn provider_of(metadata: Option<&Map>) -> Option<Provider> {
+    metadata?
+        .get_named("provider")
+        .and_then(Value::as_name)
+        .and_then(Provider::from_name)
+}
+
+/// What stands for an image or a file where only text can be; `None` for other parts.
+pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
+    media::Media::of(kind).map(|media| media.words())
+}

@@ -1,0 +1,263 @@
+//! Writing: straight from the conversation to JSON text, without a tree in between.
+
+use super::tag::{self, Key};
+use super::text::Json;
+use super::{keys, VERSION};
+use crate::call::{Name, ToolCall};
+use crate::context::Context;
+use crate::error::Error;
+use crate::iteration::{Entry, Exchange, Iteration};
+use crate::json::AsJson;
+use crate::message::{Message, Outcome, Output, Status};
+use crate::part::{Content, Part, PartKind, Source};
+use crate::time;
+use crate::value::{Map, Size};
+use crate::wire::Wire;
+
+/// Iterations that [`Context::delta_size`] counts; of more it takes the whole conversation's size.
+const FEW: u64 = 256;
+
+impl Context {
+    /// The whole conversation as JSON text.
+    #[must_use]
+    pub fn to_snapshot(&self) -> Vec<u8> {
+        self.write(None, self.size())
+    }
+
+    /// JSON text with the iterations from this number on, for [`Context::load_delta`].
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`] beyond the current iteration.
+    ///
+    /// # Complexity
+    /// O(size of what is written).
+    pub fn delta(&self, since: i64) -> Result<Vec<u8>, Error> {
+        let size = self.delta_size(since);
+        match u64::try_from(since) {
+            Ok(number @ 1..) if number <= self.current_iteration() => {
+                Ok(self.write(Some(number), size))
+            }
+            _ => Err(Error::UnknownIteration {
+                number: since,
+                first: self.first_number(),
+                last: self.current_iteration(),
+            }),
+        }
+    }
+
+    /// How much [`Context::delta`] writes.
+    #[must_use]
+    pub fn delta_size(&self, since: i64) -> Size {
+        let before = u64::try_from(since).map_or(0, |since| since.saturating_sub(1));
+        if before < self.first_number() || self.current_iteration() - before > FEW {
+            return self.size();
+        }
+        let head = self.system().map_or(Size::new(10, 0), Message::size);
+        let head = head.plus(self.metadata().size());
+        self.newest(u64::try_from(since).unwrap_or_default())
+            .fold(head, |sum, iteration| sum.plus(iteration.size()))
+    }
+
+    /// The iterations from a number on, newest first.
+    fn newest(&self, since: u64) -> impl Iterator<Item = &Iteration> {
+        let numbers = (since.max(self.first_number())..=self.current_iteration()).rev();
+        numbers.filter_map(|number| self.iteration(i64::try_from(number).ok()?))
+    }
+
+    fn write(&self, since: Option<u64>, size: Size) -> Vec<u8> {
+        // Mostly text; keys and punctuation take some 20 bytes a term.
+        let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
+        let mut json = Json::with_capacity(expected);
+        self.document(since, &mut json);
+        json.into_bytes()
+    }
+
+    fn document(&self, since: Option<u64>, json: &mut Json) {
+        json.object(|json| {
+            json.key(keys::VERSION).value(&VERSION);
+            tag::text(json.key(keys::ID), self.id.as_bytes());
+            if let Some(since) = since {
+                json.key(keys::SINCE).value(&since);
+            }
+            json.key(keys::CREATED_AT)
+                .string(&time::to_text(self.created_at));
+            json.key(keys::UPDATED_AT)
+                .string(&time::to_text(self.updated_at));
+            tag::entries(json.key(keys::METADATA), &self.metadata);
+            if let Some(system) = self.system() {
+                message(json.key(keys::SYSTEM), system, None);
+            }
+            let iterations = json.key(keys::ITERATIONS);
+            match since {
+                Some(since) if since > self.first_number() => {
+                    let mut newest: Vec<_> = self.newest(since).collect();
+                    newest.reverse();
+                    iterations.list(newest, iteration);
+                }
+                _ => iterations.list(self.iterations(), iteration),
+            }
+            unknown(json, self.extra.as_deref());
+        });
+    }
+}
+
+/// Fields that this version does not know, as they came.
+fn unknown(json: &mut Json, fields: Option<&Map>) {
+    for (key, value) in fields.into_iter().flat_map(Map::iter) {
+        if let Some(key) = key.as_str() {
+            json.key(key).value(&AsJson(value));
+        }
+    }
+}
+
+fn iteration(json: &mut Json, iteration: &Iteration) {
+    json.object(|json| {
+        json.key(keys::NUMBER).value(&iteration.number);
+        json.key(keys::STARTED_AT)
+            .string(&time::to_text(iteration.started_at));
+        match iteration.completed_at {
+            Some(at) => json.key(keys::COMPLETED_AT).string(&time::to_text(at)),
+            None => json.key(keys::COMPLETED_AT).value(&()),
+        }
+        tag::entries(json.key(keys::METADATA), &iteration.metadata);
+        json.key(keys::MESSAGES)
+            .list(iteration.entries(), |json, entry: &Entry| {
+                message(json, &entry.message, entry.exchange.as_deref());
+            });
+        unknown(json, iteration.extra.as_ref());
+    });
+}
+
+fn message(json: &mut Json, message: &Message, exchange: Option<&Exchange>) {
+    json.object(|json| {
+        json.key(keys::ROLE).string(message.role.name());
+        let content = json.key(keys::CONTENT);
+        match &message.content {
+            Content::None => content.value(&()),
+            Content::Text(text) => tag::text(content, text),
+            Content::Parts(items) => parts(content, items),
+        }
+        map(json, keys::METADATA, message.metadata.as_ref());
+        if let Some(exchange) = exchange {
+            let calls = message.calls.iter().zip(exchange.slots());
+            json.key(keys::TOOL_CALLS).list(calls, call);
+            map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
+            verbatim(json, keys::RESULTS_WIRE, exchange.wire.as_ref());
+        }
+        verbatim(json, keys::WIRE, message.wire.as_ref());
+        unknown(json, message.extra.as_ref());
+    });
+}
+
+/// A map of values that may be absent.
+fn map(json: &mut Json, key: &str, map: Option<&Map>) {
+    if let Some(map) = map {
+        tag::entries(json.key(key), map);
+    }
+}
+
+/// Text that may be absent.
+fn text(json: &mut Json, key: &str, text: Option<&str>) {
+    if let Some(text) = text {
+        tag::text(json.key(key), text.as_bytes());
+    }
+}
+
+fn verbatim(json: &mut Json, key: &str, wire: Option<&Wire>) {
+    if let Some(wire) = wire {
+        json.key(key).object(|json| {
+            json.key(keys::PROVIDER).string(wire.provider.name());
+            text(json, keys::JSON, Some(&wire.json));
+        });
+    }
+}
+
+fn parts(json: &mut Json, parts: &[Part]) {
+    json.list(parts, |json, part| {
+        json.object(|json| {
+            kind(json, &part.kind);
+            map(
+                json,
+                keys::PROVIDER_METADATA,
+                part.provider_metadata.as_ref(),
+            );
+            unknown(json, part.extra.as_ref());
+        });
+    });
+}
+
+fn kind(json: &mut Json, kind: &PartKind) {
+    let name = match kind {
+        PartKind::Text(_) => "text",
+        PartKind::Image { .. } => "image",
+        PartKind::File { .. } => "file",
+        PartKind::Thinking(_) => "thinking",
+        PartKind::RedactedThinking(_) => "redacted_thinking",
+        PartKind::ProviderBlock { .. } => "provider_block",
+    };
+    json.key(keys::TYPE).string(name);
+    match kind {
+        PartKind::Text(bytes) | PartKind::Thinking(bytes) => tag::text(json.key(keys::TEXT), bytes),
+        PartKind::Image { media_type, source } => {
+            text(json, keys::MEDIA_TYPE, media_type.as_deref());
+            at(json, source);
+        }
+        PartKind::File {
+            media_type,
+            source,
+            filename,
+        } => {
+            text(json, keys::MEDIA_TYPE, media_type.as_deref());
+            text(json, keys::FILENAME, filename.as_deref());
+            at(json, source);
+        }
+        PartKind::RedactedThinking(data) => text(json, keys::DATA, Some(data)),
+        PartKind::ProviderBlock { provider, data } => {
+            json.key(keys::PROVIDER).string(provider.name());
+            tag::entries(json.key(keys::DATA), data);
+        }
+    }
+}
+
+fn at(json: &mut Json, source: &Source) {
+    match source {
+        Source::Data(data) => text(json, keys::DATA, Some(data)),
+        Source::Url(url) => text(json, keys::URL, Some(url)),
+    }
+}
+
+fn call(json: &mut Json, (call, outcome): (&ToolCall, Option<&Outcome>)) {
+    let name = match &call.name {
+        Name::Atom(name) => Key::Atom(name),
+        Name::Text(name) => Key::Text(name),
+    };
+    let status = match outcome.map(|outcome| outcome.status) {
+        None => "pending",
+        Some(Status::Ok) => "ok",
+        Some(Status::Error) => "error",
+        Some(Status::Interrupted) => "interrupted",
+    };
+    json.object(|json| {
+        text(json, keys::ID, Some(&call.id));
+        text(json, keys::NAME, Some(&name.text()));
+        tag::value(json.key(keys::ARGUMENTS), &call.arguments.value);
+        text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());
+        map(
+            json,
+            keys::PROVIDER_METADATA,
+            call.provider_metadata.as_ref(),
+        );
+        map(json, keys::EXTRA, call.extra.as_ref());
+        json.key(keys::STATUS).string(status);
+        if let Some(outcome) = outcome {
+            json.key(keys::RESULT).object(|json| {
+                match &outcome.output {
+                    Output::Value(value) => tag::value(json.key(keys::VALUE), value),
+                    Output::Parts(items) => parts(json.key(keys::PARTS), items),
+                }
+                unknown(json, outcome.extra.as_ref());
+            });
+        }
+        unknown(json, call.unknown.as_ref());
+    });
+}

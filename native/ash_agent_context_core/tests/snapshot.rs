@@ -1,0 +1,156 @@
+//! Laws of snapshots: reading gives back what was written, and reads or refuses anything else.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
+
+use ash_agent_context_core::{json, time, Context, Map, Stamp, Value, NESTING};
+use proptest::prelude::*;
+
+const GOLDEN: &str = include_str!("../../../test/fixtures/snapshot_v1.json");
+
+fn stamp(second: i64) -> Stamp {
+    Stamp::at(time::from_micros(1_767_225_600_000_000 + second * 1_000_000).unwrap())
+}
+
+/// Any value.
+fn value() -> impl Strategy<Value = Value> {
+    let name = prop_oneof!["[a-z:$]{0,3}", "\\PC{0,6}", Just("a\0".to_owned())];
+    let scalar = prop_oneof![
+        Just(Value::Nil),
+        any::<bool>().prop_map(Value::Bool),
+        any::<i64>().prop_map(Value::Int),
+        any::<i128>().prop_map(|integer| Value::integer(integer.into())),
+        any::<f64>()
+            .prop_filter("finite", |float| float.is_finite())
+            .prop_map(Value::Float),
+        (-2000i32..2000).prop_map(|float| Value::Float(f64::from(float))),
+        name.clone().prop_map(|name| Value::atom(&name)),
+        name.prop_map(|text| Value::text(&text)),
+        proptest::collection::vec(any::<u8>(), 0..20)
+            .prop_map(|bytes| Value::Binary(bytes.into_boxed_slice())),
+    ];
+    scalar.prop_recursive(5, 40, 5, |inner| {
+        let items = proptest::collection::vec(inner.clone(), 0..5);
+        let entries = proptest::collection::vec((inner.clone(), inner), 0..5);
+        prop_oneof![
+            items
+                .clone()
+                .prop_map(|items| Value::List(items.into_boxed_slice())),
+            items.prop_map(|items| Value::Tuple(items.into_boxed_slice())),
+            entries.prop_map(|entries| Value::Map(Map::new(entries))),
+        ]
+    })
+}
+
+fn map(entries: Vec<(&str, Value)>) -> Value {
+    let entries = entries.into_iter();
+    Value::Map(Map::new(
+        entries
+            .map(|(key, value)| (Value::text(key), value))
+            .collect(),
+    ))
+}
+
+fn list(items: Vec<Value>) -> Value {
+    Value::List(items.into_boxed_slice())
+}
+
+fn pair(first: Value, second: Value) -> Value {
+    Value::Tuple(Box::new([first, second]))
+}
+
+/// Turns of a user and a model with one call, each with these arguments and this result.
+fn conversation(turns: &[(Value, Value, bool)]) -> Vec<Context> {
+    let first = Context::new("c", Value::text("hi"), Value::text("Be brief."), stamp(0)).unwrap();
+    let mut history = vec![first];
+    for (second, (arguments, result, is_ok)) in (1..).zip(turns) {
+        let context = history.last().unwrap();
+        let call = map(vec![
+            // The same id again and again, so that aliases matter.
+            ("id", Value::text("call")),
+            ("name", Value::atom("run")),
+            ("arguments", map(vec![("value", arguments.clone())])),
+        ]);
+        let asked = context
+            .add_assistant_message(Value::text("ok"), list(vec![call]), stamp(second))
+            .unwrap();
+        let status = Value::atom(if *is_ok { "ok" } else { "error" });
+        let results = list(vec![pair(
+            Value::text("call"),
+            pair(status, result.clone()),
+        )]);
+        // Lists that look like parts may be refused.
+        let Ok(answered) = asked.add_tool_results(results, stamp(second)) else {
+            continue;
+        };
+        history.extend([asked, answered]);
+    }
+    history
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn what_was_written_is_read(turns in proptest::collection::vec((value(), value(), any::<bool>()), 0..4), note in value()) {
+        let context = conversation(&turns).pop().unwrap().put_metadata(note.clone(), note, stamp(9).at);
+        let text = context.to_snapshot();
+        let copy = Context::from_snapshot(&text).unwrap();
+        prop_assert!(copy == context);
+        prop_assert_eq!(copy.size(), context.size());
+        prop_assert_eq!(copy.count_messages(), context.count_messages());
+        let document = json::read(&text, NESTING).unwrap();
+        prop_assert!(Context::load(document).unwrap() == context);
+        prop_assert_eq!(copy.to_snapshot(), text);
+    }
+
+    #[test]
+    fn deltas_lead_from_each_state_to_each_later_one(turns in proptest::collection::vec((value(), value(), any::<bool>()), 1..5)) {
+        let history = conversation(&turns);
+        for (position, base) in history.iter().enumerate() {
+            for (later, newer) in history.iter().enumerate() {
+                let since = base.current_iteration().min(newer.current_iteration());
+                let delta = newer.delta(i64::try_from(since).unwrap()).unwrap();
+                let read = || json::read(&delta, NESTING).unwrap();
+                let loaded = base.load_delta(read()).unwrap();
+                prop_assert!(loaded == *newer, "from {position} to {later}");
+                prop_assert!(loaded.load_delta(read()).unwrap() == *newer);
+                prop_assert_eq!(loaded.count_messages(), newer.count_messages());
+                prop_assert_eq!(loaded.size(), newer.size());
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Context::from_snapshot(&bytes);
+    }
+
+    #[test]
+    fn changed_snapshots_are_read_or_refused(changes in proptest::collection::vec((0..GOLDEN.len(), any::<u8>()), 1..6)) {
+        let mut bytes = GOLDEN.as_bytes().to_vec();
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        if let Ok(context) = Context::from_snapshot(&bytes) {
+            prop_assert!(Context::from_snapshot(&context.to_snapshot()).unwrap() == context);
+        }
+    }
+
+    #[test]
+    fn values_are_read_or_refused(value in value()) {
+        let _ = Context::load(value.clone());
+        let context = Context::from_snapshot(GOLDEN.as_bytes()).unwrap();
+        let _ = context.load_delta(value);
+    }
+}
+
+#[test]
+fn the_golden_file_is_read_and_written_again() {
+    let context = Context::from_snapshot(GOLDEN.as_bytes()).unwrap();
+    let written = json::read(&context.to_snapshot(), NESTING).unwrap();
+    assert_eq!(written, json::read(GOLDEN.as_bytes(), NESTING).unwrap());
+}

@@ -1,0 +1,94 @@
+//! The NIFs of import.
+
+use ash_agent_context_core::{
+    Context, Defaults, Imported, Provider, Repair, RepairKind, Size, Value,
+};
+use rustler::{Atom, Encoder as _, Env, Term};
+
+use crate::atoms;
+use crate::clock;
+use crate::decode::{self, Around};
+use crate::encode::{self, Encoder};
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::neutral::provider_atom;
+use crate::resource::answer;
+
+type Reply<'a> = Result<Term<'a>, NifError>;
+
+nif!(import_request_normal, import_request_dirty(body: Term<'a>, provider: Atom, id: Term<'a>, at: Term<'a>) => request);
+nif!(import_messages_normal, import_messages_dirty(list: Term<'a>, id: Term<'a>, at: Term<'a>) => messages);
+
+/// Walks over the data: decoding, writing it as it is kept, taking it apart.
+const WALKS: usize = 3;
+
+fn request<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    body: Term<'a>,
+    provider: Atom,
+    id: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    let provider = Provider::ALL
+        .into_iter()
+        .find(|known| provider_atom(*known) == provider)
+        .ok_or(NifError::BadArg)?;
+    let body = decode::value(body, Around::Body, lane)?;
+    let size = body.size();
+    // Text has a term for every 8 bytes or so; only hostile text has more.
+    lane.allow(Size::new(
+        WALKS * size.terms.max(size.bytes / 8),
+        WALKS * size.bytes,
+    ))?;
+    let defaults = Defaults {
+        id: &clock::id(id)?,
+        at: clock::at(at)?,
+    };
+    let imported = Context::from_request(body, provider, defaults)?;
+    Ok(encode(env, imported))
+}
+
+fn messages<'a>(env: Env<'a>, lane: Lane, list: Term<'a>, id: Term<'a>, at: Term<'a>) -> Reply<'a> {
+    let list = decode::value(list, Around::Body, lane)?;
+    let size = list.size();
+    lane.allow(Size::new(WALKS * size.terms, WALKS * size.bytes))?;
+    let defaults = Defaults {
+        id: &clock::id(id)?,
+        at: clock::at(at)?,
+    };
+    Ok(encode(env, Context::from_messages(list, defaults)?))
+}
+
+/// `{{handle, current_iteration}, repairs, rest}`
+fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
+    let encoder = Encoder::copying(env);
+    let repairs = imported.repairs.iter();
+    let repairs = encoder.list(repairs.map(|of| repair(env, of)));
+    let rest = encode::value(env, &Value::Map(imported.rest));
+    (answer(env, imported.context), repairs, rest).encode(env)
+}
+
+fn repair<'a>(env: Env<'a>, repair: &Repair) -> Term<'a> {
+    let mut keys = vec![atoms::repair(), atoms::message()];
+    let mut values = vec![kind(repair.kind).encode(env), repair.message.encode(env)];
+    for (key, id) in [(atoms::id(), &repair.id), (atoms::to(), &repair.to)] {
+        if let Some(id) = id {
+            keys.push(key);
+            values.push(id.encode(env));
+        }
+    }
+    Encoder::copying(env).fields(&keys, &values)
+}
+
+fn kind(kind: RepairKind) -> Atom {
+    match kind {
+        RepairKind::DroppedEmptyMessage => atoms::dropped_empty_message(),
+        RepairKind::DroppedDuplicateResult => atoms::dropped_duplicate_result(),
+        RepairKind::DroppedOrphanResult => atoms::dropped_orphan_result(),
+        RepairKind::MovedCall => atoms::moved_call(),
+        RepairKind::MovedResult => atoms::moved_result(),
+        RepairKind::RenamedCall => atoms::renamed_call(),
+        RepairKind::SynthesisedResult => atoms::synthesised_result(),
+    }
+}

@@ -1,0 +1,187 @@
+//! The NIFs of requests.
+
+use ash_agent_context_core::{
+    json, Error, Located, Options, Provider, Segment, Size, Stamp, SystemRole, Thinking, Value,
+};
+use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
+
+use crate::atoms;
+use crate::decode::{self, Around, Number};
+use crate::encode::{self, Encoder};
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::resource::{ContextResource, Handle};
+
+type Reply<'a> = Result<Term<'a>, NifError>;
+
+nif!(context_encode_request_normal, context_encode_request_dirty(context: Handle, options: Term<'a>, body: Term<'a>) => encode_request);
+nif!(context_request_normal, context_request_dirty(context: Handle, options: Term<'a>) => request);
+nif!(context_request_report_normal, context_request_report_dirty(context: Handle, options: Term<'a>) => request_report);
+nif!(context_to_prompt_normal, context_to_prompt_dirty(context: Handle) => to_prompt);
+
+/// Bytes that a normal scheduler encodes in well under a millisecond.
+const ENCODED: usize = 128 * 1024;
+
+/// `{provider, model | nil, thinking, system_role, cache?, from | nil, interrupt?}`
+struct Given {
+    provider: Provider,
+    model: Option<String>,
+    thinking: Thinking,
+    system_role: SystemRole,
+    cache: bool,
+    from: Option<u64>,
+    interrupt: bool,
+}
+
+impl Given {
+    fn decode(term: Term<'_>) -> Result<Self, NifError> {
+        let (provider, model, thinking, system_role, cache, from, interrupt): (
+            Atom,
+            Option<String>,
+            Atom,
+            String,
+            bool,
+            Option<Number>,
+            bool,
+        ) = term.decode()?;
+        let provider = Provider::ALL
+            .into_iter()
+            .find(|known| crate::neutral::provider_atom(*known) == provider);
+        Ok(Self {
+            provider: provider.ok_or(NifError::BadArg)?,
+            model,
+            thinking: if thinking == atoms::text() {
+                Thinking::Text
+            } else {
+                Thinking::Drop
+            },
+            system_role: if system_role == "developer" {
+                SystemRole::Developer
+            } else {
+                SystemRole::System
+            },
+            cache,
+            from: from.map(|Number(from)| u64::try_from(from).unwrap_or(0)),
+            interrupt,
+        })
+    }
+
+    fn options(&self, lane: Lane) -> Options<'_> {
+        Options {
+            model: self.model.as_deref(),
+            thinking: self.thinking,
+            system_role: self.system_role,
+            cache: self.cache,
+            from: self.from,
+            most: match lane {
+                Lane::Normal => ENCODED,
+                Lane::Dirty => usize::MAX,
+            },
+            ..Options::new(self.provider)
+        }
+    }
+
+    /// The context to project, with pending calls interrupted where that is wanted.
+    fn context(&self, context: Handle) -> Handle {
+        if !self.interrupt || context.get().current().count_pending() == 0 {
+            return context;
+        }
+        let stamp = Stamp::at(context.get().updated_at());
+        let reason = Value::text("interrupted");
+        ContextResource::wrap(context.get().interrupt(&reason, stamp))
+    }
+}
+
+/// The lane is told by what has to be encoded: everything else is cheap.
+fn for_lane<T>(result: Result<T, Error>) -> Result<T, NifError> {
+    result.map_err(|error| match error {
+        Error::TooMuchWork => NifError::Dirty,
+        other => NifError::Core(other),
+    })
+}
+
+fn encode_request<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    options: Term<'a>,
+    body: Term<'a>,
+) -> Reply<'a> {
+    lane.allow(Size::new(context.get().count_iterations(), 0))?;
+    let given = Given::decode(options)?;
+    let body = decode::metadata(body, lane)?.unwrap_or_default();
+    let context = given.context(context);
+    let options = given.options(lane);
+    let segments = for_lane(context.get().encode_request(&options, &body))?;
+    let encoder = Encoder::sharing(env, &context);
+    let list = segments.iter().map(|segment| match segment {
+        Segment::Kept(bytes) => encoder.binary(bytes),
+        Segment::Made(bytes) => NewBinary::from_slice(env, bytes).into(),
+    });
+    Ok(encoder.list(list))
+}
+
+fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
+    lane.allow(context.get().size())?;
+    let given = Given::decode(options)?;
+    let context = given.context(context);
+    let options = given.options(lane);
+    let segments = for_lane(context.get().encode_request(&options, &Default::default()))?;
+    let text: Vec<u8> = segments
+        .iter()
+        .flat_map(|segment| segment.bytes())
+        .copied()
+        .collect();
+    let value = json::read(&text, Around::Document.limit())?;
+    Ok(encode::value(env, &value))
+}
+
+fn request_report<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
+    lane.allow(context.get().size())?;
+    let given = Given::decode(options)?;
+    let context = given.context(context);
+    let report = context.get().request_report(&given.options(lane))?;
+    let encoder = Encoder::copying(env);
+    let list = encoder.list(report.iter().map(|change| located(&encoder, change)));
+    Ok(list)
+}
+
+fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
+    let env = encoder.env();
+    let keys = [
+        atoms::change(),
+        atoms::from(),
+        atoms::to(),
+        atoms::iteration(),
+        atoms::position(),
+    ];
+    let values = [
+        change_atom(located.change.what).encode(env),
+        located.change.from.as_str().encode(env),
+        located.change.to.as_deref().encode(env),
+        located.iteration.encode(env),
+        located.position.encode(env),
+    ];
+    encoder.fields(&keys, &values)
+}
+
+fn change_atom(what: &str) -> Atom {
+    match what {
+        "renamed_id" => atoms::renamed_id(),
+        "renamed_tool" => atoms::renamed_tool(),
+        "wrapped_arguments" => atoms::wrapped_arguments(),
+        "thinking_to_text" => atoms::thinking_to_text(),
+        "dropped_thinking" => atoms::dropped_thinking(),
+        "dropped_part" => atoms::dropped_part(),
+        "dropped_blank_text" => atoms::dropped_blank_text(),
+        "replaced_bytes" => atoms::replaced_bytes(),
+        "moved_part" => atoms::moved_part(),
+        _ => atoms::part_to_text(),
+    }
+}
+
+fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+    lane.allow(context.get().size())?;
+    let prompt = context.get().to_prompt();
+    Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
+}

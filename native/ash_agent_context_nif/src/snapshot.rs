@@ -1,0 +1,65 @@
+//! The NIFs of storage.
+
+use ash_agent_context_core::{json, Context, Size, NESTING};
+use rustler::{Binary, Env, Resource, ResourceArc, Term};
+
+use crate::decode::{self, Around, Number};
+use crate::encode;
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::resource::{answer, Handle};
+
+/// Text that a binary points into: a snapshot is not copied once more.
+struct Text(Vec<u8>);
+
+#[rustler::resource_impl]
+impl Resource for Text {}
+
+type Reply<'a> = Result<Term<'a>, NifError>;
+
+nif!(snapshot_dump_normal, snapshot_dump_dirty(context: Handle, since: Number) => dump);
+nif!(snapshot_load_normal, snapshot_load_dirty(document: Term<'a>) => load);
+nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delta: Term<'a>) => load_delta);
+nif!(snapshot_encode_normal, snapshot_encode_dirty(context: Handle) => encode);
+nif!(snapshot_decode_normal, snapshot_decode_dirty(text: Binary<'a>) => decode);
+
+/// The document as a term; whole since iteration 0.
+fn dump<'a>(env: Env<'a>, lane: Lane, context: Handle, since: Number) -> Reply<'a> {
+    let context = context.get();
+    // Written, read back and made a term: three walks.
+    let size = context.delta_size(since.0);
+    lane.allow(size.plus(size).plus(size))?;
+    let text = match since.0 {
+        0 => context.to_snapshot(),
+        since => context.delta(since)?,
+    };
+    Ok(encode::value(env, &json::read(&text, NESTING)?))
+}
+
+fn load<'a>(env: Env<'a>, lane: Lane, document: Term<'a>) -> Reply<'a> {
+    let document = decode::value(document, Around::Document, lane)?;
+    Ok(answer(env, Context::load(document)?))
+}
+
+fn load_delta<'a>(env: Env<'a>, lane: Lane, context: Handle, delta: Term<'a>) -> Reply<'a> {
+    let delta = decode::value(delta, Around::Document, lane)?;
+    lane.allow(context.get().load_delta_size(&delta))?;
+    Ok(answer(env, context.get().load_delta(delta)?))
+}
+
+fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+    lane.allow(context.get().size())?;
+    let mut text = context.get().to_snapshot();
+    // It lives as long as the binary: an estimate that was far too large is not kept.
+    if text.capacity() > text.len() / 4 * 5 {
+        text.shrink_to_fit();
+    }
+    let owner = ResourceArc::new(Text(text));
+    Ok(owner.make_binary(env, |owner| &owner.0).to_term(env))
+}
+
+fn decode<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>) -> Reply<'a> {
+    // Real snapshots have a term for every 8 bytes or so; only hostile text has more.
+    lane.allow(Size::new(text.len() / 8, text.len()))?;
+    Ok(answer(env, Context::from_snapshot(text.as_slice())?))
+}

@@ -1,0 +1,402 @@
+defmodule AshAgent.Context.HostileTest do
+  # Not async: it counts atoms.
+  use ExUnit.Case, async: false
+
+  import AshAgent.Test.Generators
+
+  alias AshAgent.Context
+  alias AshAgent.Context.{Error, JSON}
+
+  @golden File.read!("test/fixtures/snapshot_v1.json")
+
+  # A valid context or an error that can be shown; returns which.
+  defp survive(fun) do
+    case fun.() do
+      {:ok, %Context{} = context} ->
+        # What was accepted is a context like any other.
+        assert is_list(Context.to_messages(context))
+        assert Context.equal?(context, Context.load!(Context.dump(context)))
+        :ok
+
+      {:error, %Error{reason: reason} = error} ->
+        assert is_binary(Exception.message(error))
+        if match?({:invalid, _, _}, reason), do: assert(is_list(elem(reason, 1)))
+        :error
+    end
+  end
+
+  defp refuse(fun), do: assert(survive(fun) == :error)
+
+  defp golden, do: JSON.decode!(@golden)
+
+  # Every way into a value: keys and indexes, with the empty one.
+  defp paths(value), do: paths(value, [])
+
+  defp paths(map, path) when is_map(map),
+    do: [
+      Enum.reverse(path) | Enum.flat_map(map, fn {key, value} -> paths(value, [key | path]) end)
+    ]
+
+  defp paths(list, path) when is_list(list) do
+    inner =
+      list
+      |> Enum.with_index()
+      |> Enum.flat_map(fn {value, index} -> paths(value, [index | path]) end)
+
+    [Enum.reverse(path) | inner]
+  end
+
+  defp paths(_value, path), do: [Enum.reverse(path)]
+
+  defp put_at(_value, [], new), do: new
+  defp put_at(map, [key], new) when is_map(map), do: Map.put(map, key, new)
+
+  defp put_at(map, [key | path], new) when is_map(map),
+    do: Map.update!(map, key, &put_at(&1, path, new))
+
+  defp put_at(list, [index | path], new), do: List.update_at(list, index, &put_at(&1, path, new))
+
+  defp delete_at(map, [key]) when is_map(map), do: Map.delete(map, key)
+  defp delete_at(list, [index]) when is_list(list), do: List.delete_at(list, index)
+
+  defp delete_at(map, [key | path]) when is_map(map),
+    do: Map.update!(map, key, &delete_at(&1, path))
+
+  defp delete_at(list, [index | path]), do: List.update_at(list, index, &delete_at(&1, path))
+
+  test "a snapshot cut off anywhere is refused" do
+    compact = JSON.encode(golden())
+
+    for length <- 0..(byte_size(compact) - 1)//7 do
+      refuse(fn -> Context.from_snapshot(binary_part(compact, 0, length)) end)
+    end
+  end
+
+  test "a snapshot with changed bytes is read or refused" do
+    check_all("mutated snapshots", [runs: 400, max_size: 8], fn size ->
+      bytes =
+        Enum.reduce(1..size, @golden, fn _, bytes ->
+          at = between(0, byte_size(bytes) - 1)
+          <<before::binary-size(at), _, rest::binary>> = bytes
+          byte = one_of(['{}[]",:$0123456789', [0, 10, 92, 127, 128, 255], 'abnrtu']) |> one_of()
+          before <> <<byte>> <> rest
+        end)
+
+      survive(fn -> Context.from_snapshot(bytes) end)
+    end)
+  end
+
+  @wrong [
+    nil,
+    true,
+    0,
+    -1,
+    1.5,
+    Bitwise.bsl(1, 200),
+    "",
+    "text",
+    "\0",
+    <<255>>,
+    [],
+    [nil],
+    [[]],
+    %{},
+    %{"$atom" => 1},
+    %{"$atom" => "x", "b" => 1},
+    %{"$nothing" => 1},
+    %{"$tuple" => %{}},
+    %{"$map" => [[1]]},
+    %{"$map" => [[%{"$map" => []}, 1], [1, 2], [1, 3]]},
+    %{"$int" => "1x"},
+    %{"$int" => ""},
+    %{"$int" => "-"},
+    %{"$int" => "0x"},
+    %{"$int" => "--1"},
+    %{"$int" => String.duplicate("9", 5000)},
+    %{"$float" => "NaN"},
+    %{"$float" => "inf"},
+    %{"$float" => "1e999"},
+    %{"$bytes" => "="},
+    %{"$bytes" => "a==="},
+    %{"$bytes" => "YQA"},
+    %{"$bytes" => %{"$bytes" => "YQA="}},
+    %{1 => 2},
+    %{:atom => 1},
+    %{nil => 1},
+    :atom,
+    {1, 2},
+    ~D[2026-01-01]
+  ]
+
+  test "another value anywhere in a document is read or refused" do
+    document = golden()
+
+    for path <- paths(document), wrong <- @wrong do
+      survive(fn -> Context.load(put_at(document, path, wrong)) end)
+    end
+  end
+
+  test "a missing value anywhere in a document is read or refused" do
+    document = golden()
+
+    for path <- paths(document),
+        path != [],
+        do: survive(fn -> Context.load(delete_at(document, path)) end)
+  end
+
+  test "another value anywhere in attributes is read or refused" do
+    attributes = Context.from_snapshot!(@golden) |> Context.to_map()
+    attributes = JSON.decode!(JSON.encode(attributes))
+
+    for path <- paths(attributes), path != [], wrong <- @wrong do
+      survive(fn -> Context.create(put_at(attributes, path, wrong)) end)
+    end
+  end
+
+  test "what is wrong is named with its path" do
+    document = golden()
+    call = ["iterations", 0, "messages", 1, "tool_calls", 0]
+
+    for {path, wrong, named} <- [
+          {["version"], "1", ["version"]},
+          {["id"], "", ["id"]},
+          {["created_at"], "yesterday", ["created_at"]},
+          {["iterations"], [], ["iterations"]},
+          {["iterations", 1, "number"], 7, ["iterations", 1, "number"]},
+          {["iterations", 0, "messages", 0, "role"], "robot",
+           ["iterations", 0, "messages", 0, "role"]},
+          {["iterations", 0, "messages", 0, "tool_calls"], [%{}],
+           ["iterations", 0, "messages", 0, "tool_calls"]},
+          {call ++ ["status"], "lost", call ++ ["status"]},
+          {call ++ ["status"], "pending", call ++ ["result"]},
+          {call ++ ["id"], "call_2", ["iterations", 0, "messages", 1, "tool_calls", 1, "id"]},
+          {call ++ ["arguments", ":city"], %{"$atom" => [1]},
+           call ++ ["arguments", ":city", "$atom"]},
+          {call ++ ["arguments"], [], call ++ ["arguments"]},
+          {["iterations", 0, "messages", 1, "tool_calls", 1, "arguments_json"], "{\"q\":\"b\"}",
+           ["iterations", 0, "messages", 1, "tool_calls", 1, "arguments_json"]},
+          {["iterations", 3, "messages", 0, "wire", "json"], ",{}],[{}",
+           ["iterations", 3, "messages", 0, "wire", "json"]},
+          {["iterations", 2, "messages", 0, "content"], %{"$atom" => "a"},
+           ["iterations", 2, "messages", 0, "content"]}
+        ] do
+      assert {:error, %Error{reason: {:invalid, ^named, expected}}} =
+               Context.load(put_at(document, path, wrong))
+
+      assert is_binary(expected)
+    end
+  end
+
+  test "no atom is made" do
+    name = fn ->
+      "hostile_#{System.unique_integer([:positive])}_#{:rand.uniform(1_000_000_000)}"
+    end
+
+    fields = for _ <- 1..50, into: %{}, do: {name.(), name.()}
+    document = golden()
+
+    texts = [
+      put_at(
+        document,
+        ["metadata"],
+        Map.new(1..200, fn _ -> {":" <> name.(), %{"$atom" => name.()}} end)
+      ),
+      Map.merge(document, fields),
+      put_at(document, ["iterations", 0, "messages", 1, "tool_calls", 0, "name"], ":" <> name.()),
+      put_at(document, ["iterations", 0, "messages", 0, "role"], name.())
+    ]
+
+    attributes = [
+      fields,
+      %{"iterations" => [fields]},
+      %{"iterations" => [%{"messages" => [Map.put(fields, "role", name.())]}]},
+      %{"metadata" => fields}
+    ]
+
+    run = fn ->
+      for document <- texts do
+        survive(fn -> Context.load(document) end)
+        survive(fn -> Context.from_snapshot(JSON.encode(document)) end)
+      end
+
+      for attributes <- attributes, do: survive(fn -> Context.create(attributes) end)
+    end
+
+    # The first run loads modules.
+    run.()
+    before = :erlang.system_info(:atom_count)
+    run.()
+    assert :erlang.system_info(:atom_count) == before
+  end
+
+  test "nesting beyond the limit is refused, whatever it is made of" do
+    deep = fn times, wrap -> Enum.reduce(1..times, 1, fn _, inner -> wrap.(inner) end) end
+    document = golden()
+
+    wraps = [
+      &[&1],
+      &%{"a" => &1},
+      &%{"$tuple" => [&1]},
+      &%{"$map" => [[1, &1]]},
+      &%{"$map" => [[&1, 1]]},
+      &%{":a" => &1}
+    ]
+
+    for wrap <- wraps, times <- [260, 300, 5_000] do
+      for path <- [
+            ["metadata"],
+            ["iterations", 0, "messages", 1, "tool_calls", 0, "result", "value"],
+            ["new"]
+          ] do
+        # Deep values cannot be put into a map of the golden document with a text beside them.
+        put = fn -> put_in(document, Enum.map(path, &access/1), deep.(times, wrap)) end
+        result = survive(fn -> Context.load(put.()) end)
+        if times > 300, do: assert(result == :error)
+      end
+    end
+  end
+
+  defp access(index) when is_integer(index), do: Access.at(index)
+  defp access(key), do: key
+
+  test "100,000 levels and 50 MB of brackets are refused at once" do
+    for text <- [
+          String.duplicate("[", 50_000_000),
+          String.duplicate("{\"$tuple\":[", 100_000),
+          ~s({"version":1,"metadata":) <>
+            String.duplicate("[", 100_000) <> String.duplicate("]", 100_000) <> "}",
+          ~s({"version":1,"new":) <> String.duplicate(~s({"a":), 100_000),
+          String.duplicate("]", 1_000_000),
+          String.duplicate("\"", 1_000_001)
+        ] do
+      {micros, :error} = :timer.tc(fn -> survive(fn -> Context.from_snapshot(text) end) end)
+      assert micros < 2_000_000
+    end
+
+    deep = Enum.reduce(1..100_000, 1, fn _, inner -> [inner] end)
+    refuse(fn -> Context.load(deep) end)
+    refuse(fn -> Context.load(%{"version" => 1, "metadata" => deep}) end)
+    refuse(fn -> Context.create(%{"metadata" => deep}) end)
+    key = Enum.reduce(1..100_000, 1, fn _, inner -> %{inner => 1} end)
+    refuse(fn -> Context.load(%{"version" => 1, "metadata" => key}) end)
+  end
+
+  test "huge numbers, duplicate keys, lone surrogates and NUL bytes are read or refused" do
+    text = fn metadata ->
+      String.replace(@golden, ~s("metadata": {), ~s("metadata": {) <> metadata, global: false)
+    end
+
+    for metadata <- [
+          ~s("n":1e999,),
+          ~s("n":-1e999,),
+          ~s("n":) <> String.duplicate("9", 4_300) <> ",",
+          ~s("n":) <> String.duplicate("9", 100_000) <> ",",
+          ~s("n":0.) <> String.duplicate("9", 100_000) <> ",",
+          ~s("n":1e) <> String.duplicate("9", 100_000) <> ",",
+          ~s("n":{"$int":"0x) <> String.duplicate("f", 1_000_000) <> ~s("},),
+          ~s("n":{"$int":") <> String.duplicate("9", 1_000_000) <> ~s("},),
+          ~s("n":{"$float":") <> String.duplicate("9", 1_000_000) <> ~s("},),
+          ~s("a":1,"a":2,"a":{"$atom":"ok"},),
+          ~s("\\ud800":1,),
+          ~s("a":"\\udc00",),
+          ~s("a":"\\u0000",),
+          ~s("a\\u0000":1,),
+          ~s("a":"\0",),
+          ~s("a":") <> <<255, 254>> <> ~s(",),
+          ~s(":":1,"$:":2,"$$":3,),
+          ~s(":a":1,"$:a":2,":a":3,)
+        ] do
+      {micros, _} = :timer.tc(fn -> survive(fn -> Context.from_snapshot(text.(metadata)) end) end)
+      assert micros < 2_000_000
+    end
+
+    # Of duplicate keys the last counts, and an integer of any length is exact.
+    context = Context.from_snapshot!(text.(~s("a":1,"a":{"$atom":"ok"},)))
+    assert Context.metadata(context)["a"] == :ok
+  end
+
+  test "work grows with the document and no faster" do
+    # A tag, a key and a call id at a time; quadratic work would take minutes.
+    for {_name, build} <- [
+          map: fn n -> %{"$map" => for(i <- 1..n, do: [i, i])} end,
+          keys: fn n -> Map.new(1..n, &{":k#{&1}", &1}) end,
+          same: fn n -> %{"$map" => List.duplicate([1, 1], n)} end,
+          tuple: fn n -> %{"v" => %{"$tuple" => List.duplicate(%{"$atom" => "ok"}, n)}} end
+        ] do
+      document = put_at(golden(), ["metadata"], build.(100_000))
+      {micros, :ok} = :timer.tc(fn -> survive_quickly(fn -> Context.load(document) end) end)
+      assert micros < 3_000_000
+    end
+
+    calls =
+      for i <- 1..20_000,
+          do: %{"id" => "c#{i}", "name" => "n", "arguments" => %{}, "status" => "pending"}
+
+    document = put_at(golden(), ["iterations", 3, "messages", 1, "tool_calls"], calls)
+    {micros, :ok} = :timer.tc(fn -> survive_quickly(fn -> Context.load(document) end) end)
+    assert micros < 3_000_000
+
+    unknown = Map.merge(golden(), Map.new(1..100_000, &{"new#{&1}", &1}))
+    {micros, :ok} = :timer.tc(fn -> survive_quickly(fn -> Context.load(unknown) end) end)
+    assert micros < 3_000_000
+  end
+
+  defp survive_quickly(fun) do
+    assert {:ok, %Context{}} = fun.()
+    :ok
+  end
+
+  test "anything but a map is refused" do
+    for junk <- junk() do
+      survive(fn -> Context.load(junk) end)
+      survive(fn -> Context.load(%{"version" => 1, "id" => junk}) end)
+      survive(fn -> Context.load(Context.new("hi"), junk) end)
+    end
+  end
+
+  test "a forged delta is refused or gives a context" do
+    base = Context.from_snapshot!(@golden)
+    delta = Context.dump(base, since: 3)
+
+    for path <- paths(delta), wrong <- @wrong do
+      survive(fn -> Context.load(base, put_at(delta, path, wrong)) end)
+    end
+  end
+
+  test "a foreign history with another value anywhere is imported or refused" do
+    messages = [
+      %{"role" => "system", "content" => "Be brief."},
+      %{"role" => "user", "content" => [%{"type" => "text", "text" => "hi"}]},
+      %{
+        "role" => "assistant",
+        "content" => nil,
+        "tool_calls" => [
+          %{
+            "id" => "a",
+            "type" => "function",
+            "function" => %{"name" => "run", "arguments" => "{}"}
+          }
+        ]
+      },
+      %{"role" => "tool", "tool_call_id" => "a", "content" => "done"}
+    ]
+
+    imported = fn
+      {:ok, context, _repairs} -> {:ok, context}
+      error -> error
+    end
+
+    body = %{"model" => "m", "messages" => messages}
+
+    for wrong <- @wrong do
+      for path <- paths(messages), messages = put_at(messages, path, wrong), is_list(messages) do
+        survive(fn -> imported.(Context.from_messages(messages)) end)
+      end
+
+      for path <- paths(body), body = put_at(body, path, wrong), is_map(body) do
+        for provider <- [:openai_chat, :anthropic, :ollama, :mistral],
+            do: survive(fn -> imported.(Context.from_request(body, provider)) end)
+      end
+    end
+  end
+end

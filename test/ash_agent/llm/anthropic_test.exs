@@ -1,0 +1,186 @@
+defmodule AshAgent.LLM.AnthropicTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.LLM.{Anthropic, Error}
+  alias AshAgent.Test.ChatServer
+
+  doctest AshAgent.LLM.Anthropic
+
+  defp model(server, opts \\ []),
+    do:
+      Anthropic.new([base_url: server.url, model: "claude", timeout: 5_000, api_key: "k"] ++ opts)
+
+  defp message(blocks, more \\ %{}),
+    do:
+      Map.merge(
+        %{
+          "type" => "message",
+          "role" => "assistant",
+          "content" => blocks,
+          "stop_reason" => "end_turn"
+        },
+        more
+      )
+
+  defp text(text), do: %{"type" => "text", "text" => text}
+
+  test "sends the conversation and the tools" do
+    server = ChatServer.start([{:json, 200, message([text("Hi")])}])
+    tools = [%{name: "now", description: "The time", parameters: %{"type" => "object"}}]
+
+    llm =
+      model(server, body: %{thinking: %{type: "enabled", budget_tokens: 1_024}}, max_tokens: 2_048)
+
+    assert {:ok, %{content: "Hi"}} = LLM.chat(llm, Context.new("Hi"), tools: tools)
+    assert_received {:request, %{path: "/v1/messages", headers: headers, body: body}}
+    assert %{"x-api-key" => "k", "anthropic-version" => "2023-06-01"} = headers
+    refute Map.has_key?(headers, "authorization")
+
+    assert %{
+             "model" => "claude",
+             "max_tokens" => 2_048,
+             "thinking" => %{"type" => "enabled"},
+             "messages" => [_]
+           } = body
+
+    assert body["tools"] == [
+             %{
+               "name" => "now",
+               "description" => "The time",
+               "input_schema" => %{"type" => "object", "properties" => %{}}
+             }
+           ]
+  end
+
+  test "reads text, tool calls, usage and the stop reason" do
+    blocks = [
+      text("I'll "),
+      text("check."),
+      %{"type" => "tool_use", "id" => "t1", "name" => "now", "input" => %{"x" => 1}}
+    ]
+
+    usage = %{
+      "input_tokens" => 5,
+      "output_tokens" => 7,
+      "cache_read_input_tokens" => 3,
+      "cache_creation_input_tokens" => nil
+    }
+
+    server =
+      ChatServer.start([
+        {:json, 200,
+         message(blocks, %{
+           "usage" => usage,
+           "stop_reason" => "tool_use",
+           "model" => "claude-2026"
+         })}
+      ])
+
+    assert LLM.chat(model(server), Context.new("Hi")) ==
+             {:ok,
+              %{
+                content: "I'll check.",
+                tool_calls: [%{id: "t1", name: "now", arguments: %{"x" => 1}}],
+                usage: %{input_tokens: 5, output_tokens: 7, cached_tokens: 3},
+                finish_reason: "tool_use",
+                model: "claude-2026"
+              }}
+  end
+
+  test "keeps thinking blocks, and blocks it does not know, through the loop" do
+    blocks = [
+      %{"type" => "thinking", "thinking" => "Hm", "signature" => "sig=="},
+      %{"type" => "redacted_thinking", "data" => "opaque"},
+      text("Checking."),
+      %{"type" => "server_tool_use", "id" => "s1", "name" => "web_search", "input" => %{}},
+      %{"type" => "tool_use", "id" => "t1", "name" => "now", "input" => %{}}
+    ]
+
+    server =
+      ChatServer.start([
+        {:json, 200, message(blocks, %{"model" => "claude-2026"})},
+        {:json, 200, message([text("Ten.")])}
+      ])
+
+    assert {:ok, %{output: "Ten.", context: context}} =
+             Runtime.run(Context.new("Time?"),
+               llm: model(server),
+               tools: %{now: fn _ -> "10:00" end}
+             )
+
+    assert %{content: parts} = context |> Context.get_iteration_messages(1) |> Enum.at(1)
+
+    assert parts == [
+             %{
+               type: :thinking,
+               text: "Hm",
+               provider_metadata: %{provider: :anthropic, model: "claude", signature: "sig=="}
+             },
+             %{
+               type: :redacted_thinking,
+               data: "opaque",
+               provider_metadata: %{provider: :anthropic, model: "claude"}
+             },
+             %{type: :text, text: "Checking."},
+             %{type: :provider_block, provider: :anthropic, data: Enum.at(blocks, 3)}
+           ]
+
+    assert_received {:request,
+                     %{
+                       number: 2,
+                       body: %{"messages" => [_, %{"role" => "assistant", "content" => sent} | _]}
+                     }}
+
+    assert %{"type" => "thinking", "thinking" => "Hm", "signature" => "sig=="} = Enum.at(sent, 0)
+    assert %{"type" => "redacted_thinking", "data" => "opaque"} = Enum.at(sent, 1)
+  end
+
+  test "takes an answer without content" do
+    server = ChatServer.start([{:json, 200, message([])}])
+    assert {:ok, %{content: nil, tool_calls: []}} = LLM.chat(model(server), Context.new("Hi"))
+  end
+
+  test "gives errors with the provider's words, and repeats when overloaded" do
+    refused = %{
+      "type" => "error",
+      "error" => %{"type" => "invalid_request_error", "message" => "max_tokens: too large"}
+    }
+
+    server = ChatServer.start([{:json, 400, refused}])
+
+    assert {:error, %Error{reason: {:status, 400}, provider_message: "max_tokens: too large"}} =
+             LLM.chat(model(server), Context.new("Hi"))
+
+    server =
+      ChatServer.start([
+        {:json, 529, refused, [{"retry-after", "0"}]},
+        {:json, 200, message([text("Hi")])}
+      ])
+
+    assert {:ok, %{content: "Hi"}} = LLM.chat(model(server), Context.new("Hi"))
+  end
+
+  test "refuses what is no message" do
+    for body <- [
+          %{},
+          %{"content" => "x"},
+          message([5]),
+          message([%{"type" => "text", "text" => 5}]),
+          message([%{"type" => "thinking"}]),
+          message([%{"type" => "tool_use", "name" => nil, "input" => %{}}]),
+          message([%{"type" => "tool_use", "name" => "x", "input" => [1]}]),
+          message([%{"no" => "type"}])
+        ] do
+      server = ChatServer.start([{:json, 200, body}])
+
+      assert {:error, %Error{reason: {:invalid_response, _}}} =
+               LLM.chat(model(server), Context.new("Hi"))
+    end
+  end
+
+  test "refuses wrong options" do
+    assert_raise ArgumentError, fn -> Anthropic.new(model: "m", max_tokens: 0) end
+    assert_raise ArgumentError, fn -> Anthropic.new(model: "") end
+  end
+end

@@ -1,0 +1,586 @@
+defmodule AshAgent.LLM.OpenAICompatibleTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.LLM.{Error, OpenAICompatible}
+  alias AshAgent.Test.ChatServer
+
+  doctest AshAgent.LLM
+  doctest AshAgent.LLM.Scripted
+  doctest AshAgent.LLM.OpenAICompatible
+
+  defp model(server, opts \\ []),
+    do:
+      [base_url: server.url, model: "m1", timeout: 5_000]
+      |> Keyword.merge(opts)
+      |> OpenAICompatible.new()
+
+  defp ask(server, opts \\ []),
+    do: LLM.chat(model(server, opts), Context.new("Hi", system_prompt: "Be brief."))
+
+  defp answer(message, more \\ %{}),
+    do: Map.merge(%{"choices" => [%{"message" => message, "finish_reason" => "stop"}]}, more)
+
+  defp hello, do: {:json, 200, answer(%{"role" => "assistant", "content" => "Hello!"})}
+
+  defp failing(behaviours, opts \\ []) do
+    server = ChatServer.start(behaviours)
+    assert {:error, %Error{} = error} = ask(server, [max_retries: 0] ++ opts)
+    assert is_binary(Exception.message(error))
+    error
+  end
+
+  defp requests(number \\ 0) do
+    receive do
+      {:request, _} -> requests(number + 1)
+    after
+      0 -> number
+    end
+  end
+
+  describe "a call" do
+    test "sends the conversation, the tools and the caller's own fields" do
+      server = ChatServer.start([hello()])
+      schema = %{"type" => "object", "properties" => %{"city" => %{"type" => "string"}}}
+
+      tools = [
+        %{name: "weather", description: "The weather", parameters: schema},
+        %{name: "now", description: nil, parameters: %{"type" => "object"}}
+      ]
+
+      llm = model(server, api_key: "sk-1\n", body: %{temperature: 0}, headers: [{"X-Title", "t"}])
+
+      assert {:ok, %{content: "Hello!", tool_calls: []}} =
+               LLM.chat(llm, Context.new("Hi"), tools: tools)
+
+      assert_received {:request, request}
+      assert %{method: "POST", path: "/v1/chat/completions"} = request
+
+      assert %{
+               "authorization" => "Bearer sk-1",
+               "x-title" => "t",
+               "content-type" => "application/json"
+             } = request.headers
+
+      assert request.headers["host"] == "127.0.0.1:#{server.port}"
+
+      assert %{
+               "model" => "m1",
+               "temperature" => 0,
+               "messages" => [%{"role" => "user", "content" => "Hi"}]
+             } = request.body
+
+      assert request.body["tools"] == [
+               %{
+                 "type" => "function",
+                 "function" => %{
+                   "name" => "weather",
+                   "description" => "The weather",
+                   "parameters" => schema
+                 }
+               },
+               %{
+                 "type" => "function",
+                 "function" => %{
+                   "name" => "now",
+                   "parameters" => %{"type" => "object", "properties" => %{}}
+                 }
+               }
+             ]
+    end
+
+    test "sends no tools and no key when there are none" do
+      server = ChatServer.start([hello()])
+      assert {:ok, _} = ask(server)
+      assert_received {:request, %{body: body, headers: headers}}
+      refute Map.has_key?(body, "tools")
+      refute Map.has_key?(headers, "authorization")
+    end
+
+    test "reads tool calls, usage and the finish reason" do
+      message = %{
+        "role" => "assistant",
+        "content" => nil,
+        "tool_calls" => [
+          %{
+            "id" => "c1",
+            "type" => "function",
+            "function" => %{"name" => "a", "arguments" => "{\"x\":1}"}
+          },
+          %{"type" => "function", "function" => %{"name" => "b", "arguments" => ""}},
+          %{"id" => "c3", "function" => %{"name" => "c", "arguments" => %{"y" => 2}}}
+        ]
+      }
+
+      usage = %{
+        "prompt_tokens" => 10,
+        "completion_tokens" => 5,
+        "total_tokens" => 15,
+        "prompt_tokens_details" => %{"cached_tokens" => 8},
+        "completion_tokens_details" => nil
+      }
+
+      server =
+        ChatServer.start([
+          {:json, 200, answer(message, %{"usage" => usage, "model" => "m1-2026"})}
+        ])
+
+      assert {:ok, answer} = ask(server)
+
+      assert answer == %{
+               content: nil,
+               tool_calls: [
+                 %{id: "c1", name: "a", arguments: "{\"x\":1}"},
+                 %{id: nil, name: "b", arguments: nil},
+                 %{id: "c3", name: "c", arguments: %{"y" => 2}}
+               ],
+               usage: %{input_tokens: 10, output_tokens: 5, total_tokens: 15, cached_tokens: 8},
+               finish_reason: "stop",
+               model: "m1-2026"
+             }
+    end
+
+    test "reads the forms of content that servers have" do
+      for {message, content} <- [
+            {%{"content" => "x"}, "x"},
+            {%{"content" => ""}, ""},
+            {%{"content" => nil}, nil},
+            {%{}, nil},
+            {%{"content" => nil, "refusal" => "No."}, "No."},
+            {%{
+               "content" => [
+                 %{"type" => "text", "text" => "a"},
+                 %{"type" => "text", "text" => "b"}
+               ]
+             }, "ab"}
+          ] do
+        server = ChatServer.start([{:json, 200, answer(message)}])
+        assert {:ok, %{content: ^content}} = ask(server)
+      end
+    end
+
+    test "reads chunked answers, interim responses, and answers that end with the connection" do
+      body = AshAgent.Context.JSON.encode(answer(%{"content" => "Grüße"}))
+      <<one::binary-size(7), two::binary-size(33), three::binary>> = body
+      assert {:ok, %{content: "Grüße"}} = ask(ChatServer.start([{:chunked, [one, two, three]}]))
+      head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\nServer: x\r\n\r\n"
+      assert {:ok, %{content: "Grüße"}} = ask(ChatServer.start([{:raw, [head, body]}]))
+    end
+
+    test "goes through the loop" do
+      server =
+        ChatServer.start([
+          {:json, 200,
+           answer(%{
+             "content" => nil,
+             "tool_calls" => [
+               %{
+                 "id" => "c1",
+                 "type" => "function",
+                 "function" => %{"name" => "add", "arguments" => "{\"a\":1,\"b\":2}"}
+               },
+               %{
+                 "id" => "c2",
+                 "type" => "function",
+                 "function" => %{"name" => "add", "arguments" => "{\"a\":"}
+               }
+             ]
+           })},
+          fn request ->
+            results =
+              for %{"role" => "tool"} = message <- request.body["messages"],
+                  do: message["content"]
+
+            {:json, 200, answer(%{"content" => Enum.join(results, "; ")})}
+          end
+        ])
+
+      tools = %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
+      assert {:ok, result} = Runtime.run(Context.new("1 + 2?"), llm: model(server), tools: tools)
+      assert result.output == "3; Error: the arguments are not a JSON object"
+    end
+
+    test "works over IPv6" do
+      server = ChatServer.start([hello()], family: :inet6)
+      assert {:ok, %{content: "Hello!"}} = ask(server)
+      assert_received {:request, %{headers: headers}}
+      assert headers["host"] == "[::1]:#{server.port}"
+    end
+
+    test "does not send a context that is waiting for results" do
+      server = ChatServer.start([hello()])
+      context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: "t"}])
+
+      assert {:error,
+              %Error{reason: {:request, %Context.Error{reason: {:pending_tool_calls, ["a"]}}}}} =
+               LLM.chat(model(server), context)
+
+      assert requests() == 0
+      assert {:ok, _} = LLM.chat(model(server, request: [pending: :interrupt]), context)
+    end
+  end
+
+  describe "an error" do
+    test "has the status and the provider's words" do
+      for {body, words} <- [
+            {%{"error" => %{"message" => "model not found", "type" => "x"}}, "model not found"},
+            {%{"error" => "model not found"}, "model not found"},
+            {%{"message" => "model not found"}, "model not found"},
+            {%{"detail" => [%{"x" => 1}]}, nil}
+          ] do
+        error = failing([{:json, 404, body}])
+        assert %Error{reason: {:status, 404}, status: 404, provider_message: ^words} = error
+      end
+
+      assert %Error{provider_message: "<h1>Bad gateway</h1>"} =
+               failing([
+                 {:raw, "HTTP/1.1 502 Bad\r\ncontent-length: 20\r\n\r\n<h1>Bad gateway</h1>"}
+               ])
+
+      assert %Error{reason: {:status, 500}, provider_message: nil} =
+               failing([{:raw, ["HTTP/1.1 500 Bad\r\n\r\n", <<255, 254>>]}])
+
+      assert %Error{provider_message: long} =
+               failing([{:json, 400, %{"error" => String.duplicate("ü", 10_000)}}])
+
+      assert String.length(long) == 2_000
+    end
+
+    test "comes from redirects, which are not followed" do
+      head = "HTTP/1.1 307 Moved\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+      assert %Error{reason: {:status, 307}} = failing([{:raw, head}])
+    end
+
+    test "comes from what is not HTTP" do
+      ok = "HTTP/1.1 200 OK\r\n"
+
+      for bytes <- [
+            "garbage \x00\xff\r\n\r\n",
+            "HTTP/1.1 abc OK\r\n\r\n",
+            "HTTP/9",
+            ok <> "no header\r\n\r\n{}",
+            ok <> "content-length: abc\r\n\r\n{}",
+            ok <> "content-length: -5\r\n\r\n{}",
+            ok <> "content-length: 5 5\r\n\r\n{}",
+            ok <> "transfer-encoding: gzip\r\n\r\n{}",
+            ok <> "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            ok <> "transfer-encoding: chunked\r\n\r\n-1\r\n{}\r\n0\r\n\r\n",
+            ok <> "transfer-encoding: chunked\r\n\r\n2\r\n{}XX0\r\n\r\n",
+            ok <> "transfer-encoding: chunked\r\n\r\n" <> String.duplicate("0", 5_000),
+            ok <> "x: " <> String.duplicate("a", 200_000) <> "\r\n\r\n{}",
+            [ok, List.duplicate("x: y\r\n", 20_000), "\r\n{}"],
+            ["HTTP/1.1 200 ", String.duplicate("a", 200_000)]
+          ] do
+        assert %Error{reason: {reason, _}} = failing([{:raw, bytes}])
+        assert reason in [:invalid_response, :connection]
+      end
+    end
+
+    test "comes from what is no answer" do
+      for body <- [
+            "",
+            "nonsense",
+            "[1]",
+            "{\"choices\":",
+            "{}",
+            "{\"choices\": []}",
+            "{\"choices\": [5]}",
+            "{\"choices\": [{\"message\": {\"content\": 5}}]}",
+            "{\"choices\": [{\"message\": {\"content\": [5]}}]}",
+            "{\"choices\": [{\"message\": {\"tool_calls\": 5}}]}",
+            "{\"choices\": [{\"message\": {\"tool_calls\": [5]}}]}",
+            "{\"choices\": [{\"message\": {\"tool_calls\": [{\"function\": {\"name\": null}}]}}]}",
+            "{\"error\": {\"message\": \"overloaded\"}}",
+            String.duplicate("[", 100_000),
+            <<255, 254>>
+          ] do
+        assert %Error{reason: {:invalid_response, _}} =
+                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
+      end
+    end
+
+    test "comes from a connection that is refused or cut" do
+      assert %Error{reason: {:connection, :closed}} = failing([:cut])
+      assert %Error{reason: {:connection, :closed}} = failing([{:raw, "HTTP/1.1 20"}])
+
+      assert %Error{reason: {:connection, :closed}} =
+               failing([{:raw, "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"}])
+
+      assert %Error{reason: {:connection, :closed}} =
+               failing([{:raw, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{"}])
+
+      assert {:error, %Error{reason: {:connection, :econnrefused}}} =
+               ask(%{url: "http://127.0.0.1:1/v1"}, max_retries: 0)
+
+      assert {:error, %Error{reason: {:connection, :nxdomain}}} =
+               ask(%{url: "http://no-host.invalid/v1"}, max_retries: 0)
+    end
+
+    test "comes in time from a server that stalls" do
+      for behaviour <- [
+            :stall,
+            {:half, "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"},
+            {:half, "HTTP"}
+          ] do
+        {time, error} = :timer.tc(fn -> failing([behaviour], timeout: 100) end)
+        assert %Error{reason: :timeout} = error
+        assert time < 4_000_000
+      end
+    end
+
+    test "comes from answers that are too long" do
+      long = String.duplicate("x", 10_000)
+
+      for behaviour <- [
+            {:json, 200, answer(%{"content" => long})},
+            {:raw, ["HTTP/1.1 200 OK\r\n\r\n", long]},
+            {:chunked, List.duplicate("xxxxxxxx", 2_000)},
+            {:raw, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffff\r\nx"}
+          ] do
+        assert %Error{reason: {:response_too_large, 5_000}} =
+                 failing([behaviour], max_response_bytes: 5_000)
+      end
+
+      # Why the provider refused cannot be read then, but that it did.
+      assert %Error{reason: {:status, 400}, provider_message: nil} =
+               failing([{:json, 400, %{"error" => long}}], max_response_bytes: 5_000)
+    end
+  end
+
+  describe "repetition" do
+    test "after 408, 429 and 5xx and cut connections" do
+      for behaviour <- [
+            {:json, 408, %{}, [{"retry-after", "0"}]},
+            {:json, 429, %{}, [{"retry-after-ms", "1"}]},
+            {:json, 500, %{}, [{"retry-after", "0"}]},
+            {:json, 503, %{}, [{"retry-after", "0"}]},
+            {:json, 529, %{}, [{"Retry-After", "0.01"}]}
+          ] do
+        server = ChatServer.start([behaviour, behaviour, hello()])
+        assert {:ok, %{content: "Hello!"}} = ask(server)
+        assert requests() == 3
+      end
+
+      server = ChatServer.start([:cut, hello()])
+      assert {:ok, %{content: "Hello!"}} = ask(server)
+    end
+
+    test "does not happen after other refusals, garbage and timeouts" do
+      for behaviour <- [
+            {:json, 400, %{}},
+            {:json, 401, %{}},
+            {:json, 404, %{}},
+            {:raw, "nonsense"},
+            {:json, 200, %{}},
+            :stall
+          ] do
+        server = ChatServer.start([behaviour, hello()])
+
+        assert {:error, %Error{}} =
+                 ask(server, timeout: if(behaviour == :stall, do: 300, else: 5_000))
+
+        assert requests() == 1
+      end
+    end
+
+    test "ends after its number, with the last refusal" do
+      server = ChatServer.start([{:json, 503, %{"error" => "busy"}, [{"retry-after", "0"}]}])
+
+      assert {:error, %Error{reason: {:status, 503}, provider_message: "busy", retry_after: 0}} =
+               ask(server, max_retries: 3)
+
+      assert requests() == 4
+    end
+
+    test "waits as long as the server asks" do
+      server = ChatServer.start([{:json, 429, %{}, [{"retry-after-ms", "150"}]}, hello()])
+      {time, {:ok, _}} = :timer.tc(fn -> ask(server) end)
+      assert time >= 150_000
+    end
+
+    test "does not happen when the time does not suffice, which is told at once" do
+      server =
+        ChatServer.start([
+          {:json, 429, %{"error" => "slow down"}, [{"retry-after", "60"}]},
+          hello()
+        ])
+
+      {time, reply} = :timer.tc(fn -> ask(server, timeout: 30_000) end)
+
+      assert {:error,
+              %Error{reason: {:status, 429}, retry_after: 60_000, provider_message: "slow down"}} =
+               reply
+
+      assert time < 20_000_000
+      assert requests() == 1
+    end
+
+    test "reads the dates and numbers of retry-after" do
+      now = ~U[2026-01-01 10:00:00Z]
+      read = fn value -> AshAgent.LLM.HTTP.retry_after([{"retry-after", value}], now) end
+      assert read.("7") == 7_000
+      assert read.("0.5") == 500
+      assert read.("Thu, 01 Jan 2026 10:00:30 GMT") == 30_000
+      assert read.("Thu, 01 Jan 2026 09:00:00 GMT") == 0
+
+      for odd <- [
+            "",
+            "-1",
+            "soon",
+            "Thu, 41 Xxx 2026 10:00:30 GMT",
+            "Thu, 41 Jan 2026 10:00:30 GMT",
+            <<255>>
+          ],
+          do: assert(read.(odd) == nil)
+
+      assert AshAgent.LLM.HTTP.retry_after([{"retry-after", "9"}, {"retry-after-ms", "20"}]) == 20
+      assert AshAgent.LLM.HTTP.retry_after([]) == nil
+    end
+  end
+
+  describe "a request nobody waits for" do
+    test "is cut off with the process that asked" do
+      server = ChatServer.start([:stall])
+      asking = spawn(fn -> ask(server) end)
+      assert_receive {:request, %{number: 1}}
+      Process.exit(asking, :kill)
+      assert_receive {:closed, 1}, 1_000
+    end
+
+    test "is cut off by the run's timeout" do
+      server = ChatServer.start([:stall])
+
+      assert {:error, %Runtime.Error{}} =
+               Runtime.run(Context.new("Hi"), llm: model(server), llm_timeout: 50)
+
+      assert_receive {:closed, 1}, 1_000
+    end
+
+    test "leaves no port behind" do
+      ports = length(Port.list())
+
+      for behaviour <- [hello(), :cut, {:raw, "x"}, {:json, 400, %{}}],
+          do: ask(ChatServer.start([behaviour]), max_retries: 0)
+
+      assert ask(ChatServer.start([:stall]), timeout: 20) |> elem(0) == :error
+      own = for port <- Port.list(), Port.info(port, :connected) == {:connected, self()}, do: port
+      assert own == []
+      assert length(Port.list()) <= ports + 20
+
+      assert Process.info(self(), :messages)
+             |> elem(1)
+             |> Enum.all?(&(elem(&1, 0) in [:request, :closed]))
+    end
+  end
+
+  describe "TLS" do
+    setup do
+      {:ok, _} = Application.ensure_all_started(:ssl)
+      name = {:Extension, {2, 5, 29, 17}, false, [dNSName: ~c"localhost"]}
+      key = [key: {:namedCurve, :secp256r1}]
+
+      %{server_config: server, client_config: client} =
+        :public_key.pkix_test_data(%{
+          server_chain: %{root: key, intermediates: [], peer: key ++ [extensions: [name]]},
+          client_chain: %{root: key, intermediates: [], peer: key}
+        })
+
+      %{tls: server ++ [log_level: :none], trusted: [cacerts: client[:cacerts]]}
+    end
+
+    test "works with a server that is trusted and has the right name", %{
+      tls: tls,
+      trusted: trusted
+    } do
+      server = ChatServer.start([hello()], tls: tls, host: "localhost")
+      assert {:ok, %{content: "Hello!"}} = ask(server, ssl: trusted, api_key: "k")
+      assert_received {:request, %{headers: %{"authorization" => "Bearer k"}}}
+    end
+
+    test "refuses another name, and who is not trusted", %{tls: tls, trusted: trusted} do
+      server = ChatServer.start([hello()], tls: tls, host: "127.0.0.1")
+      assert {:error, %Error{reason: {:connection, {:tls_alert, _}}}} = ask(server, ssl: trusted)
+
+      server = ChatServer.start([hello()], tls: tls, host: "localhost")
+      assert {:error, %Error{reason: {:connection, _}}} = ask(server)
+      assert requests() == 0
+    end
+
+    test "stalls no longer than allowed", %{trusted: trusted} do
+      {:ok, listener} = :gen_tcp.listen(0, ip: {127, 0, 0, 1})
+      {:ok, port} = :inet.port(listener)
+
+      assert {:error, %Error{reason: :timeout}} =
+               ask(%{url: "https://localhost:#{port}/v1"}, ssl: trusted, timeout: 100)
+    end
+  end
+
+  describe "the key" do
+    @key "sk-VERY-SECRET"
+
+    test "is in no option, error or log, whatever goes wrong" do
+      log =
+        capture_log(fn ->
+          for behaviour <- [
+                hello(),
+                :cut,
+                {:raw, "garbage\r\n\r\n"},
+                {:raw, "HTTP/1.1 200 OK\r\ncontent-length: abc\r\n\r\n"},
+                {:json, 401,
+                 %{"error" => %{"message" => "Incorrect API key provided: #{@key}."}}},
+                {:json, 200, %{}}
+              ],
+              key <- [@key, fn -> @key end] do
+            server = ChatServer.start([behaviour])
+            llm = model(server, api_key: key, max_retries: 0, headers: [{"x-other", @key}])
+            refute inspect(llm, structs: false, limit: :infinity) =~ "SECRET"
+            reply = LLM.chat(llm, Context.new("Hi"))
+            refute inspect(reply, structs: false, limit: :infinity) =~ "SECRET"
+            assert_received {:request, %{headers: %{"authorization" => "Bearer " <> @key}}}
+
+            {_, %{context: _} = outcome} = Runtime.run(Context.new("Hi"), llm: llm)
+            refute inspect(outcome, structs: false, limit: :infinity) =~ "SECRET"
+          end
+        end)
+
+      refute log =~ "SECRET"
+
+      assert Exception.message(
+               failing([{:json, 401, %{"error" => "bad key #{@key}"}}], api_key: @key)
+             ) =~ "bad key [key]"
+    end
+
+    test "is not in the message of a refusal of options" do
+      for opts <- [
+            [api_key: @key],
+            [model: "m", api_key: @key <> "\nx: y"],
+            [model: "m", api_key: [@key]],
+            [model: "m", api_key: @key, timeout: 0],
+            [model: "m", api_key: @key, colour: @key],
+            [model: "m", headers: [{"x", @key <> "\r\n"}]],
+            [model: "m", headers: [{@key <> ":", "x"}]],
+            [model: "m", headers: %{"x" => @key}],
+            [model: "m", base_url: "http://user:#{@key}@host"],
+            [model: "m", base_url: "ftp://host"],
+            [model: "m", base_url: "host"],
+            [model: "m", body: [x: @key]],
+            [model: "m", max_retries: -1],
+            [model: "m", ssl: @key],
+            [model: "m", api_key: @key, api_key: @key]
+          ] do
+        error = assert_raise ArgumentError, fn -> LLM.new({OpenAICompatible, opts}) end
+        refute Exception.message(error) =~ "SECRET"
+      end
+
+      llm = {OpenAICompatible, model: "m", api_key: @key}
+
+      for start <- [&Runtime.run(Context.new("Hi"), &1), &AshAgent.Session.start_link/1],
+          wrong <- [[colour: 1], [llm: 1], [max_iterations: 0]] do
+        error = assert_raise ArgumentError, fn -> start.([llm: llm] ++ wrong) end
+        refute Exception.message(error) =~ "SECRET"
+      end
+    end
+  end
+end

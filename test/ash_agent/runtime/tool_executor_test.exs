@@ -1,0 +1,252 @@
+defmodule AshAgent.Runtime.ToolExecutorTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Runtime.ToolExecutor, only: [execute_tools: 3, execute_tools: 4]
+
+  alias AshAgent.{Context, Toolbox}
+
+  doctest AshAgent.Runtime.ToolExecutor
+  doctest AshAgent.Runtime.Tool
+  doctest AshAgent.Runtime.Events
+
+  defmodule Weather do
+    def one(arguments), do: {:ok, {:one, arguments}}
+    def two(arguments, tool_context), do: {:ok, {:two, arguments, tool_context.actor}}
+    def both(_), do: {:ok, 1}
+    def both(_, _), do: {:ok, 2}
+  end
+
+  defmodule Definition do
+    defstruct [:name, :function, :description, :parameters]
+  end
+
+  defp call(name, arguments \\ %{}), do: %{id: "call", name: name, arguments: arguments}
+
+  defp result(definition, arguments \\ %{}, opts \\ []) do
+    [%{id: "call", result: result}] =
+      execute_tools([call(:tool, arguments)], %{tool: definition}, %{actor: "Ada"}, opts)
+
+    result
+  end
+
+  describe "definitions" do
+    test "are functions, {module, function}, maps and structs with either, and toolboxes" do
+      arguments = %{"x" => 1}
+      assert result(&{:ok, &1}, arguments) == {:ok, arguments}
+      assert result(&{:ok, {&1, &2.actor}}, arguments) == {:ok, {arguments, "Ada"}}
+      assert result({Weather, :one}, arguments) == {:ok, {:one, arguments}}
+      assert result({Weather, :two}, arguments) == {:ok, {:two, arguments, "Ada"}}
+      assert result({Weather, :both}, arguments) == {:ok, 2}
+      assert result(%{function: {Weather, :one}}, arguments) == {:ok, {:one, arguments}}
+      assert result(%Definition{function: &{:ok, &1}}, arguments) == {:ok, arguments}
+      assert result(Toolbox.new(name: "cat", command: "cat"), arguments) == {:ok, ~s({"x":1})}
+    end
+
+    test "may be a list" do
+      tools = [
+        {"a", fn _ -> :a end},
+        {:b, fn _ -> :b end},
+        %Definition{name: :c, function: fn _ -> :c end},
+        %{name: "d", function: fn _ -> :d end},
+        Toolbox.new(name: "e", command: "echo", args: ["-n", "e"])
+      ]
+
+      results = execute_tools(for(name <- ~w(a b c d e), do: call(name)), tools, %{})
+      assert for(%{result: {:ok, result}} <- results, do: result) == [:a, :b, :c, :d, "e"]
+    end
+
+    test "may be a single toolbox" do
+      assert [%{result: {:ok, "{}"}}] =
+               execute_tools([call("cat")], Toolbox.new(name: "cat", command: "cat"), %{})
+    end
+
+    test "are found by the text of the name, without making atoms" do
+      tools = %{"b" => fn _ -> 2 end, a: fn _ -> 1 end}
+      results = execute_tools(for(name <- ["a", :a, "b", :b], do: call(name)), tools, %{})
+      assert for(%{result: {:ok, n}} <- results, do: n) == [1, 1, 2, 2]
+
+      name = "no_such_tool_#{System.unique_integer([:positive])}"
+      assert [%{result: {:error, words}}] = execute_tools([call(name)], tools, %{})
+      assert words == "there is no tool #{inspect(name)}; there are: a, b"
+      assert_raise ArgumentError, fn -> String.to_existing_atom(name) end
+    end
+  end
+
+  describe "results" do
+    test "come in the order of the calls, and fit a context" do
+      me = self()
+
+      tool = fn %{n: n} ->
+        send(me, {:began, n, self()})
+        receive(do: (:go -> {:ok, n}))
+      end
+
+      calls = for n <- 1..5, do: %{id: "#{n}", name: "t", arguments: %{n: n}}
+      task = Task.async(fn -> execute_tools(calls, %{t: tool}, %{}) end)
+      _ = me
+      pids = for n <- 1..5, do: assert_receive({:began, ^n, pid}) && pid
+      for pid <- Enum.reverse(pids), do: send(pid, :go)
+      results = Task.await(task)
+      assert results == for(n <- 1..5, do: %{id: "#{n}", result: {:ok, n}})
+
+      context =
+        Context.new("Hi")
+        |> Context.add_assistant_message(nil, calls)
+        |> Context.add_tool_results(results)
+
+      assert context.current_iteration == 2
+    end
+
+    test "are what the tool returned, as result or as value" do
+      assert result(fn _ -> {:ok, 1} end) == {:ok, 1}
+      assert result(fn _ -> {:error, :no} end) == {:error, :no}
+      assert result(fn _ -> {:halt, 1} end) == {:ok, 1}
+      assert result(fn _ -> "text" end) == {:ok, "text"}
+      assert result(fn _ -> nil end) == {:ok, nil}
+      assert result(fn _ -> :error end) == {:error, "the tool failed"}
+    end
+
+    test "of tools that fail are words for the model" do
+      assert result(fn _ -> raise "no coffee" end) ==
+               {:error, "the tool raised RuntimeError: no coffee"}
+
+      assert result(fn _ -> throw(:secret) end) ==
+               {:error, "the tool threw a value that nobody caught"}
+
+      assert result(fn _ -> exit(:boom) end) == {:error, "the tool's process exited (:boom)"}
+
+      assert result(fn _ -> exit({:secret, "token"}) end) ==
+               {:error, "the tool's process exited (:secret)"}
+
+      assert result(fn _ -> exit("token") end) == {:error, "the tool's process exited (:other)"}
+
+      assert result(fn _ -> Process.exit(self(), :kill) end) ==
+               {:error, "the tool's process exited (:killed)"}
+
+      assert result(fn _ -> spawn_link(fn -> exit(:linked) end) && Process.sleep(:infinity) end) ==
+               {:error, "the tool's process exited (:linked)"}
+
+      assert result(fn _ -> GenServer.call(:nobody_here, {:secret, "token"}) end) ==
+               {:error, "the tool's process exited (:noproc)"}
+
+      assert {:error, "the tool raised UndefinedFunctionError: " <> _} =
+               result(fn _ -> apply(NoSuchModule, :f, []) end)
+
+      assert {:error, "the tool raised FunctionClauseError: no function" <> _} =
+               result(fn %{never: _} -> 1 end)
+
+      assert {:error, long} = result(fn _ -> raise String.duplicate("x", 100_000) end)
+      assert byte_size(long) < 3_000
+    end
+
+    test "of tools that are too slow say so, and the tools are killed" do
+      me = self()
+      hang = fn _ -> send(me, self()) && Process.sleep(:infinity) end
+      assert result(hang, %{}, timeout: 200) == {:error, "timed out after 200 ms"}
+      assert_received pid when is_pid(pid)
+      refute Process.alive?(pid)
+    end
+
+    test "do not wait for a tool that traps exits" do
+      stubborn = fn _ ->
+        Process.flag(:trap_exit, true)
+        Process.sleep(:infinity)
+      end
+
+      assert result(stubborn, %{}, timeout: 20) == {:error, "timed out after 20 ms"}
+    end
+
+    test "of no calls are none" do
+      assert execute_tools([], %{}, %{}) == []
+    end
+  end
+
+  describe "arguments" do
+    test "may be JSON text, also empty" do
+      echo = &{:ok, &1}
+      assert result(echo, ~s({"a": 1})) == {:ok, %{"a" => 1}}
+      for empty <- [nil, "", " \n"], do: assert(result(echo, empty) == {:ok, %{}})
+    end
+
+    test "that are no object are refused" do
+      for bad <- ["[1]", "{\"a\":", "nonsense", [1], 5] do
+        assert result(fn _ -> flunk("ran") end, bad) ==
+                 {:error, "the arguments are not a JSON object"}
+      end
+    end
+
+    test "that lack what the schema requires are refused by name, whatever the kind of keys" do
+      for schema <- [
+            %{"required" => ["city", "day"]},
+            %{required: [:city, :day]},
+            %{required: ["city", :day]}
+          ] do
+        tool = %{function: &{:ok, &1}, parameters: schema}
+        assert result(tool, %{}) == {:error, ~s(the required arguments "city", "day" are missing)}
+
+        assert result(tool, %{"city" => "NYC"}) ==
+                 {:error, ~s(the required argument "day" is missing)}
+
+        assert result(tool, %{city: "NYC"}) ==
+                 {:error, ~s(the required argument "day" is missing)}
+
+        assert {:ok, _} = result(tool, %{:city => "NYC", "day" => nil})
+      end
+
+      for odd <- [%{"required" => "city"}, %{"required" => [1, %{}]}, %{required: nil}] do
+        assert {:ok, _} = result(%{function: &{:ok, &1}, parameters: odd}, %{})
+      end
+    end
+  end
+
+  describe "the tool context" do
+    test "is the runtime context with its four keys always there" do
+      me = self()
+      tool = fn _, tool_context -> send(me, tool_context) end
+      execute_tools([call(:tool)], %{tool: tool}, %{tenant: 7, extra: 1})
+      assert_received %{agent: nil, domain: nil, actor: nil, tenant: 7, extra: 1}
+    end
+  end
+
+  describe "concurrency" do
+    test "is bounded" do
+      running = :counters.new(2, [:atomics])
+
+      tool = fn _ ->
+        :counters.add(running, 1, 1)
+        now = :counters.get(running, 1)
+        if now > :counters.get(running, 2), do: :counters.put(running, 2, now)
+        receive(after: (2 -> :ok))
+        :counters.sub(running, 1, 1)
+      end
+
+      calls = for n <- 1..30, do: %{id: "#{n}", name: :t, arguments: %{}}
+      assert length(execute_tools(calls, %{t: tool}, %{}, max_concurrency: 3)) == 30
+      assert :counters.get(running, 2) in 2..3
+    end
+
+    test "gives each call its own time, from when it begins" do
+      tool = fn _ -> receive(after: (200 -> :ok)) end
+      calls = for n <- 1..6, do: %{id: "#{n}", name: :t, arguments: %{}}
+      results = execute_tools(calls, %{t: tool}, %{}, max_concurrency: 1, timeout: 1_000)
+      assert Enum.all?(results, &match?({:ok, _}, &1.result))
+    end
+
+    test "of a thousand calls leaves nothing behind" do
+      before = length(Process.list())
+      calls = for n <- 1..1_000, do: %{id: "#{n}", name: :t, arguments: %{}}
+
+      assert length(execute_tools(calls, %{t: fn _ -> raise "x" end}, %{}, max_concurrency: 100)) ==
+               1_000
+
+      assert length(Process.list()) < before + 50
+      assert Process.info(self(), :messages) == {:messages, []}
+    end
+  end
+
+  test "refuses wrong options" do
+    for opts <- [[timeout: 0], [max_concurrency: 0], [retries: 1]] do
+      assert_raise ArgumentError, fn -> execute_tools([], %{}, %{}, opts) end
+    end
+  end
+end

@@ -1,0 +1,709 @@
+defmodule AshAgent.RuntimeTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Error, Result}
+
+  doctest AshAgent.Runtime
+
+  defp call(id, name, arguments \\ %{}), do: %{id: id, name: name, arguments: arguments}
+  defp calls(calls), do: %{tool_calls: calls}
+
+  # A context that is valid: nothing pending, and it can go on.
+  defp assert_goes_on(context) do
+    assert Context.pending_tool_calls(context) == []
+
+    assert {:ok, %Result{output: "Fine."}} =
+             context
+             |> Context.add_user_message("Go on")
+             |> Runtime.run(llm: fn _ -> {:ok, %{content: "Fine."}} end)
+  end
+
+  describe "run/2" do
+    test "takes a conversation through turns with several rounds each" do
+      llm =
+        Scripted.new([
+          calls([call("a", "add", %{"a" => 1, "b" => 2}), call("b", "add", %{"a" => 3, "b" => 4})]),
+          calls([call("a", "add", %{"a" => 3, "b" => 7})]),
+          "Ten.",
+          calls([call("a", "add", %{"a" => 10, "b" => 1})]),
+          "Eleven."
+        ])
+
+      tools = %{add: fn %{"a" => a, "b" => b} -> {:ok, a + b} end}
+
+      {:ok, first} = Context.new("1+2+3+4?") |> Runtime.run(llm: llm, tools: tools)
+      assert %Result{status: :answered, output: "Ten.", iterations: 3} = first
+      assert first.context.current_iteration == 3
+
+      {:ok, second} =
+        first.context |> Context.add_user_message("And 1?") |> Runtime.run(llm: llm, tools: tools)
+
+      assert second.output == "Eleven."
+      assert second.context.current_iteration == 5
+
+      assert for(
+               %{tool_calls: calls} <- Context.iterations(second.context),
+               %{result: result} <- calls,
+               do: result
+             ) ==
+               [{:ok, 3}, {:ok, 7}, {:ok, 10}, {:ok, 11}]
+
+      assert first.context |> Context.to_messages() |> length() == 6
+
+      assert llm |> Scripted.requests() |> Enum.map(& &1.context.current_iteration) == [
+               1,
+               2,
+               3,
+               4,
+               5
+             ]
+    end
+
+    test "offers the tools to the model, and the time that is left" do
+      me = self()
+
+      llm = fn _context, opts ->
+        send(me, {:opts, opts})
+        {:ok, %{content: "Hi"}}
+      end
+
+      tools = %{
+        "b" => {String, :length},
+        a: %{function: &{:ok, &1}, description: "A", parameters: %{"type" => "object"}}
+      }
+
+      {:ok, _} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools, timeout: 30_000)
+      assert_received {:opts, opts}
+
+      assert opts[:tools] == [
+               %{name: "a", description: "A", parameters: %{"type" => "object"}},
+               %{name: "b", description: nil, parameters: %{"type" => "object"}}
+             ]
+
+      assert opts[:timeout] in 1..30_000
+    end
+
+    test "sums up usage and tells the finish reason" do
+      llm =
+        Scripted.new([
+          Map.put(calls([call("a", :noop)]), :usage, %{
+            input_tokens: 1,
+            output_tokens: 2,
+            note: "x"
+          }),
+          %{content: "Done", usage: %{input_tokens: 10, cached_tokens: 5}, finish_reason: "stop"}
+        ])
+
+      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, tools: %{noop: fn _ -> :ok end})
+      assert result.usage == %{input_tokens: 11, output_tokens: 2, cached_tokens: 5}
+      assert result.finish_reason == "stop"
+    end
+
+    test "keeps the answer's parts, and gives their text" do
+      parts = [
+        %{
+          type: :thinking,
+          text: "Hm",
+          provider_metadata: %{provider: :anthropic, signature: "s"}
+        },
+        %{type: :text, text: "Four"},
+        %{type: :text, text: "."}
+      ]
+
+      {:ok, result} =
+        Runtime.run(Context.new("2+2?"), llm: fn _ -> {:ok, %{content: "x", parts: parts}} end)
+
+      assert result.output == "Four."
+      assert %{content: ^parts} = result.context |> Context.to_messages() |> List.last()
+    end
+
+    test "takes an answer without anything as the end" do
+      for answer <- [%{}, %{content: nil, tool_calls: nil, parts: []}] do
+        assert {:ok, %Result{output: nil}} =
+                 Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, answer} end)
+      end
+    end
+
+    test "gives calls without an id one, and answers them" do
+      llm = Scripted.new([calls([%{name: "one"}, %{"name" => "two", "id" => ""}]), "Done"])
+      tools = %{one: fn _ -> 1 end, two: fn _ -> 2 end}
+      {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+
+      assert [%{id: a, result: {:ok, 1}}, %{id: b, result: {:ok, 2}}] =
+               Context.get_iteration(result.context, 1).tool_calls
+
+      assert a != b
+    end
+
+    test "returns a context that ends with an answer as it is, without asking" do
+      context = Context.new("Hi") |> Context.add_assistant_message("Hello!")
+      assert {:ok, result} = Runtime.run(context, llm: fn _ -> flunk("asked") end)
+      assert %Result{output: "Hello!", iterations: 0} = result
+      assert Context.equal?(result.context, context)
+    end
+
+    test "executes calls that wait for a result first, and only these" do
+      me = self()
+
+      context =
+        Context.new("Hi")
+        |> Context.add_assistant_message(nil, [call("a", :note), call("b", :note)])
+        |> Context.add_tool_results([{"a", {:ok, "was there"}}])
+
+      tools = %{note: fn _ -> send(me, :noted) end}
+
+      assert {:ok, result} =
+               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, tools: tools)
+
+      assert [%{result: {:ok, "was there"}}, %{result: {:ok, :noted}}] =
+               Context.get_iteration(result.context, 1).tool_calls
+
+      assert_received :noted
+      refute_received :noted
+    end
+
+    test "hands a context that on_change got over in order, the last one being the result's" do
+      me = self()
+      llm = Scripted.new([calls([call("a", :t), call("b", :t)]), "Done"])
+
+      {:ok, result} =
+        Runtime.run(Context.new("Hi"),
+          llm: llm,
+          tools: %{t: fn _ -> :ok end},
+          on_change: &send(me, {:changed, &1})
+        )
+
+      contexts = for _ <- 1..4, do: assert_receive({:changed, context}) && context
+      assert Enum.map(contexts, &length(Context.pending_tool_calls(&1))) == [2, 1, 0, 0]
+      assert Context.equal?(List.last(contexts), result.context)
+    end
+
+    test "goes on when on_change and on_event fail, and logs no text of theirs" do
+      log =
+        capture_log(fn ->
+          assert {:ok, %Result{output: "Hi"}} =
+                   Runtime.run(Context.new("Hi"),
+                     llm: fn _ -> {:ok, %{content: "Hi"}} end,
+                     on_change: fn _ -> raise "SECRET" end,
+                     on_event: fn _ -> exit({:shutdown, "SECRET"}) end
+                   )
+        end)
+
+      assert log =~ ":on_change failed (error, RuntimeError)"
+      assert log =~ ":on_event failed (exit, :shutdown)"
+      refute log =~ "SECRET"
+    end
+
+    test "refuses wrong options before anything runs" do
+      context = Context.new("Hi")
+      llm = fn _ -> flunk("asked") end
+
+      for opts <- [
+            [],
+            [llm: nil],
+            [llm: fn -> 1 end],
+            [llm: 5],
+            [llm: {Scripted, :x}],
+            [llm: llm, max_iterations: 0],
+            [llm: llm, timeout: 0],
+            [llm: llm, llm_timeout: -1],
+            [llm: llm, tool_timeout: 1.5],
+            [llm: llm, max_concurrency: nil],
+            [llm: llm, runtime_context: []],
+            [llm: llm, on_event: fn _, _ -> 1 end],
+            [llm: llm, on_change: 1],
+            [llm: llm, tools: %{a: 1}],
+            [llm: llm, tools: %{"a" => &{:ok, &1}, a: &{:ok, &1}}],
+            [llm: llm, tools: %{a: {String, :nothing}}],
+            [llm: llm, tools: %{a: {NoSuchModule, :run}}],
+            [llm: llm, tools: [fn _ -> 1 end]],
+            [llm: llm, tools: %{a: %{function: &{:ok, &1}, parameters: "x"}}],
+            [llm: llm, model: "x"]
+          ] do
+        assert_raise ArgumentError, fn -> Runtime.run(context, opts) end
+      end
+    end
+  end
+
+  describe "the limit" do
+    test "lets a turn have exactly its iterations" do
+      for max <- 1..3 do
+        counter = :counters.new(1, [])
+
+        again = fn _ ->
+          :counters.add(counter, 1, 1)
+          {:ok, calls([call("a", :t)])}
+        end
+
+        assert {:error, %Error{reason: {:max_iterations_exceeded, ^max}} = error} =
+                 Runtime.run(Context.new("Hi"),
+                   llm: again,
+                   tools: %{t: fn _ -> :ok end},
+                   max_iterations: max
+                 )
+
+        assert :counters.get(counter, 1) == max
+        assert Exception.message(error) =~ "#{max} iterations"
+        assert_goes_on(error.context)
+      end
+    end
+
+    test "counts the turn only, so that a long chat does not run dry" do
+      context =
+        Enum.reduce(1..50, Context.new("Hi"), fn n, context ->
+          context
+          |> Context.add_assistant_message("Answer")
+          |> Context.add_user_message("Question #{n}")
+        end)
+
+      llm = Scripted.new([calls([call("a", :t)]), "Done"])
+
+      assert {:ok, %Result{output: "Done"}} =
+               Runtime.run(context, llm: llm, tools: %{t: fn _ -> :ok end}, max_iterations: 2)
+    end
+
+    test "counts what the turn had before this run, and a greater one goes on" do
+      opts = [tools: %{t: fn _ -> :ok end}, max_iterations: 2]
+      again = fn _ -> {:ok, calls([call("a", :t)])} end
+      {:error, %{context: context}} = Runtime.run(Context.new("Hi"), [llm: again] ++ opts)
+
+      assert {:error, %Error{reason: {:max_iterations_exceeded, 2}}} =
+               Runtime.run(context, [llm: fn _ -> flunk("asked") end] ++ opts)
+
+      assert {:ok, %Result{iterations: 1}} =
+               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, max_iterations: 3)
+    end
+
+    test "counts from the last user message, which joined an iteration that was open" do
+      context =
+        Context.new("Hi")
+        |> Context.add_assistant_message(nil, [call("a", :t)])
+        |> Context.add_tool_results([{"a", {:ok, 1}}])
+        |> Context.add_user_message("Now!")
+
+      assert context.current_iteration == 2
+
+      assert {:ok, _} =
+               Runtime.run(context, llm: fn _ -> {:ok, %{content: "Done"}} end, max_iterations: 1)
+    end
+
+    test "works on a conversation without a user message" do
+      llm = fn _ -> {:ok, %{content: "Hi"}} end
+      assert {:ok, %Result{output: "Hi"}} = Runtime.run(Context.create!(%{}), llm: llm)
+      late = Context.create!(iterations: [%{number: 500}])
+      assert {:ok, %Result{output: "Hi"}} = Runtime.run(late, llm: llm, max_iterations: 1)
+    end
+  end
+
+  describe "a model that fails" do
+    test "gives an error with the context as it was" do
+      context = Context.new("Hi")
+
+      for {llm, reason} <- [
+            {fn _ -> {:error, :overloaded} end, {:llm_error, :overloaded}},
+            {fn _ -> raise "boom" end, {:llm_exception, :error, %RuntimeError{message: "boom"}}},
+            {fn _ -> throw(:ball) end, {:llm_exception, :throw, :ball}},
+            {fn _ -> exit(:boom) end, {:llm_exception, :exit, :boom}},
+            {fn _ -> Process.exit(self(), :kill) end, {:llm_exception, :exit, :killed}},
+            {fn _ -> spawn_link(fn -> exit(:linked) end) && Process.sleep(:infinity) end,
+             {:llm_exception, :exit, :linked}},
+            {fn _ -> :nothing end, {:invalid_answer, "expected {:ok, map} or {:error, reason}"}},
+            {fn _ -> {:ok, "text"} end,
+             {:invalid_answer, "expected {:ok, map} or {:error, reason}"}},
+            {fn _ -> {:ok, %{content: 5}} end,
+             {:invalid_answer, "expected :content to be text and :parts to be a list"}},
+            {fn _ -> {:ok, %{parts: %{}}} end,
+             {:invalid_answer, "expected :content to be text and :parts to be a list"}},
+            {fn _ -> {:ok, %{tool_calls: %{}}} end,
+             {:invalid_answer, "expected :tool_calls to be a list"}},
+            {fn _ -> {:ok, calls([call("a", :t), call("a", :t)])} end,
+             {:invalid_answer, %Context.Error{reason: {:duplicate_tool_call, "a"}}}},
+            {fn _ -> {:ok, calls([%{id: "a"}])} end,
+             {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :name}}}},
+            {fn _ -> {:ok, calls([:nonsense])} end,
+             {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :nonsense}}}},
+            {fn _ -> {:ok, %{parts: [%{type: :hologram}]}} end,
+             {:invalid_answer, %Context.Error{reason: {:invalid_part, 0, :type}}}}
+          ] do
+        assert {:error, %Error{} = error} = Runtime.run(context, llm: llm)
+
+        case {reason, error.reason} do
+          {{:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :nonsense}}}, got} ->
+            assert {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, _}}} = got
+
+          {expected, got} ->
+            assert got == expected
+        end
+
+        assert is_binary(Exception.message(error))
+        assert Context.equal?(error.context, context)
+        assert_goes_on(error.context)
+      end
+    end
+
+    test "survives improper lists in an answer" do
+      for answer <- [
+            %{content: ["a" | "b"]},
+            calls([call("a", :t) | :x]),
+            calls([call("a", :t, %{"x" => [1 | 2]})])
+          ] do
+        assert {:error, %Error{reason: {:invalid_answer, _}} = error} =
+                 Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, answer} end)
+
+        assert_goes_on(error.context)
+      end
+    end
+
+    test "keeps the rounds before" do
+      llm = Scripted.new([calls([call("a", :t)]), {:error, :down}])
+
+      assert {:error, %Error{reason: {:llm_error, :down}} = error} =
+               Runtime.run(Context.new("Hi"), llm: llm, tools: %{t: fn _ -> {:ok, 1} end})
+
+      assert [%{result: {:ok, 1}}] = Context.get_iteration(error.context, 1).tool_calls
+      assert error.context.current_iteration == 2
+      assert_goes_on(error.context)
+    end
+
+    test "that is too slow is killed, and its late answer does not come" do
+      me = self()
+
+      llm = fn _ ->
+        send(me, {:model, self()})
+        receive(do: (:go -> {:ok, %{content: "late"}}))
+      end
+
+      for {opts, reason} <- [
+            {[llm_timeout: 200], {:llm_timeout, 200}},
+            {[timeout: 200], {:timeout, 200}},
+            {[timeout: 200, llm_timeout: 1_000], {:timeout, 200}}
+          ] do
+        assert {:error, %Error{reason: ^reason} = error} =
+                 Runtime.run(Context.new("Hi"), [llm: llm] ++ opts)
+
+        # On a busy machine the time may be up before the model has begun.
+        receive do
+          {:model, pid} -> refute Process.alive?(pid)
+        after
+          0 -> :ok
+        end
+
+        assert_goes_on(error.context)
+      end
+
+      assert Process.info(self(), :messages) == {:messages, []}
+    end
+  end
+
+  describe "tools" do
+    test "may end the loop with a term, which is their result; the others of the round finish" do
+      tools = %{stop: fn _ -> {:halt, %{answer: 42}} end, other: fn _ -> {:ok, :done} end}
+      llm = Scripted.new([calls([call("a", :other), call("b", :stop), call("c", :other)])])
+
+      assert {:ok, %Result{status: :halted, output: %{answer: 42}} = result} =
+               Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+
+      assert for(
+               %{result: result} <- Context.get_iteration(result.context, 1).tool_calls,
+               do: result
+             ) ==
+               [{:ok, :done}, {:ok, %{answer: 42}}, {:ok, :done}]
+
+      assert_goes_on(result.context)
+    end
+
+    test "of several that halt, the first call counts" do
+      first = fn _ -> receive(after: (20 -> {:halt, 1})) end
+      tools = %{first: first, second: fn _ -> {:halt, 2} end}
+      llm = Scripted.new([calls([call("a", :first), call("b", :second)])])
+      assert {:ok, %Result{output: 1}} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+    end
+
+    test "that return what a context cannot hold get an error result that says so" do
+      deep = Enum.reduce(1..300, 1, fn _, inner -> [inner] end)
+
+      for bad <- [[1 | 2], <<1::3>>, deep, [%{type: :image, data: "no base64!", media_type: "x"}]],
+          status <- [:ok, :error] do
+        llm = Scripted.new([calls([call("a", :bad)]), "Done"])
+
+        assert {:ok, %Result{output: "Done", context: context}} =
+                 Runtime.run(Context.new("Hi"), llm: llm, tools: %{bad: fn _ -> {status, bad} end})
+
+        assert [%{result: result}] = Context.get_iteration(context, 1).tool_calls
+
+        # As the reason of an error, a list of maps is data.
+        unless status == :error and match?([%{} | _], bad),
+          do: assert({:error, "the tool returned what cannot be kept: " <> _} = result)
+      end
+    end
+
+    test "that are killed with the run's time leave interrupted calls" do
+      me = self()
+
+      slow = fn _ ->
+        send(me, {:tool, self()})
+        Process.sleep(:infinity)
+      end
+
+      llm =
+        Scripted.new([
+          calls([call("a", :quick), call("b", :slow), call("c", :slow), call("d", :slow)])
+        ])
+
+      assert {:error, %Error{reason: {:timeout, 1_000}} = error} =
+               Runtime.run(Context.new("Hi"),
+                 llm: llm,
+                 tools: %{quick: fn _ -> {:ok, 1} end, slow: slow},
+                 timeout: 1_000,
+                 max_concurrency: 2
+               )
+
+      interrupted = {:error, "interrupted: the time of the run was up"}
+
+      assert for(
+               %{result: result} <- Context.get_iteration(error.context, 1).tool_calls,
+               do: result
+             ) ==
+               [{:ok, 1}, interrupted, interrupted, interrupted]
+
+      # The last one had not begun.
+      assert_received {:tool, one}
+      assert_received {:tool, two}
+      refute_received {:tool, _}
+      refute Process.alive?(one) or Process.alive?(two)
+      assert_goes_on(error.context)
+    end
+
+    test "get the runtime context, which nobody stores" do
+      me = self()
+      actor = make_ref()
+      tool = fn _, tool_context -> {:ok, send(me, {:tool, tool_context}) && "seen"} end
+      llm = Scripted.new([calls([call("a", :t)]), "Done"])
+      runtime_context = %{agent: A, domain: D, actor: actor, tenant: "t"}
+
+      {:ok, result} =
+        Runtime.run(Context.new("Hi"),
+          llm: llm,
+          tools: %{t: tool},
+          runtime_context: runtime_context
+        )
+
+      assert_received {:tool, ^runtime_context}
+      refute inspect(Context.to_map(result.context), limit: :infinity) =~ inspect(actor)
+      for %{opts: opts} <- Scripted.requests(llm), do: refute(inspect(opts) =~ inspect(actor))
+    end
+  end
+
+  describe "processes" do
+    test "leave nothing behind, neither processes nor messages nor links nor monitors" do
+      test_process = self()
+      Process.flag(:trap_exit, true)
+      {:links, links} = Process.info(self(), :links)
+
+      llm = fn context ->
+        send(test_process, {:pid, self()})
+
+        case context.current_iteration do
+          1 ->
+            {:ok,
+             calls(
+               for n <- 1..5, do: call("#{n}", Enum.at([:ok, :raise, :exit, :hang, :kill], n - 1))
+             )}
+
+          _ ->
+            exit(:enough)
+        end
+      end
+
+      note = fn then ->
+        fn _ ->
+          send(test_process, {:pid, self()})
+          then.()
+        end
+      end
+
+      tools = %{
+        ok: note.(fn -> :ok end),
+        raise: note.(fn -> raise "x" end),
+        exit: note.(fn -> exit(:x) end),
+        hang: note.(fn -> Process.sleep(:infinity) end),
+        kill: note.(fn -> Process.exit(self(), :kill) end)
+      }
+
+      {:error, _} = Runtime.run(Context.new("Hi"), llm: llm, tools: tools, tool_timeout: 30)
+
+      pids = for _ <- 1..7, do: assert_received({:pid, pid}) && pid
+      refute Enum.any?(pids, &Process.alive?/1)
+
+      assert Process.info(self(), [:links, :monitors, :messages]) == [
+               links: links,
+               monitors: [],
+               messages: []
+             ]
+    end
+
+    @tag :capture_log
+    test "end with the caller, whatever ends it" do
+      for reason <- [:kill, :shutdown] do
+        test_process = self()
+
+        hang = fn _ ->
+          send(test_process, {:tool, self()})
+          Process.sleep(:infinity)
+        end
+
+        caller =
+          spawn(fn ->
+            Runtime.run(Context.new("Hi"),
+              llm: fn _ -> {:ok, calls([call("a", :hang), call("b", :hang)])} end,
+              tools: %{hang: hang}
+            )
+          end)
+
+        tools = for _ <- 1..2, do: assert_receive({:tool, pid}) && Process.monitor(pid)
+        {:links, [supervisor]} = Process.info(caller, :links)
+        supervisor = Process.monitor(supervisor)
+        Process.exit(caller, reason)
+        for ref <- tools, do: assert_receive({:DOWN, ^ref, :process, _, :killed})
+        assert_receive {:DOWN, ^supervisor, :process, _, _}
+      end
+    end
+
+    test "know their callers" do
+      me = self()
+      llm = fn _ -> {:ok, %{content: inspect(hd(Process.get(:"$callers")) == me)}} end
+      assert {:ok, %Result{output: "true"}} = Runtime.run(Context.new("Hi"), llm: llm)
+    end
+
+    test "may run under a supervisor of the caller's" do
+      supervisor = start_supervised!(Task.Supervisor)
+      me = self()
+
+      llm = fn _ ->
+        send(me, {:children, Task.Supervisor.children(supervisor), self()})
+        {:ok, %{content: "Hi"}}
+      end
+
+      {:ok, _} = Runtime.run(Context.new("Hi"), llm: llm, supervisor: supervisor)
+      assert_received {:children, [pid], pid}
+      assert Task.Supervisor.children(supervisor) == []
+    end
+  end
+
+  describe "events" do
+    defp events(opts) do
+      me = self()
+
+      on_event = fn name, measurements, metadata ->
+        send(me, {:event, Enum.drop(name, 2), measurements, metadata})
+      end
+
+      reply = Runtime.run(Context.new("SECRET question"), [on_event: on_event] ++ opts)
+      {reply, received([])}
+    end
+
+    defp received(events) do
+      receive do
+        {:event, name, measurements, metadata} ->
+          received([{name, measurements, metadata} | events])
+      after
+        0 -> Enum.reverse(events)
+      end
+    end
+
+    test "tell every step in order, with durations and sizes, without text" do
+      llm =
+        Scripted.new([
+          calls([call("a", :good, %{"x" => "SECRET"}), call("b", :bad), call("c", :gone)]),
+          %{content: "SECRET answer", usage: %{input_tokens: 3}, finish_reason: "stop"}
+        ])
+
+      tools = %{
+        good: fn _ -> {:ok, "SECRET result"} end,
+        bad: fn _ -> raise ArgumentError, "SECRET words" end
+      }
+
+      {{:ok, result}, events} = events(llm: llm, tools: tools, max_concurrency: 1)
+
+      assert Enum.map(events, &elem(&1, 0)) == [
+               [:iteration, :start],
+               [:llm, :start],
+               [:llm, :stop],
+               [:tool, :start],
+               [:tool, :stop],
+               [:tool, :start],
+               [:tool, :exception],
+               [:tool, :start],
+               [:tool, :stop],
+               [:iteration, :stop],
+               [:iteration, :start],
+               [:llm, :start],
+               [:llm, :stop],
+               [:iteration, :stop]
+             ]
+
+      refute inspect(events, limit: :infinity) =~ "SECRET"
+
+      for {name, measurements, metadata} <- events do
+        assert metadata.context_id == result.context[:id]
+        assert metadata.iteration in 1..2
+
+        if List.last(name) == :start,
+          do: assert(is_integer(measurements.system_time)),
+          else: assert(measurements.duration > 0)
+      end
+
+      assert {_, %{tool_calls: 3, content_bytes: 0}, _} = Enum.at(events, 2)
+
+      assert {_, %{result_bytes: 13}, %{tool: "good", tool_call_id: "a", status: :ok}} =
+               Enum.at(events, 4)
+
+      assert {_, _, %{tool: "bad", kind: :error, reason: ArgumentError, stacktrace: [_ | _]}} =
+               Enum.at(events, 6)
+
+      assert {_, _, %{tool: "gone", status: :error}} = Enum.at(events, 8)
+      assert {_, %{tool_calls: 3}, _} = Enum.at(events, 9)
+
+      assert {_, %{content_bytes: 13}, %{usage: %{input_tokens: 3}, finish_reason: "stop"}} =
+               Enum.at(events, 12)
+    end
+
+    test "tell failures and timeouts" do
+      {{:error, _}, events} = events(llm: fn _ -> raise "SECRET" end)
+
+      assert [
+               _,
+               _,
+               {[:llm, :exception], %{duration: _}, %{kind: :error, reason: RuntimeError}},
+               {[:iteration, :exception], _, _}
+             ] = events
+
+      refute inspect(events, limit: :infinity) =~ "SECRET"
+
+      {{:error, _}, events} = events(llm: fn _ -> Process.sleep(:infinity) end, llm_timeout: 10)
+      assert {[:llm, :exception], _, %{kind: :timeout, reason: :llm_timeout}} = Enum.at(events, 2)
+
+      llm = Scripted.new([calls([call("a", :hang)]), "Done"])
+      hang = fn _ -> Process.sleep(:infinity) end
+      {{:ok, _}, events} = events(llm: llm, tools: %{hang: hang}, tool_timeout: 10)
+      assert Enum.any?(events, &match?({[:tool, :exception], _, %{kind: :timeout}}, &1))
+    end
+
+    test "come as one map to a function of one argument" do
+      me = self()
+
+      {:ok, _} =
+        Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, %{}} end, on_event: &send(me, &1))
+
+      assert_received %{
+        event: [:ash_agent, :runtime, :llm, :stop],
+        measurements: %{duration: _},
+        metadata: %{iteration: 1}
+      }
+    end
+  end
+end

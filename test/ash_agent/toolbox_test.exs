@@ -1,0 +1,252 @@
+defmodule AshAgent.ToolboxTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.Runtime.ToolExecutor
+  alias AshAgent.Test.Wait
+  alias AshAgent.Toolbox
+
+  doctest AshAgent.Toolbox
+
+  setup do
+    dir =
+      Path.join(
+        System.tmp_dir!(),
+        "toolbox #{System.pid()}-#{System.unique_integer([:positive])}"
+      )
+
+    File.mkdir_p!(dir)
+    on_exit(fn -> File.rm_rf!(dir) end)
+    %{dir: dir}
+  end
+
+  # A script with a she-bang, as users write them.
+  defp script(directory, text) do
+    path = Path.join(directory, "script#{System.unique_integer([:positive])}")
+    File.write!(path, "#!/bin/sh\n" <> text)
+    File.chmod!(path, 0o755)
+    path
+  end
+
+  defp toolbox(command, fields \\ []), do: Toolbox.new([name: "tool", command: command] ++ fields)
+
+  defp run(directory, text, arguments \\ %{}, opts \\ []) do
+    {run_opts, fields} = Keyword.split(opts, [:timeout])
+    directory |> script(text) |> toolbox(fields) |> Toolbox.run(arguments, run_opts)
+  end
+
+  # Dead programs that nobody has asked about yet (zombies) do not live.
+  defp alive?(os_pid) do
+    case File.read("/proc/#{os_pid}/stat") do
+      {:ok, stat} -> not (stat =~ ~r/\) [ZX] /)
+      {:error, _} -> false
+    end
+  end
+
+  # A program that a signal has reached is gone a moment later.
+  defp assert_gone(os_pid), do: assert(Wait.until(fn -> not alive?(os_pid) end))
+
+  defp read_pid(path) do
+    Wait.until(fn -> match?({:ok, <<_, _::binary>>}, File.read(path)) end)
+    path |> File.read!() |> String.trim()
+  end
+
+  describe "new/1" do
+    test "fills in defaults" do
+      assert %Toolbox{
+               parameters: %{"type" => "object"},
+               args: [],
+               env: %{},
+               search_hints: [],
+               description: nil
+             } = Toolbox.new(%{name: "x", command: "y"})
+    end
+
+    test "refuses what cannot work" do
+      for fields <- [
+            [name: "x"],
+            [command: "x"],
+            [name: "", command: "x"],
+            [name: :x, command: "x"],
+            [name: "x", command: nil],
+            [name: "x", command: "a\0b"],
+            [name: "x", command: "y", args: "z"],
+            [name: "x", command: "y", args: [1]],
+            [name: "x", command: "y", args: ["a\0"]],
+            [name: "x", command: "y", env: %{"A" => 1}],
+            [name: "x", command: "y", env: %{"A=B" => "1"}],
+            [name: "x", command: "y", env: nil],
+            [name: "x", command: "y", parameters: nil],
+            [name: "x", command: "y", max_output_bytes: 0],
+            [name: "x", command: "y", search_hints: [1]],
+            [name: "x", command: "y", colour: "red"]
+          ] do
+        assert_raise if(Keyword.has_key?(fields, :colour), do: KeyError, else: ArgumentError),
+                     fn -> Toolbox.new(fields) end
+      end
+    end
+  end
+
+  describe "input" do
+    test "is one JSON object, and then ends", %{dir: dir} do
+      arguments = %{
+        "text" => "a\nb\\n\t'\"$(reboot)`x` ü 😀 \0",
+        "n" => 1.5,
+        "list" => [nil, true]
+      }
+
+      assert {:ok, output} = run(dir, "cat; echo -n END", arguments)
+      assert String.ends_with?(output, "END")
+      assert AshAgent.Context.JSON.decode(String.trim_trailing(output, "END")) == {:ok, arguments}
+      refute output =~ "\n"
+    end
+
+    test "may be a megabyte", %{dir: dir} do
+      assert {:ok, output} = run(dir, "wc -c", %{x: String.duplicate("y", 1_000_000)})
+      assert String.trim(output) == "1000008"
+    end
+
+    test "need not be read", %{dir: dir} do
+      assert run(dir, "echo -n hi", %{x: String.duplicate("y", 300_000)}) == {:ok, "hi"}
+      assert run(dir, "exec <&-; echo -n hi", %{x: String.duplicate("y", 300_000)}) == {:ok, "hi"}
+    end
+
+    test "that is no JSON is an error" do
+      assert {:error, "the arguments are no JSON: " <> _} =
+               Toolbox.run(toolbox("cat"), %{x: [1 | 2]})
+    end
+  end
+
+  describe "the program" do
+    test "gets its arguments as they are, from no shell" do
+      args = ["$HOME", "; echo x", "$(echo y)", "a b", "*", "'", "\"", "\\", "-n", "", "ü"]
+      expected = Enum.map_join(args, &(&1 <> "|"))
+      assert Toolbox.run(toolbox("printf", args: ["%s|" | args]), %{}) == {:ok, expected}
+    end
+
+    test "has the VM's environment with its own on top", %{dir: dir} do
+      System.put_env("TOOLBOX_TEST_SEEN", "seen")
+      System.put_env("TOOLBOX_TEST_HIDDEN", "hidden")
+      text = ~S(printf '%s,%s,%s' "$TOOLBOX_TEST_SEEN" "$TOOLBOX_TEST_HIDDEN" "$OWN")
+      env = %{"TOOLBOX_TEST_HIDDEN" => nil, "OWN" => "ü $(x)"}
+      assert run(dir, text, %{}, env: env) == {:ok, "seen,,ü $(x)"}
+    end
+
+    test "works with a PATH that has nothing on it", %{dir: dir} do
+      assert run(dir, "echo hi", %{}, env: %{"PATH" => "/nowhere"}) == {:ok, "hi\n"}
+    end
+
+    test "that is not there is an error" do
+      assert Toolbox.run(toolbox("no-such-program-here"), %{}) ==
+               {:error, "the program no-such-program-here is not there or not executable"}
+    end
+
+    test "may print bytes that are no text", %{dir: dir} do
+      assert run(dir, ~S(printf '\377\000\001')) == {:ok, <<255, 0, 1>>}
+    end
+
+    test "has a result for exit code 0 only", %{dir: dir} do
+      assert run(dir, "echo -n fine; echo warning >&2; exit 0") == {:ok, "fine"}
+
+      assert run(dir, "echo out; echo -n 'no such city' >&2; exit 3") ==
+               {:error, "exit code 3: no such city"}
+
+      assert run(dir, "exit 1") == {:error, "exit code 1"}
+      assert run(dir, "kill -9 $$") == {:error, "exit code 137"}
+      assert run(dir, "kill -TERM $$") == {:error, "exit code 143"}
+    end
+
+    test "shows the end of its standard error only, cut at a character", %{dir: dir} do
+      assert {:error, "exit code 1: " <> words} =
+               run(
+                 dir,
+                 "i=0; while [ $i -lt 3000 ]; do printf 'ü%d' $i >&2; i=$((i+1)); done; exit 1"
+               )
+
+      assert String.ends_with?(words, "ü2999")
+      assert byte_size(words) <= 2_000
+      assert String.valid?(words)
+    end
+
+    test "may not print without end", %{dir: dir} do
+      assert run(dir, "printf 12345", %{}, max_output_bytes: 5) == {:ok, "12345"}
+      words = "the program printed more than 5 bytes and was stopped"
+      assert run(dir, "printf 123456", %{}, max_output_bytes: 5) == {:error, words}
+      assert run(dir, "exec yes", %{}, max_output_bytes: 5) == {:error, words}
+      assert {:error, "timed out" <> _} = run(dir, "exec yes >&2", %{}, timeout: 50)
+    end
+  end
+
+  describe "its processes" do
+    test "are killed on timeout, children that ignore signals too", %{dir: dir} do
+      pids = Path.join(dir, "pids")
+
+      text =
+        "trap '' TERM HUP INT; sleep 100 & echo $! >\"#{pids}.child\"; echo $$ >\"#{pids}\"; wait; sleep 100"
+
+      assert run(dir, text, %{}, timeout: 1_000) == {:error, "timed out after 1000 ms"}
+      assert_gone(read_pid(pids))
+      assert_gone(read_pid(pids <> ".child"))
+    end
+
+    test "are killed with the process that runs the tool", %{dir: dir} do
+      path = Path.join(dir, "pid")
+      toolbox = dir |> script("echo $$ >\"#{path}\"; exec sleep 100") |> toolbox()
+      pid = spawn(fn -> Toolbox.run(toolbox, %{}) end)
+      os_pid = read_pid(path)
+      assert alive?(os_pid)
+      Process.exit(pid, :kill)
+      assert_gone(os_pid)
+    end
+
+    test "are killed by the executor's timeout", %{dir: dir} do
+      path = Path.join(dir, "pid")
+      toolbox = dir |> script("echo $$ >\"#{path}\"; sleep 100") |> toolbox()
+
+      assert [%{result: {:error, "timed out after 1000 ms"}}] =
+               ToolExecutor.execute_tools(
+                 [%{id: "1", name: "tool", arguments: %{}}],
+                 [toolbox],
+                 %{},
+                 timeout: 1_000
+               )
+
+      assert_gone(read_pid(path))
+    end
+
+    test "do not stay when the program ends and leaves some, nor keep the result waiting", %{
+      dir: dir
+    } do
+      path = Path.join(dir, "pid")
+
+      {time, result} =
+        :timer.tc(fn -> run(dir, "sleep 100 & echo $! >\"#{path}\"; echo -n done") end)
+
+      assert result == {:ok, "done"}
+      assert time < 5_000_000
+      assert_gone(read_pid(path))
+    end
+
+    test "leave no port and no message, also in a caller that traps exits", %{dir: dir} do
+      Process.flag(:trap_exit, true)
+      ports = Port.list()
+      {:links, links} = Process.info(self(), :links)
+
+      for text <- ["exit 0", "exit 1", "exec yes", "sleep 100"],
+          do: run(dir, text, %{}, timeout: 100, max_output_bytes: 100)
+
+      assert Process.info(self(), [:links, :messages]) == [links: links, messages: []]
+
+      assert Enum.filter(
+               Port.list() -- ports,
+               &(Port.info(&1, :connected) == {:connected, self()})
+             ) == []
+    end
+
+    test "run at the same time", %{dir: dir} do
+      toolbox = dir |> script("cat") |> toolbox()
+      calls = for n <- 1..20, do: %{id: "#{n}", name: "tool", arguments: %{"n" => n}}
+      results = ToolExecutor.execute_tools(calls, [toolbox], %{}, max_concurrency: 20)
+      assert results == for(n <- 1..20, do: %{id: "#{n}", result: {:ok, ~s({"n":#{n}})}})
+    end
+  end
+end
