@@ -7,6 +7,8 @@
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 use sha2::{Digest, Sha256};
 
+use crate::patterns::is_plain;
+
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
 
@@ -221,11 +223,7 @@ impl Ids {
 
 /// Whether every provider but Mistral takes this id.
 fn is_safe(id: &str) -> bool {
-    (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_safe_byte)
-}
-
-fn is_safe_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+    (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
 fn stem(id: &str) -> String {
@@ -233,7 +231,7 @@ fn stem(id: &str) -> String {
         .chars()
         .take(STEM_LENGTH)
         .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if is_safe_byte(byte) => letter,
+            Ok(byte) if is_plain(byte) => letter,
             _ => '_',
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Iterations, and the exchanges in them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rpds::VectorSync;
 
@@ -157,7 +157,7 @@ pub struct Iteration {
     messages: usize,
     has_assistant: bool,
     /// Encodings of all its messages; copies with the same messages share them.
-    pub(crate) pieces: Arc<Pieces>,
+    pieces: OnceLock<Arc<Pieces>>,
     pending: usize,
     size: Size,
 }
@@ -173,7 +173,7 @@ impl Iteration {
             entries: VectorSync::new_sync(),
             messages: 0,
             has_assistant: false,
-            pieces: Arc::default(),
+            pieces: OnceLock::new(),
             pending: 0,
             size: Size::default(),
         }
@@ -272,6 +272,11 @@ impl Iteration {
         self.size.plus(self.metadata.size()).plus(Size::new(8, 0))
     }
 
+    /// Encodings of all its messages.
+    pub(crate) fn pieces(&self) -> &Pieces {
+        self.pieces.get_or_init(Arc::default)
+    }
+
     pub(crate) fn push(&mut self, message: Message) {
         let exchange = Exchange::new(message.calls.len());
         self.push_answered(message, exchange);
@@ -289,7 +294,7 @@ impl Iteration {
             position: self.messages,
             exchange: has_calls.then(|| Arc::new(exchange)),
         };
-        self.pieces = Arc::default(); // the iteration this one was copied from keeps the old ones
+        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages += entry.count();
         self.pending += entry.exchange.as_deref().map_or(0, Exchange::pending);
         self.entries.push_back_mut(entry);
@@ -311,7 +316,7 @@ impl Iteration {
         self.pending = self.pending - before.1 + exchange.pending();
         self.size = self.size.plus(exchange.size()).minus(before.2);
         entry.exchange = Some(Arc::new(exchange));
-        self.pieces = Arc::default(); // the iteration this one was copied from keeps the old ones
+        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages = self.messages - before.0 + entry.count();
         self.entries.set_mut(last, entry);
     }

@@ -4,6 +4,7 @@
 //! bits into floats) and lets us hold nesting on a stack of our own. Writing is serde_json's.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use jiter::{Jiter, JiterErrorType, JsonErrorType, NumberAny, NumberInt, Peek};
 use num_bigint::BigInt;
@@ -243,13 +244,30 @@ fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::O
 
 fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_map(None)?;
+    // Keys that are replaced or written out may come to be alike; of those the first counts.
+    let mut seen = (!map.iter().all(|(key, _)| has_own_text(key))).then(HashSet::new);
     for (key, value) in map.iter() {
         if matches!(key, Value::Atom(name) if &**name == "__struct__") || is_shadowed(map, key) {
             continue;
         }
-        object.serialize_entry(&*key_text(key), &AsJson(value))?;
+        let key = key_text(key);
+        if let Some(seen) = &mut seen {
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+        }
+        object.serialize_entry(&*key, &AsJson(value))?;
     }
     object.end()
+}
+
+/// Whether the text of a key is its own; what has the same text is found by [`is_shadowed`].
+fn has_own_text(key: &Value) -> bool {
+    match key {
+        Value::Binary(bytes) => std::str::from_utf8(bytes).is_ok(),
+        Value::Atom(_) | Value::Nil | Value::Bool(_) | Value::Int(_) => true,
+        _ => false,
+    }
 }
 
 /// Whether another key of the map has the same text: of `:a`, `"a"` and the like the first counts.
@@ -294,7 +312,7 @@ fn serialize_keyword<'a, S: Serializer>(
     entries: impl Iterator<Item = (&'a Value, &'a Value)>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let mut object = serializer.serialize_map(None)?;
     for (key, value) in entries {
         let key = key_text(key);

@@ -15,6 +15,7 @@ pub mod json;
 mod message;
 mod notes;
 mod part;
+mod patterns;
 mod pieces;
 mod prompt;
 mod request;

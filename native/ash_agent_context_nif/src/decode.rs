@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use ash_agent_context_core::{
@@ -327,7 +328,29 @@ fn atom_value(term: Term<'_>) -> Result<Value, NifError> {
 const REMEMBERED: usize = 1024;
 
 thread_local! {
-    static NAMES: RefCell<HashMap<Atom, Arc<str>>> = RefCell::default();
+    static NAMES: RefCell<HashMap<Atom, Arc<str>, BuildHasherDefault<AsHashed>>> =
+        RefCell::default();
+}
+
+/// Takes the VM's own hash of an atom as it is.
+#[derive(Default)]
+struct AsHashed(u64);
+
+impl Hasher for AsHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u32(&mut self, hash: u32) {
+        // The map takes its control bits from the top, which a small hash leaves empty.
+        self.0 = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 fn atom_name(term: Term<'_>, atom: Atom) -> Result<Arc<str>, NifError> {

@@ -3,6 +3,7 @@
 use crate::call::ToolCall;
 use crate::message::Output;
 use crate::part::{Content, Part, PartKind, Provider};
+use crate::patterns::{self, takes_id, takes_name};
 use crate::value::Value;
 
 /// Whether a message has neither blank texts nor calls whose id or name the provider refuses.
@@ -37,29 +38,9 @@ fn has_words(parts: &[Part]) -> bool {
 }
 
 fn is_blank(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
+    std::str::from_utf8(text).is_ok_and(patterns::is_blank)
 }
 
 fn takes(provider: Provider, call: &ToolCall) -> bool {
-    let (id, name) = (&*call.id, call.name.as_str());
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let dotted = |byte: u8| plain(byte) || byte == b'.' || byte == b':';
-    let short = |text: &str, limit: usize| (1..=limit).contains(&text.len());
-    let takes_name = match provider {
-        Provider::Ollama => !name.trim().is_empty(),
-        Provider::Gemini => {
-            let first = name.bytes().next();
-            let begins = first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-            begins && short(name, 128) && name.bytes().all(dotted)
-        }
-        _ => short(name, 64) && name.bytes().all(plain),
-    };
-    let takes_id = match provider {
-        Provider::Anthropic => !id.is_empty() && id.bytes().all(plain),
-        Provider::OpenAiChat | Provider::OpenAiResponses => (1..=64).contains(&id.chars().count()),
-        Provider::Bedrock => short(id, 64) && id.bytes().all(dotted),
-        Provider::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
-        Provider::Gemini | Provider::Ollama => true,
-    };
-    takes_id && takes_name
+    takes_id(provider, &call.id, true) && takes_name(provider, call.name.as_str())
 }

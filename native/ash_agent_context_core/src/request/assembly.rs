@@ -156,12 +156,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
     fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         for iteration in self.context.sent(self.options.from) {
-            if let Some(piece) = iteration.pieces.get(self.key) {
+            if let Some(piece) = iteration.pieces().get(self.key) {
                 self.add(Slice::of(Ok(piece)), iteration.number);
             } else if iteration.number < current && !self.has_imported(iteration) {
                 self.spend(iteration.size().bytes)?;
                 let piece = iteration
-                    .pieces
+                    .pieces()
                     .get_or_make(self.key, || self.encode(iteration));
                 self.add(Slice::of(piece), iteration.number);
             } else {

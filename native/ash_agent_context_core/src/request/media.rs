@@ -112,6 +112,14 @@ impl<'a> Media<'a> {
         }
     }
 
+    /// The address, a data URL for what is here.
+    pub fn url(&self) -> String {
+        match self.source {
+            Place::Web(url) | Place::Store(url) => url.to_owned(),
+            Place::Inline(_) => self.data_url().unwrap_or_default(),
+        }
+    }
+
     /// The media type, or what the end of the address tells of it.
     pub fn guessed_type(&self) -> Option<&'a str> {
         let (Place::Web(url) | Place::Store(url)) = self.source else {

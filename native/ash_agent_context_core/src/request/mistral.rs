@@ -6,7 +6,7 @@ use crate::message::{Message, Role};
 use crate::part::{Content, Part, PartKind};
 
 use super::media::{Media, Place};
-use super::openai_chat::{message_with_calls, text_message};
+use super::openai_chat::{message_with_calls, text_message, text_part};
 use super::out::{texts, Out, Thought};
 use super::text::is_blank;
 use super::Wire;
@@ -81,12 +81,6 @@ impl Wire for Mistral {
     }
 }
 
-fn text_part(text: &str, out: &mut Out<'_>) {
-    out.json.object(|part| {
-        part.field("type", "text").field("text", text);
-    });
-}
-
 fn user_part(part: &Part, out: &mut Out<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
@@ -128,22 +122,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
             content = Out::new(out.options);
         }
     }
-    message_with_calls(message, content, out, |message, calls| {
-        message.list("tool_calls", |list| {
-            for (id, name, arguments) in calls {
-                list.object(|call| {
-                    call.field("id", &**id).field("type", "function").object(
-                        "function",
-                        |function| {
-                            function
-                                .field("name", &**name)
-                                .field("arguments", &**arguments);
-                        },
-                    );
-                });
-            }
-        });
-    });
+    message_with_calls(message, content, out);
 }
 
 /// Writes a part and tells whether it is more than thinking.
@@ -215,10 +194,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
         text_part(&words, out);
         return;
     }
-    let url = match media.source {
-        Place::Web(url) | Place::Store(url) => url.to_owned(),
-        Place::Inline(_) => media.data_url().unwrap_or_default(),
-    };
+    let url = media.url();
     out.json.object(|written| {
         if media.is_image {
             written.field("type", "image_url").field("image_url", &url);

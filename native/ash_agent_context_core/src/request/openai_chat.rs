@@ -74,7 +74,7 @@ pub(super) fn text_message(role: &str, text: &str, out: &mut Out<'_>) {
     });
 }
 
-fn text_part(text: &str, out: &mut Out<'_>) {
+pub(super) fn text_part(text: &str, out: &mut Out<'_>) {
     out.json.object(|part| {
         part.field("type", "text").field("text", text);
     });
@@ -151,9 +151,29 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
             }
         }),
     }
-    message_with_calls(message, content, out, |message, calls| {
-        message.list("tool_calls", |list| {
-            for (id, name, arguments) in calls {
+    message_with_calls(message, content, out);
+}
+
+/// An assistant message of content that is written already and of its calls.
+pub(super) fn message_with_calls(message: &Message, content: Out<'_>, out: &mut Out<'_>) {
+    let content = String::from_utf8(content.json.0).unwrap_or_default();
+    if content.is_empty() && message.calls.is_empty() {
+        return;
+    }
+    let calls: Vec<_> = message
+        .calls
+        .iter()
+        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
+        .collect();
+    out.json.raw(",");
+    out.json.bare_object(|written| {
+        let content = if content.is_empty() { "null" } else { &content };
+        written.field("role", "assistant").raw("content", content);
+        if calls.is_empty() {
+            return;
+        }
+        written.list("tool_calls", |list| {
+            for (id, name, arguments) in &calls {
                 list.object(|call| {
                     call.field("id", &**id).field("type", "function").object(
                         "function",
@@ -166,38 +186,6 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
                 });
             }
         });
-    });
-}
-
-type Calls<'a> = Vec<(
-    std::borrow::Cow<'a, str>,
-    std::borrow::Cow<'a, str>,
-    std::borrow::Cow<'a, str>,
-)>;
-
-/// An assistant message of content that is written already and of its calls.
-pub(super) fn message_with_calls(
-    message: &Message,
-    content: Out<'_>,
-    out: &mut Out<'_>,
-    write_calls: impl FnOnce(&mut super::json::Object<'_>, &Calls<'_>),
-) {
-    let content = String::from_utf8(content.json.0).unwrap_or_default();
-    if content.is_empty() && message.calls.is_empty() {
-        return;
-    }
-    let calls: Calls<'_> = message
-        .calls
-        .iter()
-        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
-        .collect();
-    out.json.raw(",");
-    out.json.bare_object(|written| {
-        let content = if content.is_empty() { "null" } else { &content };
-        written.field("role", "assistant").raw("content", content);
-        if !calls.is_empty() {
-            write_calls(written, &calls);
-        }
     });
 }
 
@@ -221,10 +209,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
         text_part(&words, out);
         return;
     }
-    let url = match media.source {
-        Place::Web(url) | Place::Store(url) => url.to_owned(),
-        Place::Inline(_) => media.data_url().unwrap_or_default(),
-    };
+    let url = media.url();
     out.json.object(|written| {
         if media.is_image {
             written

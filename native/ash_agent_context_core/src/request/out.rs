@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use super::json::Json;
 use super::media::Media;
-use super::text::{self, Names};
+use super::text;
 use super::{provider_of, Options, Thinking};
 use crate::call::ToolCall;
 use crate::message::{Outcome, Output};
 use crate::part::{Content, Part, PartKind, Provider};
+use crate::patterns::takes_id;
 use crate::pieces::Piece;
 use crate::value::Map;
 use crate::words;
@@ -130,30 +131,14 @@ impl<'o> Out<'o> {
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let id = &*call.id;
         let aliases = &call.aliases;
-        let taken = |limit: usize| (1..=limit).contains(&id.len());
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let own = call.came_from(self.options.provider);
-        let fits = match self.options.provider {
-            Provider::Anthropic => !id.is_empty() && id.bytes().all(plain),
-            Provider::OpenAiChat => taken(if own { 64 } else { 40 }),
-            Provider::OpenAiResponses => taken(64) && !aliases.reused,
-            Provider::Bedrock => {
-                taken(64)
-                    && id
-                        .bytes()
-                        .all(|byte| plain(byte) || byte == b'.' || byte == b':')
-            }
-            Provider::Gemini | Provider::Ollama => true,
-            Provider::Mistral => {
-                id.len() == 9
-                    && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
-                    && !aliases.short.clash
-            }
-        };
+        let provider = self.options.provider;
+        let fits = takes_id(provider, id, call.came_from(provider))
+            && !(provider == Provider::OpenAiResponses && aliases.reused)
+            && !(provider == Provider::Mistral && aliases.short.clash);
         if fits && !aliases.clash {
             return Cow::Borrowed(id);
         }
-        let alias = match (self.options.provider, &aliases.safe) {
+        let alias = match (provider, &aliases.safe) {
             (Provider::Mistral, _) => Cow::Owned(aliases.short.text()),
             (_, Some(safe)) => Cow::Borrowed(&**safe),
             (_, None) => Cow::Borrowed(id),
@@ -164,12 +149,7 @@ impl<'o> Out<'o> {
 
     /// The name of a tool, as the provider can take it.
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
-        let rule = match self.options.provider {
-            Provider::Gemini => Names::Gemini,
-            Provider::Ollama => Names::Free,
-            _ => Names::Plain,
-        };
-        let name = text::name(call.name.as_str(), rule);
+        let name = text::name(self.options.provider, call.name.as_str());
         if let Cow::Owned(to) = &name {
             self.changed("renamed_tool", || call.name.as_str().to_owned(), Some(to));
         }

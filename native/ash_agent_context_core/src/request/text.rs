@@ -4,18 +4,13 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-/// Whether a provider may call a text empty. Python's `strip` takes the four separators too.
-pub(super) fn is_blank(text: &str) -> bool {
-    text.chars().all(is_space)
-}
+use crate::part::Provider;
+pub(super) use crate::patterns::is_blank;
+use crate::patterns::{is_plain, is_space, takes_name};
 
 /// The text without white space at its end.
 pub(super) fn trim_end(text: &str) -> &str {
     text.trim_end_matches(is_space)
-}
-
-fn is_space(letter: char) -> bool {
-    letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }
 
 /// Bytes as UTF-8; what is none is replaced.
@@ -23,33 +18,9 @@ pub(super) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The letters that a provider's names may have.
-#[derive(Clone, Copy)]
-pub(super) enum Names {
-    /// `[a-zA-Z0-9_-]{1,64}`
-    Plain,
-    /// `[A-Za-z_][A-Za-z0-9_.:-]{0,127}`
-    Gemini,
-    /// Anything but nothing.
-    Free,
-}
-
 /// The name, or one that is made of it: the same for the same name, another for another.
-pub(super) fn name(name: &str, rule: Names) -> Cow<'_, str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let fits = match rule {
-        Names::Plain => (1..=64).contains(&name.len()) && name.bytes().all(plain),
-        Names::Gemini => {
-            let first = name.bytes().next();
-            first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
-                && name.len() <= 128
-                && name
-                    .bytes()
-                    .all(|byte| plain(byte) || byte == b'.' || byte == b':')
-        }
-        Names::Free => !is_blank(name),
-    };
-    if fits {
+pub(super) fn name(provider: Provider, name: &str) -> Cow<'_, str> {
+    if takes_name(provider, name) {
         return Cow::Borrowed(name);
     }
     let digest = Sha256::digest(name.as_bytes());
@@ -62,7 +33,7 @@ pub(super) fn name(name: &str, rule: Names) -> Cow<'_, str> {
         .chars()
         .take(32)
         .map(|letter| match u8::try_from(letter) {
-            Ok(byte) if plain(byte) => letter,
+            Ok(byte) if is_plain(byte) => letter,
             _ => '_',
         })
         .collect();
