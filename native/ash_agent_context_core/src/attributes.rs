@@ -72,6 +72,7 @@ impl Context {
         }
         next.created_at = given.created_at.unwrap_or(next.created_at);
         next.updated_at = given.updated_at.unwrap_or(at);
+        next.grown();
         next.reach(given.current, given.current_key, at)?;
         Ok(next)
     }
@@ -260,10 +261,24 @@ fn read_body(context: &mut Context, mut fields: Fields) -> Result<(), Error> {
     let mut outcomes = read_outcomes(calls.unwrap_or_default())
         .map_err(|error| error.within(calls_key.clone()))?
         .into_iter();
+    let within =
+        |error: Error, position| error.within(index(position)).within(messages_key.clone());
+    let mut answers = Answers::default();
     for (position, message) in messages.unwrap_or_default().into_iter().enumerate() {
-        read_message(context, message, position, &mut outcomes)
-            .map_err(|error| error.within(index(position)).within(messages_key.clone()))?;
+        let read = answers
+            .read(message, position)
+            .map_err(|error| within(error, position))?;
+        if let Some(message) = read {
+            answers
+                .fill(context)
+                .map_err(|(position, error)| within(error, position))?;
+            read_message(context, message, position, &mut outcomes)
+                .map_err(|error| within(error, position))?;
+        }
     }
+    answers
+        .fill(context)
+        .map_err(|(position, error)| within(error, position))?;
     match outcomes.next() {
         None => Ok(()),
         Some((id, _)) => Err(Error::invalid(
@@ -336,9 +351,6 @@ fn read_message(
     let calls = fields.take_given("tool_calls");
     let metadata = take_metadata(&mut fields)?;
     fields.done(MESSAGE_KEYS)?;
-    if role == Role::User && is_results(&content) {
-        return read_results(context, content, metadata).map_err(|error| error.within(content_key));
-    }
     if context.check_nothing_pending().is_err() {
         let expected = "results for the tool calls of the message before";
         return Err(Error::invalid(Vec::new(), expected));
@@ -420,47 +432,99 @@ fn take_role(fields: &mut Fields, name: &str) -> Result<Role, NotThat> {
     role.as_name().and_then(Role::from_name).ok_or(NotThat)
 }
 
-/// Whether content is a projected tool-result message.
-fn is_results(content: &Value) -> bool {
+/// Projected tool-result messages: what they say fills the slots that `tool_calls` left empty.
+/// Neighbours are taken together, since finding slots costs all calls of the message.
+#[derive(Default)]
+struct Answers {
+    given: Vec<Answered>,
+    metadata: Vec<(Value, Value)>,
+}
+
+struct Answered {
+    /// Positions of the message and of the result in it.
+    message: usize,
+    result: usize,
+    content_key: Value,
+    id: Box<str>,
+    outcome: Outcome,
+}
+
+impl Answers {
+    /// Takes a tool-result message; gives any other back.
+    fn read(&mut self, message: Value, position: usize) -> Result<Option<Value>, Error> {
+        if !is_results_message(&message) {
+            return Ok(Some(message));
+        }
+        let mut fields = fields(message, "a message map")?;
+        let content_key = fields.key("content");
+        let content = take(&mut fields, "content", take_list, "a list of tool results")?;
+        let metadata = take_metadata(&mut fields)?;
+        fields.take("role");
+        fields.done(MESSAGE_KEYS)?;
+        self.metadata
+            .extend(metadata.into_iter().flat_map(Map::into_entries));
+        for (result, item) in content.unwrap_or_default().into_iter().enumerate() {
+            let (id, outcome) = read_projected(item)
+                .map_err(|error| error.within(index(result)).within(content_key.clone()))?;
+            self.given.push(Answered {
+                message: position,
+                result,
+                content_key: content_key.clone(),
+                id,
+                outcome,
+            });
+        }
+        Ok(None)
+    }
+
+    /// Fills the slots of the last message. An error comes with the position of its message.
+    fn fill(&mut self, context: &mut Context) -> Result<(), (usize, Error)> {
+        let Self { given, metadata } = std::mem::take(self);
+        if given.is_empty() {
+            return Ok(());
+        }
+        let mut slots: HashMap<Box<str>, (usize, bool)> = context
+            .current()
+            .last()
+            .into_iter()
+            .flat_map(|entry| entry.calls().enumerate())
+            .map(|(slot, (call, outcome))| (call.id.clone(), (slot, outcome.is_some())))
+            .collect();
+        let mut fills = Vec::new();
+        for answer in given {
+            match slots.remove(&answer.id) {
+                Some((_, true)) => {}
+                Some((slot, false)) => fills.push((slot, answer.outcome)),
+                None => {
+                    let id = Value::atom("tool_use_id");
+                    let path = vec![answer.content_key, index(answer.result), id];
+                    let expected = "the id of a call of the message before, once";
+                    return Err((answer.message, Error::invalid(path, expected)));
+                }
+            }
+        }
+        context.update_exchange(|exchange| {
+            for (slot, outcome) in fills {
+                exchange.fill(slot, outcome);
+            }
+            exchange.add_metadata((!metadata.is_empty()).then(|| Map::new(metadata)));
+        });
+        Ok(())
+    }
+}
+
+/// Whether a message is one that shows tool results.
+fn is_results_message(message: &Value) -> bool {
+    let Value::Map(map) = message else {
+        return false;
+    };
     let is_result = |item: &Value| match item {
         Value::Map(map) => map.get_named("type").and_then(Value::as_name) == Some("tool_result"),
         _ => false,
     };
-    matches!(content, Value::List(items) if !items.is_empty() && items.iter().all(is_result))
-}
-
-/// A projected tool-result message: it fills the slots that `tool_calls` left empty.
-fn read_results(context: &mut Context, content: Value, metadata: Option<Map>) -> Result<(), Error> {
-    let Value::List(items) = content else {
-        return Ok(());
-    };
-    let mut slots: HashMap<Box<str>, (usize, bool)> = context
-        .current()
-        .last()
-        .into_iter()
-        .flat_map(|entry| entry.calls().enumerate())
-        .map(|(slot, (call, outcome))| (call.id.clone(), (slot, outcome.is_some())))
-        .collect();
-    let mut fills = Vec::new();
-    for (position, item) in items.into_vec().into_iter().enumerate() {
-        let (id, outcome) = read_projected(item).map_err(|error| error.within(index(position)))?;
-        match slots.remove(&id) {
-            Some((_, true)) => {}
-            Some((slot, false)) => fills.push((slot, outcome)),
-            None => {
-                let path = vec![index(position), Value::atom("tool_use_id")];
-                let expected = "the id of a call of the message before, once";
-                return Err(Error::invalid(path, expected));
-            }
-        }
-    }
-    context.update_exchange(|exchange| {
-        for (slot, outcome) in fills {
-            exchange.fill(slot, outcome);
-        }
-        exchange.add_metadata(metadata);
-    });
-    Ok(())
+    map.get_named("role").and_then(Value::as_name) == Some("user")
+        && matches!(map.get_named("content"), Some(Value::List(items))
+            if !items.is_empty() && items.iter().all(is_result))
 }
 
 fn read_projected(item: Value) -> Result<(Box<str>, Outcome), Error> {

@@ -37,9 +37,22 @@ pub(crate) struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// `call_<iteration>_<message>_<call>`
-    fn call_id(self, call: usize) -> Box<str> {
-        format!("call_{}_{}_{call}", self.iteration, self.position).into()
+    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
+    /// another call of the message has that.
+    fn name_calls(self, calls: &mut [ToolCall]) {
+        if calls.iter().all(|call| !call.id.is_empty()) {
+            return;
+        }
+        let given: HashSet<Box<str>> = calls.iter().map(|call| call.id.clone()).collect();
+        for (position, call) in calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{}_{}_{position}", self.iteration, self.position);
+                while given.contains(id.as_str()) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
     }
 }
 
@@ -147,8 +160,9 @@ impl ToolCall {
                 position,
                 key: Value::atom(key),
             };
-            calls.push(Self::read(value, place, position).map_err(wrong)?);
+            calls.push(Self::read(value).map_err(wrong)?);
         }
+        place.name_calls(&mut calls);
         if let Some(id) = first_double(&calls) {
             return Err(Error::DuplicateToolCall { id: id.into() });
         }
@@ -156,7 +170,7 @@ impl ToolCall {
     }
 
     /// `Err` is the key that is wrong.
-    fn read(value: Value, place: MessagePlace, position: usize) -> Result<Self, &'static str> {
+    fn read(value: Value) -> Result<Self, &'static str> {
         let mut fields = Fields::of(value).ok_or("id")?;
         let id = fields.take_text("id").or(Err("id"))?;
         let name = match fields.take("name") {
@@ -171,9 +185,7 @@ impl ToolCall {
             return Err("result");
         }
         Ok(Self {
-            id: id
-                .filter(|id| !id.is_empty())
-                .unwrap_or_else(|| place.call_id(position)),
+            id: id.unwrap_or_default(),
             name,
             arguments: Arguments::from_value(arguments).ok_or("arguments")?,
             provider_metadata: provider_metadata.or(Err("provider_metadata"))?,

@@ -37,7 +37,7 @@ pub struct Context {
     ids: Ids,
     messages: usize,
     size: Size,
-    segment: Arc<()>,
+    segment: Option<Arc<()>>,
     segment_end: usize,
 }
 
@@ -80,7 +80,7 @@ impl Context {
             ids: Ids::default(),
             messages: 0,
             size,
-            segment: Arc::new(()),
+            segment: Some(Arc::new(())),
             segment_end: SEGMENT,
         }
     }
@@ -199,11 +199,11 @@ impl Context {
     /// The conversation with one note more or another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
-        Self {
-            metadata: self.metadata.put(key, value),
-            updated_at: at,
-            ..self.clone()
-        }
+        let mut next = self.clone();
+        next.metadata = self.metadata.put(key, value);
+        next.updated_at = at;
+        next.grown();
+        next
     }
 
     /// The conversation with one note more on an iteration.
@@ -239,6 +239,7 @@ impl Context {
             _ => next.current = Arc::new(iteration),
         }
         next.updated_at = at;
+        next.grown();
         Ok(next)
     }
 
@@ -392,8 +393,18 @@ impl Context {
     /// ours holds all but a segment of what we hold.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        let size = self.size();
-        size.terms + size.bytes / BYTES_PER_TERM > SEGMENT && Arc::strong_count(&self.segment) == 1
+        self.weight() > SEGMENT
+            && self
+                .segment
+                .as_ref()
+                .is_some_and(|one| Arc::strong_count(one) == 1)
+    }
+
+    /// Lets go of the token before a drop, and tells whether that is heavy: of several threads
+    /// that drop the last holders at the same time, exactly one hears so.
+    pub fn let_go(&mut self) -> bool {
+        let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
+        was_last && self.weight() > SEGMENT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
@@ -485,17 +496,25 @@ impl Context {
         change(current);
         self.messages = self.messages - messages + current.count_messages();
         self.size = self.size.plus(current.size()).minus(old);
-        if self.weight() > self.segment_end {
+        self.grown();
+    }
+
+    /// Whoever changes what a context holds says so here.
+    pub(crate) fn grown(&mut self) {
+        let weight = self.weight();
+        // One that has become much smaller does not hold what the older ones hold, either.
+        if weight > self.segment_end || weight.saturating_add(2 * SEGMENT) < self.segment_end {
             self.begin_segment();
         }
     }
 
-    const fn weight(&self) -> usize {
-        self.size.terms + self.size.bytes / BYTES_PER_TERM
+    fn weight(&self) -> usize {
+        let size = self.size();
+        size.terms + size.bytes / BYTES_PER_TERM
     }
 
     fn begin_segment(&mut self) {
-        self.segment = Arc::new(());
+        self.segment = Some(Arc::new(()));
         self.segment_end = self.weight().saturating_add(SEGMENT);
     }
 

@@ -23,6 +23,8 @@ const DEGREE: u8 = 8;
 #[derive(Debug, Clone)]
 pub(crate) struct Ids {
     taken: HashTrieMapSync<Box<str>, Taken>,
+    /// The number that the next alias of a stem tries first.
+    next: HashTrieMapSync<Box<str>, u64>,
     /// Ids of output items of OpenAI Responses, which takes each once.
     items: HashTrieSetSync<Box<str>>,
     calls: u64,
@@ -32,8 +34,8 @@ pub(crate) struct Ids {
 
 #[derive(Debug, Clone, Copy)]
 enum Taken {
-    /// An id that so many calls have.
-    Original(u64),
+    /// The id of a call.
+    Original,
     /// An alias.
     Alias,
 }
@@ -84,6 +86,7 @@ impl Default for Ids {
     fn default() -> Self {
         Self {
             taken: HashTrieMapSync::new_sync_with_degree(DEGREE),
+            next: HashTrieMapSync::new_sync_with_degree(DEGREE),
             items: HashTrieSetSync::new_sync(),
             calls: 0,
             has_short_like: false,
@@ -99,18 +102,13 @@ impl Ids {
     pub fn join(&mut self, id: &str) -> Aliases {
         self.calls += 1;
         let short = self.short(id);
-        let (safe, reused, clash) = match self.taken.get(id) {
+        let (safe, reused, clash) = match self.taken.get(id).copied() {
             None => {
                 let safe = (!is_safe(id)).then(|| self.odd(id));
-                self.taken.insert_mut(id.into(), Taken::Original(1));
+                self.taken.insert_mut(id.into(), Taken::Original);
                 (safe, false, false)
             }
-            Some(Taken::Original(uses)) => {
-                let uses = uses + 1;
-                let (safe, uses) = self.numbered(id, uses);
-                self.taken.insert_mut(id.into(), Taken::Original(uses));
-                (Some(safe), true, false)
-            }
+            Some(Taken::Original) => (Some(self.numbered(id)), true, false),
             Some(Taken::Alias) => (Some(self.odd(id)), false, true),
         };
         if let Some(safe) = &safe {
@@ -142,26 +140,23 @@ impl Ids {
     /// Takes the call that joined last out again: the next one gets what it would have got before.
     pub fn leave(&mut self, id: &str, aliases: &Aliases) {
         self.calls = self.calls.saturating_sub(1);
-        match &aliases.safe {
-            Some(safe) if aliases.reused => {
-                // Every smaller number was taken by an earlier call, so that the next search
-                // passes over them from wherever it starts.
-                let number = safe.rsplit('_').next().and_then(|text| text.parse().ok());
-                let uses = number.map_or(1, |number: u64| number.saturating_sub(1));
-                self.taken.insert_mut(id.into(), Taken::Original(uses));
-            }
-            _ if aliases.clash => {}
-            _ => {
-                self.taken.remove_mut(id);
-            }
+        if !aliases.reused && !aliases.clash {
+            self.taken.remove_mut(id);
         }
-        if let Some(safe) = &aliases.safe {
-            self.taken.remove_mut(safe);
+        let Some(safe) = &aliases.safe else { return };
+        self.taken.remove_mut(safe);
+        let number = safe.rsplit_once('_').and_then(|(stem, number)| {
+            let number: u64 = number.parse().ok()?;
+            // Set by this alias, if by any: it was the last.
+            (self.next.get(stem) == Some(&(number + 1))).then_some((stem, number))
+        });
+        if let Some((stem, number)) = number {
+            self.next.insert_mut(stem.into(), number);
         }
     }
 
     /// An alias for an id that providers may refuse: what they take of it, then a digest of all of it.
-    fn odd(&self, id: &str) -> Box<str> {
+    fn odd(&mut self, id: &str) -> Box<str> {
         let stem = stem(id);
         if is_safe(&stem) && stem.len() < STEM_LENGTH && self.is_free(&stem) {
             return stem.into();
@@ -176,24 +171,26 @@ impl Ids {
         if self.is_free(&hashed) {
             return hashed.into();
         }
-        self.numbered(&hashed, 2).0
+        self.numbered(&hashed)
     }
 
-    /// The first free one of `id_2`, `id_3`, ... and its number. Numbers start where the last
-    /// search for the same id ended, so that many uses cost no more than one step each.
-    fn numbered(&self, id: &str, from: u64) -> (Box<str>, u64) {
-        let stem = if is_safe(id) && id.len() <= 32 {
+    /// The first free one of `id_2`, `id_3`, ... Numbers start where the last search for the same
+    /// stem ended, so that many uses cost no more than one step each.
+    fn numbered(&mut self, id: &str) -> Box<str> {
+        // A digest of 12 digits behind the stem, or an id that leaves room for a number.
+        let stem = if is_safe(id) && id.len() <= STEM_LENGTH + 13 {
             id.to_owned()
         } else {
             stem(id)
         };
-        let mut number = from;
+        let mut number = self.next.get(stem.as_str()).copied().unwrap_or(2);
         loop {
             let alias = format!("{stem}_{number}");
-            if self.is_free(&alias) {
-                return (alias.into(), number);
-            }
             number += 1;
+            if self.is_free(&alias) {
+                self.next.insert_mut(stem.into_boxed_str(), number);
+                return alias.into();
+            }
         }
     }
 

@@ -78,6 +78,7 @@ impl Exchange {
             if slot.replace(Arc::new(outcome)).is_none() {
                 self.filled += 1;
             }
+            self.wire = None; // imported results are complete; these are others
         }
     }
 

@@ -244,10 +244,10 @@ fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::O
 
 fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
     let mut object = serializer.serialize_map(None)?;
-    // Keys that are replaced or written out may come to be alike; of those the first counts.
-    let mut seen = (!map.iter().all(|(key, _)| has_own_text(key))).then(HashSet::new);
+    // Of keys that have the same text the first counts.
+    let mut seen = (!differ_as_text(map)).then(HashSet::new);
     for (key, value) in map.iter() {
-        if matches!(key, Value::Atom(name) if &**name == "__struct__") || is_shadowed(map, key) {
+        if matches!(key, Value::Atom(name) if &**name == "__struct__") {
             continue;
         }
         let key = key_text(key);
@@ -261,32 +261,10 @@ fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Er
     object.end()
 }
 
-/// Whether the text of a key is its own; what has the same text is found by [`is_shadowed`].
-fn has_own_text(key: &Value) -> bool {
-    match key {
-        Value::Binary(bytes) => std::str::from_utf8(bytes).is_ok(),
-        Value::Atom(_) | Value::Nil | Value::Bool(_) | Value::Int(_) => true,
-        _ => false,
-    }
-}
-
-/// Whether another key of the map has the same text: of `:a`, `"a"` and the like the first counts.
-fn is_shadowed(map: &Map, key: &Value) -> bool {
-    match key {
-        Value::Binary(bytes) => match std::str::from_utf8(bytes) {
-            Ok("nil") => map.get(&Value::Nil).is_some(),
-            Ok("true") => map.get(&Value::Bool(true)).is_some(),
-            Ok("false") => map.get(&Value::Bool(false)).is_some(),
-            Ok(name) => {
-                map.get_atom(name).is_some()
-                    || name
-                        .parse()
-                        .is_ok_and(|int: i64| map.get(&Value::Int(int)).is_some())
-            }
-            Err(_) => false,
-        },
-        _ => false,
-    }
+/// Whether different keys surely have different texts: all of them are atoms, or all are UTF-8.
+fn differ_as_text(map: &Map) -> bool {
+    let is_atom = |key: &Value| matches!(key, Value::Atom(_) | Value::Nil | Value::Bool(_));
+    map.iter().all(|(key, _)| is_atom(key)) || map.iter().all(|(key, _)| key.as_str().is_some())
 }
 
 fn key_text(key: &Value) -> Cow<'_, str> {
@@ -294,7 +272,8 @@ fn key_text(key: &Value) -> Cow<'_, str> {
         Value::Binary(bytes) => String::from_utf8_lossy(bytes),
         other => match other.as_name() {
             Some(name) => Cow::Borrowed(name),
-            // Without quotes and backslashes: escaped again at every level, they would double.
+            // Levels of keys within keys would be written and escaped again and again.
+            None if other.is_deeper_than(1) => Cow::Borrowed("(nested key)"),
             None => Cow::Owned(write(other).replace(['"', '\\'], "'")),
         },
     }

@@ -7,6 +7,7 @@ mod attributes;
 mod call;
 mod context;
 mod error;
+mod escape;
 mod fields;
 mod ids;
 mod import;

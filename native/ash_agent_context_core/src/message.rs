@@ -211,7 +211,7 @@ impl Outcome {
         let text = match value {
             Value::Nil => String::new(),
             Value::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            value if self.is_error() => words::reason(value).into_owned(),
+            value if self.is_error() => words::reason(value),
             value => json::write(value),
         };
         if text.trim().is_empty() {

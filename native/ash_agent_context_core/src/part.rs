@@ -250,10 +250,20 @@ impl Part {
         let source = |source: &Source| match source {
             Source::Data(text) | Source::Url(text) => Size::new(4, text.len()),
         };
+        let name =
+            |name: &Option<Box<str>>| Size::new(1, name.as_ref().map_or(0, |name| name.len()));
         let kind = match &self.kind {
             PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
             PartKind::RedactedThinking(data) => Size::new(3, data.len()),
-            PartKind::Image { source: at, .. } | PartKind::File { source: at, .. } => source(at),
+            PartKind::Image {
+                source: at,
+                media_type,
+            } => source(at).plus(name(media_type)),
+            PartKind::File {
+                source: at,
+                media_type,
+                filename,
+            } => source(at).plus(name(media_type)).plus(name(filename)),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
         [&self.provider_metadata, &self.extra]

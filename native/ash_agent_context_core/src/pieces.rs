@@ -32,6 +32,8 @@ pub(crate) struct Piece {
     pub begins_with_model: bool,
     /// Whether the last element is the model's.
     pub ends_with_model: bool,
+    /// Whether the last element is as it was imported, so that it may hold the messages behind it.
+    pub ends_imported: bool,
 }
 
 impl Pieces {

@@ -3,7 +3,6 @@
 //! The shape of the document is in [`write`] and, the other way round, in [`read`]; what JSON
 //! lacks is in [`tag`]. Fields that this version does not know are kept as they came.
 
-mod base64;
 mod read;
 mod tag;
 mod text;

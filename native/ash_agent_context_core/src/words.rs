@@ -1,7 +1,5 @@
 //! Terms in words: what a model reads of a result, and structs that have a text form.
 
-use std::borrow::Cow;
-
 use crate::json;
 use crate::value::{Map, Value};
 
@@ -10,19 +8,29 @@ pub const NO_OUTPUT: &str = "(no output)";
 
 /// What an exception or another error reason says, in words.
 #[must_use]
-pub fn reason(value: &Value) -> Cow<'_, str> {
+pub fn reason(value: &Value) -> String {
+    let mut words = String::new();
+    write_reason(value, &mut words);
+    words
+}
+
+fn write_reason(value: &Value, words: &mut String) {
     match value {
-        Value::Binary(bytes) => String::from_utf8_lossy(bytes),
-        Value::Atom(name) => Cow::Owned(name.replace('_', " ")),
+        Value::Binary(bytes) => words.push_str(&String::from_utf8_lossy(bytes)),
+        Value::Atom(name) => words.push_str(&name.replace('_', " ")),
         Value::Tuple(items) => {
-            let words: Vec<_> = items.iter().map(reason).collect();
-            Cow::Owned(words.join(": "))
+            for (position, item) in items.iter().enumerate() {
+                if position > 0 {
+                    words.push_str(": ");
+                }
+                write_reason(item, words);
+            }
         }
         Value::Map(map) => match map.get_named("message") {
-            Some(Value::Binary(bytes)) => String::from_utf8_lossy(bytes),
-            _ => Cow::Owned(json::write(value)),
+            Some(Value::Binary(bytes)) => words.push_str(&String::from_utf8_lossy(bytes)),
+            _ => words.push_str(&json::write(value)),
         },
-        other => Cow::Owned(json::write(other)),
+        other => words.push_str(&json::write(other)),
     }
 }
 

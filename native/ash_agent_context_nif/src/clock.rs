@@ -11,11 +11,11 @@ use crate::error::NifError;
 use crate::lane::Lane;
 
 /// The given `DateTime`, or now when it is `nil`.
-pub fn at(term: Term<'_>) -> Result<Time, NifError> {
+pub fn at(term: Term<'_>, lane: Lane) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
         return time::from_micros(now_micros()).ok_or(NifError::BadTime);
     }
-    let value = decode::value(term, Around::Nothing, Lane::Normal)?;
+    let value = decode::value(term, Around::Nothing, lane)?;
     time::from_value(&value).ok_or(NifError::BadTime)
 }
 

@@ -51,7 +51,7 @@ fn new<'a>(
 
 fn stamp(metadata: Term<'_>, at: Term<'_>, lane: Lane) -> Result<Stamp, NifError> {
     Ok(Stamp {
-        at: clock::at(at)?,
+        at: clock::at(at, lane)?,
         metadata: decode::metadata(metadata, lane)?,
     })
 }
@@ -64,6 +64,7 @@ fn add_user_message<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
+    lane.allow(exchange_size(context.get().current()))?;
     let input = decode::value(input, Around::Items, lane)?;
     let stamp = stamp(metadata, at, lane)?;
     Ok(answer(env, context.get().add_user_message(input, stamp)?))
@@ -78,6 +79,7 @@ fn add_assistant_message<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
+    lane.allow(exchange_size(context.get().current()))?;
     let content = decode::value(content, Around::Items, lane)?;
     let calls = decode::value(calls, Around::Items, lane)?;
     let stamp = stamp(metadata, at, lane)?;
@@ -99,8 +101,8 @@ fn add_tool_results<'a>(
     Ok(answer(env, context.get().add_tool_results(results, stamp)?))
 }
 
-/// Filling one slot of an exchange touches all of its slots.
-fn exchange_size(iteration: &Iteration) -> Size {
+/// Filling one slot of an exchange touches all of its slots, and an error lists those that are empty.
+pub fn exchange_size(iteration: &Iteration) -> Size {
     let calls = iteration
         .last()
         .map_or(0, |entry| entry.message.calls.len());
@@ -115,6 +117,7 @@ fn interrupt<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
+    lane.allow(exchange_size(context.get().current()))?;
     let reason = decode::value(reason, Around::Nothing, lane)?;
     let stamp = stamp(metadata, at, lane)?;
     // Every pending call gets the reason.
@@ -137,7 +140,7 @@ fn put_metadata<'a>(
 ) -> Reply<'a> {
     let key = decode::value(key, Around::Nothing, lane)?;
     let value = decode::value(value, Around::Nothing, lane)?;
-    let next = context.get().put_metadata(key, value, clock::at(at)?);
+    let next = context.get().put_metadata(key, value, clock::at(at, lane)?);
     Ok(answer(env, next))
 }
 
@@ -152,7 +155,7 @@ fn put_iteration_metadata<'a>(
 ) -> Reply<'a> {
     let key = decode::value(key, Around::Nothing, lane)?;
     let value = decode::value(value, Around::Nothing, lane)?;
-    let at = clock::at(at)?;
+    let at = clock::at(at, lane)?;
     let next = context
         .get()
         .put_iteration_metadata(number.0, key, value, at)?;
@@ -163,7 +166,7 @@ fn create<'a>(env: Env<'a>, lane: Lane, attributes: Term<'a>, at: Term<'a>) -> R
     let attributes = decode::value(attributes, Around::Attributes, lane)?;
     let defaults = Defaults {
         id: &clock::id(atoms::nil().to_term(env))?,
-        at: clock::at(at)?,
+        at: clock::at(at, lane)?,
     };
     Ok(answer(env, Context::from_attributes(attributes, defaults)?))
 }
@@ -178,7 +181,7 @@ fn update<'a>(
     let attributes = decode::value(attributes, Around::Attributes, lane)?;
     let next = context
         .get()
-        .update_attributes(attributes, clock::at(at)?)?;
+        .update_attributes(attributes, clock::at(at, lane)?)?;
     Ok(answer(env, next))
 }
 

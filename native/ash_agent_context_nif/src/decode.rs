@@ -16,6 +16,7 @@ use rustler::{Binary, MapIterator, Term, TermType};
 use crate::atoms;
 use crate::error::NifError;
 use crate::lane::Lane;
+use crate::raw;
 
 /// Levels of lists and maps around the values of an argument: a list of results holds maps, which
 /// hold `{:ok, value}`. Values may have [`MAX_DEPTH`] levels within them.
@@ -154,7 +155,11 @@ impl<'a> Decoder<'a> {
         }
         let open = match term.get_type() {
             TermType::Atom => return atom_value(term).map(Some),
-            TermType::Integer => return integer(term).map(Some),
+            TermType::Integer => {
+                let integer = integer(term)?;
+                self.count(integer.size().bytes)?;
+                return Ok(Some(integer));
+            }
             TermType::Float => return Ok(Some(Value::Float(term.decode()?))),
             TermType::Binary => return self.binary(term).map(Some),
             TermType::List => Open::List {
@@ -162,6 +167,8 @@ impl<'a> Decoder<'a> {
                 items: Vec::new(),
             },
             TermType::Tuple => {
+                let arity = raw::tuple_arity(term).ok_or(NifError::BadArg)?;
+                self.lane.allow(self.read.plus(Size::new(arity, 0)))?;
                 let terms = get_tuple(term)?;
                 Open::Tuple {
                     items: Vec::with_capacity(terms.len()),

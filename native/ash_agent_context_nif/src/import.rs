@@ -43,7 +43,7 @@ fn request<'a>(
     ))?;
     let defaults = Defaults {
         id: &clock::id(id)?,
-        at: clock::at(at)?,
+        at: clock::at(at, lane)?,
     };
     let imported = Context::from_request(body, provider, defaults)?;
     Ok(encode(env, imported))
@@ -55,7 +55,7 @@ fn messages<'a>(env: Env<'a>, lane: Lane, list: Term<'a>, id: Term<'a>, at: Term
     lane.allow(Size::new(WALKS * size.terms, WALKS * size.bytes))?;
     let defaults = Defaults {
         id: &clock::id(id)?,
-        at: clock::at(at)?,
+        at: clock::at(at, lane)?,
     };
     Ok(encode(env, Context::from_messages(list, defaults)?))
 }

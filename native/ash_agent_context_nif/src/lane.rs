@@ -4,7 +4,11 @@
 //! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
 //! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
 
+use std::time::Instant;
+
 use ash_agent_context_core::Size;
+use rustler::schedule::consume_timeslice;
+use rustler::Env;
 
 use crate::error::NifError;
 
@@ -33,12 +37,24 @@ impl Lane {
     }
 }
 
+/// Takes the time of a call from its process's share, so that a loop of calls yields as often as
+/// one of Elixir's own functions. A share is about a millisecond.
+pub fn charge(env: Env<'_>, started: Instant) {
+    let percent = started.elapsed().as_micros() / 10;
+    let percent = i32::try_from(percent).unwrap_or(100).clamp(1, 100);
+    // It answers whether the share is used up, which matters to calls that can go on later.
+    let _ = consume_timeslice(env, percent);
+}
+
 /// Defines a NIF for normal schedulers and its twin for dirty ones.
 macro_rules! nif {
     ($normal:ident, $dirty:ident($($arg:ident: $type:ident $(<$life:lifetime>)?),*) => $work:path) => {
         #[rustler::nif]
         fn $normal<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
-            $work(env, Lane::Normal, $($arg),*)
+            let started = std::time::Instant::now();
+            let reply = $work(env, Lane::Normal, $($arg),*);
+            $crate::lane::charge(env, started);
+            reply
         }
 
         #[rustler::nif(schedule = "DirtyCpu")]

@@ -1,14 +1,16 @@
-//! The only unsafe code: maps and lists made from arrays on the stack.
+//! The only unsafe code: maps and lists made from arrays on the stack, and the size of a tuple.
 //!
 //! Rustler's safe functions for this copy keys and values into vectors of their own, four
 //! allocations for a small map. Without them `to_messages/1` takes half the time
-//! (`bench/context.exs`, "list 1000 messages").
+//! (`bench/context.exs`, "list 1000 messages"). And its tuples are copied before they tell their size.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 
-use rustler::sys::{enif_make_list_from_array, enif_make_map_from_arrays, ErlNifTerm};
+use rustler::sys::{
+    enif_get_tuple, enif_make_list_from_array, enif_make_map_from_arrays, ErlNifTerm,
+};
 use rustler::{Env, Term};
 use smallvec::SmallVec;
 
@@ -64,4 +66,23 @@ impl<'e> Terms<'e> {
             (made != 0).then(|| Term::new(self.env, map.assume_init()))
         }
     }
+}
+
+/// Number of elements of a tuple, `None` for other terms.
+pub fn tuple_arity(term: Term<'_>) -> Option<usize> {
+    let mut arity = 0;
+    let mut elements = MaybeUninit::<*const ErlNifTerm>::uninit();
+    // SAFETY: both pointers are those of live variables, which the call sets when it succeeds.
+    // The elements are not looked at.
+    let is_tuple = unsafe {
+        enif_get_tuple(
+            term.get_env().as_c_arg(),
+            term.as_c_arg(),
+            &mut arity,
+            elements.as_mut_ptr(),
+        )
+    };
+    (is_tuple == 1)
+        .then(|| usize::try_from(arity).ok())
+        .flatten()
 }

@@ -1,11 +1,13 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Error, Located, Options, Provider, Segment, Size, Stamp, SystemRole, Thinking, Value,
+    json, Context, Error, Located, Options, Provider, Segment, Size, Stamp, SystemRole, Thinking,
+    Value,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
 use crate::atoms;
+use crate::context::exchange_size;
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
@@ -81,6 +83,16 @@ impl Given {
         }
     }
 
+    /// What is walked when everything is encoded: complete iterations as a whole, but for Bedrock
+    /// imported ones message by message.
+    fn walk(&self, context: &Context) -> Size {
+        let walked = match self.provider {
+            Provider::Bedrock => context.count_messages(),
+            _ => context.count_iterations() + context.current().count_messages(),
+        };
+        Size::new(walked, 0).plus(exchange_size(context.current()))
+    }
+
     /// The context to project, with pending calls interrupted where that is wanted.
     fn context(&self, context: Handle) -> Handle {
         if !self.interrupt || context.get().current().count_pending() == 0 {
@@ -107,8 +119,8 @@ fn encode_request<'a>(
     options: Term<'a>,
     body: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(Size::new(context.get().count_iterations(), 0))?;
     let given = Given::decode(options)?;
+    lane.allow(given.walk(context.get()))?;
     let body = decode::metadata(body, lane)?.unwrap_or_default();
     let context = given.context(context);
     let options = given.options(lane);

@@ -38,7 +38,7 @@ impl Drop for ContextResource {
     /// on a thread of its own.
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::Relaxed);
-        if self.context.is_heavy_to_drop() {
+        if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
             bury(std::mem::replace(&mut self.context, nothing));
         }

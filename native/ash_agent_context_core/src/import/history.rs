@@ -582,8 +582,9 @@ impl History {
             };
             exchange.fill(slot, outcome);
         }
-        for notes in exchanged.notes {
-            exchange.add_metadata(Some(notes));
+        if !exchanged.notes.is_empty() {
+            let notes = exchanged.notes.into_iter().flat_map(Map::into_entries);
+            exchange.add_metadata(Some(Map::new(notes.collect())));
         }
         exchange.wire = of_results;
         let calls = exchanged.calls.into_boxed_slice();

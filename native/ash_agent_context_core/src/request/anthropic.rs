@@ -20,7 +20,7 @@ impl Wire for Anthropic {
     fn system(&self, system: &Message, out: &mut Out<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {
-                out.json.value(&*text);
+                out.json.text(&text);
             }
             return;
         }
@@ -82,13 +82,13 @@ fn one_text(is_model: bool, text: &str, out: &mut Out<'_>) {
     } else {
         ",{\"role\":\"user\",\"content\":"
     });
-    out.json.value(text);
+    out.json.text(text);
     out.json.raw("}");
 }
 
 fn text_block(text: &str, out: &mut Out<'_>) {
     out.json.object(|block| {
-        block.field("type", "text").field("text", text);
+        block.field("type", "text").text("text", text);
     });
     out.mark_inside();
 }
@@ -204,7 +204,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     if let PartKind::RedactedThinking(data) = &part.kind {
         if is_thinking(part, out) {
             out.json.object(|block| {
-                block.field("type", "redacted_thinking").field("data", data);
+                block.field("type", "redacted_thinking").text("data", data);
             });
         } else {
             out.dropped(part);
@@ -216,7 +216,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
             out.json.object(|block| {
                 block
                     .field("type", "thinking")
-                    .field("thinking", &*text)
+                    .text("thinking", &text)
                     .field("signature", signature.unwrap_or_default());
             });
             false
@@ -247,11 +247,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
     out.json.object(|block| {
         block.field("type", "tool_result").field("tool_use_id", id);
         match (text, std::str::from_utf8(&blocks)) {
-            (Some(text), _) => block.field("content", &*text),
+            (Some(text), _) => block.text("content", &text),
             (None, Ok(blocks)) if !blocks.is_empty() => {
                 block.raw("content", &format!("[{blocks}]"))
             }
-            _ => block.field("content", crate::words::NO_OUTPUT),
+            _ => block.text("content", crate::words::NO_OUTPUT),
         };
         if outcome.is_error() {
             block.field("is_error", &true);
@@ -290,9 +290,9 @@ fn media(part: &Part, out: &mut Out<'_>) {
                 source
                     .field("type", "base64")
                     .field("media_type", media_type)
-                    .field("data", data);
+                    .text("data", data);
             } else if let Some(url) = url {
-                source.field("type", "url").field("url", url);
+                source.field("type", "url").text("url", url);
             }
         });
         if let (false, Some(title)) = (media.is_image, media.filename) {

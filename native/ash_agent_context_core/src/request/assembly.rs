@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::Iteration;
-use crate::message::Message;
 use crate::pieces::Piece;
+use crate::value::Size;
 
 use super::json::Json;
 use super::out::{self, Out};
@@ -20,6 +20,9 @@ const CACHE_STEP: u64 = 5;
 
 /// Cache breakpoints that a request may have.
 const CACHE_POINTS: usize = 4;
+
+/// Room for what stands around the texts of an iteration.
+const BESIDE_TEXT: usize = 512;
 
 /// A request's list in the making.
 pub(super) struct Assembly<'a, 'o> {
@@ -34,6 +37,12 @@ pub(super) struct Assembly<'a, 'o> {
     model_last: Option<bool>,
     /// The messages in the last element, when that is as it was imported.
     imported: Vec<Item<'a>>,
+    /// Whether the last element is as it was imported.
+    ends_imported: bool,
+    /// What [`Assembly::model_last`] was in front of that element.
+    before_imported: Option<bool>,
+    /// What stands in front of the list.
+    front: Vec<Segment<'a>>,
     /// Bytes that may still be encoded.
     left: usize,
 }
@@ -46,6 +55,7 @@ struct Slice<'a> {
     mark: Option<usize>,
     begins_with_model: bool,
     ends_with_model: bool,
+    ends_imported: bool,
 }
 
 enum Bytes<'a> {
@@ -60,6 +70,7 @@ impl<'a> Slice<'a> {
                 mark: piece.mark,
                 begins_with_model: piece.begins_with_model,
                 ends_with_model: piece.ends_with_model,
+                ends_imported: piece.ends_imported,
                 ..Self::kept(&piece.bytes)
             },
             Err(piece) => Self {
@@ -68,6 +79,7 @@ impl<'a> Slice<'a> {
                 mark: piece.mark,
                 begins_with_model: piece.begins_with_model,
                 ends_with_model: piece.ends_with_model,
+                ends_imported: piece.ends_imported,
                 bytes: Bytes::Made(piece.bytes),
             },
         }
@@ -80,8 +92,17 @@ impl<'a> Slice<'a> {
             mark: None,
             begins_with_model: false,
             ends_with_model: false,
+            ends_imported: false,
             bytes: Bytes::Kept(bytes),
         }
+    }
+
+    fn begins_with(&self, byte: u8) -> bool {
+        let bytes: &[u8] = match &self.bytes {
+            Bytes::Kept(kept) => kept,
+            Bytes::Made(made) => made,
+        };
+        bytes.first() == Some(&byte)
     }
 
     fn part(&self, start: usize, end: usize) -> Segment<'a> {
@@ -105,6 +126,9 @@ impl<'a, 'o> Assembly<'a, 'o> {
             marks: Vec::new(),
             model_last: None,
             imported: Vec::new(),
+            ends_imported: false,
+            before_imported: None,
+            front: Vec::new(),
             left: options.most,
         }
     }
@@ -113,44 +137,52 @@ impl<'a, 'o> Assembly<'a, 'o> {
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
         let mut breakpoints = CACHE_POINTS;
         if let Some(system) = self.context.system() {
-            breakpoints -= self.add_system(system, &mut head);
+            breakpoints -= self.add_system(Item::Message(system), &mut head)?;
         }
         head.value(self.wire.list());
         head.raw(":[");
+        self.front.push(made(head));
         self.add_iterations()?;
         self.close();
         let chosen = self.choose_marks(breakpoints);
-        Ok(self.segments(head, &chosen))
+        Ok(self.segments(&chosen))
     }
 
     /// Writes the system prompt, beside the list or as its first element, and counts its breakpoints.
-    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> usize {
-        let mut out = Out::new(self.options);
-        match Item::Message(system).imported(self.options) {
-            Some(imported) => out.json.raw(imported),
-            None => self.wire.system(system, &mut out),
-        }
-        let piece = out.piece();
-        if piece.bytes.is_empty() {
-            return 0;
+    fn add_system(&mut self, system: Item<'a>, head: &mut Json) -> Result<usize, Error> {
+        let slice = match system.imported(self.options) {
+            Some(imported) => Slice::kept(imported.as_bytes()),
+            None => {
+                self.spend_unless(system.pieces().get(self.key).is_some(), system.size())?;
+                let (wire, options) = (self.wire, self.options);
+                Slice::of(system.pieces().get_or_make(self.key, || {
+                    let mut out = Out::new(options);
+                    system.render_system(wire, &mut out);
+                    out.piece()
+                }))
+            }
+        };
+        if slice.end == 0 {
+            return Ok(0);
         }
         // An element of the list has a comma in front; Responses knows both forms.
         let key = self.wire.system_key();
-        let Some(key) = key.filter(|_| !piece.bytes.starts_with(b",")) else {
-            self.slices.push(Slice::of(Err(piece)));
-            return 0;
+        let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
+            self.slices.push(slice);
+            return Ok(0);
         };
-        let mark = piece.mark.filter(|_| self.options.cache);
+        let mark = slice.mark.filter(|_| self.options.cache);
         head.value(key);
         head.raw(":");
-        let (before, after) = piece.bytes.split_at(mark.unwrap_or(0));
-        head.0.extend_from_slice(before);
+        self.front.push(made(std::mem::take(head)));
+        self.front.push(slice.part(0, mark.unwrap_or(0)));
         if mark.is_some() {
-            head.raw(self.wire.cache_mark());
+            let text = self.wire.cache_mark().as_bytes();
+            self.front.push(Segment::Made(Cow::Borrowed(text)));
         }
-        head.0.extend_from_slice(after);
+        self.front.push(slice.part(mark.unwrap_or(0), slice.end));
         head.raw(",");
-        usize::from(mark.is_some())
+        Ok(usize::from(mark.is_some()))
     }
 
     fn add_iterations(&mut self) -> Result<(), Error> {
@@ -158,8 +190,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
         for iteration in self.context.sent(self.options.from) {
             if let Some(piece) = iteration.pieces().get(self.key) {
                 self.add(Slice::of(Ok(piece)), iteration.number);
-            } else if iteration.number < current && !self.has_imported(iteration) {
-                self.spend(iteration.size().bytes)?;
+            } else if iteration.number < current && self.is_whole(iteration) {
+                self.spend(iteration.size())?;
                 let piece = iteration
                     .pieces()
                     .get_or_make(self.key, || self.encode(iteration));
@@ -171,38 +203,50 @@ impl<'a, 'o> Assembly<'a, 'o> {
         Ok(())
     }
 
-    fn has_imported(&self, iteration: &Iteration) -> bool {
-        items(iteration).any(|item| item.imported(self.options).is_some())
+    /// Whether an iteration's elements are the same whatever stands in front of it. Imported ones
+    /// may have to be made anew where roles alternate, or begin in the iteration before.
+    fn is_whole(&self, iteration: &Iteration) -> bool {
+        let mut imported = items(iteration).map(|item| item.imported(self.options));
+        if self.wire.alternates() {
+            imported.all(|elements| elements.is_none())
+        } else {
+            imported.next() != Some(Some(""))
+        }
     }
 
-    /// All elements of an iteration.
+    /// All elements of an iteration, each written straight behind the one before.
     fn encode(&self, iteration: &Iteration) -> Piece {
         let mut whole = Piece::default();
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
         for item in items(iteration) {
-            let made;
-            let piece = if let Some(kept) = item.pieces().get(self.key) {
-                kept
+            let is_model = item.is_model();
+            let start = bytes.len();
+            let mut mark = None;
+            let imported = item.imported(self.options);
+            if let Some(elements) = imported {
+                bytes.extend_from_slice(elements.as_bytes());
+            } else if let Some(kept) = item.pieces().get(self.key) {
+                bytes.extend_from_slice(&kept.bytes);
+                mark = kept.mark.map(|mark| start + mark);
             } else {
-                made = item.encode(self.wire, self.options);
-                &made
-            };
-            if piece.bytes.is_empty() {
+                let mut out = Out::behind(bytes, self.options);
+                item.render(self.wire, &mut out);
+                (bytes, mark) = out.into_parts();
+            }
+            if bytes.len() == start {
                 continue;
             }
-            let mut start = 0;
-            if bytes.is_empty() {
-                whole.begins_with_model = piece.begins_with_model;
-            } else if self.joins(Some(whole.ends_with_model), piece.begins_with_model) {
-                bytes.truncate(bytes.len() - out::CLOSE.len());
-                bytes.push(b',');
-                start = out::open(piece.begins_with_model).len();
+            if start == 0 {
+                whole.begins_with_model = is_model;
+            } else if self.joins(Some(whole.ends_with_model), is_model) {
+                // Without the end of the one and the beginning of the other, and with a comma.
+                let seam = start - out::CLOSE.len()..start + out::open(is_model).len();
+                mark = mark.map(|mark| mark - seam.len() + 1);
+                bytes.splice(seam, [b',']);
             }
-            if let Some(mark) = piece.mark {
-                whole.mark = Some(bytes.len() + mark - start);
-            }
-            bytes.extend_from_slice(piece.bytes.get(start..).unwrap_or_default());
-            whole.ends_with_model = piece.ends_with_model;
+            whole.mark = mark.or(whole.mark);
+            whole.ends_with_model = is_model;
+            whole.ends_imported = imported.is_some();
         }
         whole.bytes = bytes.into_boxed_slice();
         whole
@@ -213,13 +257,14 @@ impl<'a, 'o> Assembly<'a, 'o> {
             let imported = item.imported(self.options);
             match imported {
                 // The element in front has it.
-                Some("") if !self.imported.is_empty() => self.imported.push(item),
+                Some("") if self.ends_imported => self.imported.push(item),
                 Some(elements)
                     if !elements.is_empty() && !self.joins(self.model_last, item.is_model()) =>
                 {
                     let mut slice = Slice::kept(elements.as_bytes());
                     slice.begins_with_model = item.is_model();
                     slice.ends_with_model = item.is_model();
+                    slice.ends_imported = true;
                     self.add(slice, iteration.number);
                     self.imported.push(item);
                 }
@@ -230,9 +275,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
     }
 
     fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
-        if item.pieces().get(self.key).is_none() {
-            self.spend(item.size().bytes)?;
-        }
+        self.spend_unless(item.pieces().get(self.key).is_some(), item.size())?;
         let (wire, options) = (self.wire, self.options);
         let piece = item
             .pieces()
@@ -241,8 +284,16 @@ impl<'a, 'o> Assembly<'a, 'o> {
         Ok(())
     }
 
-    /// Counts what is not encoded yet.
-    fn spend(&mut self, bytes: usize) -> Result<(), Error> {
+    fn spend_unless(&mut self, is_kept: bool, size: Size) -> Result<(), Error> {
+        if is_kept {
+            return Ok(());
+        }
+        self.spend(size)
+    }
+
+    /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
+    fn spend(&mut self, size: Size) -> Result<(), Error> {
+        let bytes = size.bytes.saturating_add(size.terms.saturating_mul(8));
         self.left = self.left.checked_sub(bytes).ok_or(Error::TooMuchWork)?;
         Ok(())
     }
@@ -257,11 +308,13 @@ impl<'a, 'o> Assembly<'a, 'o> {
             return;
         }
         let begins_with_model = slice.begins_with_model;
+        if self.joins(self.model_last, begins_with_model) {
+            self.remake_imported(number);
+        }
         if self.model_last.is_none() && begins_with_model && self.wire.user_first() {
             self.stand_in();
         }
         if self.joins(self.model_last, begins_with_model) {
-            self.remake_imported(number);
             // The element before goes on: without its end, and without our beginning.
             if let Some(last) = self.slices.last_mut() {
                 last.end -= out::CLOSE.len();
@@ -273,18 +326,20 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if slice.mark.is_some() {
             self.marks.push((self.slices.len(), number));
         }
+        self.before_imported = self.model_last;
         self.model_last = Some(slice.ends_with_model);
+        self.ends_imported = slice.ends_imported;
         self.slices.push(slice);
     }
 
-    /// Makes the last element by the rules, if it is an imported one, whose form may be any.
+    /// Makes the last element by the rules, if it is an imported one, whose form may be any. There
+    /// may be nothing left of it then.
     fn remake_imported(&mut self, number: u64) {
         if self.imported.is_empty() {
             return;
         }
         self.slices.pop();
-        // With another role in front, so that the first of them does not join.
-        self.model_last = self.model_last.map(|is_model| !is_model);
+        self.model_last = self.before_imported;
         for item in std::mem::take(&mut self.imported) {
             self.add(Slice::of(Err(item.encode(self.wire, self.options))), number);
         }
@@ -325,9 +380,9 @@ impl<'a, 'o> Assembly<'a, 'o> {
         chosen
     }
 
-    fn segments(self, head: Json, marked: &[usize]) -> Vec<Segment<'a>> {
-        let mut segments = Vec::with_capacity(self.slices.len() + 2 * marked.len() + 2);
-        segments.push(Segment::Made(Cow::Owned(head.0)));
+    fn segments(mut self, marked: &[usize]) -> Vec<Segment<'a>> {
+        let mut segments = std::mem::take(&mut self.front);
+        segments.reserve(self.slices.len() + 2 * marked.len() + 1);
         for (index, slice) in self.slices.iter().enumerate() {
             // The first element has a comma in front as all others do.
             let start = slice.start + usize::from(index == 0);
@@ -344,4 +399,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments
     }
+}
+
+fn made(json: Json) -> Segment<'static> {
+    Segment::Made(Cow::Owned(json.0))
 }

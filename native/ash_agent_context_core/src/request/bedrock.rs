@@ -77,7 +77,7 @@ impl Wire for Bedrock {
 
 fn text_block(text: &str, out: &mut Out<'_>) {
     out.json.object(|block| {
-        block.field("text", text);
+        block.text("text", text);
     });
     out.mark_behind();
 }
@@ -188,7 +188,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
         if is_thinking(part, out) {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
-                    content.field("redactedContent", data);
+                    content.text("redactedContent", data);
                 });
             });
         } else {
@@ -202,7 +202,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
                 block.object("reasoningContent", |content| {
                     content.object("reasoningText", |reasoning| {
                         reasoning
-                            .field("text", &*text)
+                            .text("text", &text)
                             .field("signature", signature.unwrap_or_default());
                     });
                 });
@@ -293,7 +293,7 @@ fn media(part: &Part, out: &mut Out<'_>) -> Sent {
                 block.field("name", &document_name(media.filename));
             }
             block.object("source", |source| {
-                source.field("bytes", data);
+                source.text("bytes", data);
             });
         });
     });

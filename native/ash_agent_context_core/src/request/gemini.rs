@@ -114,7 +114,7 @@ impl Wire for Gemini {
 
 fn text_part(text: &str, out: &mut Out<'_>) {
     out.json.object(|part| {
-        part.field("text", text);
+        part.text("text", text);
     });
 }
 
@@ -216,7 +216,7 @@ fn signed_text(part: &Part, bytes: &[u8], out: &mut Out<'_>) -> bool {
         (text, _) => text.unwrap_or_default(),
     };
     out.json.object(|written| {
-        written.field("text", &*text);
+        written.text("text", &text);
         if let Some(signature) = signature {
             written.field("thoughtSignature", signature);
         }
@@ -229,7 +229,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     match out.thinking(part, false) {
         Thought::Own { text, signature } if !is_blank(&text) => {
             out.json.object(|written| {
-                written.field("text", &*text).field("thought", &true);
+                written.text("text", &text).field("thought", &true);
                 if let Some(signature) = signature.filter(|signature| is_signature(signature)) {
                     written.field("thoughtSignature", signature);
                 }
@@ -299,7 +299,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
     out.json.object(|written| match media.source {
         Place::Inline(data) => {
             written.object("inlineData", |blob| {
-                blob.field("mimeType", media_type).field("data", data);
+                blob.field("mimeType", media_type).text("data", data);
             });
         }
         Place::Web(uri) | Place::Store(uri) => {

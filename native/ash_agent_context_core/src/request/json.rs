@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::escape;
+
 /// JSON text in the making.
 #[derive(Default)]
 pub(super) struct Json(pub Vec<u8>);
@@ -18,6 +20,11 @@ impl Json {
         if serde_json::to_writer(&mut self.0, value).is_err() {
             self.raw("null");
         }
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: &str) {
+        escape::write(&mut self.0, text);
     }
 
     /// A value as an element of a list.
@@ -62,6 +69,13 @@ impl Object<'_> {
     pub fn field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
         self.key(key);
         self.0.value(value);
+        self
+    }
+
+    /// A field with a string, which may be long.
+    pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
+        self.key(key);
+        self.0.text(text);
         self
     }
 

@@ -66,7 +66,7 @@ impl Wire for Mistral {
                     .field("role", "tool")
                     .field("tool_call_id", &*id)
                     .field("name", &*name)
-                    .field("content", &*text);
+                    .text("content", &text);
             });
         }
         out.blocks(false, |out| {
@@ -104,7 +104,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
         Content::None => {}
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
-                content.json.value(&*text);
+                content.json.text(&text);
                 speaks = true;
             }
         }
@@ -147,7 +147,7 @@ fn assistant_part(part: &Part, inner: &mut Out<'_>, out: &mut Out<'_>) -> bool {
                 inner.json.object(|written| {
                     written.field("type", "thinking").list("thinking", |list| {
                         list.object(|piece| {
-                            piece.field("type", "text").field("text", &*text);
+                            piece.field("type", "text").text("text", &text);
                         });
                     });
                     if let Some(signature) = signature {
@@ -197,11 +197,11 @@ fn media(part: &Part, out: &mut Out<'_>) {
     let url = media.url();
     out.json.object(|written| {
         if media.is_image {
-            written.field("type", "image_url").field("image_url", &url);
+            written.field("type", "image_url").text("image_url", &url);
         } else {
             written
                 .field("type", "document_url")
-                .field("document_url", &url);
+                .text("document_url", &url);
             if let Some(name) = media.filename {
                 written.field("document_name", name);
             }

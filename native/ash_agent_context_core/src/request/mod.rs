@@ -18,6 +18,7 @@ mod out;
 mod text;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::context::Context;
@@ -91,7 +92,16 @@ impl<'a> Options<'a> {
     fn key(&self) -> u64 {
         // SipHash with fixed keys: the same number for the same options.
         let mut hasher = DefaultHasher::new();
-        (self.provider, self.thinking, self.cache, self.model).hash(&mut hasher);
+        let Self {
+            provider,
+            model,
+            thinking,
+            system_role,
+            cache,
+            from: _,
+            most: _,
+        } = self;
+        (provider, model, thinking, system_role, cache).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -194,8 +204,11 @@ impl Context {
         let wire = wire(options.provider);
         let mut head = Json::default();
         head.raw("{");
+        let mut seen = HashSet::new();
         for (key, value) in body.iter() {
-            let Some(key) = key.as_name() else { continue };
+            let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
+                continue;
+            };
             if key == wire.list() || Some(key) == wire.system_key() {
                 return Err(Error::ReservedField { key: key.into() });
             }
@@ -319,6 +332,12 @@ impl<'a> Item<'a> {
         };
         // Breakpoints are placed in what the rules make.
         Imported::of(imported, options.provider).filter(|_| !options.cache)
+    }
+
+    fn render_system(self, wire: &dyn Wire, out: &mut Out<'_>) {
+        if let Self::Message(message) = self {
+            wire.system(message, out);
+        }
     }
 
     fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {

@@ -49,7 +49,7 @@ impl Wire for Ollama {
             out.json.bare_object(|message| {
                 message
                     .field("role", "tool")
-                    .field("content", &*text)
+                    .text("content", &text)
                     .field("tool_name", &*name)
                     .field("tool_call_id", &*id);
             });
@@ -82,7 +82,7 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Out<'_>) {
     out.json.bare_object(|message| {
         message
             .field("role", "user")
-            .field("content", &texts.join("\n\n"));
+            .text("content", &texts.join("\n\n"));
         if !images.is_empty() {
             message.field("images", &images);
         }
@@ -125,9 +125,9 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
     out.json.bare_object(|written| {
         written
             .field("role", "assistant")
-            .field("content", &texts.join("\n\n"));
+            .text("content", &texts.join("\n\n"));
         if !thoughts.is_empty() {
-            written.field("thinking", &thoughts.join("\n\n"));
+            written.text("thinking", &thoughts.join("\n\n"));
         }
         if !calls.is_empty() {
             written.list("tool_calls", |list| {

@@ -56,7 +56,7 @@ impl Wire for OpenAiChat {
                 message
                     .field("role", "tool")
                     .field("tool_call_id", &*id)
-                    .field("content", &*text);
+                    .text("content", &text);
             });
         }
         out.blocks(false, |out| {
@@ -70,13 +70,13 @@ impl Wire for OpenAiChat {
 pub(super) fn text_message(role: &str, text: &str, out: &mut Out<'_>) {
     out.json.raw(",");
     out.json.bare_object(|message| {
-        message.field("role", role).field("content", text);
+        message.field("role", role).text("content", text);
     });
 }
 
 pub(super) fn text_part(text: &str, out: &mut Out<'_>) {
     out.json.object(|part| {
-        part.field("type", "text").field("text", text);
+        part.field("type", "text").text("text", text);
     });
 }
 
@@ -121,7 +121,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
         Content::None => {}
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
-                content.json.value(&*text);
+                content.json.text(&text);
             }
         }
         Content::Parts(parts) => content.wrapped("[", "]", |inner| {
@@ -178,9 +178,7 @@ pub(super) fn message_with_calls(message: &Message, content: Out<'_>, out: &mut 
                     call.field("id", &**id).field("type", "function").object(
                         "function",
                         |function| {
-                            function
-                                .field("name", &**name)
-                                .field("arguments", &**arguments);
+                            function.field("name", &**name).text("arguments", arguments);
                         },
                     );
                 });
@@ -215,12 +213,12 @@ fn media(part: &Part, out: &mut Out<'_>) {
             written
                 .field("type", "image_url")
                 .object("image_url", |image| {
-                    image.field("url", &url);
+                    image.text("url", &url);
                 });
         } else {
             let name = media.filename.unwrap_or("file.pdf");
             written.field("type", "file").object("file", |file| {
-                file.field("filename", name).field("file_data", &url);
+                file.field("filename", name).text("file_data", &url);
             });
         }
     });

@@ -27,7 +27,7 @@ impl Wire for OpenAiResponses {
     fn system(&self, system: &Message, out: &mut Out<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
-            out.json.value(&texts.join("\n\n"));
+            out.json.text(&texts.join("\n\n"));
         }
     }
 
@@ -76,7 +76,7 @@ fn output(outcome: &Outcome, out: &mut Out<'_>) -> String {
     match &outcome.output {
         Output::Value(_) => {
             let text = out.worded_result(outcome);
-            inner.json.value(&*text);
+            inner.json.text(&text);
         }
         Output::Parts(parts) => inner.wrapped("[", "]", |inner| {
             for part in &**parts {
@@ -85,7 +85,7 @@ fn output(outcome: &Outcome, out: &mut Out<'_>) -> String {
         }),
     }
     if inner.json.0.is_empty() {
-        inner.json.value(crate::words::NO_OUTPUT);
+        inner.json.text(crate::words::NO_OUTPUT);
     }
     String::from_utf8(inner.json.0).unwrap_or_default()
 }
@@ -108,7 +108,7 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
 
 fn input_text(text: &str, out: &mut Out<'_>) {
     out.json.object(|part| {
-        part.field("type", "input_text").field("text", text);
+        part.field("type", "input_text").text("text", text);
     });
 }
 
@@ -153,7 +153,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
             item.field("type", "function_call")
                 .field("call_id", &*id)
                 .field("name", &*name)
-                .field("arguments", &*arguments);
+                .text("arguments", &arguments);
             if let Some(own) = own {
                 item.field("id", own);
             }
@@ -173,7 +173,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 
 fn easy_message(text: &str) -> Item {
     Item::new(false, |item| {
-        item.field("role", "assistant").field("content", text);
+        item.field("role", "assistant").text("content", text);
     })
 }
 
@@ -195,7 +195,7 @@ fn item(part: &Part, out: &mut Out<'_>) -> Option<Item> {
                     .list("content", |list| {
                         list.object(|part| {
                             part.field("type", "output_text")
-                                .field("text", &*text)
+                                .text("text", &text)
                                 .raw("annotations", "[]");
                         });
                     });
@@ -256,7 +256,7 @@ fn reasoning(part: &Part, out: &mut Out<'_>) -> Option<Item> {
                 .list("summary", |list| {
                     if !is_blank(&text) {
                         list.object(|summary| {
-                            summary.field("type", "summary_text").field("text", &*text);
+                            summary.field("type", "summary_text").text("text", &text);
                         });
                     }
                 })
@@ -308,7 +308,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
             written
                 .field("type", "input_image")
                 .field("detail", "auto")
-                .field("image_url", url);
+                .text("image_url", url);
             return;
         }
         written.field("type", "input_file");
@@ -317,7 +317,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
         } else {
             written
                 .field("filename", media.filename.unwrap_or("file.pdf"))
-                .field("file_data", &data.unwrap_or_default());
+                .text("file_data", &data.unwrap_or_default());
         }
     });
 }

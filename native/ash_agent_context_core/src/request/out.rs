@@ -55,6 +55,19 @@ impl<'o> Out<'o> {
         }
     }
 
+    /// One that goes on behind elements that are written already.
+    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
+        Self {
+            json: Json(elements),
+            ..Self::new(options)
+        }
+    }
+
+    /// The elements and the mark.
+    pub fn into_parts(self) -> (Vec<u8>, Option<usize>) {
+        (self.json.0, self.mark)
+    }
+
     /// One that remembers what is changed.
     pub fn reporting(options: &'o Options<'o>) -> Self {
         Self {

@@ -291,7 +291,8 @@ fn read_message(value: Value) -> Result<(Message, Exchange), Error> {
         Some(Value::List(calls)) if role == Role::Assistant && !calls.is_empty() => {
             let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec()))?;
             exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA)?);
-            exchange.wire = take_wire(&mut fields, keys::RESULTS_WIRE)?;
+            exchange.wire = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
+                .filter(|_| exchange.pending() == 0);
             (calls, exchange)
         }
         Some(Value::List(calls)) if calls.is_empty() => (Box::default(), Exchange::default()),
@@ -301,12 +302,16 @@ fn read_message(value: Value) -> Result<(Message, Exchange), Error> {
         }
     };
     let message = Message::new(role, content, calls, metadata)
-        .with_wire(take_wire(&mut fields, keys::WIRE)?)
+        .with_wire(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
         .with_extra(rest(fields)?);
     Ok((message, exchange))
 }
 
-fn take_wire(fields: &mut Fields, key: &'static str) -> Result<Option<Wire>, Error> {
+fn take_wire(
+    fields: &mut Fields,
+    key: &'static str,
+    of_system: bool,
+) -> Result<Option<Wire>, Error> {
     let read = |value| {
         let mut fields = self::fields(value, "a map with a provider and its JSON text")?;
         let provider = fields.take(keys::PROVIDER);
@@ -316,7 +321,7 @@ fn take_wire(fields: &mut Fields, key: &'static str) -> Result<Option<Wire>, Err
             .and_then(Provider::from_name)
             .ok_or_else(|| wrong(keys::PROVIDER, "the name of a provider"))?;
         let json = at(keys::JSON, take_name(&mut fields, keys::JSON))?;
-        if !is_elements(&json) {
+        if !is_elements(&json, of_system) {
             let expected = "JSON text of list elements, each with a comma in front, or of a value";
             return Err(wrong(keys::JSON, expected));
         }
@@ -325,12 +330,13 @@ fn take_wire(fields: &mut Fields, key: &'static str) -> Result<Option<Wire>, Err
     at(key, fields.take_given(key).map(read).transpose())
 }
 
-/// Whether text can stand behind an element of a JSON list, or for a value: a provider gets it as it is.
-fn is_elements(json: &str) -> bool {
+/// Whether text can stand behind an element of a JSON list, or for a system prompt's value: a provider
+/// gets it as it is.
+fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {
         Some(elements) => json::read(format!("[{elements}]").as_bytes(), NESTING)
             .is_ok_and(|list| matches!(list, Value::List(elements) if !elements.is_empty())),
-        None => json.is_empty() || json::read(json.as_bytes(), NESTING).is_ok(),
+        None => json.is_empty() || (of_system && json::read(json.as_bytes(), NESTING).is_ok()),
     }
 }
 

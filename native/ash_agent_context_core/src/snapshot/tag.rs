@@ -14,9 +14,10 @@
 
 use std::borrow::Cow;
 
+use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::Engine as _;
 use num_bigint::BigInt;
 
-use super::base64;
 use super::text::Json;
 use crate::error::Error;
 use crate::json::MAX_DIGITS;
@@ -76,7 +77,7 @@ fn tagged(json: &mut Json, tag: &str, text: &str) {
 pub fn text(json: &mut Json, bytes: &[u8]) {
     match plain(bytes) {
         Some(text) => json.string(text),
-        None => tagged(json, BYTES, &base64::encode(bytes)),
+        None => tagged(json, BYTES, &BASE64.encode(bytes)),
     }
 }
 
@@ -503,7 +504,9 @@ fn read_tagged(tag: &Value, of: Value) -> Result<Step, Error> {
             .as_str()
             .and_then(read_float)
             .ok_or_else(|| refuse("a finite float as text")),
-        (Some(BYTES), Value::Binary(text)) => base64::decode(&text)
+        (Some(BYTES), Value::Binary(text)) => BASE64
+            .decode(&text)
+            .ok()
             .map(|bytes| Value::Binary(bytes.into_boxed_slice()))
             .ok_or_else(|| refuse("base64 text")),
         (Some(BYTES), _) => Err(refuse("base64 text")),

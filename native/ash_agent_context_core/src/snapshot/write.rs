@@ -49,7 +49,7 @@ impl Context {
     #[must_use]
     pub fn delta_size(&self, since: i64) -> Size {
         let before = u64::try_from(since).map_or(0, |since| since.saturating_sub(1));
-        if before < self.first_number() || self.current_iteration() - before > FEW {
+        if before < self.first_number() || self.current_iteration().saturating_sub(before) > FEW {
             return self.size();
         }
         let head = self.system().map_or(Size::new(10, 0), Message::size);

@@ -1,0 +1,197 @@
+defmodule AshAgent.Demo.Agent do
+  @moduledoc false
+
+  # The agent loop, told as it happens.
+
+  import AshAgent.Demo.Terminal
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.Demo.{Playback, Tools}
+  alias AshAgent.LLM.{OpenAICompatible, Scripted}
+
+  @question "Look back: which tools were called, how many bytes is it all as a request, and did anything go wrong?"
+  @prompt "Your tools look into the conversation of a traveller with a travel assistant. Answer questions about it " <>
+            "from what they tell you: count its tool calls, measure it as a request for openai_chat, and search it " <>
+            "for the text \"error\". Call a tool again when it says so. Answer in two or three sentences."
+
+  # A scripted model goes on with the conversation that was played.
+  def go_on(played) do
+    headline("The agent loop goes on with it: a scripted model, three real tools")
+    context = played |> Playback.idle() |> Context.add_user_message(@question)
+    run(context, Scripted.new(script()), played)
+  end
+
+  # A real model is asked about the conversation; it sees of it what the tools tell.
+  def ask({OpenAICompatible, opts} = llm, url, played) do
+    headline("The agent loop: #{opts[:model]} at #{url}, three real tools")
+    run(Context.new(@question, system_prompt: @prompt), llm, played)
+  end
+
+  defp run(context, llm, played) do
+    before = context.current_iteration
+    show_message(%{role: :user, content: @question})
+
+    run =
+      Runtime.run(context,
+        llm: llm,
+        tools: Tools.all(),
+        runtime_context: %{conversation: played},
+        on_event: &tell/3
+      )
+
+    case run do
+      {:ok, result} ->
+        show_answer(result)
+        show_turn(result.context, before)
+        result.context
+
+      {:error, error} ->
+        stop(words(error))
+    end
+  end
+
+  # ---- the script
+
+  defp script do
+    [
+      %{
+        parts: [
+          %{
+            type: :thinking,
+            text: "Two of these do not depend on each other.",
+            provider_metadata: %{provider: :anthropic, signature: "c2lnbmVk"}
+          },
+          %{type: :text, text: "I'll count and measure at once."}
+        ],
+        tool_calls: [
+          call("look_1", "count_calls", %{}),
+          call("look_2", "measure_request", %{"provider" => "openai_chat"})
+        ]
+      },
+      %{
+        content: "Now what went wrong.",
+        tool_calls: [call("look_3", "find_text", %{"text" => "error"})]
+      },
+      %{
+        content: "It asks me to try again.",
+        tool_calls: [call("look_4", "find_text", %{"text" => "error"})]
+      },
+      &summary/1
+    ]
+  end
+
+  defp call(id, name, arguments), do: %{id: id, name: name, arguments: arguments}
+
+  # The answer is made of what the tools said.
+  defp summary(context) do
+    results =
+      for iteration <- Enum.take(Context.iterations(context), -4),
+          %{id: "look_" <> _ = id, result: {:ok, result}} <- iteration.tool_calls,
+          into: %{},
+          do: {id, result}
+
+    %{"look_1" => tools, "look_2" => %{"bytes" => bytes}, "look_4" => %{"found" => found}} =
+      results
+
+    calls = for {_name, %{"calls" => calls}} <- tools, do: calls
+    failed = for {name, %{"failed" => failed}} <- tools, failed > 0, do: name
+
+    "I called #{map_size(tools)} tools #{Enum.sum(calls)} times; " <>
+      if(failed == [], do: "none failed", else: "failed: #{Enum.join(failed, ", ")}") <>
+      ". The text \"error\" stands in #{counted(found, "message")}, and all of it makes a request of #{bytes(bytes)}."
+  end
+
+  # ---- its rounds, as they happen
+
+  defp tell([:ash_agent, :runtime | name], measurements, metadata),
+    do: told(name, measurements, metadata)
+
+  defp told([:iteration, :start], _, %{iteration: number}) do
+    Process.put(:tools, [])
+    IO.puts(bright("  iteration #{number}"))
+  end
+
+  defp told([:llm, :stop], %{tool_calls: calls} = measured, metadata) do
+    does = if calls == 0, do: "answers", else: "calls #{counted(calls, "tool")}"
+    said = "says #{bytes(measured.content_bytes)}"
+    line("model", Enum.join([does, said, took(measured) | usage(metadata[:usage])], ", "))
+  end
+
+  defp told([:tool, :start], measured, %{tool: tool, tool_call_id: id}),
+    do: line("→ #{id}", "#{tool}, #{bytes(measured.arguments_bytes)} of arguments")
+
+  defp told([:tool, :stop], measured, %{tool: tool, tool_call_id: id, status: status}) do
+    Process.put(:tools, [measured.duration | Process.get(:tools)])
+    line = "#{tool} #{if status == :error, do: "✗", else: "✓"}, "
+    line = line <> "#{bytes(measured.result_bytes)}, #{took(measured)}"
+    line("← #{id}", if(status == :error, do: red(line), else: line))
+  end
+
+  defp told([:tool, :exception], measured, %{tool: tool, tool_call_id: id} = metadata),
+    do: line("← #{id}", red("#{tool} ✗ #{inspect(metadata.reason)}, #{took(measured)}"))
+
+  defp told([:iteration, :stop], %{tool_calls: calls}, _) when calls > 1 do
+    durations = Process.get(:tools)
+
+    line(
+      "",
+      "at once: #{span(Enum.max(durations, fn -> 0 end))}, one by one: #{span(Enum.sum(durations))}"
+    )
+  end
+
+  defp told([:llm, :exception], measured, _),
+    do: line("model", red("no answer, #{took(measured)}"))
+
+  defp told(_name, _measurements, _metadata), do: :ok
+
+  defp line(who, what), do: IO.puts("    " <> String.pad_trailing(who, 13) <> what)
+  defp took(%{duration: duration}), do: span(duration)
+  defp span(native), do: native |> microseconds() |> time()
+
+  defp usage(%{input_tokens: read, output_tokens: written}),
+    do: ["#{grouped(read)} tokens in, #{written} out"]
+
+  defp usage(_usage), do: []
+
+  # ---- what came of it
+
+  defp show_answer(result) do
+    IO.puts("\n#{inspect(result)} says:")
+    for line <- wrapped(result.output || "(nothing)"), do: IO.puts("  " <> line)
+  end
+
+  defp wrapped(text) do
+    text
+    |> String.split()
+    |> Enum.chunk_while(
+      "",
+      fn
+        word, "" -> {:cont, word}
+        word, line when byte_size(line) + byte_size(word) > 96 -> {:cont, line, word}
+        word, line -> {:cont, line <> " " <> word}
+      end,
+      &{:cont, &1, nil}
+    )
+    |> Enum.take(12)
+  end
+
+  defp show_turn(context, first) do
+    IO.puts("In the conversation these rounds are:")
+
+    first..context.current_iteration
+    |> Enum.flat_map(&Context.get_iteration_messages(context, &1))
+    |> Enum.drop_while(&(&1.role != :assistant))
+    |> Enum.drop(-1)
+    |> Enum.take(24)
+    |> Enum.each(&show_message/1)
+  end
+
+  defp words(%{reason: {:llm_error, %{reason: {:connection, :econnrefused}}}}),
+    do: "no server answers at the address that --url names: start it, then run this again"
+
+  defp words(%{reason: {:llm_error, %{reason: {:connection, reason}}}})
+       when reason in [:nxdomain, :ehostunreach, :enetunreach],
+       do: "the host that --url names cannot be reached (#{reason})"
+
+  defp words(error), do: Exception.message(error)
+end
