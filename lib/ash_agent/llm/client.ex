@@ -107,7 +107,8 @@ defmodule AshAgent.LLM.Client do
   defp uri(client, url) when is_binary(url) do
     case URI.new(url) do
       {:ok, %URI{scheme: scheme, host: host, userinfo: nil, fragment: nil} = uri}
-      when scheme in ["http", "https"] and is_binary(host) and host != "" ->
+      when scheme in ["http", "https"] and is_binary(host) and host != "" and
+             uri.port in 1..65_535 ->
         uri
 
       _ ->

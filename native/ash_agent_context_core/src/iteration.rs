@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use rpds::VectorSync;
-
 use crate::call::ToolCall;
+use crate::entries::Entries;
 use crate::error::Error;
 use crate::message::{Message, Outcome, Role};
 use crate::notes::Notes;
@@ -154,7 +153,7 @@ pub struct Iteration {
     pub metadata: Notes,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    entries: VectorSync<Entry>,
+    entries: Entries,
     messages: usize,
     has_assistant: bool,
     /// Encodings of all its messages; copies with the same messages share them.
@@ -171,7 +170,7 @@ impl Iteration {
             completed_at: None,
             metadata: Notes::default(),
             extra: None,
-            entries: VectorSync::new_sync(),
+            entries: Entries::default(),
             messages: 0,
             has_assistant: false,
             pieces: OnceLock::new(),
@@ -298,15 +297,12 @@ impl Iteration {
         self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages += entry.count();
         self.pending += entry.exchange.as_deref().map_or(0, Exchange::pending);
-        self.entries.push_back_mut(entry);
+        self.entries.push(entry);
     }
 
     /// Changes the exchange of the last message.
     pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
-        let Some(last) = self.entries.len().checked_sub(1) else {
-            return;
-        };
-        let Some(mut entry) = self.entries.get(last).cloned() else {
+        let Some(mut entry) = self.entries.last().cloned() else {
             return;
         };
         let Some(mut exchange) = entry.exchange.as_deref().cloned() else {
@@ -319,7 +315,7 @@ impl Iteration {
         entry.exchange = Some(Arc::new(exchange));
         self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages = self.messages - before.0 + entry.count();
-        self.entries.set_mut(last, entry);
+        self.entries.set_last(entry);
     }
 
     /// Fills slots of the last message.

@@ -6,6 +6,7 @@
 mod attributes;
 mod call;
 mod context;
+mod entries;
 mod error;
 mod escape;
 mod fields;

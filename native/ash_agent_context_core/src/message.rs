@@ -1,6 +1,6 @@
 //! Messages.
 
-use std::sync::OnceLock;
+use std::borrow::Cow;
 
 use crate::call::ToolCall;
 use crate::json;
@@ -142,9 +142,9 @@ pub struct Outcome {
     pub output: Output,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// The text for the model is the output itself.
-    verbatim: bool,
-    text: OnceLock<Box<str>>,
+    /// The text for the model, where it is not the output itself. Made with the result, so that
+    /// reading a conversation costs no bytes.
+    text: Option<Box<str>>,
     size: Size,
 }
 
@@ -168,10 +168,8 @@ impl Outcome {
         Self {
             status,
             extra: None,
-            verbatim: matches!(&output, Output::Value(Value::Binary(bytes))
-                if std::str::from_utf8(bytes).is_ok_and(|text| !text.trim().is_empty())),
+            text: describe(status, &output),
             output,
-            text: OnceLock::new(),
             size: size.plus(Size::new(8, 0)),
         }
     }
@@ -197,29 +195,33 @@ impl Outcome {
     }
 
     /// What the model reads: text as it is, an error in words, anything else as JSON, nothing as
-    /// "(no output)"; always UTF-8. Made once. `None` when it gets parts.
+    /// "(no output)"; always UTF-8. `None` when it gets parts.
     #[must_use]
     pub fn text(&self) -> Option<&[u8]> {
-        match &self.output {
-            Output::Parts(_) => None,
-            Output::Value(Value::Binary(bytes)) if self.verbatim => Some(bytes),
-            Output::Value(value) => Some(self.text.get_or_init(|| self.describe(value)).as_bytes()),
+        match (&self.output, &self.text) {
+            (_, Some(text)) => Some(text.as_bytes()),
+            (Output::Value(Value::Binary(bytes)), None) => Some(bytes),
+            _ => None,
         }
     }
+}
 
-    fn describe(&self, value: &Value) -> Box<str> {
-        let text = match value {
-            Value::Nil => String::new(),
-            Value::Binary(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            value if self.is_error() => words::reason(value),
-            value => json::write(value),
-        };
-        if text.trim().is_empty() {
-            words::NO_OUTPUT.into()
-        } else {
-            text.into()
-        }
+/// The text of a result that is no text of its own.
+fn describe(status: Status, output: &Output) -> Option<Box<str>> {
+    let text = match output {
+        Output::Parts(_) => return None,
+        Output::Value(Value::Nil) => String::new(),
+        Output::Value(Value::Binary(bytes)) => match String::from_utf8_lossy(bytes) {
+            Cow::Borrowed(text) if !text.trim().is_empty() => return None,
+            text => text.into_owned(),
+        },
+        Output::Value(value) if status == Status::Ok => json::write(value),
+        Output::Value(value) => words::reason(value),
+    };
+    if text.trim().is_empty() {
+        return Some(words::NO_OUTPUT.into());
     }
+    Some(text.into())
 }
 
 impl PartialEq for Outcome {

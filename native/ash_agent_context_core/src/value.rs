@@ -95,7 +95,11 @@ impl Value {
         match self {
             Self::Binary(bytes) => Size::new(1, bytes.len()),
             Self::Atom(name) => Size::new(1, name.len()),
-            Self::BigInt(integer) => Size::new(1, (integer.bits() / 8) as usize),
+            // Copying one takes as long as copying a term for each 64 bytes.
+            Self::BigInt(integer) => {
+                let bytes = (integer.bits() / 8) as usize;
+                Size::new(1 + bytes / 64, bytes)
+            }
             Self::List(items) | Self::Tuple(items) => items
                 .iter()
                 .fold(Size::new(1, 0), |sum, item| sum.plus(item.size())),

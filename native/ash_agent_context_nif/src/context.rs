@@ -186,7 +186,7 @@ fn update<'a>(
 }
 
 fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(context.get().size())?;
+    lane.allow_reading(context.get().size())?;
     Ok(Encoder::sharing(env, &context).messages(context.get().messages()))
 }
 
@@ -215,18 +215,18 @@ fn with_iteration<'r, 'a>(
 ) -> Reply<'a> {
     let iteration = context.get().iteration(number.0);
     let system = context.get().system().map_or(Size::default(), |m| m.size());
-    lane.allow(iteration.map_or(system, |iteration| iteration.size().plus(system)))?;
+    lane.allow_reading(iteration.map_or(system, |iteration| iteration.size().plus(system)))?;
     Ok(work(iteration))
 }
 
 fn iterations<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(context.get().size())?;
+    lane.allow_reading(context.get().size())?;
     Ok(Encoder::sharing(env, &context).iterations(context.get()))
 }
 
 fn tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let last = context.get().current().last();
-    lane.allow(last.map_or(Size::default(), |entry| entry.message.size()))?;
+    lane.allow_reading(last.map_or(Size::default(), |entry| entry.message.size()))?;
     let calls = last
         .into_iter()
         .flat_map(|entry| entry.message.calls.iter());
@@ -235,7 +235,7 @@ fn tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
 
 fn pending_tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let last = context.get().current().last();
-    lane.allow(last.map_or(Size::default(), |entry| entry.message.size()))?;
+    lane.allow_reading(last.map_or(Size::default(), |entry| entry.message.size()))?;
     Ok(Encoder::sharing(env, &context).calls(context.get().current().pending()))
 }
 
@@ -256,13 +256,13 @@ fn message<'a>(
 
 fn metadata<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let notes = context.get().metadata();
-    lane.allow(notes.size())?;
+    lane.allow_reading(notes.size())?;
     Ok(Encoder::sharing(env, &context).notes(notes))
 }
 
 fn to_map<'a>(env: Env<'a>, lane: Lane, handle: Handle) -> Reply<'a> {
     let context = handle.get();
-    lane.allow(context.size())?;
+    lane.allow_reading(context.size())?;
     let encoder = Encoder::sharing(env, &handle);
     let keys = [
         atoms::id(),

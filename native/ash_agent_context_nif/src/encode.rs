@@ -206,9 +206,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// A list.
     pub fn list(&self, items: impl Iterator<Item = Term<'e>>) -> Term<'e> {
         let mut terms = Terms::new(self.env);
-        for item in items {
-            terms.push(item);
-        }
+        // From inside, chains of iterators are loops; asked one by one, they look where they are.
+        items.for_each(|item| terms.push(item));
         terms.list()
     }
 

@@ -16,6 +16,10 @@ use crate::error::NifError;
 /// 100 ns to build or to copy, a byte up to 1 ns to copy, to scan or to encode.
 const NORMAL: Size = Size::new(2_000, 128 * 1024);
 
+/// Terms that a normal scheduler makes in well under a millisecond: 10 to 30 ns each. Long texts
+/// are pointed to and cost no more than other terms.
+const READ: usize = 12_000;
+
 /// Where a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
@@ -28,7 +32,15 @@ pub enum Lane {
 impl Lane {
     /// Refuses work that is too much for this lane.
     pub fn allow(self, size: Size) -> Result<(), NifError> {
-        let fits = size.terms <= NORMAL.terms && size.bytes <= NORMAL.bytes;
+        self.check(size.terms <= NORMAL.terms && size.bytes <= NORMAL.bytes)
+    }
+
+    /// Refuses to make more terms than this lane may of what a context holds.
+    pub fn allow_reading(self, size: Size) -> Result<(), NifError> {
+        self.check(size.terms <= READ)
+    }
+
+    fn check(self, fits: bool) -> Result<(), NifError> {
         if fits || self == Self::Dirty {
             Ok(())
         } else {
