@@ -3,4 +3,4 @@ libraries = [ash: Ash, jason: Jason, json: JSON]
 missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do: tag
 
 # Generous, because the property tests keep both cores of a small machine busy beside the others.
-ExUnit.start(assert_receive_timeout: 5_000, exclude: missing)
+ExUnit.start(assert_receive_timeout: 20_000, exclude: missing)

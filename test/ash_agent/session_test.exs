@@ -559,7 +559,7 @@ defmodule AshAgent.SessionTest do
 
       for {ref, n} <- Enum.with_index(refs, 1) do
         text = "#{n}"
-        assert_receive {Session, ^ref, {:ok, %Result{output: ^text}}}, 5_000
+        assert_receive {Session, ^ref, {:ok, %Result{output: ^text}}}, 30_000
       end
     end
 

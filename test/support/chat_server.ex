@@ -60,7 +60,7 @@ defmodule AshAgent.Test.ChatServer do
     do: exchange({:gen_tcp, socket}, owner, behaviour, number)
 
   defp serve(socket, owner, behaviour, number, tls) do
-    case :ssl.handshake(socket, tls, 5_000) do
+    case :ssl.handshake(socket, tls, 30_000) do
       {:ok, socket} -> exchange({:ssl, socket}, owner, behaviour, number)
       {:error, _} -> send(owner, {:handshake_failed, number})
     end

@@ -9,7 +9,8 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   `REQUEST_CASES` is the number of contexts for each provider, 2,000 when it is not set.
   """
 
-  use ExUnit.Case, async: true
+  # Not async: it keeps all cores busy, and other tests have deadlines.
+  use ExUnit.Case, async: false
 
   alias AshAgent.Context
   alias AshAgent.Test.{ContextGenerators, JSONText, RequestChecker}

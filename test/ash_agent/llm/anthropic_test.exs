@@ -9,7 +9,9 @@ defmodule AshAgent.LLM.AnthropicTest do
 
   defp model(server, opts \\ []),
     do:
-      Anthropic.new([base_url: server.url, model: "claude", timeout: 5_000, api_key: "k"] ++ opts)
+      Anthropic.new(
+        [base_url: server.url, model: "claude", timeout: 30_000, api_key: "k"] ++ opts
+      )
 
   defp message(blocks, more \\ %{}),
     do:

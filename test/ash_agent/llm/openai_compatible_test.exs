@@ -13,7 +13,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   defp model(server, opts \\ []),
     do:
-      [base_url: server.url, model: "m1", timeout: 5_000]
+      [base_url: server.url, model: "m1", timeout: 30_000]
       |> Keyword.merge(opts)
       |> OpenAICompatible.new()
 
@@ -379,7 +379,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
         server = ChatServer.start([behaviour, hello()])
 
         assert {:error, %Error{}} =
-                 ask(server, timeout: if(behaviour == :stall, do: 300, else: 5_000))
+                 ask(server, timeout: if(behaviour == :stall, do: 300, else: 30_000))
 
         assert requests() == 1
       end
@@ -446,7 +446,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       asking = spawn(fn -> ask(server) end)
       assert_receive {:request, %{number: 1}}
       Process.exit(asking, :kill)
-      assert_receive {:closed, 1}, 1_000
+      assert_receive {:closed, 1}, 20_000
     end
 
     test "is cut off by the run's timeout" do
@@ -455,7 +455,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       assert {:error, %Runtime.Error{}} =
                Runtime.run(Context.new("Hi"), llm: model(server), llm_timeout: 50)
 
-      assert_receive {:closed, 1}, 1_000
+      assert_receive {:closed, 1}, 20_000
     end
 
     test "leaves no port behind" do
@@ -565,6 +565,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
             [model: "m", base_url: "http://user:#{@key}@host"],
             [model: "m", base_url: "ftp://host"],
             [model: "m", base_url: "host"],
+            [model: "m", base_url: "http://host:70000"],
             [model: "m", body: [x: @key]],
             [model: "m", max_retries: -1],
             [model: "m", ssl: @key],
