@@ -1,11 +1,14 @@
 //! Values to terms.
 
+use std::cell::RefCell;
+
 use ash_agent_context_core::{time::Time, Map, Value};
 use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
+use smallvec::SmallVec;
 
 use crate::atoms;
-use crate::raw::Terms;
+use crate::raw::{self, Terms};
 use crate::resource::ContextResource;
 
 /// From this size on, text leaves as a binary that points into the context: below it, a copy is
@@ -96,10 +99,23 @@ impl<'e> Fields<'e> {
     }
 }
 
+/// Whether nothing in a map has elements of its own.
+fn is_flat(map: &Map) -> bool {
+    let is_scalar =
+        |value: &Value| !matches!(value, Value::List(_) | Value::Tuple(_) | Value::Map(_));
+    map.iter()
+        .all(|(key, value)| is_scalar(key) && is_scalar(value))
+}
+
+/// Atoms that one encoding remembers.
+const REMEMBERED: usize = 16;
+
 /// Encodes what a context holds.
 pub struct Encoder<'r, 'e> {
     env: Env<'e>,
     owner: Option<&'r ResourceArc<ContextResource>>,
+    /// Atoms by where their names are: names are shared, and looking one up takes a lock.
+    atoms: RefCell<SmallVec<[(usize, Atom); REMEMBERED]>>,
 }
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -108,12 +124,17 @@ impl<'r, 'e> Encoder<'r, 'e> {
         Self {
             env,
             owner: Some(owner),
+            atoms: RefCell::default(),
         }
     }
 
     /// Everything is copied.
     pub fn copying(env: Env<'e>) -> Self {
-        Self { env, owner: None }
+        Self {
+            env,
+            owner: None,
+            atoms: RefCell::default(),
+        }
     }
 
     /// Walks the value with a stack of its own: schedulers' stacks are small, and overflowing one
@@ -127,7 +148,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                     open.push(Open::items(next, items));
                     None
                 }
-                Value::Map(map) if !map.is_empty() => {
+                Value::Map(map) if !map.is_empty() && !is_flat(map) => {
                     open.push(Open::map(map));
                     None
                 }
@@ -164,7 +185,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         }
     }
 
-    /// A value without elements.
+    /// A value without elements, or a map of such, as arguments mostly are.
     fn scalar(&self, value: &'r Value) -> Term<'e> {
         match value {
             Value::Nil => atoms::nil().to_term(self.env),
@@ -176,7 +197,13 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Value::Binary(bytes) => self.binary(bytes),
             Value::List(_) => Term::list_new_empty(self.env),
             Value::Tuple(_) => make_tuple(self.env, &[]),
-            Value::Map(_) => Term::map_new(self.env),
+            Value::Map(map) => {
+                let mut fields = Fields::new(self.env);
+                for (key, value) in map.iter() {
+                    fields.put_term(self.scalar(key), self.scalar(value));
+                }
+                fields.end()
+            }
         }
     }
 
@@ -195,12 +222,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     /// A map of fixed keys.
-    pub fn fields(&self, keys: &[Atom], values: &[Term<'e>]) -> Term<'e> {
-        let mut fields = Fields::new(self.env);
-        for (key, value) in keys.iter().zip(values) {
-            fields.put(*key, *value);
-        }
-        fields.end()
+    pub fn fields<const N: usize>(&self, keys: &[Atom; N], values: &[Term<'e>; N]) -> Term<'e> {
+        let nothing = atoms::nil().to_term(self.env);
+        raw::map(self.env, keys, values).unwrap_or(nothing)
     }
 
     /// A list.
@@ -229,8 +253,19 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// The atom of this name; where this VM has none, a struct that holds the name: text from
     /// outside makes no atoms.
     pub fn atom(&self, name: &'r str) -> Term<'e> {
+        // What is encoded lives as long as the encoder: no other name comes to stand there.
+        let place = name.as_ptr() as usize;
+        let mut known = self.atoms.borrow_mut();
+        if let Some((_, atom)) = known.iter().find(|(known, _)| *known == place) {
+            return atom.to_term(self.env);
+        }
         match Atom::existing_from_utf8_bytes(self.env, name.as_bytes()) {
-            Ok(atom) => atom.to_term(self.env),
+            Ok(atom) => {
+                if known.len() < REMEMBERED {
+                    known.push((place, atom));
+                }
+                atom.to_term(self.env)
+            }
             Err(_) => self.wide_atom(name).unwrap_or_else(|| {
                 let keys = [atoms::struct_(), atoms::name()];
                 let values = [atoms::unknown_atom().to_term(self.env), self.text(name)];

@@ -8,7 +8,7 @@ use rustler::{Atom, Encoder as _, Env, Term};
 use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around};
-use crate::encode::{self, Encoder};
+use crate::encode::{self, Encoder, Fields};
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::neutral::provider_atom;
@@ -70,15 +70,15 @@ fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
 }
 
 fn repair<'a>(env: Env<'a>, repair: &Repair) -> Term<'a> {
-    let mut keys = vec![atoms::repair(), atoms::message()];
-    let mut values = vec![kind(repair.kind).encode(env), repair.message.encode(env)];
+    let mut fields = Fields::new(env);
+    fields.put(atoms::repair(), kind(repair.kind).encode(env));
+    fields.put(atoms::message(), repair.message.encode(env));
     for (key, id) in [(atoms::id(), &repair.id), (atoms::to(), &repair.to)] {
         if let Some(id) = id {
-            keys.push(key);
-            values.push(id.encode(env));
+            fields.put(key, id.encode(env));
         }
     }
-    Encoder::copying(env).fields(&keys, &values)
+    fields.end()
 }
 
 fn kind(kind: RepairKind) -> Atom {

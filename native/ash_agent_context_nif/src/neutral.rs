@@ -29,9 +29,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Role::User => atoms::user(),
             Role::Assistant => atoms::assistant(),
         };
+        let role = role.to_term(self.env());
+        let content = self.content(&message.content);
+        if message.calls.is_empty() && message.metadata.is_none() {
+            return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
+        }
         let mut fields = Fields::new(self.env());
-        fields.put(atoms::role(), role.to_term(self.env()));
-        fields.put(atoms::content(), self.content(&message.content));
+        fields.put(atoms::role(), role);
+        fields.put(atoms::content(), content);
         if !message.calls.is_empty() {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
         }

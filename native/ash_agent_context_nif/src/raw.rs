@@ -11,13 +11,13 @@ use std::mem::MaybeUninit;
 use rustler::sys::{
     enif_get_tuple, enif_make_list_from_array, enif_make_map_from_arrays, ErlNifTerm,
 };
-use rustler::{Env, Term};
+use rustler::{Atom, Env, Term};
 use smallvec::SmallVec;
 
 /// Terms of one environment.
 pub struct Terms<'e> {
     env: Env<'e>,
-    raw: SmallVec<[ErlNifTerm; 16]>,
+    raw: SmallVec<[ErlNifTerm; 8]>,
 }
 
 impl<'e> Terms<'e> {
@@ -65,6 +65,28 @@ impl<'e> Terms<'e> {
             );
             (made != 0).then(|| Term::new(self.env, map.assume_init()))
         }
+    }
+}
+
+/// A map of so many fields, `None` when two keys are equal.
+pub fn map<'e, const N: usize>(
+    env: Env<'e>,
+    keys: &[Atom; N],
+    values: &[Term<'e>; N],
+) -> Option<Term<'e>> {
+    let keys = keys.map(Atom::as_c_arg);
+    let values = values.map(|value| value.as_c_arg());
+    let mut map = MaybeUninit::<ErlNifTerm>::uninit();
+    // SAFETY: as in [`Terms::map`]; atoms are of every environment.
+    unsafe {
+        let made = enif_make_map_from_arrays(
+            env.as_c_arg(),
+            keys.as_ptr(),
+            values.as_ptr(),
+            N,
+            map.as_mut_ptr(),
+        );
+        (made != 0).then(|| Term::new(env, map.assume_init()))
     }
 }
 
