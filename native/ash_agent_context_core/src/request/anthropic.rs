@@ -180,7 +180,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
             }
             PartKind::Image { .. } | PartKind::File { .. } => {
                 let words = out.media_words(part);
-                text_block(&words, out);
+                text_block(trim_end(&words), out);
             }
         }
         speaks |= out.json.0.len() > before;
