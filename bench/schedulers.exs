@@ -108,6 +108,18 @@ defmodule AshAgent.Bench.Schedulers do
       for %{role: role, content: content} when is_binary(content) <- messages,
           do: %{role: role, content: content}
 
+    dump = Context.dump(context)
+    snapshot = Context.to_snapshot(context)
+    delta = Context.dump(context, since: context.current_iteration)
+    request = Context.request!(context, :openai_chat, pending: :interrupt)
+
+    body = fn provider ->
+      fn -> Context.encode_request(context, provider, pending: :interrupt) end
+    end
+
+    # A model of its own each time, so that nothing is encoded yet.
+    new_model = fn -> "m#{System.unique_integer([:positive])}" end
+
     big = text(@megabytes * 1024 * 1024)
     calls = for i <- 1..10_000, do: call("new_#{i}", 256)
     results = for %{id: id} <- calls, do: %{id: id, result: {:ok, text(256)}}
@@ -149,6 +161,29 @@ defmodule AshAgent.Bench.Schedulers do
       {"put_iteration_metadata/4",
        fn -> Context.put_iteration_metadata(context, first.number, :key, messages) end},
       {"metadata/1", fn -> Context.metadata(context) end},
+      {"dump/1", fn -> Context.dump(context) end},
+      {"dump/2", fn -> Context.dump(context, since: context.current_iteration) end},
+      {"to_snapshot/1", fn -> Context.to_snapshot(context) end},
+      {"load/1", fn -> Context.load(dump) end},
+      {"load!/1", fn -> Context.load!(dump) end},
+      {"load/2", fn -> Context.load(context, delta) end},
+      {"load!/2", fn -> Context.load!(context, delta) end},
+      {"from_snapshot/1", fn -> Context.from_snapshot(snapshot) end},
+      {"from_snapshot!/1", fn -> Context.from_snapshot!(snapshot) end},
+      {"request/3", fn -> Context.request(context, :gemini, pending: :interrupt) end},
+      {"request!/3", fn -> Context.request!(context, :ollama, pending: :interrupt) end},
+      {"encode_request/3, again", body.(:anthropic)},
+      {"encode_request/3, for the first time",
+       fn ->
+         Context.encode_request(context, :bedrock, pending: :interrupt, model: new_model.())
+       end},
+      {"encode_request!/3",
+       fn -> Context.encode_request!(context, :mistral, pending: :interrupt) end},
+      {"request_report/3",
+       fn -> Context.request_report(context, :mistral, pending: :interrupt) end},
+      {"to_prompt/1", fn -> Context.to_prompt(context) end},
+      {"from_request/3", fn -> Context.from_request(request, :openai_chat) end},
+      {"from_request!/3", fn -> Context.from_request!(request, :openai_chat) end},
       {"from_messages/1", fn -> Context.from_messages(chat) end},
       {"from_messages!/1", fn -> Context.from_messages!(chat) end},
       {"fetch/2", fn -> context[:iterations] end},

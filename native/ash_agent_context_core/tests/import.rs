@@ -378,3 +378,33 @@ fn results_are_what_they_say() {
     assert!(outcomes[1].1.unwrap().is_error());
     assert!(matches!(output(2), Output::Value(Value::Map(map)) if map.len() == 1));
 }
+
+#[test]
+fn an_imported_element_that_the_rules_leave_out_takes_nothing_with_it() {
+    let blank = "\\u001c";
+    let first = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"{blank}"}}]}},{{"role":"user","content":[{{"text":"hi"}}]}}]}}"#
+    );
+    let imported = request(&first, Provider::Bedrock).unwrap();
+    let sent_now = sent(&imported.context, Provider::Bedrock);
+    assert_eq!(
+        sent_now,
+        in_order(r#"{"messages":[{"role":"user","content":[{"text":"hi"}]}]}"#)
+    );
+
+    let last = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"q"}}]}},{{"role":"assistant","content":[{{"text":"ok"}}]}},{{"role":"user","content":[{{"text":"{blank}"}}]}}]}}"#
+    );
+    let imported = request(&last, Provider::Bedrock).unwrap();
+    let stamp = ash_agent_context_core::Stamp::at(time::from_micros(0).unwrap());
+    let context = imported
+        .context
+        .add_user_message(Value::text("go"), stamp)
+        .unwrap();
+    assert_eq!(
+        sent(&context, Provider::Bedrock),
+        in_order(
+            r#"{"messages":[{"role":"user","content":[{"text":"q"}]},{"role":"assistant","content":[{"text":"ok"}]},{"role":"user","content":[{"text":"go"}]}]}"#
+        )
+    );
+}
