@@ -230,29 +230,25 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
 }
 
 fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
-    let text = match &outcome.output {
-        Output::Parts(_) => None,
-        Output::Value(_) => Some(out.result_text(outcome)),
-    };
-    let parts = match &outcome.output {
-        Output::Parts(parts) => parts,
-        Output::Value(_) => &Box::default(),
-    };
-    // Written apart: an error takes texts only, and content must not be empty.
-    let mut inner = Out::new(out.options);
-    for part in &**parts {
-        user_part(part, &mut inner);
-    }
-    let blocks = inner.json.0;
-    out.json.object(|block| {
-        block.field("type", "tool_result").field("tool_use_id", id);
-        match (text, std::str::from_utf8(&blocks)) {
-            (Some(text), _) => block.text("content", &text),
-            (None, Ok(blocks)) if !blocks.is_empty() => {
-                block.raw("content", &format!("[{blocks}]"))
+    let mut content = out.apart(|out| match &outcome.output {
+        Output::Value(_) => {
+            let text = out.result_text(outcome);
+            out.json.text(&text);
+        }
+        Output::Parts(parts) => out.wrapped("[", "]", |out| {
+            for part in &**parts {
+                user_part(part, out);
             }
-            _ => block.text("content", crate::words::NO_OUTPUT),
-        };
+        }),
+    });
+    if content.is_empty() {
+        content = out.apart(|out| out.json.text(crate::words::NO_OUTPUT));
+    }
+    out.json.object(|block| {
+        block
+            .field("type", "tool_result")
+            .field("tool_use_id", id)
+            .raw("content", &content);
         if outcome.is_error() {
             block.field("is_error", &true);
         }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::Iteration;
+use crate::message::Message;
 use crate::pieces::Piece;
 use crate::value::Size;
 
@@ -137,7 +138,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
         let mut breakpoints = CACHE_POINTS;
         if let Some(system) = self.context.system() {
-            breakpoints -= self.add_system(Item::Message(system), &mut head)?;
+            breakpoints -= self.add_system(system, &mut head)?;
         }
         head.value(self.wire.list());
         head.raw(":[");
@@ -149,15 +150,15 @@ impl<'a, 'o> Assembly<'a, 'o> {
     }
 
     /// Writes the system prompt, beside the list or as its first element, and counts its breakpoints.
-    fn add_system(&mut self, system: Item<'a>, head: &mut Json) -> Result<usize, Error> {
-        let slice = match system.imported(self.options) {
+    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<usize, Error> {
+        let slice = match Item::Message(system).imported(self.options) {
             Some(imported) => Slice::kept(imported.as_bytes()),
             None => {
-                self.spend_unless(system.pieces().get(self.key).is_some(), system.size())?;
+                self.spend_unless(system.pieces.get(self.key).is_some(), system.size())?;
                 let (wire, options) = (self.wire, self.options);
-                Slice::of(system.pieces().get_or_make(self.key, || {
+                Slice::of(system.pieces.get_or_make(self.key, || {
                     let mut out = Out::new(options);
-                    system.render_system(wire, &mut out);
+                    wire.system(system, &mut out);
                     out.piece()
                 }))
             }

@@ -223,29 +223,27 @@ fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
         .options
         .model
         .is_none_or(|model| model.contains("claude") || model.contains("nova"));
-    let mut inner = Out::new(out.options);
-    match &outcome.output {
-        Output::Parts(parts) => user_parts(parts, &mut inner),
+    let mut blocks = out.apart(|out| match &outcome.output {
+        Output::Parts(parts) => user_parts(parts, out),
         Output::Value(Value::Map(map))
             if !outcome.is_error() && crate::words::struct_text(map).is_none() =>
         {
-            inner.json.object(|block| {
+            out.json.object(|block| {
                 block.field("json", &AsObject(map));
             });
         }
         Output::Value(_) if knows_status => {
-            let text = inner.result_text(outcome);
-            text_block(&text, &mut inner);
+            let text = out.result_text(outcome);
+            text_block(&text, out);
         }
         Output::Value(_) => {
-            let text = inner.worded_result(outcome);
-            text_block(&text, &mut inner);
+            let text = out.worded_result(outcome);
+            text_block(&text, out);
         }
+    });
+    if blocks.is_empty() {
+        blocks = out.apart(|out| text_block(crate::words::NO_OUTPUT, out));
     }
-    if inner.json.0.is_empty() {
-        text_block(crate::words::NO_OUTPUT, &mut inner);
-    }
-    let blocks = String::from_utf8(inner.json.0).unwrap_or_default();
     out.json.object(|block| {
         block.object("toolResult", |result| {
             result

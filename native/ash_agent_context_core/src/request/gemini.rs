@@ -70,15 +70,15 @@ impl Wire for Gemini {
                 let Some(outcome) = outcome else { continue };
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
-                let mut inside = Out::new(out.options);
-                if takes_media {
-                    for part in media {
-                        user_part(part, &mut inside);
+                let inside = out.apart(|out| {
+                    if !takes_media {
+                        behind.extend(media);
+                        return;
                     }
-                } else {
-                    behind.extend(media);
-                }
-                let inside = String::from_utf8(inside.json.0).unwrap_or_default();
+                    for part in media {
+                        user_part(part, out);
+                    }
+                });
                 out.json.object(|part| {
                     part.object("functionResponse", |result| {
                         result
@@ -268,11 +268,12 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Out<'_>) -> (String, Vec<&'a Par
         let (text, media) = out.split_result(outcome, is_sent);
         ("output", text, media)
     };
-    let mut json = super::Json::default();
-    json.object(|response| {
-        response.field(key, &*text);
+    let response = out.apart(|out| {
+        out.json.object(|response| {
+            response.text(key, &text);
+        });
     });
-    (String::from_utf8(json.0).unwrap_or_default(), media)
+    (response, media)
 }
 
 fn is_sent(media: &Media<'_>) -> bool {

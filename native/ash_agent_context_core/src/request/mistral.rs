@@ -98,53 +98,34 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
 }
 
 fn assistant(message: &Message, out: &mut Out<'_>) {
-    let mut content = Out::new(out.options);
     let mut speaks = false;
-    match &message.content {
+    let content = out.apart(|out| match &message.content {
         Content::None => {}
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
-                content.json.text(&text);
+                out.json.text(&text);
                 speaks = true;
             }
         }
-        Content::Parts(parts) => content.wrapped("[", "]", |inner| {
+        Content::Parts(parts) => out.wrapped("[", "]", |out| {
             for part in &**parts {
-                speaks |= assistant_part(part, inner, out);
+                speaks |= assistant_part(part, out);
             }
         }),
+    });
+    // Thinking that leads to nothing is not sent.
+    if speaks || !message.calls.is_empty() {
+        message_with_calls(message, &content, out);
     }
-    if !speaks {
-        if message.calls.is_empty() {
-            return;
-        }
-        if !matches!(message.content, Content::Parts(_)) {
-            content = Out::new(out.options);
-        }
-    }
-    message_with_calls(message, content, out);
 }
 
 /// Writes a part and tells whether it is more than thinking.
-fn assistant_part(part: &Part, inner: &mut Out<'_>, out: &mut Out<'_>) -> bool {
+fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
+    let before = out.json.0.len();
     match &part.kind {
-        PartKind::Text(bytes) => {
-            let text = out.text(bytes);
-            if let Some(text) = &text {
-                text_part(text, inner);
-            }
-            text.is_some()
-        }
-        PartKind::ProviderBlock { .. } => {
-            let data = out.own_block(part);
-            if let Some(data) = data {
-                inner.json.element(&AsObject(data));
-            }
-            data.is_some()
-        }
         PartKind::Thinking(_) => match out.thinking(part, false) {
             Thought::Own { text, signature } if !is_blank(&text) => {
-                inner.json.object(|written| {
+                out.json.object(|written| {
                     written.field("type", "thinking").list("thinking", |list| {
                         list.object(|piece| {
                             piece.field("type", "text").text("text", &text);
@@ -154,23 +135,19 @@ fn assistant_part(part: &Part, inner: &mut Out<'_>, out: &mut Out<'_>) -> bool {
                         written.field("signature", signature);
                     }
                 });
-                false
+                return false;
             }
-            Thought::Text(text) => {
-                text_part(&text, inner);
-                true
-            }
-            Thought::Own { .. } | Thought::Nothing => false,
+            Thought::Text(text) => text_part(&text, out),
+            Thought::Own { .. } | Thought::Nothing => {}
         },
         PartKind::Image { .. } | PartKind::File { .. } => {
-            text_part(&out.media_words(part), inner);
-            true
+            let words = out.media_words(part);
+            text_part(&words, out);
         }
-        PartKind::RedactedThinking(_) => {
-            out.dropped(part);
-            false
-        }
+        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::Text(_) | PartKind::ProviderBlock { .. } => user_part(part, out),
     }
+    out.json.0.len() > before
 }
 
 fn is_sent(media: &Media<'_>) -> bool {

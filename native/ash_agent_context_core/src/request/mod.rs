@@ -232,6 +232,9 @@ impl Context {
         for iteration in self.sent(options.from) {
             let leads = iteration.number == self.first_number() && self.system().is_some();
             for (item, position) in items(iteration).zip(usize::from(leads)..) {
+                if item.imported(options).is_some() {
+                    continue; // goes back as it came
+                }
                 let mut out = Out::reporting(options);
                 item.render(wire, &mut out);
                 report.extend(out.changes().into_iter().map(|change| Located {
@@ -332,12 +335,6 @@ impl<'a> Item<'a> {
         };
         // Breakpoints are placed in what the rules make.
         Imported::of(imported, options.provider).filter(|_| !options.cache)
-    }
-
-    fn render_system(self, wire: &dyn Wire, out: &mut Out<'_>) {
-        if let Self::Message(message) = self {
-            wire.system(message, out);
-        }
     }
 
     fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {

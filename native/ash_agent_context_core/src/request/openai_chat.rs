@@ -116,47 +116,41 @@ fn own_part(part: &Part, out: &mut Out<'_>) {
 
 fn assistant(message: &Message, out: &mut Out<'_>) {
     // Written apart: the message is left out when there is nothing in it.
-    let mut content = Out::new(out.options);
-    match &message.content {
+    let content = out.apart(|out| match &message.content {
         Content::None => {}
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
-                content.json.text(&text);
+                out.json.text(&text);
             }
         }
-        Content::Parts(parts) => content.wrapped("[", "]", |inner| {
+        Content::Parts(parts) => out.wrapped("[", "]", |out| {
             for part in &**parts {
-                match &part.kind {
-                    PartKind::Text(bytes) => {
-                        if let Some(text) = out.text(bytes) {
-                            text_part(&text, inner);
-                        }
-                    }
-                    PartKind::ProviderBlock { .. } => {
-                        if let Some(data) = out.own_block(part) {
-                            inner.json.element(&AsObject(data));
-                        }
-                    }
-                    // The API has no place for thinking, not even for its own models'.
-                    PartKind::Thinking(_) => {
-                        if let Thought::Text(text) = out.thinking_as_text(part) {
-                            text_part(&text, inner);
-                        }
-                    }
-                    PartKind::Image { .. } | PartKind::File { .. } => {
-                        text_part(&out.media_words(part), inner);
-                    }
-                    PartKind::RedactedThinking(_) => out.dropped(part),
-                }
+                assistant_part(part, out);
             }
         }),
+    });
+    message_with_calls(message, &content, out);
+}
+
+fn assistant_part(part: &Part, out: &mut Out<'_>) {
+    match &part.kind {
+        // The API has no place for thinking, not even for its own models'.
+        PartKind::Thinking(_) => {
+            if let Thought::Text(text) = out.thinking_as_text(part) {
+                text_part(&text, out);
+            }
+        }
+        PartKind::Image { .. } | PartKind::File { .. } => {
+            let words = out.media_words(part);
+            text_part(&words, out);
+        }
+        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::Text(_) | PartKind::ProviderBlock { .. } => user_part(part, out),
     }
-    message_with_calls(message, content, out);
 }
 
 /// An assistant message of content that is written already and of its calls.
-pub(super) fn message_with_calls(message: &Message, content: Out<'_>, out: &mut Out<'_>) {
-    let content = String::from_utf8(content.json.0).unwrap_or_default();
+pub(super) fn message_with_calls(message: &Message, content: &str, out: &mut Out<'_>) {
     if content.is_empty() && message.calls.is_empty() {
         return;
     }
@@ -167,7 +161,7 @@ pub(super) fn message_with_calls(message: &Message, content: Out<'_>, out: &mut 
         .collect();
     out.json.raw(",");
     out.json.bare_object(|written| {
-        let content = if content.is_empty() { "null" } else { &content };
+        let content = if content.is_empty() { "null" } else { content };
         written.field("role", "assistant").raw("content", content);
         if calls.is_empty() {
             return;

@@ -72,22 +72,21 @@ impl Wire for OpenAiResponses {
 }
 
 fn output(outcome: &Outcome, out: &mut Out<'_>) -> String {
-    let mut inner = Out::new(out.options);
-    match &outcome.output {
+    let output = out.apart(|out| match &outcome.output {
         Output::Value(_) => {
             let text = out.worded_result(outcome);
-            inner.json.text(&text);
+            out.json.text(&text);
         }
-        Output::Parts(parts) => inner.wrapped("[", "]", |inner| {
+        Output::Parts(parts) => out.wrapped("[", "]", |out| {
             for part in &**parts {
-                user_part(part, inner);
+                user_part(part, out);
             }
         }),
+    });
+    if output.is_empty() {
+        return out.apart(|out| out.json.text(crate::words::NO_OUTPUT));
     }
-    if inner.json.0.is_empty() {
-        inner.json.text(crate::words::NO_OUTPUT);
-    }
-    String::from_utf8(inner.json.0).unwrap_or_default()
+    output
 }
 
 fn user_part(part: &Part, out: &mut Out<'_>) {

@@ -127,6 +127,15 @@ impl<'o> Out<'o> {
         }
     }
 
+    /// What `fill` writes, as JSON text that is put into something else afterwards.
+    pub fn apart(&mut self, fill: impl FnOnce(&mut Self)) -> String {
+        let (json, mark) = (std::mem::take(&mut self.json), self.mark);
+        fill(self);
+        self.mark = mark;
+        let written = std::mem::replace(&mut self.json, json);
+        String::from_utf8(written.0).unwrap_or_default()
+    }
+
     /// UTF-8 text that is not blank.
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = text::utf8(bytes);
@@ -260,9 +269,7 @@ impl<'o> Out<'o> {
         }
         Cow::Owned(format!("Error: {text}"))
     }
-}
 
-impl<'o> Out<'o> {
     /// A result as text, and its media, for providers that have media in user messages only.
     pub fn split_result<'a>(
         &mut self,
