@@ -273,7 +273,7 @@ defmodule AshAgentContext.MixProject do
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
         ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
-          ~w(Cargo.toml Cargo.lock native/*/src native/*/benches native/*/Cargo.toml)
+          ~w(Cargo.toml Cargo.lock native/*/src native/*/benches native/*/build.rs native/*/Cargo.toml)
     ]
   end
 

@@ -126,6 +126,7 @@ defmodule AshAgent.Context do
     * `:metadata` - a map kept with the conversation, see `metadata/1`. Defaults to `%{}`.
     * `:id` - the conversation's id, non-empty text; forks keep it. Defaults to a new UUID v4.
     * `:at` - the time it starts, a `DateTime`. Defaults to now.
+    * `:max_result_bytes` - see `put_max_result_bytes/3`. Defaults to no limit.
 
   ## Examples
 
@@ -136,11 +137,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec new(binary() | [part()] | map(), keyword()) :: t()
   def new(input, opts \\ []) when is_binary(input) or is_list(input) or is_map(input) do
-    opts = Keyword.validate!(opts, [:system_prompt, :metadata, :id, :at])
+    opts = Keyword.validate!(opts, [:system_prompt, :metadata, :id, :at, :max_result_bytes])
+    most = max_result_bytes(opts)
 
-    input
-    |> Native.context_new(system_prompt(opts), id(opts), metadata_option(opts), at(opts))
-    |> wrap!()
+    context =
+      input
+      |> Native.context_new(system_prompt_option(opts), id(opts), metadata_option(opts), at(opts))
+      |> wrap!()
+
+    if most, do: put_max_result_bytes(context, most, at: context[:updated_at]), else: context
   end
 
   @doc """
@@ -225,7 +230,10 @@ defmodule AshAgent.Context do
   Answers every pending tool call with an error of this reason and returns the new context.
 
   The conversation can go on then, for instance with the next user message. When nothing is pending, the context
-  comes back as it is. Takes the options of `add_user_message/3`.
+  comes back as it is.
+
+  Takes the options of `add_user_message/3`, and `:status`, what `tool_call_status/2` tells of the calls then:
+  `:interrupted`, the default, or `:cancelled`.
 
   ## Examples
 
@@ -237,8 +245,13 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec interrupt(t(), term(), keyword()) :: t()
   def interrupt(%__MODULE__{ref: ref}, reason \\ "interrupted", opts \\ []) do
+    {status, opts} = Keyword.pop(opts, :status, :interrupted)
+
+    unless status in [:interrupted, :cancelled],
+      do: raise(ArgumentError, "expected :status to be :interrupted or :cancelled")
+
     {metadata, at} = stamp(opts)
-    ref |> Native.context_interrupt(reason, metadata, at) |> wrap!()
+    ref |> Native.context_interrupt(reason, status == :cancelled, metadata, at) |> wrap!()
   end
 
   @doc """
@@ -270,9 +283,14 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_pending_tool_calls() |> ok!()
 
   @doc """
-  Returns all messages, oldest first, the system prompt in front.
+  Returns the messages of the view, oldest first, the system prompt in front.
 
+  The view is the whole log, as long as nothing is hidden, summarised, cleared, shortened or masked, see `view/1`.
   Costs O(n). Long texts are not copied.
+
+  ## Options
+
+    * `:view` - `:view`, the default, or `:log` for all messages as they were added.
 
   ## Examples
 
@@ -280,11 +298,15 @@ defmodule AshAgent.Context do
       [%{role: :user, content: "Hello!"}]
   """
   @doc since: "0.1.0"
-  @spec to_messages(t()) :: [message()]
-  def to_messages(%__MODULE__{ref: ref}), do: ref |> Native.context_to_messages() |> ok!()
+  @spec to_messages(t(), keyword()) :: [message()]
+  def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
+    opts = Keyword.validate!(opts, view: :view)
+    log? = check!(opts, :view, &(&1 in [:view, :log])) == :log
+    ref |> Native.context_to_messages(log?) |> ok!()
+  end
 
   @doc """
-  Returns all messages; the same as `to_messages/1`.
+  Returns the messages of the view; the same as `to_messages/1`.
 
   ## Examples
 
@@ -360,7 +382,7 @@ defmodule AshAgent.Context do
   def count_iterations(%__MODULE__{ref: ref}), do: Native.context_count_iterations(ref)
 
   @doc """
-  Returns the number of messages that `to_messages/1` gives, in constant time.
+  Returns the number of messages in the view, as `to_messages/1` gives them, in constant time.
 
   ## Examples
 
@@ -513,6 +535,9 @@ defmodule AshAgent.Context do
 
     * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
       size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
+    * `:beside` - another context that began as the same conversation, such as the one that this is a fork of; the map then
+      holds what this one has beyond it, and no message that both have. `load/2` puts it onto that one. When the two share
+      nothing, the map holds everything and has no `"since"`; it is for `load/1`.
 
   Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
@@ -539,8 +564,12 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec dump(t(), keyword()) :: map()
-  def dump(%__MODULE__{ref: ref}, opts \\ []),
-    do: ref |> Native.snapshot_dump(since(opts)) |> ok!()
+  def dump(context, opts \\ [])
+
+  def dump(%__MODULE__{ref: ref}, beside: %__MODULE__{ref: base}),
+    do: ref |> Native.snapshot_dump_beside(base) |> ok!()
+
+  def dump(%__MODULE__{ref: ref}, opts), do: ref |> Native.snapshot_dump(since(opts)) |> ok!()
 
   @doc """
   Makes a context of what `dump/2` gave and returns `{:ok, context}` or `{:error, error}`.
@@ -683,6 +712,8 @@ defmodule AshAgent.Context do
       `false`.
     * `:system_role` - for OpenAI: `"system"` or `"developer"`. Defaults to `"system"`.
     * `:from` - the number of the first iteration to send; the system prompt is always sent. Defaults to all.
+    * `:max_result_bytes` - for the text of each tool result, see `put_max_result_bytes/3`. Defaults to what the view
+      allows.
 
   Costs O(n).
 
@@ -768,6 +799,9 @@ defmodule AshAgent.Context do
   JSON object), `:dropped_blank_text`, `:replaced_bytes` (no UTF-8), `:dropped_thinking`, `:thinking_to_text`,
   `:dropped_part`, `:part_to_text` and `:moved_part` (an image in a tool result that goes behind the results).
 
+  What the view changes is told as well: `:hidden_iterations` and `:summarized_iterations` (`:from` is the range as text),
+  `:cleared_result` and `:shortened_result` (`:from` is the id of the call) and `:masked_text`.
+
   Raises `AshAgent.Context.Error` as `request!/3` does. Costs O(n).
 
   ## Examples
@@ -783,9 +817,15 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_request_report(request_options(provider, opts)) |> ok!()
 
   @doc """
-  Returns the whole conversation as one plain text, for models that take a single text.
+  Returns the conversation as one plain text, for models that take a single text.
 
   Blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]` are separated by blank lines. Costs O(n).
+
+  ## Options
+
+    * `:mode` - `:full`, the default, for the whole view; `:continuation` for the system prompt and the last message of
+      the user, or the last tool results, where the model's side holds the session; `:message` for that message alone,
+      without a heading.
 
   ## Examples
 
@@ -793,8 +833,43 @@ defmodule AshAgent.Context do
       "[System]\\nBe brief.\\n\\n[User]\\nHello!"
   """
   @doc since: "0.1.0"
-  @spec to_prompt(t()) :: String.t()
-  def to_prompt(%__MODULE__{ref: ref}), do: ref |> Native.context_to_prompt() |> ok!()
+  @spec to_prompt(t(), keyword()) :: String.t()
+  def to_prompt(%__MODULE__{ref: ref}, opts \\ []) do
+    opts = Keyword.validate!(opts, mode: :full)
+    mode = check!(opts, :mode, &(&1 in [:full, :continuation, :message]))
+    ref |> Native.context_to_prompt(mode) |> ok!()
+  end
+
+  @doc """
+  Tells whether a request can be made of the context now: `:ok` or `{:error, reasons}`.
+
+  The reasons are `:no_messages` (none but the system prompt), `:last_message_from_assistant` (the model has answered;
+  some providers refuse to go on, others go on with its words) and `{:pending_tool_calls, ids}`. `request/3` refuses only
+  the last of them.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.validate_for_request(context)
+      :ok
+      iex> context |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.validate_for_request()
+      {:error, [:last_message_from_assistant]}
+  """
+  @doc since: "0.1.0"
+  @spec validate_for_request(t()) ::
+          :ok
+          | {:error,
+             [
+               :no_messages
+               | :last_message_from_assistant
+               | {:pending_tool_calls, ids :: [String.t()]}
+             ]}
+  def validate_for_request(%__MODULE__{ref: ref}) do
+    case ref |> Native.context_unready() |> ok!() do
+      [] -> :ok
+      reasons -> {:error, reasons}
+    end
+  end
 
   @typedoc """
   What an import had to change, and what of the request is no part of the conversation.
@@ -924,6 +999,849 @@ defmodule AshAgent.Context do
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang_import!()
 
   @doc """
+  Returns the conversation as it was at the end of an iteration, which is the current one then.
+
+  What is added next opens the iteration behind it. Rewinding to the current iteration changes nothing. Of the view, what
+  is hidden in front of the turn stays hidden. Costs O(log n).
+
+  Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.rewind(to: 1) |> Context.add_user_message("Three") |> Context.get_iteration_messages(2)
+      [%{role: :user, content: "Three"}]
+  """
+  @doc since: "0.1.0"
+  @spec rewind(t(), to: integer()) :: t()
+  def rewind(%__MODULE__{ref: ref}, opts) do
+    case Keyword.validate!(opts, [:to])[:to] do
+      number when is_integer(number) ->
+        ref |> Native.context_rewind(number) |> known!(number) |> wrap!()
+
+      other ->
+        raise ArgumentError, "expected :to to be an iteration's number, got: #{inspect(other)}"
+    end
+  end
+
+  @doc """
+  Puts another system prompt, text or text parts, in the place of the one there is, and returns the new context. `nil`
+  takes it away.
+
+  Takes the option `:at` as `put_metadata/4` does.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", system_prompt: "Be brief.")
+      iex> context |> AshAgent.Context.put_system_prompt("Be kind.") |> AshAgent.Context.system_prompt()
+      "Be kind."
+  """
+  @doc since: "0.1.0"
+  @spec put_system_prompt(t(), content(), keyword()) :: t()
+  def put_system_prompt(%__MODULE__{ref: ref}, prompt, opts \\ [])
+      when is_binary(prompt) or is_list(prompt) or is_nil(prompt),
+      do: ref |> Native.context_put_system_prompt(prompt, only_at(opts)) |> wrap!()
+
+  @doc """
+  Returns the system prompt, or `nil`. What `put_prompt_block/4` adds is no part of it.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.system_prompt()
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec system_prompt(t()) :: content()
+  def system_prompt(%__MODULE__{ref: ref}), do: ref |> Native.context_system_prompt() |> ok!()
+
+  @doc """
+  Compares two conversations that may have begun as one.
+
+  Returns the number of the last iteration that both have, with all before it, and the iterations that each has beyond it.
+  `last_common` is `nil` when they differ from the first iteration on. System prompts and views are not compared.
+
+  Costs O(n) at most; what the two share is not compared.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1")
+      iex> a = Context.add_user_message(context, "Two")
+      iex> b = Context.rewind(a, to: 1)
+      iex> %{last_common: 1, a: [%{number: 2}], b: []} = Context.diff(a, b)
+      iex> Context.diff(a, Context.new("Else")).last_common
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec diff(t(), t()) :: %{last_common: pos_integer() | nil, a: [iteration()], b: [iteration()]}
+  def diff(%__MODULE__{} = a, %__MODULE__{} = b) do
+    common = a.ref |> Native.context_last_common(b.ref) |> ok!()
+    %{last_common: common, a: beyond(a, common), b: beyond(b, common)}
+  end
+
+  defp beyond(context, common) do
+    first = if common, do: common + 1, else: Native.context_first_iteration(context.ref)
+    for number <- first..context.current_iteration//1, do: get_iteration(context, number)
+  end
+
+  @typedoc """
+  Where a tool call stands: `:pending`, perhaps `:approved`, and in the end, once its slot is filled, `:ok`, `:error`,
+  `:denied`, `:interrupted` or `:cancelled`. A filled slot is final.
+  """
+  @type call_status ::
+          :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled
+
+  @doc """
+  Notes that a pending tool call may run, and returns the new context.
+
+  The call stays pending until `add_tool_results/2` answers it. Who approved it and when is kept, see
+  `tool_call_decision/2`.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :approved}`
+  when the call is approved already or has its result.
+
+  ## Options
+
+    * `:by` - who decides, any term. Defaults to `nil`.
+    * `:at` - when, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context |> AshAgent.Context.approve_tool_call("a", by: "ann") |> AshAgent.Context.tool_call_status("a")
+      :approved
+  """
+  @doc since: "0.1.0"
+  @spec approve_tool_call(t(), String.t(), keyword()) :: t()
+  def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
+    opts = Keyword.validate!(opts, [:by, :at])
+    ref |> Native.context_approve(id, opts[:by], at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Denies a pending tool call, and returns the new context.
+
+  The call gets an error as its result that tells the model so, with the reason in words. When no other call is pending,
+  the iteration is completed. Options and errors are those of `approve_tool_call/3`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context = AshAgent.Context.deny_tool_call(context, "a", "not on Fridays", by: "ann")
+      iex> AshAgent.Context.tool_call_status(context, "a")
+      :denied
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: :delete, arguments: %{}, result: {:error, "denied: not on Fridays"}}]
+  """
+  @doc since: "0.1.0"
+  @spec deny_tool_call(t(), String.t(), term(), keyword()) :: t()
+  def deny_tool_call(%__MODULE__{ref: ref}, id, reason \\ nil, opts \\ []) when is_binary(id) do
+    opts = Keyword.validate!(opts, [:by, :at])
+    ref |> Native.context_deny(id, reason, opts[:by], at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Tells where the newest tool call of this id stands, or `nil` when there is none. Costs O(n) for calls of long ago.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.tool_call_status("a")
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_status(t(), String.t()) :: call_status() | nil
+  def tool_call_status(%__MODULE__{ref: ref}, id) when is_binary(id),
+    do: ref |> Native.context_call_status(id) |> ok!()
+
+  @doc """
+  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context = AshAgent.Context.deny_tool_call(context, "a", :friday, by: "ann", at: ~U[2026-01-02 10:00:00Z])
+      iex> AshAgent.Context.tool_call_decision(context, "a")
+      %{decision: :denied, by: "ann", at: ~U[2026-01-02 10:00:00.000000Z], reason: :friday}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_decision(t(), String.t()) ::
+          %{decision: :approved | :denied, by: term(), at: DateTime.t(), reason: term()} | nil
+  def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
+    do: ref |> Native.context_call_decision(id) |> ok!()
+
+  @typedoc "Tokens that providers reported: `total_tokens` is what they say, or input and output together."
+  @type usage :: %{
+          input_tokens: non_neg_integer(),
+          output_tokens: non_neg_integer(),
+          total_tokens: non_neg_integer(),
+          cached_tokens: non_neg_integer(),
+          reasoning_tokens: non_neg_integer()
+        }
+
+  @doc """
+  Notes what a provider reported with the model's last message, and returns the new context.
+
+  `usage` is the report of OpenAI (Chat Completions, Responses), Anthropic, Gemini, Bedrock, Ollama or Mistral as it came,
+  with atom or string keys, or a map as `get_cumulative_tokens/1` gives. A number that stands in it twice is counted once.
+  Input includes what came from the provider's cache, also where the provider counts that apart (Anthropic, Bedrock);
+  output includes reasoning. Several reports on one message add up.
+
+  Raises `AshAgent.Context.Error` with `{:invalid_usage, key}` or `:no_assistant_message`. Takes the option `:at` as
+  `put_metadata/4` does.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.add_token_usage(context, %{"prompt_tokens" => 9, "completion_tokens" => 2})
+      iex> AshAgent.Context.get_cumulative_tokens(context)
+      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, reasoning_tokens: 0}
+  """
+  @doc since: "0.1.0"
+  @spec add_token_usage(t(), map(), keyword()) :: t()
+  def add_token_usage(%__MODULE__{ref: ref}, usage, opts \\ []) when is_map(usage),
+    do: ref |> Native.context_add_usage(usage, only_at(opts)) |> wrap!()
+
+  @doc """
+  Returns what providers reported in all iterations together, in constant time.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_cumulative_tokens()
+      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, reasoning_tokens: 0}
+  """
+  @doc since: "0.1.0"
+  @spec get_cumulative_tokens(t()) :: usage()
+  def get_cumulative_tokens(%__MODULE__{ref: ref}), do: Native.context_usage(ref)
+
+  @doc """
+  Returns what providers reported in the iteration with this number, or `nil` when there is no such iteration.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_iteration_tokens(2)
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec get_iteration_tokens(t(), integer()) :: usage() | nil
+  def get_iteration_tokens(%__MODULE__{ref: ref}, number) when is_integer(number),
+    do: Native.context_iteration_usage(ref, number)
+
+  @typedoc """
+  How tokens are counted:
+
+    * `:auto` - the last report that `add_token_usage/2` noted, plus an estimate of what came since; an estimate of
+      everything where there is no report
+    * `:estimate` - from the text alone
+    * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models of these encodings count text
+  """
+  @type token_method :: :auto | :estimate | :o200k_base | :cl100k_base
+
+  @token_methods [:auto, :estimate, :o200k_base, :cl100k_base]
+
+  @doc """
+  Returns the number of tokens of the view.
+
+  Text, tool calls, results, the system prompt, thinking, images and files all count. Four tokens stand around each
+  message and eight around each call and each result; images count by their pixels, not by their bytes. Every message is
+  counted once: on an unchanged context that takes constant time, after an append the time of what is new.
+
+  With `:auto`, what is hidden or shortened after a report is taken off it as an estimate.
+
+  ## Options
+
+    * `:method` - see `t:token_method/0`. Defaults to `:auto`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello, world!")
+      iex> AshAgent.Context.count_tokens(context, method: :o200k_base)
+      8
+      iex> context = context |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.add_token_usage(%{input_tokens: 11, output_tokens: 3})
+      iex> AshAgent.Context.count_tokens(context)
+      14
+  """
+  @doc since: "0.1.0"
+  @spec count_tokens(t(), method: token_method()) :: non_neg_integer()
+  def count_tokens(%__MODULE__{ref: ref}, opts \\ []),
+    do: ref |> Native.context_count_tokens(token_method(opts)) |> ok!()
+
+  @doc """
+  Returns the tokens of the view by what they are for.
+
+  Takes the option of `count_tokens/2`; `:auto` is `:estimate` here, since reports do not tell parts.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello, world!", system_prompt: "Be brief.")
+      iex> AshAgent.Context.token_breakdown(context, method: :o200k_base)
+      %{system: 7, user: 8, assistant: 0, thinking: 0, tool_calls: 0, tool_results: 0, media: 0, summaries: 0}
+  """
+  @doc since: "0.1.0"
+  @spec token_breakdown(t(), method: token_method()) :: %{
+          system: non_neg_integer(),
+          user: non_neg_integer(),
+          assistant: non_neg_integer(),
+          thinking: non_neg_integer(),
+          tool_calls: non_neg_integer(),
+          tool_results: non_neg_integer(),
+          media: non_neg_integer(),
+          summaries: non_neg_integer()
+        }
+  def token_breakdown(%__MODULE__{ref: ref}, opts \\ []),
+    do: ref |> Native.context_token_breakdown(token_method(opts)) |> ok!()
+
+  @doc """
+  Returns an estimate of the view's tokens from the text alone; the same as `count_tokens(context, method: :estimate)`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.estimate_token_count() |> is_integer()
+      true
+  """
+  @doc since: "0.1.0"
+  @spec estimate_token_count(t()) :: non_neg_integer()
+  def estimate_token_count(%__MODULE__{} = context), do: count_tokens(context, method: :estimate)
+
+  @doc """
+  Tells whether the view has more tokens than `budget`. Takes the option of `count_tokens/2`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.exceeds_token_budget?(100)
+      false
+  """
+  @doc since: "0.1.0"
+  @spec exceeds_token_budget?(t(), pos_integer(), method: token_method()) :: boolean()
+  def exceeds_token_budget?(%__MODULE__{} = context, budget, opts \\ [])
+      when is_integer(budget) and budget > 0,
+      do: count_tokens(context, opts) > budget
+
+  @doc """
+  Returns the tokens that `budget` leaves beside the view, 0 when there are none. Takes the option of `count_tokens/2`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.tokens_remaining(100, method: :o200k_base)
+      92
+  """
+  @doc since: "0.1.0"
+  @spec tokens_remaining(t(), pos_integer(), method: token_method()) :: non_neg_integer()
+  def tokens_remaining(%__MODULE__{} = context, budget, opts \\ [])
+      when is_integer(budget) and budget > 0,
+      do: max(budget - count_tokens(context, opts), 0)
+
+  # As large as an integer can be that is sure to be a float.
+  @countless Integer.pow(2, 1000)
+
+  @doc """
+  Returns how much of `budget` the view takes: 1.0 for all of it, more when it exceeds it. Takes the option of
+  `count_tokens/2`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.budget_utilization(80, method: :o200k_base)
+      0.1
+  """
+  @doc since: "0.1.0"
+  @spec budget_utilization(t(), pos_integer(), method: token_method()) :: float()
+  def budget_utilization(%__MODULE__{} = context, budget, opts \\ [])
+      when is_integer(budget) and budget > 0,
+      do: count_tokens(context, opts) / min(budget, @countless)
+
+  @doc """
+  Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or
+  `{:error, error}`.
+
+  `hidden` is the range of all iterations that are hidden then, or `nil`. Whole iterations are hidden, so that no exchange
+  is cut; the system prompt, the current turn (everything from the last user message on) with its pending calls, and what
+  `:keep_first` and `:keep_last` name stay, and so do summaries while the rest suffices. The log keeps everything:
+  `expand/2` brings it back.
+
+  The error's reason is `{:cannot_fit, least}` with the tokens that have to stay. Costs O(what is hidden).
+
+  ## Options
+
+    * `:reserve` - tokens of the budget to keep free for the answer. Defaults to `0`.
+    * `:keep_first` - iterations at the beginning that stay. Defaults to `0`.
+    * `:keep_last` - iterations at the end that stay. Defaults to `1`.
+    * `:step` - the last hidden iteration's number is a multiple of this, where that is possible: more is hidden than
+      needed, and then nothing for some turns, in which providers' prompt caches hit. Defaults to `5`.
+    * `:method` - how tokens are counted, see `t:token_method/0`. Defaults to `:auto`.
+    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Enum.reduce(1..4, Context.new("0"), &(&2 |> Context.add_assistant_message("ok") |> Context.add_user_message(to_string(&1))))
+      iex> {:ok, context, hidden} = Context.fit(context, 16, step: 1, method: :o200k_base)
+      iex> {hidden, Context.to_messages(context)}
+      {1..3, [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]}
+      iex> {:error, error} = Context.fit(context, 4)
+      iex> error.reason
+      {:cannot_fit, 5}
+  """
+  @doc since: "0.1.0"
+  @spec fit(t(), non_neg_integer(), keyword()) ::
+          {:ok, t(), hidden :: Range.t() | nil} | {:error, Error.t()}
+  def fit(%__MODULE__{ref: ref}, budget, opts \\ []) when is_integer(budget) and budget >= 0 do
+    defaults = [reserve: 0, keep_first: 0, keep_last: 1, step: 5, method: :auto, at: nil]
+    opts = Keyword.validate!(opts, defaults)
+    method = check!(opts, :method, &(&1 in @token_methods))
+
+    how =
+      {budget, count!(opts, :reserve), count!(opts, :keep_first), count!(opts, :keep_last),
+       check!(opts, :step, &(is_integer(&1) and &1 > 0)), method}
+
+    case Native.context_fit(ref, how, at(opts)) do
+      {:ok, {handle, hidden}} -> {:ok, wrap!({:ok, handle}), hidden}
+      {:error, :bad_time} = error -> wrap!(error)
+      {:error, reason} -> {:error, %Error{reason: reason}}
+    end
+  end
+
+  @doc """
+  Hides all but the last `count` iterations that have messages, and returns the new context.
+
+  The log keeps them, and numbers stay: the next message goes where it would have gone. Takes the option `:at` as
+  `put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One", system_prompt: "Hi") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.keep_last_iterations(1) |> Context.to_messages()
+      [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec keep_last_iterations(t(), pos_integer(), keyword()) :: t()
+  def keep_last_iterations(%__MODULE__{ref: ref}, count, opts \\ [])
+      when is_integer(count) and count > 0,
+      do: ref |> Native.context_keep_last(count, only_at(opts)) |> wrap!()
+
+  @doc """
+  Hides the iterations that began more than `seconds` ago, and returns the new context. The last one with messages stays.
+
+  Takes the option `:at`, the time from which the seconds count, a `DateTime`; defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message("1")
+      iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
+      iex> context |> Context.remove_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
+      [%{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec remove_old_iterations(t(), non_neg_integer(), keyword()) :: t()
+  def remove_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
+      when is_integer(seconds) and seconds >= 0 do
+    at = only_at(opts) || DateTime.utc_now()
+    ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> wrap!()
+  end
+
+  # The calendar begins with the year 0: nothing is older.
+  defp seconds_before(at, seconds) do
+    since_year_0 = DateTime.diff(at, ~U[0000-01-01 00:00:00Z])
+    DateTime.add(at, -min(seconds, since_year_0), :second)
+  end
+
+  @doc """
+  Shows only the iterations from `first` to `last`, and returns the new context. What is added later is shown, too.
+
+  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` when calls wait in the current iteration and the range
+  leaves it out. Takes the option `:at` as `put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.get_iteration_range(1, 1) |> Context.to_messages()
+      [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
+  """
+  @doc since: "0.1.0"
+  @spec get_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
+  def get_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
+      when is_integer(first) and is_integer(last) and first > 0 and last >= first,
+      do: ref |> Native.context_range(first, last, only_at(opts)) |> wrap!()
+
+  @typedoc """
+  How a range of iterations is compacted: `:drop` hides it, `{:summarize, fun}` puts a summary in its place.
+
+  The function gets the messages of the range as the view has them and returns text, `{:ok, text}` or `{:error, reason}`.
+  """
+  @type strategy ::
+          :drop | {:summarize, ([message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
+
+  @doc """
+  Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
+
+  A summary stands in the view where the iterations were, as a message of the user with
+  `metadata: %{summary: %{first: first, last: last}}` and a first line that says so. The log keeps the iterations:
+  `expand/2` brings them back, `get_iteration/2` and dumps have them. The current turn with its pending calls is never
+  compacted. Compacting again works on the view: the summariser gets the earlier summary.
+
+  `info` has the `:range` that was compacted, `nil` when there was nothing; the `:strategy` that was used; and the
+  `:reason` why a summariser failed: it returned `{:error, reason}`, raised, or gave no text. Then the range is dropped.
+
+  The error's reason is `{:not_compactable, range, allowed}`, or `{:summary_too_long, tokens, replaced}` (by `:estimate`):
+  a summary has to be shorter than what it stands for. Costs O(what is compacted), and the summariser.
+
+  ## Options
+
+    * `:range` - the iterations to compact. Defaults to all in front of the current turn.
+    * `:keep_first` - iterations at the beginning that stay. Defaults to `0`.
+    * `:keep_last` - iterations at the end that stay. Defaults to `1`.
+    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
+      iex> context = Context.add_user_message(context, "Go on")
+      iex> {:ok, context, info} = Context.compact(context, {:summarize, fn _messages -> "Elixir was explained." end})
+      iex> info
+      %{range: 1..1, strategy: :summarize, reason: nil}
+      iex> Context.to_messages(context)
+      [
+        %{
+          role: :user,
+          content: "[Summary of iteration 1 of this conversation]\\nElixir was explained.",
+          metadata: %{summary: %{first: 1, last: 1}}
+        },
+        %{role: :user, content: "Go on"}
+      ]
+  """
+  @doc since: "0.1.0"
+  @spec compact(t(), strategy(), keyword()) ::
+          {:ok, t(),
+           %{range: Range.t() | nil, strategy: :drop | :summarize, reason: term() | nil}}
+          | {:error, Error.t()}
+  def compact(%__MODULE__{ref: ref} = context, strategy, opts \\ []) do
+    opts = Keyword.validate!(opts, range: nil, keep_first: 0, keep_last: 1, at: nil)
+    strategy = strategy!(strategy)
+    asked = check!(opts, :range, &(is_nil(&1) or match?(%Range{step: 1}, &1)))
+    asked = asked && {asked.first, asked.last}
+    at = at(opts)
+
+    case Native.context_compactable(
+           ref,
+           asked,
+           count!(opts, :keep_first),
+           count!(opts, :keep_last)
+         ) do
+      {:ok, nil} ->
+        {:ok, context, %{range: nil, strategy: elem(strategy, 0), reason: nil}}
+
+      {:ok, {first, last}} ->
+        compact(context, strategy, first..last, at)
+
+      {:error, {:not_compactable, _range, allowed}} ->
+        {:error, %Error{reason: {:not_compactable, opts[:range], allowed}}}
+    end
+  end
+
+  defp strategy!(:drop), do: {:drop, nil}
+  defp strategy!({:summarize, fun}) when is_function(fun, 1), do: {:summarize, fun}
+
+  defp strategy!(other) do
+    raise ArgumentError,
+          "expected :drop or {:summarize, fun} with a function of arity 1, got: #{inspect(other)}"
+  end
+
+  defp compact(%{ref: ref}, {:drop, failure}, first..last = range, at) do
+    context = ref |> Native.context_drop_range(first, last, at) |> wrap!()
+    {:ok, context, %{range: range, strategy: :drop, reason: failure}}
+  end
+
+  defp compact(%{ref: ref} = context, {:summarize, fun}, first..last = range, at) do
+    messages = ref |> Native.context_messages_between(first, last) |> ok!()
+
+    case summarize(fun, messages) do
+      {:ok, text} ->
+        case Native.context_summarize(ref, first, last, text, at) do
+          {:ok, handle} ->
+            {:ok, wrap!({:ok, handle}), %{range: range, strategy: :summarize, reason: nil}}
+
+          {:error, :bad_time} = error ->
+            wrap!(error)
+
+          {:error, reason} ->
+            {:error, %Error{reason: reason}}
+        end
+
+      {:error, reason} ->
+        compact(context, {:drop, reason}, range, at)
+    end
+  end
+
+  defp summarize(fun, messages) do
+    case fun.(messages) do
+      {:error, reason} -> {:error, reason}
+      {:ok, text} when is_binary(text) -> summary_text(text)
+      text when is_binary(text) -> summary_text(text)
+      _other -> {:error, :no_text}
+    end
+  rescue
+    exception -> {:error, exception}
+  catch
+    kind, reason -> {:error, {kind, reason}}
+  end
+
+  defp summary_text(text) do
+    cond do
+      not String.valid?(text) -> {:error, :no_text}
+      String.trim(text) == "" -> {:error, :no_text}
+      true -> {:ok, text}
+    end
+  end
+
+  @doc """
+  Puts a summary in the place of iterations, a number or a range of numbers, in the view, and returns the new context.
+
+  It does what `compact/3` does with a summary that is there already. Raises `AshAgent.Context.Error` with
+  `{:not_compactable, range, allowed}` or `{:summary_too_long, tokens, replaced}`. Takes the option `:at` as
+  `put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
+      iex> context = context |> Context.add_user_message("Go on") |> Context.mark_as_summarized(1, "Elixir was explained.")
+      iex> Context.summary(context, 1)
+      "Elixir was explained."
+  """
+  @doc since: "0.1.0"
+  @spec mark_as_summarized(t(), pos_integer() | Range.t(), String.t(), keyword()) :: t()
+  def mark_as_summarized(context, range, summary, opts \\ [])
+
+  def mark_as_summarized(%__MODULE__{} = context, number, summary, opts)
+      when is_integer(number) and number > 0,
+      do: mark_as_summarized(context, number..number, summary, opts)
+
+  def mark_as_summarized(%__MODULE__{ref: ref}, %Range{first: first, last: last}, summary, opts)
+      when is_binary(summary) and first > 0 and last >= first do
+    unless match?({:ok, _}, summary_text(summary)),
+      do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
+
+    case Native.context_summarize(ref, first, last, summary, only_at(opts)) do
+      {:error, {:not_compactable, _range, allowed}} ->
+        raise Error, reason: {:not_compactable, first..last, allowed}
+
+      reply ->
+        wrap!(reply)
+    end
+  end
+
+  @doc """
+  Returns the summary that stands for the iteration with this number in the view, or `nil`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.summary(1)
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec summary(t(), integer()) :: String.t() | nil
+  def summary(%__MODULE__{ref: ref}, number) when is_integer(number),
+    do: Native.context_summary_of(ref, number)
+
+  @doc """
+  Brings iterations back into the view that were hidden or summarised, and returns the new context.
+
+  `range` is a range of numbers, one number, or `:all`. A summary goes as a whole, wherever the range meets it. Takes the
+  option `:at` as `put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> Context.count_messages()
+      3
+  """
+  @doc since: "0.1.0"
+  @spec expand(t(), Range.t() | pos_integer() | :all, keyword()) :: t()
+  def expand(context, range, opts \\ [])
+
+  def expand(%__MODULE__{ref: ref}, :all, opts) do
+    last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
+    ref |> Native.context_expand(1, last, only_at(opts)) |> wrap!()
+  end
+
+  def expand(%__MODULE__{} = context, number, opts) when is_integer(number) and number > 0,
+    do: expand(context, number..number, opts)
+
+  def expand(%__MODULE__{ref: ref}, %Range{first: first, last: last}, opts)
+      when first > 0 and last >= first,
+      do: ref |> Native.context_expand(first, last, only_at(opts)) |> wrap!()
+
+  @doc """
+  Blanks old tool results in the view, and returns the new context. The calls stay, and the log has the results.
+
+  The last results that are in the view stay; those that come later are shown until this is called again, so that requests
+  keep their beginning. Costs O(what is kept).
+
+  ## Options
+
+    * `:keep` - how many of the last results stay. Defaults to `3`.
+    * `:placeholder` - what models read instead. Defaults to `"[Old tool result cleared]"`.
+    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
+      iex> context = context |> Context.add_tool_results([{"a", {:ok, "a long text"}}]) |> Context.clear_tool_results(keep: 0)
+      iex> context |> Context.to_messages() |> List.last()
+      %{role: :user, content: [%{type: :tool_result, tool_use_id: "a", content: "[Old tool result cleared]", is_error: false}]}
+  """
+  @doc since: "0.1.0"
+  @spec clear_tool_results(t(), keyword()) :: t()
+  def clear_tool_results(%__MODULE__{ref: ref}, opts \\ []) do
+    opts = Keyword.validate!(opts, keep: 3, placeholder: "[Old tool result cleared]", at: nil)
+    text? = &(is_binary(&1) and String.valid?(&1) and String.trim(&1) != "")
+    placeholder = check!(opts, :placeholder, text?)
+    ref |> Native.context_clear_results(count!(opts, :keep), placeholder, at(opts)) |> wrap!()
+  end
+
+  @least_result_bytes 100
+
+  @doc """
+  Limits the text of each tool result in the view to so many bytes, at least #{@least_result_bytes}, and returns the new
+  context. `nil` shows results whole.
+
+  Of a longer result the beginning and the end are kept, on character boundaries, with a note between them of how much
+  was left out; the log has it whole. `request/3` takes the same limit as the option `:max_result_bytes`, for one request.
+
+  Takes the option `:at` as `put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
+      iex> context = Context.add_tool_results(context, [{"a", {:ok, String.duplicate("x", 5_000)}}])
+      iex> [%{content: [%{content: text}]}] = context |> Context.put_max_result_bytes(100) |> Context.to_messages() |> Enum.take(-1)
+      iex> {byte_size(text), String.replace(text, "x", "")}
+      {100, "\\n[... 4931 bytes left out ...]\\n"}
+  """
+  @doc since: "0.1.0"
+  @spec put_max_result_bytes(t(), pos_integer() | nil, keyword()) :: t()
+  def put_max_result_bytes(%__MODULE__{ref: ref}, bytes, opts \\ []) do
+    most = max_result_bytes(max_result_bytes: bytes)
+    ref |> Native.context_max_result_bytes(most, only_at(opts)) |> wrap!()
+  end
+
+  defp max_result_bytes(opts) do
+    check!(
+      opts,
+      :max_result_bytes,
+      &(is_nil(&1) or (is_integer(&1) and &1 >= @least_result_bytes))
+    )
+  end
+
+  @doc """
+  Puts a text behind the system prompt in the view, under a name, and returns the new context. `nil` takes it away.
+
+  Texts stand in the order in which their names were first put, with blank lines between. The system prompt itself stays
+  as it is. Takes the option `:at` as `put_metadata/4` does.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", system_prompt: "Be brief.")
+      iex> context |> AshAgent.Context.put_prompt_block(:memory, "The user is Ann.") |> AshAgent.Context.to_messages() |> hd()
+      %{role: :system, content: "Be brief.\\n\\nThe user is Ann."}
+  """
+  @doc since: "0.1.0"
+  @spec put_prompt_block(t(), atom() | String.t(), String.t() | nil, keyword()) :: t()
+  def put_prompt_block(%__MODULE__{ref: ref}, name, text, opts \\ [])
+      when (is_atom(name) or is_binary(name)) and (is_binary(text) or is_nil(text)) do
+    for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
+      raise ArgumentError, "expected UTF-8 text, got: #{inspect(given)}"
+    end
+
+    ref |> Native.context_prompt_block(to_string(name), text, only_at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Masks what patterns match in all texts of the view, and returns the new context.
+
+  `masks` is a list of `{pattern, replacement}`, in the place of all earlier masks; `[]` takes them away. A pattern is a
+  regular expression, as text or as a `Regex` without options, in the syntax of Rust's
+  [regex crate](https://docs.rs/regex/latest/regex/#syntax), which takes linear time and has no look-around and no
+  back-references. Text, arguments of tool calls with their keys and numbers, results, names and addresses of files, and
+  files that are text are masked in messages, prompts and requests; the log is as it was. Thinking that is masked loses its
+  signature, and so is not sent on. What the application chose is not masked: names of tools, ids and further keys of calls,
+  metadata, and what images and other files show.
+
+  Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern, problem}`. Takes the option `:at` as `put_metadata/4`
+  does.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("My card is 4111 1111 1111 1111.")
+      iex> context |> AshAgent.Context.put_masks([{~r/\\b(\\d{4} ?){4}\\b/, "[card]"}]) |> AshAgent.Context.to_messages()
+      [%{role: :user, content: "My card is [card]."}]
+  """
+  @doc since: "0.1.0"
+  @spec put_masks(t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: t()
+  def put_masks(%__MODULE__{ref: ref}, masks, opts \\ []) when is_list(masks) do
+    masks = Enum.map(masks, &mask!/1)
+    ref |> Native.context_masks(masks, only_at(opts)) |> wrap!()
+  end
+
+  defp mask!({%Regex{} = regex, replacement}) when is_binary(replacement) do
+    if Regex.opts(regex) in ["", []] do
+      mask!({Regex.source(regex), replacement})
+    else
+      raise ArgumentError,
+            "expected a pattern without options, got: #{inspect(regex)}; write them into it, as in (?i)"
+    end
+  end
+
+  defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
+    if String.valid?(pattern) and String.valid?(replacement),
+      do: mask,
+      else: raise(ArgumentError, "expected UTF-8 text, got: #{inspect(mask)}")
+  end
+
+  defp mask!(other) do
+    raise ArgumentError, "expected {pattern, replacement}, got: #{inspect(other)}"
+  end
+
+  @doc """
+  Tells what makes the view other than the log.
+
+  `hidden` and `summaries` are ranges of iterations, oldest first; `cleared` is the place up to which results are blanked;
+  `masks` and `blocks` are what `put_masks/3` and `put_prompt_block/4` put.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.view()
+      %{hidden: [], summaries: [], cleared: nil, max_result_bytes: nil, masks: [], blocks: []}
+  """
+  @doc since: "0.1.0"
+  @spec view(t()) :: %{
+          hidden: [Range.t()],
+          summaries: [Range.t()],
+          cleared:
+            %{iteration: pos_integer(), calls: non_neg_integer(), placeholder: String.t()} | nil,
+          max_result_bytes: pos_integer() | nil,
+          masks: [{String.t(), String.t()}],
+          blocks: [{String.t(), String.t()}]
+        }
+  def view(%__MODULE__{ref: ref}), do: ref |> Native.context_view() |> ok!()
+
+  defp token_method(opts) do
+    opts = Keyword.validate!(opts, method: :auto)
+    check!(opts, :method, &(&1 in @token_methods))
+  end
+
+  defp count!(opts, key), do: check!(opts, key, &(is_integer(&1) and &1 >= 0))
+
+  defp only_at([]), do: nil
+  defp only_at(opts), do: opts |> Keyword.validate!([:at]) |> at()
+
+  @doc """
   Tells whether two contexts have equal contents, ids and times included. `==` compares handles and does not tell.
 
   Costs O(n) at most; parts that the two share are not compared.
@@ -975,15 +1893,17 @@ defmodule AshAgent.Context do
       when is_integer(number) and (is_atom(key) or is_binary(key)) do
     at = opts |> Keyword.validate!([:at]) |> at()
 
-    case Native.context_put_iteration_metadata(ref, number, key, value, at) do
-      # Integers beyond 64 bits do not reach the core as they are.
-      {:error, {:unknown_iteration, _, known}} ->
-        raise Error, reason: {:unknown_iteration, number, known}
-
-      reply ->
-        wrap!(reply)
-    end
+    ref
+    |> Native.context_put_iteration_metadata(number, key, value, at)
+    |> known!(number)
+    |> wrap!()
   end
+
+  # Integers beyond 64 bits do not reach the core as they are.
+  defp known!({:error, {:unknown_iteration, _, known}}, number),
+    do: {:error, {:unknown_iteration, number, known}}
+
+  defp known!(reply, _number), do: reply
 
   @doc """
   Returns the conversation's metadata.
@@ -1089,7 +2009,8 @@ defmodule AshAgent.Context do
     thinking: :drop,
     cache: false,
     system_role: "system",
-    from: nil
+    from: nil,
+    max_result_bytes: nil
   ]
 
   defp request_options(provider, opts) do
@@ -1099,7 +2020,7 @@ defmodule AshAgent.Context do
      check!(opts, :thinking, &(&1 in [:drop, :text])),
      check!(opts, :system_role, &(&1 in ["system", "developer"])),
      check!(opts, :cache, &(&1 in [:auto, false])) == :auto,
-     check!(opts, :from, &(is_nil(&1) or is_integer(&1))),
+     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts)},
      check!(opts, :pending, &(&1 in [:error, :interrupt])) == :interrupt}
   end
 
@@ -1159,7 +2080,7 @@ defmodule AshAgent.Context do
     end
   end
 
-  defp system_prompt(opts) do
+  defp system_prompt_option(opts) do
     case opts[:system_prompt] do
       prompt when is_nil(prompt) or is_binary(prompt) or is_list(prompt) ->
         prompt
@@ -1173,9 +2094,10 @@ defmodule AshAgent.Context do
   defimpl Inspect do
     # Counts only: this ends up in logs. A handle from another node is still a context.
     def inspect(context, _opts) do
-      %{messages: messages, pending: pending} = Native.context_summary(context.ref)
+      %{messages: messages, pending: pending, hidden: view?} = Native.context_summary(context.ref)
+      shown = if view?, do: "messages in view", else: "messages"
 
-      "#AshAgent.Context<iteration #{context.current_iteration}, #{messages} messages, #{pending} pending>"
+      "#AshAgent.Context<iteration #{context.current_iteration}, #{messages} #{shown}, #{pending} pending>"
     rescue
       ArgumentError ->
         "#AshAgent.Context<iteration #{context.current_iteration}, on another node>"
@@ -1193,8 +2115,8 @@ defmodule AshAgent.Context do
     def slice(context) do
       first = Native.context_first_iteration(context.ref)
 
-      slicer = fn start, length ->
-        for offset <- start..(start + length - 1)//1,
+      slicer = fn start, length, step ->
+        for offset <- start..(start + (length - 1) * step)//step,
             do: Context.get_iteration(context, first + offset)
       end
 

@@ -23,8 +23,14 @@ defmodule AshAgent.Context.Error do
           | {:unsupported_term, :improper_list | :bitstring, path :: list()}
           | {:too_deep, limit :: pos_integer()}
           | {:invalid, path :: list(), expected :: String.t()}
-          | {:unknown_iteration, number :: integer(),
-             {first :: pos_integer(), last :: pos_integer()}}
+          | {:unknown_iteration, number :: integer(), Range.t()}
+          | {:illegal_status, id :: String.t(), from :: atom(), to :: :approved | :denied}
+          | {:invalid_usage, key :: term()}
+          | :no_assistant_message
+          | {:cannot_fit, least :: non_neg_integer()}
+          | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
+          | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
+          | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
 
   @type t :: %__MODULE__{reason: reason()}
 
@@ -96,8 +102,49 @@ defmodule AshAgent.Context.Error do
     "expected #{expected}#{at(path)}"
   end
 
-  defp describe({:unknown_iteration, number, first..last}) do
+  defp describe({:unknown_iteration, number, first..last//_}) do
     "there is no iteration #{number}; the context has #{first} to #{last}"
+  end
+
+  defp describe({:illegal_status, id, from, to}) do
+    "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
+      "only a pending call can be approved or denied, once"
+  end
+
+  defp describe({:invalid_usage, nil}) do
+    "no provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>
+      "or with the names that OpenAI, Anthropic, Gemini, Bedrock or Ollama give"
+  end
+
+  defp describe({:invalid_usage, key}) do
+    "in the report on tokens, #{inspect(key)} is no integer of zero or more"
+  end
+
+  defp describe(:no_assistant_message) do
+    "the model has said nothing that the report on tokens could belong to. " <>
+      "Call add_assistant_message/3 first"
+  end
+
+  defp describe({:cannot_fit, least}) do
+    "the system prompt, the current turn and what else has to stay take #{least} tokens. " <>
+      "Raise the budget, keep fewer iterations, or shorten tool results with clear_tool_results/2 or put_max_result_bytes/2"
+  end
+
+  defp describe({:not_compactable, range, nil}) do
+    "iterations #{inspect(range)} cannot be compacted: there is nothing in front of the current turn"
+  end
+
+  defp describe({:not_compactable, range, allowed}) do
+    "iterations #{inspect(range)} cannot be compacted, only #{inspect(allowed)}: " <>
+      "the current turn stays as it is"
+  end
+
+  defp describe({:summary_too_long, tokens, replaced}) do
+    "the summary has #{tokens} tokens and what it would stand for #{replaced}; it must be shorter"
+  end
+
+  defp describe({:invalid_pattern, pattern, problem}) do
+    "#{inspect(pattern)} is no pattern of Rust's regex crate (no look-around, no back-references): #{problem}"
   end
 
   defp describe(reason), do: inspect(reason)

@@ -2,24 +2,29 @@
 
 use std::sync::Arc;
 
-use rpds::VectorSync;
-
 use crate::call::{MessagePlace, ToolCall};
+use crate::done::Done;
 use crate::error::Error;
 use crate::ids::Ids;
-use crate::iteration::{Exchange, Iteration, MessageRef};
+use crate::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
 use crate::part::{item_id, Content, Place};
 use crate::results::read_results;
 use crate::time::Time;
+use crate::tokens::Tallies;
+use crate::usage::{Reported, Usage};
 use crate::value::{Map, Size, Value};
+use crate::view::View;
 
 /// Work to free, in terms, that a destructor does on the spot; see [`Context::is_heavy_to_drop`].
 const SEGMENT: usize = 2_000;
 
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
+
+/// Iterations from one checkpoint to the next. A rewind counts anew what lies behind the last one.
+const CHECKPOINT: u64 = 16;
 
 /// One whole conversation, immutable: every operation gives a new one that shares structure.
 ///
@@ -28,15 +33,23 @@ const BYTES_PER_TERM: usize = 256;
 pub struct Context {
     pub(crate) id: Arc<str>,
     pub(crate) system: Option<Arc<Message>>,
-    pub(crate) done: VectorSync<Iteration>,
+    pub(crate) done: Done,
     pub(crate) current: Arc<Iteration>,
     pub(crate) created_at: Time,
     pub(crate) updated_at: Time,
     pub(crate) metadata: Notes,
     pub(crate) extra: Option<Arc<Map>>,
+    /// What of the log is shown; `None`: all of it.
+    pub(crate) view: Option<Arc<View>>,
+    pub(crate) tallies: Tallies,
+    pub(crate) usage: Usage,
     ids: Ids,
     messages: usize,
     size: Size,
+    /// What metadata of earlier iterations added to [`Context::size`] since their checkpoints.
+    noted: Size,
+    /// What a rewind may have left in memory.
+    unseen: usize,
     segment: Option<Arc<()>>,
     segment_end: usize,
 }
@@ -71,15 +84,20 @@ impl Context {
         Self {
             id: id.into(),
             system: None,
-            done: VectorSync::new_sync(),
+            done: Done::default(),
             current: Arc::new(first),
             created_at: at,
             updated_at: at,
             metadata: Notes::default(),
             extra: None,
+            view: None,
+            tallies: Tallies::default(),
+            usage: Usage::default(),
             ids: Ids::default(),
             messages: 0,
             size,
+            noted: Size::default(),
+            unseen: 0,
             segment: Some(Arc::new(())),
             segment_end: SEGMENT,
         }
@@ -112,7 +130,7 @@ impl Context {
     pub(crate) fn add_user_content(&self, content: Content, stamp: Stamp) -> Result<Self, Error> {
         self.check_nothing_pending()?;
         let mut next = self.clone();
-        if self.current.has_assistant() {
+        if self.current.has_assistant() || self.is_closed() {
             next.complete(stamp.at);
         }
         next.append(Message::new(
@@ -138,13 +156,16 @@ impl Context {
     ) -> Result<Self, Error> {
         self.check_nothing_pending()?;
         let content = Content::from_value(content, Place::Assistant)?;
-        let position = self.current.count_messages() + self.lead(&self.current).count();
+        let mut next = self.clone();
+        if self.is_closed() {
+            next.complete(stamp.at);
+        }
+        let position = next.current.count_messages() + next.lead(&next.current).count();
         let place = MessagePlace {
-            iteration: self.current.number,
+            iteration: next.current.number,
             position,
         };
         let calls = ToolCall::read_all(calls, place)?;
-        let mut next = self.clone();
         next.append(Message::new(
             Role::Assistant,
             content,
@@ -184,14 +205,30 @@ impl Context {
         Ok(next)
     }
 
+    /// Whether new messages have to go to the next iteration: the current one ended, as one does to
+    /// which a conversation was rewound, or is hidden.
+    fn is_closed(&self) -> bool {
+        self.current.completed_at.is_some() || self.hides(self.current.number)
+    }
+
     /// Answers every pending call with an error of this reason; nothing when none is pending.
     #[must_use]
     pub fn interrupt(&self, reason: &Value, stamp: Stamp) -> Self {
-        let interrupted = |call: &ToolCall| {
+        self.end_pending(Status::Interrupted, reason, stamp)
+    }
+
+    /// As [`Context::interrupt`], for calls that were called off.
+    #[must_use]
+    pub fn cancel(&self, reason: &Value, stamp: Stamp) -> Self {
+        self.end_pending(Status::Cancelled, reason, stamp)
+    }
+
+    fn end_pending(&self, status: Status, reason: &Value, stamp: Stamp) -> Self {
+        let ended = |call: &ToolCall| {
             let output = Output::Value(reason.clone());
-            (call.id.clone(), Outcome::new(Status::Interrupted, output))
+            (call.id.clone(), Outcome::new(status, output))
         };
-        let results: Vec<_> = self.current.pending().map(interrupted).collect();
+        let results: Vec<_> = self.current.pending().map(ended).collect();
         // Only empty: every id comes from a pending slot.
         self.fill(results, stamp).unwrap_or_else(|_| self.clone())
     }
@@ -217,30 +254,146 @@ impl Context {
         value: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let mut iteration =
-            self.iteration(number)
-                .cloned()
-                .ok_or_else(|| Error::UnknownIteration {
-                    number,
-                    first: self.first_number(),
-                    last: self.current.number,
-                })?;
+        let known = self
+            .index(number)
+            .and_then(|_| self.iteration(number))
+            .map(|iteration| iteration.number);
+        let number = known.ok_or_else(|| self.unknown_iteration(number))?;
         let mut next = self.clone();
-        let metadata = iteration.metadata.put(key, value);
-        next.size = next
-            .size
-            .plus(metadata.size())
-            .minus(iteration.metadata.size());
-        iteration.metadata = metadata;
-        match self.index(number) {
-            Some(index) if index < self.done.len() => {
-                next.done.set_mut(index, iteration);
-            }
-            _ => next.current = Arc::new(iteration),
-        }
+        next.change_iteration(number, |iteration| {
+            iteration.metadata = iteration.metadata.put(key, value);
+        });
         next.updated_at = at;
         next.grown();
         Ok(next)
+    }
+
+    /// Changes an iteration in what is not counted but for its size.
+    pub(crate) fn change_iteration(&mut self, number: u64, change: impl FnOnce(&mut Iteration)) {
+        let index = usize::try_from(number.saturating_sub(self.first_number())).ok();
+        let Some(index) = index.filter(|index| *index < self.done.len()) else {
+            let before = self.current.size();
+            self.update_current(change);
+            self.size = self.size.plus(self.current.size()).minus(before);
+            return;
+        };
+        if let Some(mut iteration) = self.done.get(index).cloned() {
+            let before = iteration.size();
+            change(&mut iteration);
+            let grown = iteration.size().minus(before);
+            self.size = self.size.plus(iteration.size()).minus(before);
+            self.noted = self.noted.plus(grown);
+            self.done.set(index, iteration);
+        }
+    }
+
+    pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
+        Error::UnknownIteration {
+            number,
+            first: self.first_number(),
+            last: self.current.number,
+        }
+    }
+
+    /// Puts another system prompt in the place of the one there is; `nil` for none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`].
+    pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
+        let mut next = self.clone();
+        next.set_system(Content::from_value(prompt, Place::System)?);
+        next.updated_at = at;
+        next.show_system();
+        next.grown();
+        Ok(next)
+    }
+
+    /// The conversation as it was at the end of an iteration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`]
+    ///
+    /// # Complexity
+    /// O(log n)
+    pub fn rewind(&self, to: i64) -> Result<Self, Error> {
+        let index = self
+            .index(to)
+            .filter(|index| *index <= self.done.len())
+            .ok_or_else(|| self.unknown_iteration(to))?;
+        let mut next = self.clone();
+        if index < self.done.len() {
+            next.cut(index);
+            next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
+            next.cut_view();
+        }
+        Ok(next)
+    }
+
+    /// How much [`Context::rewind`] counts anew.
+    #[must_use]
+    pub fn rewind_size(&self, to: i64) -> Size {
+        let Some(index) = self.index(to) else {
+            return Size::default();
+        };
+        let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
+        let iterations = counted.filter_map(|at| self.done.get(at));
+        iterations.fold(Size::default(), |sum, iteration| {
+            sum.plus(Size::new(iteration.count_calls() * 20, 0))
+        })
+    }
+
+    /// Makes a completed iteration the current one again.
+    pub(crate) fn cut(&mut self, index: usize) {
+        let Some(last) = self.done.get(index).cloned() else {
+            return;
+        };
+        let weight = self.weight();
+        let since = (0..=index)
+            .rev()
+            .take_while(|at| self.checkpoint(*at).is_none());
+        let since = index + 1 - since.count();
+        let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
+        let mut sum = Checkpoint {
+            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
+            messages: start.map_or(0, |start| start.messages),
+            size: start.map_or(Size::default(), |start| start.size),
+            usage: start.map_or(Usage::default(), |start| start.usage),
+        };
+        for iteration in (since..=index).filter_map(|at| self.done.get(at)) {
+            sum.messages += iteration.count_messages();
+            sum.size = sum.size.plus(iteration.size());
+            sum.usage = sum.usage.plus(iteration.usage());
+            for entry in iteration.entries() {
+                sum.ids.join_again(&entry.message);
+            }
+        }
+        self.ids = sum.ids;
+        self.messages = sum.messages;
+        self.size = sum.size.plus(self.noted);
+        self.usage = sum.usage;
+        self.done.truncate(index);
+        self.current = Arc::new(last);
+        self.tallies = self.tallies.up_to(index);
+        self.unseen = if self.done.hides() { weight } else { 0 };
+        // Whoever has the other token holds more than this context.
+        self.begin_segment();
+    }
+
+    fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
+        self.done.get(index)?.checkpoint.as_deref()
+    }
+
+    /// The number of the last iteration that two conversations have in common, with all before it.
+    ///
+    /// # Complexity
+    /// O(n) at most; what the two share is not compared.
+    #[must_use]
+    pub fn last_common(&self, other: &Self) -> Option<u64> {
+        self.iterations()
+            .zip(other.iterations())
+            .take_while(|(a, b)| a == b)
+            .last()
+            .map(|(common, _)| common.number)
     }
 
     /// The conversation's id; forks keep it.
@@ -296,11 +449,10 @@ impl Context {
         self.done.iter().chain(std::iter::once(&*self.current))
     }
 
-    /// The iterations without the first few.
-    pub(crate) fn iterations_from(&self, skip: usize) -> impl Iterator<Item = &Iteration> {
-        let current = (skip <= self.done.len()).then_some(&*self.current);
-        let done = (skip..self.done.len()).filter_map(|index| self.done.get(index));
-        done.chain(current)
+    /// All iterations, newest first.
+    pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
+        let done = (0..self.done.len()).rev();
+        std::iter::once(&*self.current).chain(done.filter_map(|index| self.done.get(index)))
     }
 
     /// Number of iterations.
@@ -322,7 +474,7 @@ impl Context {
         self.done.get(index)
     }
 
-    fn index(&self, number: i64) -> Option<usize> {
+    pub(crate) fn index(&self, number: i64) -> Option<usize> {
         let offset = u64::try_from(number)
             .ok()?
             .checked_sub(self.first_number())?;
@@ -354,15 +506,15 @@ impl Context {
         self.lead(iteration).chain(iteration.messages())
     }
 
-    /// All messages, oldest first.
-    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+    /// All messages of the log, oldest first.
+    pub fn log(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.iterations()
             .flat_map(|iteration| self.messages_of(iteration))
     }
 
-    /// Number of messages.
+    /// Number of messages of the log.
     #[must_use]
-    pub fn count_messages(&self) -> usize {
+    pub fn count_log(&self) -> usize {
         self.messages + usize::from(self.system.is_some())
     }
 
@@ -456,28 +608,24 @@ impl Context {
         }
     }
 
-    /// Takes the ids of the message that joined last out again.
-    fn leave(&mut self, message: &Message) {
-        for call in message.calls.iter().rev() {
-            self.ids.leave(&call.id, &call.aliases);
-            let id = item_id(call.provider_metadata.as_ref());
-            if let Some(id) = id.filter(|_| !call.aliases.item_reused) {
-                self.ids.leave_item(id);
-            }
-        }
-        if let Content::Parts(parts) = &message.content {
-            for part in parts.iter().filter(|part| !part.item_reused) {
-                if let Some(id) = part.item_id() {
-                    self.ids.leave_item(id);
-                }
-            }
-        }
-    }
-
     /// Adds a message with the results of its calls to the current iteration.
     pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
         self.join(&mut message);
         self.change_current(|current| current.push_answered(message, exchange));
+    }
+
+    /// Adds a message of a conversation that this one shares its beginning with.
+    pub(crate) fn append_entry(&mut self, entry: Entry) {
+        self.ids.join_again(&entry.message);
+        let usage = entry.usage.as_deref().map(|reported| reported.sum);
+        self.usage = self.usage.plus(usage.unwrap_or_default());
+        self.change_current(|current| current.push_entry(entry));
+    }
+
+    /// Notes a report on the last message, which is the model's.
+    pub(crate) fn put_reported(&mut self, reported: Reported) {
+        self.usage = self.usage.plus(reported.sum);
+        self.update_current(|current| current.report(|_| reported));
     }
 
     /// Changes the results of the last message.
@@ -510,33 +658,12 @@ impl Context {
 
     fn weight(&self) -> usize {
         let size = self.size();
-        size.terms + size.bytes / BYTES_PER_TERM
+        (size.terms + size.bytes / BYTES_PER_TERM).max(self.unseen)
     }
 
     fn begin_segment(&mut self) {
         self.segment = Some(Arc::new(()));
         self.segment_end = self.weight().saturating_add(SEGMENT);
-    }
-
-    /// Takes the current iteration away; the one before it is the current one again. `false` when
-    /// there is none before it.
-    ///
-    /// # Complexity
-    /// O(log n), and the calls of the iteration.
-    pub(crate) fn drop_current(&mut self) -> bool {
-        let Some(before) = self.done.last().cloned() else {
-            return false;
-        };
-        self.done.drop_last_mut();
-        let dropped = std::mem::replace(&mut self.current, Arc::new(before));
-        for entry in dropped.entries().rev() {
-            self.leave(&entry.message);
-        }
-        self.messages = self.messages.saturating_sub(dropped.count_messages());
-        self.size = self.size.minus(dropped.size());
-        // Whoever has the other token holds more than this context.
-        self.begin_segment();
-        true
     }
 
     /// Completes the current iteration and opens the next.
@@ -547,11 +674,19 @@ impl Context {
 
     /// Opens an empty iteration behind the current one.
     pub(crate) fn open(&mut self, next: Iteration) {
-        self.size = self.size.plus(next.size());
-        let last = std::mem::replace(&mut self.current, Arc::new(next));
-        self.done.push_back_mut(
-            Arc::try_unwrap(last).unwrap_or_else(|shared| Iteration::clone(&shared)),
-        );
+        let next = next.behind(&self.current);
+        let mut last = Arc::try_unwrap(std::mem::replace(&mut self.current, Arc::new(next)))
+            .unwrap_or_else(|shared| Iteration::clone(&shared));
+        last.checkpoint = (last.number.is_multiple_of(CHECKPOINT)).then(|| {
+            Arc::new(Checkpoint {
+                ids: self.ids.clone(),
+                messages: self.messages,
+                size: self.size,
+                usage: self.usage,
+            })
+        });
+        self.size = self.size.plus(self.current.size());
+        self.done.push(last);
     }
 }
 
@@ -564,6 +699,7 @@ impl PartialEq for Context {
             && self.updated_at == other.updated_at
             && self.metadata == other.metadata
             && self.extra == other.extra
+            && self.view == other.view
             && self.current == other.current
             && self.done == other.done
     }

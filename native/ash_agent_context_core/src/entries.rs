@@ -63,18 +63,16 @@ impl Entries {
         }
     }
 
-    /// Puts another entry in the place of the last.
-    pub fn set_last(&mut self, entry: Entry) {
+    /// Puts another entry in the place of one.
+    pub fn set(&mut self, index: usize, entry: Entry) {
         match self {
             Self::Few(few) => {
-                if let Some(last) = Arc::make_mut(few).last_mut() {
-                    *last = entry;
+                if let Some(place) = Arc::make_mut(few).get_mut(index) {
+                    *place = entry;
                 }
             }
             Self::Many(many) => {
-                if let Some(last) = many.len().checked_sub(1) {
-                    many.set_mut(last, entry);
-                }
+                many.set_mut(index, entry);
             }
         }
     }

@@ -98,6 +98,50 @@ pub enum Error {
         /// Its key.
         key: Box<str>,
     },
+    /// A call that cannot take a status, because of the one it has.
+    IllegalStatus {
+        /// The id of the call.
+        id: Box<str>,
+        /// The status it has.
+        from: &'static str,
+        /// The status it was to get.
+        to: &'static str,
+    },
+    /// A report on tokens that no provider makes.
+    InvalidUsage {
+        /// The key that is wrong; nil when no known key is there.
+        key: Value,
+    },
+    /// A report on tokens where the model has said nothing.
+    NoAssistantMessage,
+    /// A budget that cannot be met.
+    CannotFit {
+        /// The tokens that are left when everything is hidden that may be.
+        least: u64,
+    },
+    /// Iterations that have to stay as they are: the current turn, pending calls, or none there.
+    NotCompactable {
+        /// The number of the first.
+        first: u64,
+        /// The number of the last.
+        last: u64,
+        /// The numbers that may be compacted, if any.
+        allowed: Option<(u64, u64)>,
+    },
+    /// A summary that is no shorter than what it stands for.
+    SummaryTooLong {
+        /// Its tokens.
+        tokens: u64,
+        /// The tokens of what it stands for.
+        replaced: u64,
+    },
+    /// A pattern that is no regular expression.
+    InvalidPattern {
+        /// The pattern.
+        pattern: Box<str>,
+        /// What is wrong with it.
+        problem: Box<str>,
+    },
     /// An iteration number that the context does not have.
     UnknownIteration {
         /// The number asked for.
@@ -201,6 +245,21 @@ impl fmt::Display for Error {
             Self::ReservedField { key } => {
                 write!(f, "the field {key:?} is made from the conversation")
             }
+            Self::IllegalStatus { id, from, to } => {
+                write!(f, "tool call {id:?} is {from} and cannot become {to}")
+            }
+            Self::InvalidUsage { key } => write!(f, "no provider's report on tokens: {key:?}"),
+            Self::NoAssistantMessage => write!(f, "the model has said nothing yet"),
+            Self::CannotFit { least } => write!(f, "{least} tokens have to stay"),
+            Self::NotCompactable {
+                first,
+                last,
+                allowed,
+            } => write!(f, "iterations {first} to {last}; allowed are {allowed:?}"),
+            Self::SummaryTooLong { tokens, replaced } => {
+                write!(f, "a summary of {tokens} tokens for {replaced}")
+            }
+            Self::InvalidPattern { pattern, problem } => write!(f, "{pattern:?}: {problem}"),
             Self::UnknownIteration {
                 number,
                 first,

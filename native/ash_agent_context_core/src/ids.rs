@@ -7,6 +7,8 @@
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 use sha2::{Digest, Sha256};
 
+use crate::message::Message;
+use crate::part::{item_id, Content, Part};
 use crate::patterns::is_plain;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -132,26 +134,18 @@ impl Ids {
         false
     }
 
-    /// Takes the id of an output item out again, which no other item has.
-    pub fn leave_item(&mut self, id: &str) {
-        self.items.remove_mut(id);
-    }
-
-    /// Takes the call that joined last out again: the next one gets what it would have got before.
-    pub fn leave(&mut self, id: &str, aliases: &Aliases) {
-        self.calls = self.calls.saturating_sub(1);
-        if !aliases.reused && !aliases.clash {
-            self.taken.remove_mut(id);
+    /// Takes down the ids of a message that joined before, in the same order.
+    pub fn join_again(&mut self, message: &Message) {
+        if let Content::Parts(parts) = &message.content {
+            for id in parts.iter().filter_map(Part::item_id) {
+                self.join_item(id);
+            }
         }
-        let Some(safe) = &aliases.safe else { return };
-        self.taken.remove_mut(safe);
-        let number = safe.rsplit_once('_').and_then(|(stem, number)| {
-            let number: u64 = number.parse().ok()?;
-            // Set by this alias, if by any: it was the last.
-            (self.next.get(stem) == Some(&(number + 1))).then_some((stem, number))
-        });
-        if let Some((stem, number)) = number {
-            self.next.insert_mut(stem.into(), number);
+        for call in &message.calls {
+            self.join(&call.id);
+            if let Some(id) = item_id(call.provider_metadata.as_ref()) {
+                self.join_item(id);
+            }
         }
     }
 

@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::call::ToolCall;
+use crate::decision::{Decision, Decisions};
 use crate::entries::Entries;
 use crate::error::Error;
+use crate::ids::Ids;
 use crate::message::{Message, Outcome, Role};
 use crate::notes::Notes;
-use crate::pieces::Pieces;
+use crate::once::{Once, Pieces};
 use crate::time::Time;
+use crate::tokens::Tallies;
+use crate::usage::{Reported, Usage};
 use crate::value::{Map, Size};
 use crate::wire::Wire;
 
@@ -23,6 +27,8 @@ pub struct Entry {
     pub message: Arc<Message>,
     /// The slots of its calls; `None` when it has no calls.
     pub exchange: Option<Arc<Exchange>>,
+    /// What its provider reported of the tokens.
+    pub usage: Option<Arc<Reported>>,
     /// Where the message stands among the iteration's messages; projected ones count.
     position: usize,
 }
@@ -31,17 +37,23 @@ pub struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct Exchange {
     slots: Vec<Option<Arc<Outcome>>>,
+    decisions: Decisions,
     filled: usize,
     /// The application's own notes on the results.
     pub metadata: Option<Map>,
     /// What it was imported from.
     pub(crate) wire: Option<Wire>,
     pub(crate) pieces: Pieces,
+    pub(crate) counts: Once<u64>,
+    longest: usize,
 }
 
 impl PartialEq for Exchange {
     fn eq(&self, other: &Self) -> bool {
-        self.slots == other.slots && self.metadata == other.metadata && self.wire == other.wire
+        self.slots == other.slots
+            && self.decisions == other.decisions
+            && self.metadata == other.metadata
+            && self.wire == other.wire
     }
 }
 
@@ -60,6 +72,33 @@ impl Exchange {
         self.slots.iter().map(Option::as_deref)
     }
 
+    /// The result in a slot.
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> Option<&Outcome> {
+        self.slots.get(slot)?.as_deref()
+    }
+
+    /// What was decided about the call of a slot.
+    #[must_use]
+    pub fn decision(&self, slot: usize) -> Option<&Decision> {
+        self.decisions.get(slot)
+    }
+
+    pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
+        self.decisions.put(slot, decision);
+    }
+
+    /// Number of calls.
+    #[must_use]
+    pub fn count_calls(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of text that the longest result has.
+    pub(crate) const fn longest_result(&self) -> usize {
+        self.longest
+    }
+
     /// Number of calls that have no result.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -73,6 +112,7 @@ impl Exchange {
     }
 
     pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
+        self.longest = self.longest.max(outcome.longest());
         if let Some(slot) = self.slots.get_mut(slot) {
             if slot.replace(Arc::new(outcome)).is_none() {
                 self.filled += 1;
@@ -103,7 +143,9 @@ impl Exchange {
             .map_or(wire, |map| wire.plus(map.size()));
         self.slots()
             .flatten()
-            .fold(metadata, |sum, outcome| sum.plus(outcome.size()))
+            .fold(metadata.plus(self.decisions.size()), |sum, outcome| {
+                sum.plus(outcome.size())
+            })
     }
 }
 
@@ -140,6 +182,15 @@ impl Entry {
     }
 }
 
+/// What a conversation was at the end of an iteration.
+#[derive(Debug)]
+pub(crate) struct Checkpoint {
+    pub ids: Ids,
+    pub messages: usize,
+    pub size: Size,
+    pub usage: Usage,
+}
+
 /// One cycle of the agent loop.
 #[derive(Debug, Clone)]
 pub struct Iteration {
@@ -153,12 +204,21 @@ pub struct Iteration {
     pub metadata: Notes,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
+    /// The number of the iteration with the message of the user that began the turn.
+    pub(crate) turn: u64,
+    /// The number of the last iteration up to this one that has a provider's report on tokens.
+    pub(crate) reported: Option<u64>,
+    /// What the conversation was at the end of this iteration; only some have it.
+    pub(crate) checkpoint: Option<Arc<Checkpoint>>,
     entries: Entries,
     messages: usize,
     has_assistant: bool,
     /// Encodings of all its messages; copies with the same messages share them.
     pieces: OnceLock<Arc<Pieces>>,
+    pub(crate) tallies: Tallies,
     pending: usize,
+    calls: usize,
+    longest: usize,
     size: Size,
 }
 
@@ -170,13 +230,26 @@ impl Iteration {
             completed_at: None,
             metadata: Notes::default(),
             extra: None,
+            turn: number,
+            reported: None,
+            checkpoint: None,
             entries: Entries::default(),
             messages: 0,
             has_assistant: false,
             pieces: OnceLock::new(),
+            tallies: Tallies::default(),
             pending: 0,
+            calls: 0,
+            longest: 0,
             size: Size::default(),
         }
+    }
+
+    /// The iteration behind another one: the turn goes on.
+    pub(crate) fn behind(mut self, before: &Self) -> Self {
+        self.turn = before.turn;
+        self.reported = before.reported;
+        self
     }
 
     /// The iteration with fields that this version does not know.
@@ -272,6 +345,16 @@ impl Iteration {
         self.size.plus(self.metadata.size()).plus(Size::new(8, 0))
     }
 
+    /// Number of calls.
+    pub(crate) const fn count_calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Bytes of text that the longest result has, at least.
+    pub(crate) const fn longest_result(&self) -> usize {
+        self.longest
+    }
+
     /// Encodings of all its messages.
     pub(crate) fn pieces(&self) -> &Pieces {
         self.pieces.get_or_init(Arc::default)
@@ -285,19 +368,58 @@ impl Iteration {
     /// Adds a message with the results of its calls.
     pub(crate) fn push_answered(&mut self, message: Message, exchange: Exchange) {
         let has_calls = !message.calls.is_empty();
-        // What slots hold is counted as it comes, what an exchange takes without it is the message's.
-        let answers = exchange.size().minus(Exchange::default().size());
-        self.size = self.size.plus(message.size()).plus(answers);
-        self.has_assistant |= message.role == Role::Assistant;
-        let entry = Entry {
+        self.push_entry(Entry {
             message: Arc::new(message),
-            position: self.messages,
+            usage: None,
+            position: 0,
             exchange: has_calls.then(|| Arc::new(exchange)),
-        };
+        });
+    }
+
+    /// Adds a message with all that belongs to it, perhaps of another iteration.
+    pub(crate) fn push_entry(&mut self, mut entry: Entry) {
+        let message = &entry.message;
+        self.size = self.size.plus(message.size());
+        self.calls += message.calls.len();
+        self.has_assistant |= message.role == Role::Assistant;
+        if message.role == Role::User {
+            self.turn = self.number;
+        }
+        if let Some(exchange) = entry.exchange.as_deref() {
+            // What slots hold is counted as it comes, what an exchange takes without it is the message's.
+            let answers = exchange.size().minus(Exchange::default().size());
+            self.size = self.size.plus(answers);
+            self.longest = self.longest.max(exchange.longest);
+            self.pending += exchange.pending();
+        }
+        if entry.usage.is_some() {
+            self.reported = Some(self.number);
+        }
+        entry.position = self.messages;
         self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages += entry.count();
-        self.pending += entry.exchange.as_deref().map_or(0, Exchange::pending);
         self.entries.push(entry);
+    }
+
+    /// Changes the report on the last message of the model.
+    pub(crate) fn report(&mut self, change: impl FnOnce(Reported) -> Reported) {
+        let Some(index) = self.entries.iter().rposition(Entry::is_model) else {
+            return;
+        };
+        let Some(mut entry) = self.entries.get(index).cloned() else {
+            return;
+        };
+        let before = entry.usage.as_deref().copied().unwrap_or_default();
+        entry.usage = Some(Arc::new(change(before)));
+        self.entries.set(index, entry);
+        self.reported = Some(self.number);
+    }
+
+    /// What providers reported.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let reports = self.entries().filter_map(|entry| entry.usage.as_deref());
+        reports.fold(Usage::default(), |sum, report| sum.plus(report.sum))
     }
 
     /// Changes the exchange of the last message.
@@ -312,10 +434,12 @@ impl Iteration {
         change(&mut exchange);
         self.pending = self.pending - before.1 + exchange.pending();
         self.size = self.size.plus(exchange.size()).minus(before.2);
+        self.longest = self.longest.max(exchange.longest);
         entry.exchange = Some(Arc::new(exchange));
         self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
         self.messages = self.messages - before.0 + entry.count();
-        self.entries.set_last(entry);
+        self.entries
+            .set(self.entries.len().saturating_sub(1), entry);
     }
 
     /// Fills slots of the last message.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use crate::call::ToolCall;
 use crate::json;
+use crate::once::{Once, Pieces};
 use crate::part::{Content, Part};
-use crate::pieces::Pieces;
+use crate::tokens::Tokens;
 use crate::value::{Map, Size, Value};
 use crate::wire::Wire;
 use crate::words;
@@ -58,6 +59,7 @@ pub struct Message {
     pub(crate) extra: Option<Map>,
     size: Size,
     pub(crate) pieces: Pieces,
+    pub(crate) counts: Once<Tokens>,
 }
 
 impl Message {
@@ -80,6 +82,7 @@ impl Message {
             extra: None,
             size,
             pieces: Pieces::default(),
+            counts: Once::default(),
         }
     }
 
@@ -131,6 +134,39 @@ pub enum Status {
     Error,
     /// Not at all: the run was interrupted.
     Interrupted,
+    /// Not at all: it was called off.
+    Cancelled,
+    /// Not at all: it was denied before it ran.
+    Denied,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Error,
+        Self::Interrupted,
+        Self::Cancelled,
+        Self::Denied,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+            Self::Denied => "denied",
+        }
+    }
+
+    /// The status of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
 }
 
 /// What a tool gave.
@@ -192,6 +228,14 @@ impl Outcome {
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
+    }
+
+    /// Bytes of text that the model reads.
+    pub(crate) fn longest(&self) -> usize {
+        match &self.output {
+            Output::Parts(parts) => parts.iter().map(Part::text_bytes).sum(),
+            Output::Value(_) => self.text().map_or(0, <[u8]>::len),
+        }
     }
 
     /// What the model reads: text as it is, an error in words, anything else as JSON, nothing as

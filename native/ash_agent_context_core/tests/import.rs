@@ -51,8 +51,7 @@ fn results(context: &Context, number: i64) -> Vec<(String, String)> {
         let text = String::from_utf8(outcome.text().unwrap_or(b"parts").to_vec()).unwrap();
         match outcome.status {
             Status::Ok => text,
-            Status::Error => format!("error: {text}"),
-            Status::Interrupted => format!("interrupted: {text}"),
+            other => format!("{}: {text}", other.name()),
         }
     };
     iteration
@@ -102,7 +101,7 @@ fn a_valid_history_needs_no_repair() {
     assert_eq!(results(&context, 1), [pair("a", "1")]);
     assert_eq!(results(&context, 3), [pair("a", "2")]);
     let roles: Vec<Role> = context
-        .messages()
+        .log()
         .filter_map(|message| match message {
             MessageRef::Added(message) => Some(message.role),
             MessageRef::Results(..) => None,

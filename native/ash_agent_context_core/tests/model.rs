@@ -459,7 +459,7 @@ fn compare(context: &Context, model: &Model) {
         all.extend(messages);
     }
     assert_eq!(context.count_messages(), all.len());
-    assert_eq!(context.messages().map(seen).collect::<Vec<_>>(), all);
+    assert_eq!(context.log().map(seen).collect::<Vec<_>>(), all);
     assert_eq!(context.size(), size);
     let beyond = i64::try_from(last).unwrap() + 1;
     for missing in [0, -1, beyond, i64::MIN, i64::MAX] {

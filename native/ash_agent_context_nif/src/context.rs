@@ -17,17 +17,21 @@ nif!(context_new_normal, context_new_dirty(input: Term<'a>, system_prompt: Term<
 nif!(context_add_user_message_normal, context_add_user_message_dirty(context: Handle, input: Term<'a>, metadata: Term<'a>, at: Term<'a>) => add_user_message);
 nif!(context_add_assistant_message_normal, context_add_assistant_message_dirty(context: Handle, content: Term<'a>, calls: Term<'a>, metadata: Term<'a>, at: Term<'a>) => add_assistant_message);
 nif!(context_add_tool_results_normal, context_add_tool_results_dirty(context: Handle, results: Term<'a>, metadata: Term<'a>, at: Term<'a>) => add_tool_results);
-nif!(context_interrupt_normal, context_interrupt_dirty(context: Handle, reason: Term<'a>, metadata: Term<'a>, at: Term<'a>) => interrupt);
+nif!(context_interrupt_normal, context_interrupt_dirty(context: Handle, reason: Term<'a>, cancelled: bool, metadata: Term<'a>, at: Term<'a>) => interrupt);
 nif!(context_put_metadata_normal, context_put_metadata_dirty(context: Handle, key: Term<'a>, value: Term<'a>, at: Term<'a>) => put_metadata);
 nif!(context_put_iteration_metadata_normal, context_put_iteration_metadata_dirty(context: Handle, number: Number, key: Term<'a>, value: Term<'a>, at: Term<'a>) => put_iteration_metadata);
 nif!(context_create_normal, context_create_dirty(attributes: Term<'a>, at: Term<'a>) => create);
 nif!(context_update_normal, context_update_dirty(context: Handle, attributes: Term<'a>, at: Term<'a>) => update);
-nif!(context_to_messages_normal, context_to_messages_dirty(context: Handle) => to_messages);
+nif!(context_to_messages_normal, context_to_messages_dirty(context: Handle, log: bool) => to_messages);
 nif!(context_iteration_normal, context_iteration_dirty(context: Handle, number: Number) => iteration);
 nif!(context_iteration_messages_normal, context_iteration_messages_dirty(context: Handle, number: Number) => iteration_messages);
 nif!(context_iterations_normal, context_iterations_dirty(context: Handle) => iterations);
 nif!(context_tool_calls_normal, context_tool_calls_dirty(context: Handle) => tool_calls);
 nif!(context_pending_tool_calls_normal, context_pending_tool_calls_dirty(context: Handle) => pending_tool_calls);
+nif!(context_rewind_normal, context_rewind_dirty(context: Handle, to: Number) => rewind);
+nif!(context_put_system_prompt_normal, context_put_system_prompt_dirty(context: Handle, prompt: Term<'a>, at: Term<'a>) => put_system_prompt);
+nif!(context_system_prompt_normal, context_system_prompt_dirty(context: Handle) => system_prompt);
+nif!(context_last_common_normal, context_last_common_dirty(a: Handle, b: Handle) => last_common);
 nif!(context_message_normal, context_message_dirty(context: Handle, number: Number, position: Number) => message);
 nif!(context_metadata_normal, context_metadata_dirty(context: Handle) => metadata);
 nif!(context_to_map_normal, context_to_map_dirty(context: Handle) => to_map);
@@ -114,6 +118,7 @@ fn interrupt<'a>(
     lane: Lane,
     context: Handle,
     reason: Term<'a>,
+    cancelled: bool,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
@@ -127,7 +132,42 @@ fn interrupt<'a>(
         size.terms.saturating_mul(pending),
         size.bytes.saturating_mul(pending),
     ))?;
-    Ok(answer(env, context.get().interrupt(&reason, stamp)))
+    let next = match cancelled {
+        true => context.get().cancel(&reason, stamp),
+        false => context.get().interrupt(&reason, stamp),
+    };
+    Ok(answer(env, next))
+}
+
+fn rewind<'a>(env: Env<'a>, lane: Lane, context: Handle, to: Number) -> Reply<'a> {
+    lane.allow(context.get().rewind_size(to.0))?;
+    Ok(answer(env, context.get().rewind(to.0)?))
+}
+
+fn put_system_prompt<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    prompt: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    let prompt = decode::value(prompt, Around::Items, lane)?;
+    let at = clock::at(at, lane)?;
+    Ok(answer(env, context.get().put_system_prompt(prompt, at)?))
+}
+
+fn system_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+    let Some(system) = context.get().system() else {
+        return Ok(atoms::nil().to_term(env));
+    };
+    lane.allow_reading(system.size())?;
+    Ok(Encoder::sharing(env, &context).content(&system.content))
+}
+
+/// The number of the last iteration that two conversations have in common, or `nil`.
+fn last_common<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
+    lane.allow(a.get().size())?;
+    Ok(a.get().last_common(b.get()).encode(env))
 }
 
 fn put_metadata<'a>(
@@ -185,9 +225,20 @@ fn update<'a>(
     Ok(answer(env, next))
 }
 
-fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Reply<'a> {
     lane.allow_reading(context.get().size())?;
-    Ok(Encoder::sharing(env, &context).messages(context.get().messages()))
+    let encoder = Encoder::sharing(env, &context);
+    if log {
+        return Ok(encoder.messages(context.get().log()));
+    }
+    if context
+        .get()
+        .view()
+        .is_some_and(|view| view.masks().is_some())
+    {
+        lane.allow(context.get().size())?; // masking reads all texts
+    }
+    Ok(encoder.shown(context.get().messages()))
 }
 
 fn iteration<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Number) -> Reply<'a> {
@@ -296,6 +347,7 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let keys = [
         atoms::id(),
         atoms::messages(),
+        atoms::hidden(),
         atoms::pending(),
         atoms::created_at(),
         atoms::updated_at(),
@@ -303,6 +355,7 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let values = [
         encoder.text(context.id()),
         context.count_messages().encode(env),
+        context.has_view().encode(env),
         context.current().count_pending().encode(env),
         encoder.time(context.created_at()),
         encoder.time(context.updated_at()),

@@ -1,7 +1,7 @@
 //! Core errors as reason terms.
 
 use ash_agent_context_core::{Error, Path, Unsupported};
-use rustler::{Encoder, Env, Term};
+use rustler::{Atom, Encoder, Env, Term};
 
 use crate::atoms;
 use crate::encode;
@@ -90,13 +90,47 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             range(env, *first, *last),
         )
             .encode(env),
+        Error::IllegalStatus { id, from, to } => {
+            (atoms::illegal_status(), &**id, status(from), status(to)).encode(env)
+        }
+        Error::InvalidUsage { key: at } => (atoms::invalid_usage(), key(at)).encode(env),
+        Error::NoAssistantMessage => atoms::no_assistant_message().encode(env),
+        Error::CannotFit { least } => (atoms::cannot_fit(), least).encode(env),
+        Error::NotCompactable {
+            first,
+            last,
+            allowed,
+        } => {
+            let allowed = allowed.map(|(first, last)| range(env, first, last));
+            let asked = range(env, *first, *last);
+            (atoms::not_compactable(), asked, allowed).encode(env)
+        }
+        Error::SummaryTooLong { tokens, replaced } => {
+            (atoms::summary_too_long(), tokens, replaced).encode(env)
+        }
+        Error::InvalidPattern { pattern, problem } => {
+            (atoms::invalid_pattern(), &**pattern, &**problem).encode(env)
+        }
         Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
         other => (atoms::invalid(), Vec::<i64>::new(), other.to_string()).encode(env),
     }
 }
 
+/// The atom of a call's status.
+pub fn status(name: &str) -> Atom {
+    match name {
+        "pending" => atoms::pending(),
+        "approved" => atoms::approved(),
+        "denied" => atoms::denied(),
+        "ok" => atoms::ok(),
+        "interrupted" => atoms::interrupted(),
+        "cancelled" => atoms::cancelled(),
+        _ => atoms::error(),
+    }
+}
+
 /// `first..last`
-fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
+pub fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
     let keys = [
         atoms::struct_(),
         atoms::first(),

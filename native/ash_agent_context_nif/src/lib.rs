@@ -1,5 +1,6 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
+mod calls;
 mod clock;
 mod context;
 mod decode;
@@ -13,6 +14,8 @@ mod raw;
 mod request;
 mod resource;
 mod snapshot;
+mod tokens;
+mod view;
 
 mod atoms {
     //! Every atom that leaves the core under a fixed name.
@@ -30,6 +33,12 @@ mod atoms {
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
+        approved, approval, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, cancelled,
+        cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, full, hidden,
+        hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
+        max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, output_tokens,
+        placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
+        summary_too_long, tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
         unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }

@@ -2,7 +2,7 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
-    Part, PartKind, Provider, Role, Source, Status, ToolCall,
+    Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall,
 };
 use rustler::{Atom, Encoder as _, Term};
 
@@ -13,6 +13,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// All messages.
     pub fn messages(&self, messages: impl Iterator<Item = MessageRef<'r>>) -> Term<'e> {
         self.list(messages.map(|message| self.message(message)))
+    }
+
+    /// Messages of the view.
+    pub fn shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
+        self.list(messages.map(|shown| match shown.see() {
+            Seen::Same(message) => self.message(message),
+            other => Encoder::copying(self.env()).message(other.message()),
+        }))
     }
 
     /// One message.
@@ -82,7 +90,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
         self.fields(&keys, &values)
     }
 
-    fn content(&self, content: &'r Content) -> Term<'e> {
+    /// Content of a message.
+    pub fn content(&self, content: &'r Content) -> Term<'e> {
         match content {
             Content::None => atoms::nil().to_term(self.env()),
             Content::Text(text) => self.binary(text),

@@ -1,8 +1,8 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Context, Error, Located, Options, Provider, Segment, Size, Stamp, SystemRole, Thinking,
-    Value,
+    json, Context, Error, Located, Options, Prompt, Provider, Segment, Size, Stamp, SystemRole,
+    Thinking, Unready, Value,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
@@ -19,12 +19,13 @@ type Reply<'a> = Result<Term<'a>, NifError>;
 nif!(context_encode_request_normal, context_encode_request_dirty(context: Handle, options: Term<'a>, body: Term<'a>) => encode_request);
 nif!(context_request_normal, context_request_dirty(context: Handle, options: Term<'a>) => request);
 nif!(context_request_report_normal, context_request_report_dirty(context: Handle, options: Term<'a>) => request_report);
-nif!(context_to_prompt_normal, context_to_prompt_dirty(context: Handle) => to_prompt);
+nif!(context_to_prompt_normal, context_to_prompt_dirty(context: Handle, mode: Atom) => to_prompt);
+nif!(context_unready_normal, context_unready_dirty(context: Handle) => unready);
 
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
 
-/// `{provider, model | nil, thinking, system_role, cache?, from | nil, interrupt?}`
+/// `{provider, model | nil, thinking, system_role, cache?, {from | nil, max_result_bytes | nil}, interrupt?}`
 struct Given {
     provider: Provider,
     model: Option<String>,
@@ -33,19 +34,24 @@ struct Given {
     cache: bool,
     from: Option<u64>,
     interrupt: bool,
+    max_result_bytes: Option<usize>,
 }
+
+/// A request's options as they come.
+type Terms = (
+    Atom,
+    Option<String>,
+    Atom,
+    String,
+    bool,
+    (Option<Number>, Option<Number>),
+    bool,
+);
 
 impl Given {
     fn decode(term: Term<'_>) -> Result<Self, NifError> {
-        let (provider, model, thinking, system_role, cache, from, interrupt): (
-            Atom,
-            Option<String>,
-            Atom,
-            String,
-            bool,
-            Option<Number>,
-            bool,
-        ) = term.decode()?;
+        let (provider, model, thinking, system_role, cache, (from, most), interrupt): Terms =
+            term.decode()?;
         let provider = Provider::ALL
             .into_iter()
             .find(|known| crate::neutral::provider_atom(*known) == provider);
@@ -65,6 +71,7 @@ impl Given {
             cache,
             from: from.map(|Number(from)| u64::try_from(from).unwrap_or(0)),
             interrupt,
+            max_result_bytes: most.map(|Number(most)| usize::try_from(most).unwrap_or(0)),
         })
     }
 
@@ -75,6 +82,7 @@ impl Given {
             system_role: self.system_role,
             cache: self.cache,
             from: self.from,
+            max_result_bytes: self.max_result_bytes,
             most: match lane {
                 Lane::Normal => ENCODED,
                 Lane::Dirty => usize::MAX,
@@ -188,12 +196,43 @@ fn change_atom(what: &str) -> Atom {
         "dropped_blank_text" => atoms::dropped_blank_text(),
         "replaced_bytes" => atoms::replaced_bytes(),
         "moved_part" => atoms::moved_part(),
+        "hidden_iterations" => atoms::hidden_iterations(),
+        "summarized_iterations" => atoms::summarized_iterations(),
+        "cleared_result" => atoms::cleared_result(),
+        "shortened_result" => atoms::shortened_result(),
+        "masked_text" => atoms::masked_text(),
         _ => atoms::part_to_text(),
     }
 }
 
-fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle, mode: Atom) -> Reply<'a> {
     lane.allow(context.get().size())?;
-    let prompt = context.get().to_prompt();
+    let mode = if mode == atoms::continuation() {
+        Prompt::Continuation
+    } else if mode == atoms::message() {
+        Prompt::Message
+    } else {
+        Prompt::Full
+    };
+    let prompt = context.get().to_prompt(mode);
     Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
+}
+
+/// The reasons why nothing can be sent.
+fn unready<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+    lane.allow(Size::new(context.get().count_iterations(), 0))?;
+    lane.allow(exchange_size(context.get().current()))?;
+    let reasons = context.get().unready();
+    let reasons: Vec<Term<'a>> = reasons
+        .iter()
+        .map(|reason| match reason {
+            Unready::NoMessages => atoms::no_messages().encode(env),
+            Unready::LastMessageFromAssistant => atoms::assistant_last().encode(env),
+            Unready::PendingToolCalls(ids) => {
+                let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+                (atoms::pending_tool_calls(), ids).encode(env)
+            }
+        })
+        .collect();
+    Ok(reasons.encode(env))
 }

@@ -18,6 +18,7 @@ impl Resource for Text {}
 type Reply<'a> = Result<Term<'a>, NifError>;
 
 nif!(snapshot_dump_normal, snapshot_dump_dirty(context: Handle, since: Number) => dump);
+nif!(snapshot_dump_beside_normal, snapshot_dump_beside_dirty(context: Handle, base: Handle) => dump_beside);
 nif!(snapshot_load_normal, snapshot_load_dirty(document: Term<'a>) => load);
 nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delta: Term<'a>) => load_delta);
 nif!(snapshot_encode_normal, snapshot_encode_dirty(context: Handle) => encode);
@@ -33,6 +34,14 @@ fn dump<'a>(env: Env<'a>, lane: Lane, context: Handle, since: Number) -> Reply<'
         0 => context.to_snapshot(),
         since => context.delta(since)?,
     };
+    Ok(encode::value(env, &json::read(&text, NESTING)?))
+}
+
+/// What a context has beyond another one.
+fn dump_beside<'a>(env: Env<'a>, lane: Lane, context: Handle, base: Handle) -> Reply<'a> {
+    // To compare the two may take as long as to write one of them.
+    lane.allow(context.get().size())?;
+    let text = context.get().delta_beside(base.get());
     Ok(encode::value(env, &json::read(&text, NESTING)?))
 }
 

@@ -97,6 +97,10 @@ fn user(values: Vec<Value>, history: &mut History) -> Result<(), Error> {
             answers.push(answer);
         } else if find(&value, CALL).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a user's content"));
+        } else if at(&value, "thought") == Some(&Value::Bool(true)) && at(&value, "text").is_some()
+        {
+            // Users do not think: there is no neutral form.
+            parts.push(provider_block(PROVIDER, value)?);
         } else {
             parts.push(content_part(value)?);
         }

@@ -213,6 +213,12 @@ fn assistant_part(value: Value, id: Option<&str>) -> Result<Part, Error> {
     let text = match name_at(&value, "type") {
         Some("output_text" | "input_text" | "text") => text_block(value, "text")?,
         Some("refusal") => text_block(value, "refusal")?,
+        Some("message" | "function_call" | "function_call_output" | "reasoning") => {
+            return Err(Error::invalid(
+                Vec::new(),
+                "a part of a message, not an item",
+            ));
+        }
         _ => return provider_block(PROVIDER, value),
     };
     Ok(part(text.kind, metadata_of(PROVIDER, "id", id)))

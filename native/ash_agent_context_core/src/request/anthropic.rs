@@ -151,7 +151,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
             text_block(&text, out);
             return true;
         }
-        Content::Parts(parts) => thinking_first(parts, |part| is_thinking(part, out)),
+        Content::Parts(parts) => thinking_first(parts, out, |part| is_thinking(part, out)),
     };
     let mut texts = Vec::new();
     for part in &parts {

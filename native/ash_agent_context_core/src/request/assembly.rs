@@ -8,9 +8,11 @@ use std::borrow::Cow;
 use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::Iteration;
+use crate::look::Look;
 use crate::message::Message;
-use crate::pieces::Piece;
+use crate::once::Piece;
 use crate::value::Size;
+use crate::view::Step;
 
 use super::json::Json;
 use super::out::{self, Out};
@@ -137,7 +139,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// The request: `head` holds the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
         let mut breakpoints = CACHE_POINTS;
-        if let Some(system) = self.context.system() {
+        if let Some(system) = self.context.shown_system() {
             breakpoints -= self.add_system(system, &mut head)?;
         }
         head.value(self.wire.list());
@@ -151,14 +153,20 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// Writes the system prompt, beside the list or as its first element, and counts its breakpoints.
     fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<usize, Error> {
-        let slice = match Item::Message(system).imported(self.options) {
+        let look = self.context.look(u64::MAX);
+        let item = Item::Message(system, look);
+        let key = self.key ^ item.look();
+        let slice = match item.imported(self.options) {
             Some(imported) => Slice::kept(imported.as_bytes()),
             None => {
-                self.spend_unless(system.pieces.get(self.key).is_some(), system.size())?;
+                self.spend_unless(system.pieces.get(key).is_some(), system.size())?;
                 let (wire, options) = (self.wire, self.options);
-                Slice::of(system.pieces.get_or_make(self.key, || {
+                Slice::of(system.pieces.get_or_make(key, || {
                     let mut out = Out::new(options);
-                    wire.system(system, &mut out);
+                    match look.message(system) {
+                        Some(shown) => wire.system(&shown, &mut out),
+                        None => wire.system(system, &mut out),
+                    }
                     out.piece()
                 }))
             }
@@ -187,46 +195,88 @@ impl<'a, 'o> Assembly<'a, 'o> {
     }
 
     fn add_iterations(&mut self) -> Result<(), Error> {
-        let current = self.context.current_iteration();
-        for iteration in self.context.sent(self.options.from) {
-            if let Some(piece) = iteration.pieces().get(self.key) {
-                self.add(Slice::of(Ok(piece)), iteration.number);
-            } else if iteration.number < current && self.is_whole(iteration) {
-                self.spend(iteration.size())?;
-                let piece = iteration
-                    .pieces()
-                    .get_or_make(self.key, || self.encode(iteration));
-                self.add(Slice::of(piece), iteration.number);
-            } else {
-                self.add_items(iteration)?;
+        let mut steps = self.context.sent(self.options).peekable();
+        while let Some(step) = steps.next() {
+            match step {
+                Step::Iteration(iteration, look) => {
+                    let behind = match steps.peek() {
+                        Some(Step::Cover(first, ..)) => self.context.numbered(*first),
+                        _ => None,
+                    };
+                    self.add_iteration(iteration, look, behind)?;
+                }
+                Step::Cover(_, last, summary, look) => {
+                    // What was imported in front of it cannot hold what comes behind it.
+                    self.ends_imported = false;
+                    self.imported.clear();
+                    if let Some(summary) = summary {
+                        self.add_item(Item::Message(summary, look), last)?;
+                    }
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds an iteration; `behind` is the one behind it that is not shown.
+    fn add_iteration(
+        &mut self,
+        iteration: &'a Iteration,
+        look: Look<'a>,
+        behind: Option<&Iteration>,
+    ) -> Result<(), Error> {
+        let key = self.key ^ look.key_of_iteration(iteration);
+        let holds_hidden = behind.is_some_and(|behind| {
+            // Hidden messages stand in the last element of this iteration, as it was imported.
+            let mut hidden = items(behind, Look::PLAIN);
+            hidden.next().and_then(|item| item.imported(self.options)) == Some("")
+        });
+        if holds_hidden {
+            for item in items(iteration, look) {
+                self.add_item(item, iteration.number)?;
+            }
+        } else if let Some(piece) = iteration.pieces().get(key) {
+            self.add(Slice::of(Ok(piece)), iteration.number);
+        } else if iteration.number < self.context.current_iteration()
+            && self.is_whole(iteration, look)
+        {
+            self.spend(iteration.size())?;
+            let piece = iteration
+                .pieces()
+                .get_or_make(key, || self.encode(iteration, look));
+            self.add(Slice::of(piece), iteration.number);
+        } else {
+            self.add_items(iteration, look)?;
         }
         Ok(())
     }
 
     /// Whether an iteration's elements are the same whatever stands in front of it. Imported ones
     /// may have to be made anew where roles alternate, or begin in the iteration before.
-    fn is_whole(&self, iteration: &Iteration) -> bool {
-        let mut imported = items(iteration).map(|item| item.imported(self.options));
+    fn is_whole(&self, iteration: &Iteration, look: Look<'_>) -> bool {
+        let mut imported = items(iteration, look).map(|item| item.imported(self.options));
         if self.wire.alternates() {
             imported.all(|elements| elements.is_none())
+        } else if look.key_of_iteration(iteration) != 0 {
+            // The element that holds another message may be the one that looks different.
+            imported.all(|elements| elements != Some(""))
         } else {
             imported.next() != Some(Some(""))
         }
     }
 
     /// All elements of an iteration, each written straight behind the one before.
-    fn encode(&self, iteration: &Iteration) -> Piece {
+    fn encode(&self, iteration: &Iteration, look: Look<'_>) -> Piece {
         let mut whole = Piece::default();
         let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
-        for item in items(iteration) {
+        for item in items(iteration, look) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;
             let imported = item.imported(self.options);
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
-            } else if let Some(kept) = item.pieces().get(self.key) {
+            } else if let Some(kept) = item.pieces().get(self.key ^ item.look()) {
                 bytes.extend_from_slice(&kept.bytes);
                 mark = kept.mark.map(|mark| start + mark);
             } else {
@@ -253,8 +303,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
         whole
     }
 
-    fn add_items(&mut self, iteration: &'a Iteration) -> Result<(), Error> {
-        for item in items(iteration) {
+    fn add_items(&mut self, iteration: &'a Iteration, look: Look<'a>) -> Result<(), Error> {
+        for item in items(iteration, look) {
             let imported = item.imported(self.options);
             match imported {
                 // The element in front has it.
@@ -276,11 +326,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
     }
 
     fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
-        self.spend_unless(item.pieces().get(self.key).is_some(), item.size())?;
+        let key = self.key ^ item.look();
+        self.spend_unless(item.pieces().get(key).is_some(), item.size())?;
         let (wire, options) = (self.wire, self.options);
         let piece = item
             .pieces()
-            .get_or_make(self.key, || item.encode(wire, options));
+            .get_or_make(key, || item.encode(wire, options));
         self.add(Slice::of(piece), number);
         Ok(())
     }

@@ -146,7 +146,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
             }
             return text.is_some();
         }
-        Content::Parts(parts) => thinking_first(parts, |part| is_thinking(part, out)),
+        Content::Parts(parts) => thinking_first(parts, out, |part| is_thinking(part, out)),
     };
     let mut speaks = false;
     for part in parts {

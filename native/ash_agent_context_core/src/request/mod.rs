@@ -25,10 +25,12 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::{Exchange, Iteration};
 use crate::json::AsJson;
+use crate::look::Look;
 use crate::message::{Message, Role};
+use crate::once::{Piece, Pieces};
 use crate::part::{PartKind, Provider};
-use crate::pieces::{Piece, Pieces};
 use crate::value::{Map, Size, Value};
+use crate::view::{self, Step};
 use crate::wire::Wire as Imported;
 
 use assembly::Assembly;
@@ -51,6 +53,8 @@ pub struct Options<'a> {
     pub cache: bool,
     /// The number of the first iteration to send.
     pub from: Option<u64>,
+    /// Bytes of text that a tool result may have, where that is less than the view allows.
+    pub max_result_bytes: Option<usize>,
     /// Bytes to encode at most. What is encoded already does not count.
     pub most: usize,
 }
@@ -84,6 +88,7 @@ impl<'a> Options<'a> {
             system_role: SystemRole::System,
             cache: false,
             from: None,
+            max_result_bytes: None,
             most: usize::MAX,
         }
     }
@@ -99,6 +104,7 @@ impl<'a> Options<'a> {
             system_role,
             cache,
             from: _,
+            max_result_bytes: _, // in the look of what it changes
             most: _,
         } = self;
         (provider, model, thinking, system_role, cache).hash(&mut hasher);
@@ -229,22 +235,32 @@ impl Context {
         self.check_from(options)?;
         let wire = wire(options.provider);
         let mut report = Vec::new();
-        for iteration in self.sent(options.from) {
-            let leads = iteration.number == self.first_number() && self.system().is_some();
-            for (item, position) in items(iteration).zip(usize::from(leads)..) {
-                if item.imported(options).is_some() {
-                    continue; // goes back as it came
+        for step in self.sent(options) {
+            match step {
+                Step::Iteration(iteration, look) => {
+                    let leads = usize::from(self.leads(iteration));
+                    for (item, position) in items(iteration, look).zip(leads..) {
+                        let changes = item.changes(wire, options);
+                        report.extend(changes.into_iter().map(|change| Located {
+                            change,
+                            iteration: iteration.number,
+                            position,
+                        }));
+                    }
                 }
-                let mut out = Out::reporting(options);
-                item.render(wire, &mut out);
-                report.extend(out.changes().into_iter().map(|change| Located {
-                    change,
-                    iteration: iteration.number,
-                    position,
-                }));
+                Step::Cover(first, last, summary, look) => report.push(Located {
+                    change: covered(first, last, summary, look),
+                    iteration: first,
+                    position: 0,
+                }),
             }
         }
         Ok(report)
+    }
+
+    /// Whether the system prompt is shown as the first message of an iteration.
+    fn leads(&self, iteration: &Iteration) -> bool {
+        iteration.number == self.first_number() && self.system().is_some()
     }
 
     fn check_from(&self, options: &Options<'_>) -> Result<(), Error> {
@@ -259,23 +275,44 @@ impl Context {
         }
     }
 
-    /// The iterations that are sent.
-    fn sent(&self, from: Option<u64>) -> impl Iterator<Item = &Iteration> {
-        let skip = from.map_or(0, |from| from.saturating_sub(self.first_number()));
-        self.iterations_from(usize::try_from(skip).unwrap_or(usize::MAX))
+    /// What is sent of the view.
+    fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Step<'_>> {
+        let most = options.max_result_bytes.unwrap_or(usize::MAX);
+        self.steps(options.from.unwrap_or(0), u64::MAX)
+            .map(move |step| match step {
+                Step::Iteration(iteration, look) => Step::Iteration(iteration, look.at_most(most)),
+                cover @ Step::Cover(..) => cover,
+            })
     }
 }
 
 /// Everything of an iteration that adds to the list.
-fn items(iteration: &Iteration) -> impl Iterator<Item = Item<'_>> {
-    iteration.entries().flat_map(|entry| {
+fn items<'a>(iteration: &'a Iteration, look: Look<'a>) -> impl Iterator<Item = Item<'a>> {
+    let mut slots = 0;
+    iteration.entries().flat_map(move |entry| {
+        let look = look.behind(slots);
+        slots += entry.message.calls.len();
         let results = entry
             .exchange
             .as_deref()
             .filter(|exchange| exchange.filled() > 0)
-            .map(|exchange| Item::Results(&entry.message, exchange));
-        std::iter::once(Item::Message(&entry.message)).chain(results)
+            .map(|exchange| Item::Results(&entry.message, exchange, look));
+        std::iter::once(Item::Message(&entry.message, look)).chain(results)
     })
+}
+
+/// The change that a cover makes.
+fn covered(first: u64, last: u64, summary: Option<&Message>, look: Look<'_>) -> Change {
+    let shown = summary.and_then(|summary| look.message(summary));
+    let to = shown.as_ref().or(summary).and_then(view::summary_text);
+    Change {
+        what: match summary {
+            Some(_) => "summarized_iterations",
+            None => "hidden_iterations",
+        },
+        from: format!("{first}..{last}"),
+        to: to.map(|text| String::from_utf8_lossy(text).into_owned()),
+    }
 }
 
 /// A change and where it was made.
@@ -292,19 +329,27 @@ pub struct Located {
 /// What adds elements to a request's list.
 #[derive(Clone, Copy)]
 enum Item<'a> {
-    Message(&'a Message),
-    Results(&'a Message, &'a Exchange),
+    Message(&'a Message, Look<'a>),
+    Results(&'a Message, &'a Exchange, Look<'a>),
 }
 
 impl<'a> Item<'a> {
     fn is_model(self) -> bool {
-        matches!(self, Self::Message(message) if message.role == Role::Assistant)
+        matches!(self, Self::Message(message, _) if message.role == Role::Assistant)
     }
 
     fn pieces(self) -> &'a Pieces {
         match self {
-            Self::Message(message) => &message.pieces,
-            Self::Results(_, exchange) => &exchange.pieces,
+            Self::Message(message, _) => &message.pieces,
+            Self::Results(_, exchange, _) => &exchange.pieces,
+        }
+    }
+
+    /// What distinguishes its encodings; 0 when it looks as in the log.
+    fn look(self) -> u64 {
+        match self {
+            Self::Message(_, look) => look.key_of_message(),
+            Self::Results(_, exchange, look) => look.key_of_results(exchange),
         }
     }
 
@@ -322,26 +367,49 @@ impl<'a> Item<'a> {
 
     fn size(self) -> Size {
         match self {
-            Self::Message(message) => message.size(),
-            Self::Results(_, exchange) => exchange.size(),
+            Self::Message(message, _) => message.size(),
+            Self::Results(_, exchange, _) => exchange.size(),
         }
     }
 
     /// The elements that its own provider had.
     fn imported(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self {
-            Self::Message(message) => message.wire.as_ref(),
-            Self::Results(_, exchange) => exchange.wire.as_ref(),
+            Self::Message(message, _) => message.wire.as_ref(),
+            Self::Results(_, exchange, _) => exchange.wire.as_ref(),
         };
-        // Breakpoints are placed in what the rules make.
-        Imported::of(imported, options.provider).filter(|_| !options.cache)
+        // Breakpoints are placed in what the rules make, and so are other words.
+        Imported::of(imported, options.provider).filter(|_| !options.cache && self.look() == 0)
     }
 
     fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {
         match self {
-            Self::Message(message) => wire.message(message, out),
-            Self::Results(message, exchange) => wire.results(message, exchange, out),
+            Self::Message(message, look) => match look.message(message) {
+                Some(shown) => wire.message(&shown, out),
+                None => wire.message(message, out),
+            },
+            Self::Results(message, exchange, look) => match look.exchange(exchange) {
+                Some(shown) => wire.results(message, &shown, out),
+                None => wire.results(message, exchange, out),
+            },
         }
+    }
+
+    /// What is changed so that the provider takes it, or by its look.
+    fn changes(self, wire: &dyn Wire, options: &Options<'_>) -> Vec<Change> {
+        let mut changes = match self {
+            Self::Message(message, look) => look.changes_of_message(message),
+            Self::Results(message, exchange, look) => {
+                look.changes_of_results(&message.calls, exchange)
+            }
+        };
+        // What is imported goes back as it came.
+        if self.imported(options).is_none() {
+            let mut out = Out::reporting(options);
+            self.render(wire, &mut out);
+            changes.extend(out.changes());
+        }
+        changes
     }
 }
 

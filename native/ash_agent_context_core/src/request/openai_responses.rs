@@ -234,7 +234,8 @@ fn is_content_part(data: &Map) -> bool {
     let kind = data.get_named("type").and_then(Value::as_name);
     matches!(
         kind,
-        Some("output_text" | "refusal" | "input_text" | "input_image" | "input_file")
+        // Every item but a message has a type.
+        None | Some("output_text" | "refusal" | "input_text" | "input_image" | "input_file")
     )
 }
 

@@ -8,9 +8,9 @@ use super::text;
 use super::{provider_of, Options, Thinking};
 use crate::call::ToolCall;
 use crate::message::{Outcome, Output};
+use crate::once::Piece;
 use crate::part::{Content, Part, PartKind, Provider};
 use crate::patterns::takes_id;
-use crate::pieces::Piece;
 use crate::value::Map;
 use crate::words;
 
@@ -223,6 +223,19 @@ impl<'o> Out<'o> {
         Thought::Nothing
     }
 
+    /// Whether anything is sent of a part that does not go back as thinking.
+    fn says(&self, part: &Part) -> bool {
+        match &part.kind {
+            PartKind::Text(bytes) => !text::is_blank(&text::utf8(bytes)),
+            PartKind::Thinking(bytes) => {
+                self.options.thinking == Thinking::Text && !text::is_blank(&text::utf8(bytes))
+            }
+            PartKind::ProviderBlock { provider, .. } => *provider == self.options.provider,
+            PartKind::RedactedThinking(_) => false,
+            PartKind::Image { .. } | PartKind::File { .. } => true,
+        }
+    }
+
     /// A part that this provider cannot have.
     pub fn dropped(&mut self, part: &Part) {
         self.changed("dropped_part", || part.kind.name().to_owned(), None);
@@ -307,11 +320,16 @@ impl<'o> Out<'o> {
 /// What a result says whose media stand behind all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
-/// Parts in an order in which thinking stands in front, when they do not begin with it or end with
-/// it. Where they begin with it, it stands between the others as the model made it.
-pub(super) fn thinking_first(parts: &[Part], is_thinking: impl Fn(&Part) -> bool) -> Vec<&Part> {
-    let begins = parts.first().is_some_and(&is_thinking);
-    let ends = parts.last().is_some_and(&is_thinking);
+/// Parts in an order in which thinking stands in front, when what is sent of them does not begin with
+/// it or ends with it. Where it begins with it, thinking stands between the others as the model made it.
+pub(super) fn thinking_first<'a>(
+    parts: &'a [Part],
+    out: &Out<'_>,
+    is_thinking: impl Fn(&Part) -> bool,
+) -> Vec<&'a Part> {
+    let is_sent = |part: &&Part| is_thinking(part) || out.says(part);
+    let begins = parts.iter().find(is_sent).is_some_and(&is_thinking);
+    let ends = parts.iter().rfind(is_sent).is_some_and(&is_thinking);
     if begins && !ends {
         return parts.iter().collect();
     }

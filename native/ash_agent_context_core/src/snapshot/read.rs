@@ -4,9 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::view::Stored;
 use super::{keys, tag, LEVELS, NESTING, VERSION};
 use crate::call::{Arguments, Name, ToolCall};
 use crate::context::Context;
+use crate::decision::Decision;
 use crate::error::Error;
 use crate::fields::{utf8, Fields};
 use crate::iteration::{Exchange, Iteration};
@@ -15,6 +17,7 @@ use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
 use crate::part::{Content, Part, PartKind, Place, Provider};
 use crate::time::{self, Time};
+use crate::usage::{Reported, Usage};
 use crate::value::{Map, Size, Value, MAX_DEPTH};
 use crate::wire::Wire;
 
@@ -36,7 +39,7 @@ impl Context {
     /// As [`Context::from_snapshot`].
     pub fn load(document: Value) -> Result<Self, Error> {
         let head = Head::read(document)?;
-        if head.since.is_some_and(|since| since > 1) {
+        if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
             return Err(Error::invalid(
                 vec![Value::text(keys::SINCE)],
                 "a whole conversation; this is what a dump with :since gives, to be loaded onto a context",
@@ -63,7 +66,9 @@ impl Context {
             ));
         }
         match head.since {
-            Some(since) if since > self.first_number() => head.add_to(self, since),
+            Some(since) if since > self.first_number() || head.shared > 0 => {
+                head.add_to(self, since)
+            }
             _ => head.replace(),
         }
     }
@@ -88,10 +93,12 @@ impl Context {
 struct Head {
     id: Box<str>,
     since: Option<u64>,
+    shared: usize,
     created_at: Time,
     updated_at: Time,
     metadata: Notes,
     system: Option<Arc<Message>>,
+    view: Option<Stored>,
     iterations: Vec<Value>,
     extra: Option<Map>,
 }
@@ -108,16 +115,24 @@ impl Head {
             None => None,
             Some(value) => Some(at(keys::SINCE, read_number(value))?),
         };
+        let shared = fields.take_given(keys::SHARED).map(read_size);
+        let shared = at(keys::SHARED, shared.transpose())?;
+        if shared.is_some() && since.is_none() {
+            return Err(wrong(keys::SHARED, "nothing without \"since\""));
+        }
         let system = fields.take_given(keys::SYSTEM);
+        let view = fields.take_given(keys::VIEW);
         Ok(Self {
             id,
             since,
+            shared: shared.unwrap_or_default(),
             created_at: at(keys::CREATED_AT, take_time(&mut fields, keys::CREATED_AT))?,
             updated_at: at(keys::UPDATED_AT, take_time(&mut fields, keys::UPDATED_AT))?,
             metadata: take_map(&mut fields, keys::METADATA)?
                 .unwrap_or_default()
                 .into(),
             system: at(keys::SYSTEM, system.map(read_system).transpose())?,
+            view: at(keys::VIEW, view.map(Stored::read).transpose())?,
             iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
             extra: rest(fields)?,
         })
@@ -137,7 +152,7 @@ impl Head {
         };
         let mut context = first().map_err(|error: Error| in_iterations(error, 0))?;
         open_all(&mut context, iterations, 1)?;
-        self.put_into(&mut context);
+        self.put_into(&mut context)?;
         Ok(context)
     }
 
@@ -157,25 +172,61 @@ impl Head {
                 format!("{last} at most: iteration {last} was not complete when it was stored"),
             ));
         }
-        let mut context = base.clone();
-        while context.current_iteration() >= since && context.drop_current() {}
-        let iterations = std::mem::take(&mut self.iterations);
-        if iterations.is_empty() {
+        let mut iterations = std::mem::take(&mut self.iterations).into_iter();
+        let Some(first) = iterations.next() else {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
-        }
-        open_all(&mut context, iterations.into_iter(), 0)?;
-        self.put_into(&mut context);
+        };
+        let open_first = || {
+            let (iteration, messages) = read_iteration(first, Some(since))?;
+            let mut context = cut_before(base, since, iteration);
+            let entries = base
+                .numbered(since)
+                .into_iter()
+                .flat_map(Iteration::entries);
+            for entry in entries.take(self.shared) {
+                context.append_entry(entry.clone());
+            }
+            if context.current().entries().len() < self.shared {
+                let expected = format!("no more than {}", context.current().entries().len());
+                return Err(wrong(keys::SHARED, expected));
+            }
+            read_messages(&mut context, messages)?;
+            Ok(context)
+        };
+        let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
+        open_all(&mut context, iterations, 1)?;
+        self.put_into(&mut context)?;
         Ok(context)
     }
 
-    fn put_into(self, context: &mut Context) {
+    fn put_into(self, context: &mut Context) -> Result<(), Error> {
         context.id = self.id.into();
         context.created_at = self.created_at;
         context.updated_at = self.updated_at;
         context.metadata = self.metadata;
         context.system = self.system;
         context.set_extra(self.extra);
+        context.view = None;
+        context.tallies = Default::default();
+        match self.view {
+            Some(view) => at(keys::VIEW, view.put_on(context)),
+            None => Ok(()),
+        }
     }
+}
+
+/// The conversation before an iteration, with another one in its place.
+fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
+    let before = i64::try_from(since)
+        .ok()
+        .and_then(|since| base.index(since - 1));
+    let Some(before) = before else {
+        return Context::starting(&base.id, iteration.started_at, iteration);
+    };
+    let mut context = base.clone();
+    context.cut(before);
+    context.open(iteration);
+    context
 }
 
 fn check_version(version: Option<Value>) -> Result<(), Error> {
@@ -252,25 +303,32 @@ fn read_messages(context: &mut Context, messages: Vec<Value>) -> Result<(), Erro
             }
             read_message(value)
         };
-        let (message, exchange) = read().map_err(|error| {
+        let (message, exchange, usage) = read().map_err(|error| {
             error
                 .within(index(position))
                 .within(Value::text(keys::MESSAGES))
         })?;
         context.append_answered(message, exchange);
+        if let Some(usage) = usage {
+            context.put_reported(usage);
+        }
     }
     Ok(())
 }
 
 fn read_system(value: Value) -> Result<Arc<Message>, Error> {
-    let (message, _) = read_message(value)?;
-    match message.role {
-        Role::System => Ok(Arc::new(message)),
-        _ => Err(wrong(keys::ROLE, "\"system\"")),
-    }
+    read_message_as(value, Role::System)
 }
 
-fn read_message(value: Value) -> Result<(Message, Exchange), Error> {
+pub(super) fn read_message_as(value: Value, role: Role) -> Result<Arc<Message>, Error> {
+    let (message, _, _) = read_message(value)?;
+    if message.role == role {
+        return Ok(Arc::new(message));
+    }
+    Err(wrong(keys::ROLE, format!("{:?}", role.name())))
+}
+
+fn read_message(value: Value) -> Result<(Message, Exchange, Option<Reported>), Error> {
     let mut fields = fields(value, "a message")?;
     let role = fields.take(keys::ROLE);
     let role = role
@@ -301,10 +359,62 @@ fn read_message(value: Value) -> Result<(Message, Exchange), Error> {
             return Err(wrong(keys::TOOL_CALLS, expected));
         }
     };
+    let usage = at(
+        keys::USAGE,
+        fields
+            .take_given(keys::USAGE)
+            .map(read_reported)
+            .transpose(),
+    )?;
+    if usage.is_some() && role != Role::Assistant {
+        return Err(wrong(keys::USAGE, "nothing but in assistant messages"));
+    }
     let message = Message::new(role, content, calls, metadata)
         .with_wire(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
         .with_extra(rest(fields)?);
-    Ok((message, exchange))
+    Ok((message, exchange, usage))
+}
+
+pub(super) fn read_size(value: Value) -> Result<usize, Error> {
+    let size = match value {
+        Value::Int(size) => usize::try_from(size).ok(),
+        _ => None,
+    };
+    size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
+}
+
+fn read_reported(value: Value) -> Result<Reported, Error> {
+    let mut fields = fields(value, "a report on tokens")?;
+    let mut usage = |key| {
+        let value = fields.take(key).unwrap_or(Value::Nil);
+        at(key, read_usage(value))
+    };
+    Ok(Reported {
+        sum: usage(keys::SUM)?,
+        last: usage(keys::LAST_REPORT)?,
+        estimate: take_count(&mut fields, keys::ESTIMATE)?,
+    })
+}
+
+fn read_usage(value: Value) -> Result<Usage, Error> {
+    let mut fields = fields(value, "numbers of tokens")?;
+    Ok(Usage {
+        input: take_count(&mut fields, keys::INPUT_TOKENS)?,
+        output: take_count(&mut fields, keys::OUTPUT_TOKENS)?,
+        total: take_count(&mut fields, keys::TOTAL_TOKENS)?,
+        cached: take_count(&mut fields, keys::CACHED_TOKENS)?,
+        reasoning: take_count(&mut fields, keys::REASONING_TOKENS)?,
+    })
+}
+
+/// A number that is not negative.
+fn take_count(fields: &mut Fields, key: &'static str) -> Result<u64, Error> {
+    let number = match fields.take(key) {
+        Some(Value::Int(number)) => u64::try_from(number).ok(),
+        Some(Value::BigInt(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| wrong(key, "a number of tokens"))
 }
 
 fn take_wire(
@@ -361,13 +471,14 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
     let mut fields = fields(value, "a content part")?;
     let name = fields.take(keys::TYPE).unwrap_or(Value::Nil);
     let name = name.as_str().unwrap_or_default();
-    for key in [
-        keys::TEXT,
-        keys::MEDIA_TYPE,
-        keys::FILENAME,
-        keys::DATA,
-        keys::URL,
-    ] {
+    // Fields that are another type's are not known here, and kept as they came.
+    let own: &[&'static str] = match name {
+        "text" | "thinking" => &[keys::TEXT],
+        "image" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL],
+        "file" => &[keys::MEDIA_TYPE, keys::FILENAME, keys::DATA, keys::URL],
+        _ => &[keys::DATA],
+    };
+    for key in own {
         if let Some(value) = fields.get_mut(key) {
             at(key, tag::untag(value, LEVELS))?;
         }
@@ -394,8 +505,11 @@ fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> 
     let mut calls = Vec::with_capacity(values.len());
     let mut exchange = Exchange::new(values.len());
     for (position, value) in values.into_iter().enumerate() {
-        let (call, outcome) = read_call(value).map_err(|error| error.within(index(position)))?;
-        if let Some(outcome) = outcome {
+        let (call, state) = read_call(value).map_err(|error| error.within(index(position)))?;
+        if let Some(decision) = state.decision {
+            exchange.decide(position, decision);
+        }
+        if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
         }
         calls.push(call);
@@ -411,7 +525,13 @@ fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> 
     Ok((calls.into_boxed_slice(), exchange))
 }
 
-fn read_call(value: Value) -> Result<(ToolCall, Option<Outcome>), Error> {
+/// Where a call stands.
+struct State {
+    decision: Option<Decision>,
+    outcome: Option<Outcome>,
+}
+
+fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
@@ -424,7 +544,7 @@ fn read_call(value: Value) -> Result<(ToolCall, Option<Outcome>), Error> {
     let arguments = read_arguments(&mut fields)?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA)?;
     let extra = take_map(&mut fields, keys::EXTRA)?;
-    let outcome = read_outcome(&mut fields)?;
+    let state = read_state(&mut fields)?;
     let call = ToolCall {
         id,
         name,
@@ -434,7 +554,7 @@ fn read_call(value: Value) -> Result<(ToolCall, Option<Outcome>), Error> {
         unknown: rest(fields)?,
         aliases: crate::ids::Aliases::default(),
     };
-    Ok((call, outcome))
+    Ok((call, state))
 }
 
 fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
@@ -457,26 +577,53 @@ fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_outcome(fields: &mut Fields) -> Result<Option<Outcome>, Error> {
+fn read_state(fields: &mut Fields) -> Result<State, Error> {
     let status = fields.take(keys::STATUS);
-    let status = match status.as_ref().and_then(Value::as_str) {
-        Some("pending") => None,
-        Some("ok") => Some(Status::Ok),
-        Some("error") => Some(Status::Error),
-        Some("interrupted") => Some(Status::Interrupted),
-        _ => {
-            return Err(wrong(
-                keys::STATUS,
-                "\"pending\", \"ok\", \"error\" or \"interrupted\"",
-            ))
-        }
-    };
-    match (status, fields.take_given(keys::RESULT)) {
-        (None, None) => Ok(None),
-        (Some(status), Some(result)) => at(keys::RESULT, read_result(status, result)).map(Some),
-        (None, Some(_)) => Err(wrong(keys::RESULT, "nothing while the call is pending")),
-        (Some(_), None) => Err(wrong(keys::RESULT, "the result of the call")),
+    let status = status.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let ended = Status::from_name(status);
+    let is_open = status == "pending" || status == "approved";
+    if ended.is_none() && !is_open {
+        let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
+        return Err(wrong(keys::STATUS, expected));
     }
+    let decision = fields.take_given(keys::DECISION).map(read_decision);
+    let decision = at(keys::DECISION, decision.transpose())?;
+    let fits = match (&decision, ended) {
+        (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
+        (Some(_), None) => status == "approved",
+        (Some(_), Some(status)) => status != Status::Denied,
+        (None, _) => status != "approved" && status != "denied",
+    };
+    if !fits {
+        return Err(wrong(
+            keys::DECISION,
+            "the decision that the status tells of",
+        ));
+    }
+    let outcome = match (ended, fields.take_given(keys::RESULT)) {
+        (None, None) => None,
+        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result))?),
+        (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
+        (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
+    };
+    Ok(State { decision, outcome })
+}
+
+fn read_decision(value: Value) -> Result<Decision, Error> {
+    let mut fields = fields(value, "a decision")?;
+    let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
+        return Err(wrong(keys::APPROVED, "true or false"));
+    };
+    let mut term = |key| {
+        let mut value = fields.take(key).unwrap_or(Value::Nil);
+        at(key, tag::untag(&mut value, LEVELS)).map(|_| value)
+    };
+    Ok(Decision {
+        approved,
+        by: term(keys::BY)?,
+        reason: term(keys::REASON)?,
+        at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+    })
 }
 
 fn read_result(status: Status, value: Value) -> Result<Outcome, Error> {
@@ -495,12 +642,12 @@ fn read_result(status: Status, value: Value) -> Result<Outcome, Error> {
     Ok(Outcome::new(status, output).with_extra(rest(fields)?))
 }
 
-fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
+pub(super) fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
     Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
 /// What nobody took, which must be JSON.
-fn rest(fields: Fields) -> Result<Option<Map>, Error> {
+pub(super) fn rest(fields: Fields) -> Result<Option<Map>, Error> {
     let Some(unknown) = fields.rest() else {
         return Ok(None);
     };
@@ -513,21 +660,24 @@ fn rest(fields: Fields) -> Result<Option<Map>, Error> {
 }
 
 /// An index as a step of a path.
-pub fn index(index: usize) -> Value {
+pub(super) fn index(index: usize) -> Value {
     Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
 }
 
 /// Something else was expected under a key.
-fn wrong(key: &'static str, expected: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+pub(super) fn wrong(
+    key: &'static str,
+    expected: impl Into<std::borrow::Cow<'static, str>>,
+) -> Error {
     Error::invalid(vec![Value::text(key)], expected)
 }
 
 /// The result, or its error within a key.
-fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
+pub(super) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.within(Value::text(key)))
 }
 
-fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<str>, Error> {
+pub(super) fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<str>, Error> {
     let text = tag::untag_text(fields.take(key).unwrap_or(Value::Nil))?;
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
@@ -541,7 +691,7 @@ fn read_time(value: &Value) -> Result<Time, Error> {
         .ok_or_else(|| Error::invalid(Vec::new(), "ISO 8601 text with an offset"))
 }
 
-fn read_number(value: Value) -> Result<u64, Error> {
+pub(super) fn read_number(value: Value) -> Result<u64, Error> {
     let number = match value {
         Value::Int(number) => u64::try_from(number).ok(),
         Value::BigInt(number) => u64::try_from(*number).ok(),
@@ -552,7 +702,7 @@ fn read_number(value: Value) -> Result<u64, Error> {
         .ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
 }
 
-fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Value>, Error> {
+pub(super) fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Value>, Error> {
     match fields.take(key) {
         Some(Value::List(items)) => Ok(items.into_vec()),
         _ => Err(Error::invalid(Vec::new(), "a list")),

@@ -2,20 +2,30 @@
 
 use super::tag::{self, Key};
 use super::text::Json;
-use super::{keys, VERSION};
+use super::{keys, view, VERSION};
 use crate::call::{Name, ToolCall};
 use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::{Entry, Exchange, Iteration};
 use crate::json::AsJson;
-use crate::message::{Message, Outcome, Output, Status};
+use crate::message::{Message, Output};
 use crate::part::{Content, Part, PartKind, Source};
 use crate::time;
+use crate::usage::Usage;
 use crate::value::{Map, Size};
 use crate::wire::Wire;
 
 /// Iterations that [`Context::delta_size`] counts; of more it takes the whole conversation's size.
 const FEW: u64 = 256;
+
+/// Where a delta begins.
+#[derive(Debug, Clone, Copy)]
+struct Since {
+    /// The number of the first iteration.
+    number: u64,
+    /// How many of its messages, from the first, the other conversation has.
+    shared: usize,
+}
 
 impl Context {
     /// The whole conversation as JSON text.
@@ -35,14 +45,41 @@ impl Context {
         let size = self.delta_size(since);
         match u64::try_from(since) {
             Ok(number @ 1..) if number <= self.current_iteration() => {
-                Ok(self.write(Some(number), size))
+                let since = Since { number, shared: 0 };
+                Ok(self.write(Some(since), size))
             }
-            _ => Err(Error::UnknownIteration {
-                number: since,
-                first: self.first_number(),
-                last: self.current_iteration(),
-            }),
+            _ => Err(self.unknown_iteration(since)),
         }
+    }
+
+    /// JSON text with what the conversation has beyond another one that began as the same, for
+    /// [`Context::load_delta`] onto that one; all of it when they share nothing.
+    #[must_use]
+    pub fn delta_beside(&self, base: &Self) -> Vec<u8> {
+        let Some(since) = self.fork_from(base) else {
+            return self.to_snapshot();
+        };
+        let entries = |context: &Self| {
+            let iteration = context.numbered(since.number);
+            iteration.map(|iteration| iteration.entries().cloned().collect::<Vec<_>>())
+        };
+        let (own, other) = (entries(self), entries(base));
+        let both = own.iter().flatten().zip(other.iter().flatten());
+        let shared = both.take_while(|(own, other)| own == other).count();
+        let number = i64::try_from(since.number).unwrap_or(i64::MAX);
+        self.write(Some(Since { shared, ..since }), self.delta_size(number))
+    }
+
+    /// The first iteration that is not the same in another conversation, or the current one.
+    fn fork_from(&self, base: &Self) -> Option<Since> {
+        if self.id != base.id || self.first_number() != base.first_number() {
+            return None;
+        }
+        let number = match self.last_common(base) {
+            Some(common) => common.saturating_add(1).min(self.current_iteration()),
+            None => self.first_number(),
+        };
+        Some(Since { number, shared: 0 })
     }
 
     /// How much [`Context::delta`] writes.
@@ -53,7 +90,8 @@ impl Context {
             return self.size();
         }
         let head = self.system().map_or(Size::new(10, 0), Message::size);
-        let head = head.plus(self.metadata().size());
+        let view = self.view().map_or(Size::default(), view::size);
+        let head = head.plus(self.metadata().size()).plus(view);
         self.newest(u64::try_from(since).unwrap_or_default())
             .fold(head, |sum, iteration| sum.plus(iteration.size()))
     }
@@ -64,7 +102,7 @@ impl Context {
         numbers.filter_map(|number| self.iteration(i64::try_from(number).ok()?))
     }
 
-    fn write(&self, since: Option<u64>, size: Size) -> Vec<u8> {
+    fn write(&self, since: Option<Since>, size: Size) -> Vec<u8> {
         // Mostly text; keys and punctuation take some 20 bytes a term.
         let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
         let mut json = Json::with_capacity(expected);
@@ -72,12 +110,15 @@ impl Context {
         json.into_bytes()
     }
 
-    fn document(&self, since: Option<u64>, json: &mut Json) {
+    fn document(&self, since: Option<Since>, json: &mut Json) {
         json.object(|json| {
             json.key(keys::VERSION).value(&VERSION);
             tag::text(json.key(keys::ID), self.id.as_bytes());
             if let Some(since) = since {
-                json.key(keys::SINCE).value(&since);
+                json.key(keys::SINCE).value(&since.number);
+                if since.shared > 0 {
+                    json.key(keys::SHARED).value(&since.shared);
+                }
             }
             json.key(keys::CREATED_AT)
                 .string(&time::to_text(self.created_at));
@@ -87,14 +128,18 @@ impl Context {
             if let Some(system) = self.system() {
                 message(json.key(keys::SYSTEM), system, None);
             }
+            if let Some(view) = self.view() {
+                view::write(json, view);
+            }
             let iterations = json.key(keys::ITERATIONS);
             match since {
-                Some(since) if since > self.first_number() => {
-                    let mut newest: Vec<_> = self.newest(since).collect();
+                Some(since) if since.number > self.first_number() || since.shared > 0 => {
+                    let mut newest: Vec<_> = self.newest(since.number).collect();
                     newest.reverse();
-                    iterations.list(newest, iteration);
+                    let shared = std::iter::once(since.shared).chain(std::iter::repeat(0));
+                    iterations.list(newest.into_iter().zip(shared), iteration);
                 }
-                _ => iterations.list(self.iterations(), iteration),
+                _ => iterations.list(self.iterations().zip(std::iter::repeat(0)), iteration),
             }
             unknown(json, self.extra.as_deref());
         });
@@ -110,7 +155,7 @@ fn unknown(json: &mut Json, fields: Option<&Map>) {
     }
 }
 
-fn iteration(json: &mut Json, iteration: &Iteration) {
+fn iteration(json: &mut Json, (iteration, shared): (&Iteration, usize)) {
     json.object(|json| {
         json.key(keys::NUMBER).value(&iteration.number);
         json.key(keys::STARTED_AT)
@@ -121,14 +166,14 @@ fn iteration(json: &mut Json, iteration: &Iteration) {
         }
         tag::entries(json.key(keys::METADATA), &iteration.metadata);
         json.key(keys::MESSAGES)
-            .list(iteration.entries(), |json, entry: &Entry| {
-                message(json, &entry.message, entry.exchange.as_deref());
+            .list(iteration.entries().skip(shared), |json, entry: &Entry| {
+                message(json, &entry.message, Some(entry));
             });
         unknown(json, iteration.extra.as_ref());
     });
 }
 
-fn message(json: &mut Json, message: &Message, exchange: Option<&Exchange>) {
+pub(super) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>) {
     json.object(|json| {
         json.key(keys::ROLE).string(message.role.name());
         let content = json.key(keys::CONTENT);
@@ -138,14 +183,32 @@ fn message(json: &mut Json, message: &Message, exchange: Option<&Exchange>) {
             Content::Parts(items) => parts(content, items),
         }
         map(json, keys::METADATA, message.metadata.as_ref());
-        if let Some(exchange) = exchange {
-            let calls = message.calls.iter().zip(exchange.slots());
-            json.key(keys::TOOL_CALLS).list(calls, call);
+        if let Some(exchange) = entry.and_then(|entry| entry.exchange.as_deref()) {
+            let calls = message.calls.iter().enumerate();
+            json.key(keys::TOOL_CALLS)
+                .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
             map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
             verbatim(json, keys::RESULTS_WIRE, exchange.wire.as_ref());
         }
+        if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
+            json.key(keys::USAGE).object(|json| {
+                usage(json.key(keys::SUM), reported.sum);
+                usage(json.key(keys::LAST_REPORT), reported.last);
+                json.key(keys::ESTIMATE).value(&reported.estimate);
+            });
+        }
         verbatim(json, keys::WIRE, message.wire.as_ref());
         unknown(json, message.extra.as_ref());
+    });
+}
+
+fn usage(json: &mut Json, usage: Usage) {
+    json.object(|json| {
+        json.key(keys::INPUT_TOKENS).value(&usage.input);
+        json.key(keys::OUTPUT_TOKENS).value(&usage.output);
+        json.key(keys::TOTAL_TOKENS).value(&usage.total);
+        json.key(keys::CACHED_TOKENS).value(&usage.cached);
+        json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
     });
 }
 
@@ -157,7 +220,7 @@ fn map(json: &mut Json, key: &str, map: Option<&Map>) {
 }
 
 /// Text that may be absent.
-fn text(json: &mut Json, key: &str, text: Option<&str>) {
+pub(super) fn text(json: &mut Json, key: &str, text: Option<&str>) {
     if let Some(text) = text {
         tag::text(json.key(key), text.as_bytes());
     }
@@ -226,17 +289,12 @@ fn at(json: &mut Json, source: &Source) {
     }
 }
 
-fn call(json: &mut Json, (call, outcome): (&ToolCall, Option<&Outcome>)) {
+fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let name = match &call.name {
         Name::Atom(name) => Key::Atom(name),
         Name::Text(name) => Key::Text(name),
     };
-    let status = match outcome.map(|outcome| outcome.status) {
-        None => "pending",
-        Some(Status::Ok) => "ok",
-        Some(Status::Error) => "error",
-        Some(Status::Interrupted) => "interrupted",
-    };
+    let outcome = exchange.slot(slot);
     json.object(|json| {
         text(json, keys::ID, Some(&call.id));
         text(json, keys::NAME, Some(&name.text()));
@@ -248,7 +306,15 @@ fn call(json: &mut Json, (call, outcome): (&ToolCall, Option<&Outcome>)) {
             call.provider_metadata.as_ref(),
         );
         map(json, keys::EXTRA, call.extra.as_ref());
-        json.key(keys::STATUS).string(status);
+        json.key(keys::STATUS).string(exchange.status(slot).name());
+        if let Some(decision) = exchange.decision(slot) {
+            json.key(keys::DECISION).object(|json| {
+                json.key(keys::APPROVED).value(&decision.approved);
+                tag::value(json.key(keys::BY), &decision.by);
+                json.key(keys::AT).string(&time::to_text(decision.at));
+                tag::value(json.key(keys::REASON), &decision.reason);
+            });
+        }
         if let Some(outcome) = outcome {
             json.key(keys::RESULT).object(|json| {
                 match &outcome.output {

@@ -1,0 +1,138 @@
+# Compares counting tokens, trimming and what a trimmed conversation costs with plain maps:
+#
+#     mix run bench/budgets.exs
+#
+# The maps count four bytes a token, which reads every message anew each time; ours counts each message once.
+
+Code.require_file("support/harness.exs", __DIR__)
+
+alias AshAgent.Bench.Harness
+alias AshAgent.Context
+
+filler = "All work and no play makes a dull agent. "
+text = fn n, size -> String.pad_trailing("message #{n} ", size, filler) end
+
+conversation = fn n ->
+  for i <- 2..n//1, reduce: Context.new(text.(1, 2048)) do
+    context when rem(i, 2) == 0 -> Context.add_assistant_message(context, text.(i, 2048))
+    context -> Context.add_user_message(context, text.(i, 2048))
+  end
+end
+
+maps = fn n -> for i <- 1..n, do: %{role: :user, content: text.(i, 2048)} end
+
+# What applications do without this package: bytes by four, and some for each message.
+count = fn messages ->
+  Enum.reduce(messages, 0, fn message, sum -> sum + div(byte_size(message.content), 4) + 4 end)
+end
+
+by_length = fn messages ->
+  Enum.reduce(messages, 0, fn message, sum -> sum + div(String.length(message.content), 4) + 4 end)
+end
+
+us = fn value -> :erlang.float_to_binary(value / 1, decimals: if(value < 10, do: 2, else: 1)) end
+
+IO.puts("#{Harness.environment()}\n")
+IO.puts("| work, messages of 2 KB | maps | ours | | aim |\n|---|---|---|---|---|")
+
+row = fn name, times, verdict ->
+  ratio =
+    if times.ratio >= 1,
+      do: "#{us.(times.ratio)} times slower",
+      else: "#{us.(1 / times.ratio)} times faster"
+
+  IO.puts(
+    "| #{name} | #{us.(times.plain)} us | #{us.(times.native)} us | #{ratio} | #{verdict} |"
+  )
+end
+
+any = fn _, _ -> true end
+context = conversation.(1_000)
+messages = maps.(1_000)
+
+for method <- [:estimate, :o200k_base, :cl100k_base] do
+  Context.count_tokens(context, method: method)
+
+  times =
+    Harness.compare(
+      fn -> Context.count_tokens(context, method: method) end,
+      fn -> count.(messages) end,
+      any
+    )
+
+  aim = "2 us: #{if times.native < 2, do: "yes", else: "NO"}"
+  row.("#{method} of 1,000 unchanged messages; maps: bytes / 4", times, aim)
+end
+
+times =
+  Harness.compare(
+    fn -> Context.count_tokens(context, method: :estimate) end,
+    fn -> by_length.(messages) end,
+    any
+  )
+
+row.("the same; maps: characters / 4, as the original counts", times, "")
+
+# Turn by turn: append, then ask whether it is too much.
+loop = fn start, add, exceeds? ->
+  Enum.reduce(1..50, start, fn i, conversation ->
+    conversation = add.(conversation, text.(i, 2048))
+    exceeds?.(conversation)
+    conversation
+  end)
+end
+
+native = fn ->
+  loop.(
+    context,
+    &(&1 |> Context.add_assistant_message(&2) |> Context.add_user_message("go on")),
+    &Context.exceeds_token_budget?(&1, 1_000_000)
+  )
+end
+
+plain = fn ->
+  loop.(
+    Enum.reverse(messages),
+    &[%{role: :user, content: "go on"}, %{role: :assistant, content: &2} | &1],
+    &(by_length.(&1) > 1_000_000)
+  )
+end
+
+times = Harness.compare(native, plain, any)
+row.("50 turns behind 1,000 messages, a budget check in each", times, "")
+
+# Trimming: what is hidden decides, not what stays.
+{:ok, _, hidden} = Context.fit(context, 100_000, step: 1)
+all = Context.count_tokens(context)
+
+for n <- [1_000, 10_000] do
+  context = conversation.(n)
+  total = Context.count_tokens(context)
+
+  {:ok, _, 1..20} =
+    Context.fit(
+      context,
+      total - Context.count_tokens(Context.get_iteration_range(context, 1, 20)) + 10,
+      step: 20
+    )
+
+  hide = fn -> Context.fit(context, total - 10_000, step: 20) end
+  drop = fn -> Context.compact(context, :drop, range: 1..20) end
+  times = Harness.compare(hide, drop, any)
+
+  IO.puts(
+    "fit and compact(:drop) that hide 20 of #{div(n, 2)} iterations: #{us.(times.native)} us and #{us.(times.plain)} us"
+  )
+end
+
+IO.puts("fit of #{all} tokens to 100,000 hides #{inspect(hidden)}")
+
+# What stays is not encoded again.
+fresh = fn -> Context.encode_request!(context, :openai_chat) end
+fresh.()
+{:ok, trimmed, _} = Context.fit(context, 100_000)
+times = Harness.compare(fn -> Context.encode_request!(trimmed, :openai_chat) end, fresh, any)
+
+IO.puts(
+  "body of the trimmed conversation right after: #{us.(times.native)} us; of the whole one: #{us.(times.plain)} us"
+)

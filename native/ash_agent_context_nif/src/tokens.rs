@@ -1,0 +1,124 @@
+//! The NIFs of tokens.
+
+use ash_agent_context_core::{Context, Method, Size, Usage};
+use rustler::{Atom, Encoder as _, Env, Term};
+
+use crate::atoms;
+use crate::clock;
+use crate::decode::{self, Around, Number};
+use crate::encode::Encoder;
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::resource::{answer, Handle};
+
+type Reply<'a> = Result<Term<'a>, NifError>;
+
+nif!(context_add_usage_normal, context_add_usage_dirty(context: Handle, usage: Term<'a>, at: Term<'a>) => add_usage);
+nif!(context_count_tokens_normal, context_count_tokens_dirty(context: Handle, method: Atom) => count_tokens);
+nif!(context_token_breakdown_normal, context_token_breakdown_dirty(context: Handle, method: Atom) => token_breakdown);
+
+/// How many times as long as an estimate an exact count takes, at worst.
+const EXACT: usize = 128;
+
+/// A method by its atom; `None`: from the last report on.
+pub fn method(atom: Atom) -> Option<Method> {
+    if atom == atoms::o200k_base() {
+        Some(Method::O200k)
+    } else if atom == atoms::cl100k_base() {
+        Some(Method::Cl100k)
+    } else {
+        (atom == atoms::estimate()).then_some(Method::Estimate)
+    }
+}
+
+/// Refuses to count more than a lane may.
+pub fn allow(lane: Lane, context: &Context, method: Option<Method>) -> Result<(), NifError> {
+    let counted = method.unwrap_or(Method::Estimate);
+    let size = context.count_size(counted);
+    let times = if counted == Method::Estimate {
+        1
+    } else {
+        EXACT
+    };
+    lane.allow(Size::new(size.terms, size.bytes.saturating_mul(times)))
+}
+
+fn add_usage<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    usage: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    allow(lane, context.get(), None)?;
+    let usage = decode::value(usage, Around::Nothing, lane)?;
+    let at = clock::at(at, lane)?;
+    Ok(answer(env, context.get().add_token_usage(usage, at)?))
+}
+
+fn count_tokens<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
+    allow(lane, context.get(), method(given))?;
+    Ok(context.get().count_tokens(method(given)).encode(env))
+}
+
+fn token_breakdown<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
+    let counted = method(given).unwrap_or(Method::Estimate);
+    allow(lane, context.get(), Some(counted))?;
+    let tokens = context.get().tokens(counted);
+    let keys = [
+        atoms::system(),
+        atoms::user(),
+        atoms::assistant(),
+        atoms::thinking(),
+        atoms::tool_calls(),
+        atoms::tool_results(),
+        atoms::media(),
+        atoms::summaries(),
+    ];
+    let values = [
+        tokens.system,
+        tokens.user,
+        tokens.assistant,
+        tokens.thinking,
+        tokens.tool_calls,
+        tokens.tool_results,
+        tokens.media,
+        tokens.summaries,
+    ];
+    let values = values.map(|number| number.encode(env));
+    Ok(Encoder::copying(env).fields(&keys, &values))
+}
+
+/// All that providers reported.
+#[rustler::nif]
+fn context_usage<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
+    encode(env, context.get().usage())
+}
+
+/// What providers reported in an iteration; `nil` when there is no such iteration.
+#[rustler::nif]
+fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) -> Term<'a> {
+    match context.get().iteration(number.0) {
+        Some(iteration) => encode(env, iteration.usage()),
+        None => atoms::nil().to_term(env),
+    }
+}
+
+fn encode(env: Env<'_>, usage: Usage) -> Term<'_> {
+    let keys = [
+        atoms::input_tokens(),
+        atoms::output_tokens(),
+        atoms::total_tokens(),
+        atoms::cached_tokens(),
+        atoms::reasoning_tokens(),
+    ];
+    let values = [
+        usage.input,
+        usage.output,
+        usage.total,
+        usage.cached,
+        usage.reasoning,
+    ];
+    let values = values.map(|number| number.encode(env));
+    Encoder::copying(env).fields(&keys, &values)
+}
