@@ -223,7 +223,9 @@ defmodule AshAgent.Demo.Playback do
     origin = Enum.at(answers, div(length(answers), 2)) || idle(context)
 
     {us, fork} =
-      timed(fn -> Context.add_user_message(origin, "Forget all that. What can you do for me?") end)
+      timed(fn ->
+        Context.add_user_message(origin, "Forget all that. What can you do for me?")
+      end)
 
     fork = Context.add_assistant_message(fork, "Whatever my tools allow. Where shall we begin?")
 

@@ -649,7 +649,9 @@ defmodule AshAgent.ContextTest do
             {%{id: "a", name: :a, arguments: {1}}, :arguments}
           ] do
         assert {:invalid_tool_call, 1, key} ==
-                 reason_of(fn -> Context.add_assistant_message(hello(), nil, [@weather, call]) end)
+                 reason_of(fn ->
+                   Context.add_assistant_message(hello(), nil, [@weather, call])
+                 end)
       end
     end
 
@@ -1022,7 +1024,9 @@ defmodule AshAgent.ContextTest do
 
     test "refuses wrong parts" do
       assert {:invalid_part, 1, :text} ==
-               reason_of(fn -> result_text({:ok, [%{type: :text, text: "a"}, %{type: :text}]}) end)
+               reason_of(fn ->
+                 result_text({:ok, [%{type: :text, text: "a"}, %{type: :text}]})
+               end)
 
       assert {:invalid_part, 0, :data} ==
                reason_of(fn ->
@@ -1393,8 +1397,10 @@ defmodule AshAgent.ContextTest do
     end
 
     test "refuses what is no context" do
-      assert_caller_bug(fn -> Context.equal?(hello(), nil) end)
-      assert_caller_bug(fn -> Context.equal?(%{}, hello()) end)
+      for wrong <- [nil, %{}] do
+        assert_caller_bug(fn -> Context.equal?(hello(), wrong) end)
+        assert_caller_bug(fn -> Context.equal?(wrong, hello()) end)
+      end
     end
   end
 

@@ -670,9 +670,8 @@ defmodule AshAgent.Context.CreateTest do
     end
 
     test "refuses what is no context or no attributes" do
-      assert_caller_bug(fn -> Context.update(%{}, %{}) end)
-      assert_caller_bug(fn -> Context.update(plain(), nil) end)
-      assert_caller_bug(fn -> Context.update(plain(), 7) end)
+      for wrong <- [nil, %{}], do: assert_caller_bug(fn -> Context.update(wrong, %{}) end)
+      for wrong <- [nil, 7], do: assert_caller_bug(fn -> Context.update(plain(), wrong) end)
     end
   end
 

@@ -78,8 +78,8 @@ defmodule AshAgent.Context.HostileTest do
         Enum.reduce(1..size, @golden, fn _, bytes ->
           at = between(0, byte_size(bytes) - 1)
           <<before::binary-size(at), _, rest::binary>> = bytes
-          byte = one_of(['{}[]",:$0123456789', [0, 10, 92, 127, 128, 255], 'abnrtu']) |> one_of()
-          before <> <<byte>> <> rest
+          bytes = one_of([~c({}[]",:$0123456789), [0, 10, 92, 127, 128, 255], ~c(abnrtu)])
+          before <> <<one_of(bytes)>> <> rest
         end)
 
       survive(fn -> Context.from_snapshot(bytes) end)

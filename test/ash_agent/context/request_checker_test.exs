@@ -1148,7 +1148,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
       body = unquote(session) |> File.read!() |> AshAgent.Context.JSON.decode!()
 
       assert [:blank_text, :unknown_key] =
-               body |> rules(:openai_chat) |> Enum.uniq() |> Enum.sort()
+               body |> rules(:openai_chat, []) |> Enum.uniq() |> Enum.sort()
 
       messages =
         for message <- body["messages"] do
@@ -1208,7 +1208,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
     assert findings == [], RequestChecker.format(findings)
   end
 
-  defp rules(body, provider, opts \\ []),
+  defp rules(body, provider, opts),
     do: body |> RequestChecker.validate_request(provider, opts) |> Enum.map(& &1.rule)
 
   defp paths(value) do

@@ -16,7 +16,6 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   alias AshAgent.Test.{ContextGenerators, JSONText, RequestChecker}
 
   @cases String.to_integer(System.get_env("REQUEST_CASES", "2000"))
-  @case System.get_env("REQUEST_CASE")
 
   @providers RequestChecker.providers()
   @list_keys %{openai_responses: "input", gemini: "contents"}
@@ -58,7 +57,12 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
   defp assert_no_failures(provider) do
     seed = ExUnit.configuration()[:seed]
-    numbers = if @case, do: [String.to_integer(@case)], else: 1..@cases
+
+    numbers =
+      case System.get_env("REQUEST_CASE") do
+        nil -> 1..@cases
+        number -> [String.to_integer(number)]
+      end
 
     failures =
       numbers

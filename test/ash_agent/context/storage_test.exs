@@ -494,7 +494,7 @@ defmodule AshAgent.Context.StorageTest do
           do: assert_caller_bug(fn -> Context.dump(two, since: wrong) end)
 
       assert_caller_bug(fn -> Context.dump(two, from: 1) end)
-      assert_caller_bug(fn -> Context.load(%{}, %{}) end)
+      for wrong <- [nil, %{}], do: assert_caller_bug(fn -> Context.load(wrong, %{}) end)
       assert_caller_bug(fn -> Context.from_snapshot(nil) end)
     end
 

@@ -43,7 +43,9 @@ defmodule AshAgent.Context.TermsTest do
        end, fn context -> hd(hd(Context.to_messages(context)).content).data.term end},
       {"provider metadata of a part",
        fn term ->
-         Context.new([%{type: :text, text: "a", provider_metadata: %{provider: :gemini, x: term}}])
+         Context.new([
+           %{type: :text, text: "a", provider_metadata: %{provider: :gemini, x: term}}
+         ])
        end, fn context -> hd(hd(Context.to_messages(context)).content).provider_metadata.x end}
     ]
   end

@@ -32,7 +32,10 @@ defmodule AshAgent.LLM.AnthropicTest do
     tools = [%{name: "now", description: "The time", parameters: %{"type" => "object"}}]
 
     llm =
-      model(server, body: %{thinking: %{type: "enabled", budget_tokens: 1_024}}, max_tokens: 2_048)
+      model(server,
+        body: %{thinking: %{type: "enabled", budget_tokens: 1_024}},
+        max_tokens: 2_048
+      )
 
     assert {:ok, %{content: "Hi"}} = LLM.chat(llm, Context.new("Hi"), tools: tools)
     assert_received {:request, %{path: "/v1/messages", headers: headers, body: body}}

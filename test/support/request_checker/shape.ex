@@ -141,7 +141,7 @@ defmodule AshAgent.Test.RequestChecker.Shape do
 
   @doc "Text of `first..last` characters, of whatever kind."
   @spec sized(Range.t(), atom()) :: check()
-  def sized(first..last, rule) do
+  def sized(first..last//_, rule) do
     fn
       value, path when is_binary(value) ->
         size = length(String.codepoints(value))
