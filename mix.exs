@@ -23,7 +23,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   @crate "ash_agent_context_nif"
 
   @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
-            ~w(native/*/Cargo.toml native/*/build.rs native/*/src/**/*)
+            ~w(native/ash_agent_context_*/Cargo.toml native/ash_agent_context_*/build.rs native/ash_agent_context_*/src/**/*)
 
   # What changes the library without changing a file.
   @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
@@ -273,7 +273,7 @@ defmodule AshAgentContext.MixProject do
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
         ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
-          ~w(Cargo.toml Cargo.lock native/*/src native/*/benches native/*/build.rs native/*/Cargo.toml)
+          ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml})
     ]
   end
 

@@ -2,10 +2,11 @@
 #
 #     mix run bench/requests.exs
 #
-# The maps are encoded with jiffy (Debian: erlang-jiffy), or with Jason where that is there. They are kept as OpenAI chat
-# messages, so that nothing has to be converted: only encoding, copying and appending are compared.
+# The maps are encoded with jiffy (Debian: erlang-jiffy), or with the next of the libraries in
+# support/json_libraries.exs that is there. They are kept as OpenAI chat messages, so that nothing has to be converted: only encoding, copying and appending are compared.
 
 Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("support/json_libraries.exs", __DIR__)
 
 defmodule AshAgent.Bench.WireMaps do
   @moduledoc "A conversation as a list of OpenAI chat messages, newest first."
@@ -106,15 +107,11 @@ defmodule AshAgent.Bench.TurnLoop do
   end
 end
 
-alias AshAgent.Bench.{Harness, TurnLoop, WireMaps}
+alias AshAgent.Bench.{Harness, JSONLibraries, TurnLoop, WireMaps}
 alias AshAgent.Context
 
-{library, encode} =
-  cond do
-    Code.ensure_loaded?(:jiffy) -> {"jiffy", &:jiffy.encode/1}
-    Code.ensure_loaded?(Jason) -> {"Jason", &Jason.encode_to_iodata!/1}
-    true -> raise "neither jiffy nor Jason is there: apt-get install erlang-jiffy"
-  end
+# The first one is what the aims are about.
+[%{name: library, encode: encode} | others] = JSONLibraries.all()
 
 IO.puts("#{Harness.environment()}; maps with #{library}\n")
 IO.puts("| work | maps | ours | | aim |\n|---|---|---|---|---|")
@@ -142,7 +139,8 @@ inputs =
 # The bodies have the same messages; only the order of keys differs, so that their sizes are equal.
 same? = &(&1 == &2)
 
-for {turns, aim, batches} <- [{20, nil, 15}, {200, 30, 5}, {1_000, nil, 3}] do
+for {turns, aim, batches} <- [{20, nil, 15}, {200, 30, 5}, {1_000, nil, 3}],
+    turns < 1_000 or not Harness.quick?() do
   times =
     Harness.compare(
       fn -> TurnLoop.native(turns, inputs) end,
@@ -185,6 +183,17 @@ for {n, aim} <- [{1_000, 80}, {3, 1}] do
     )
 
   row.("body of #{n} messages, encoded before", times, aim)
+end
+
+for other <- others, {context, messages} = {conversation.(1_000), maps.(1_000)} do
+  times =
+    Harness.compare(
+      fn -> Context.encode_request!(context, :openai_chat) end,
+      fn -> WireMaps.body(messages, other.encode) end,
+      same_size?
+    )
+
+  row.("body of 1000 messages, encoded before; maps with #{other.name}", times, nil)
 end
 
 # Each call needs a context whose messages have never been encoded; making them is outside the timing.

@@ -13,10 +13,11 @@ defmodule AshAgent.Bench.Schedulers do
 
   alias AshAgent.Context
 
-  @megabytes 10
+  @quick System.get_env("BENCH_QUICK") == "1"
+  @megabytes if @quick, do: 1, else: 10
   # Each function is called for this long, and at least this often.
-  @run_ms 200
-  @least_calls 5
+  @run_ms if @quick, do: 10, else: 200
+  @least_calls if @quick, do: 2, else: 5
 
   def main do
     :erlang.system_monitor(self(), [{:long_schedule, 1}])
@@ -124,74 +125,140 @@ defmodule AshAgent.Bench.Schedulers do
     calls = for i <- 1..10_000, do: call("new_#{i}", 256)
     results = for %{id: id} <- calls, do: %{id: id, result: {:ok, text(256)}}
     waiting = Context.add_assistant_message(context, "", calls)
+    short = context |> Context.interrupt() |> Context.add_user_message("go on")
+    usage = %{input_tokens: 10, output_tokens: 10}
+    # Ever another one, so that nothing is counted yet.
+    uncounted = fn -> Context.add_user_message(short, "#{System.unique_integer()}") end
+
+    view_functions(context, short, waiting, dump) ++
+      [
+        {"new/2", fn -> Context.new(big, system_prompt: big) end},
+        {"add_user_message/2", fn -> Context.add_user_message(context, "hello") end},
+        {"add_user_message/2 of 10 MB", fn -> Context.add_user_message(context, big) end},
+        {"add_assistant_message/3",
+         fn -> Context.add_assistant_message(context, "hello", [call("new", 16)]) end},
+        {"add_assistant_message/3 of 10 MB",
+         fn -> Context.add_assistant_message(context, big) end},
+        {"add_assistant_message/3 with 10000 calls",
+         fn -> Context.add_assistant_message(context, nil, calls) end},
+        {"add_tool_results/2, one of 10000",
+         fn -> Context.add_tool_results(waiting, [hd(results)]) end},
+        {"add_tool_results/2, all 10000", fn -> Context.add_tool_results(waiting, results) end},
+        {"interrupt/2 of 10000", fn -> Context.interrupt(waiting, "stopped") end},
+        {"extract_tool_calls/1 of 10000", fn -> Context.extract_tool_calls(waiting) end},
+        {"pending_tool_calls/1 of 10000", fn -> Context.pending_tool_calls(waiting) end},
+        {"to_messages/1", fn -> Context.to_messages(context) end},
+        {"get_all_messages/1", fn -> Context.get_all_messages(context) end},
+        {"get_iteration/2", fn -> Context.get_iteration(context, first.number) end},
+        {"get_iteration_messages/2",
+         fn -> Context.get_iteration_messages(context, first.number) end},
+        {"iterations/1", fn -> Context.iterations(context) end},
+        {"count_iterations/1", fn -> Context.count_iterations(context) end},
+        {"count_messages/1", fn -> Context.count_messages(context) end},
+        {"fetch_message/2",
+         fn -> Context.fetch_message(context, {first.number, length(first.messages) - 1}) end},
+        {"exceeded_max_iterations?/2", fn -> Context.exceeded_max_iterations?(context, 10) end},
+        {"create/1", fn -> Context.create(map) end},
+        {"create!/1, dropped at once", fn -> Context.create!(map) end},
+        {"update/2", fn -> Context.update(context, %{iterations: map.iterations}) end},
+        {"update!/2", fn -> Context.update!(context, %{metadata: %{big: big}}) end},
+        {"to_map/1", fn -> Context.to_map(context) end},
+        {"equal?/2", fn -> Context.equal?(context, twin) end},
+        {"put_metadata/3", fn -> Context.put_metadata(context, :key, messages) end},
+        {"put_iteration_metadata/4",
+         fn -> Context.put_iteration_metadata(context, first.number, :key, messages) end},
+        {"metadata/1", fn -> Context.metadata(context) end},
+        {"dump/1", fn -> Context.dump(context) end},
+        {"dump/2", fn -> Context.dump(context, since: context.current_iteration) end},
+        {"to_snapshot/1", fn -> Context.to_snapshot(context) end},
+        {"load/1", fn -> Context.load(dump) end},
+        {"load!/1", fn -> Context.load!(dump) end},
+        {"load/2", fn -> Context.load(context, delta) end},
+        {"load!/2", fn -> Context.load!(context, delta) end},
+        {"from_snapshot/1", fn -> Context.from_snapshot(snapshot) end},
+        {"from_snapshot!/1", fn -> Context.from_snapshot!(snapshot) end},
+        {"request/3", fn -> Context.request(context, :gemini, pending: :interrupt) end},
+        {"request!/3", fn -> Context.request!(context, :ollama, pending: :interrupt) end},
+        {"encode_request/3, again", body.(:anthropic)},
+        {"encode_request/3, for the first time",
+         fn ->
+           Context.encode_request(context, :bedrock, pending: :interrupt, model: new_model.())
+         end},
+        {"encode_request!/3",
+         fn -> Context.encode_request!(context, :mistral, pending: :interrupt) end},
+        {"request_report/3",
+         fn -> Context.request_report(context, :mistral, pending: :interrupt) end},
+        {"to_prompt/1", fn -> Context.to_prompt(context) end},
+        {"validate_for_request/1", fn -> Context.validate_for_request(waiting) end},
+        {"add_token_usage/2",
+         fn -> short |> Context.add_assistant_message("x") |> Context.add_token_usage(usage) end},
+        {"get_cumulative_tokens/1", fn -> Context.get_cumulative_tokens(context) end},
+        {"get_iteration_tokens/2", fn -> Context.get_iteration_tokens(context, first.number) end},
+        {"count_tokens/1", fn -> Context.count_tokens(uncounted.()) end},
+        {"count_tokens/2 of a new text of 10 MB",
+         fn -> Context.count_tokens(Context.new(big), method: :estimate) end},
+        {"count_tokens/2, exact",
+         fn -> Context.count_tokens(uncounted.(), method: :o200k_base) end},
+        {"token_breakdown/1", fn -> Context.token_breakdown(uncounted.()) end},
+        {"estimate_token_count/1", fn -> Context.estimate_token_count(context) end},
+        {"exceeds_token_budget?/2", fn -> Context.exceeds_token_budget?(context, 100) end},
+        {"tokens_remaining/2", fn -> Context.tokens_remaining(context, 100) end},
+        {"budget_utilization/2", fn -> Context.budget_utilization(context, 100) end},
+        {"from_request/3", fn -> Context.from_request(request, :openai_chat) end},
+        {"from_request!/3", fn -> Context.from_request!(request, :openai_chat) end},
+        {"from_messages/1", fn -> Context.from_messages(chat) end},
+        {"from_messages!/1", fn -> Context.from_messages!(chat) end},
+        {"fetch/2", fn -> context[:iterations] end},
+        {"inspect/1", fn -> inspect(context) end},
+        {"Enum.count/1", fn -> Enum.count(context) end},
+        {"Enum.take/2", fn -> Enum.take(context, 1) end},
+        {"JSON.encode/1",
+         fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
+        {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
+      ]
+  end
+
+  # What makes a view of the log, and what decides about calls.
+  defp view_functions(context, short, waiting, dump) do
+    total = Context.count_tokens(short)
+    newest = short.current_iteration
+    masks = [{"secret-[a-z]+", "[secret]"}]
+    masked = Context.put_masks(context, masks)
+    long = text(1024 * 1024)
+    fork = context |> Context.interrupt() |> Context.add_user_message("another way")
 
     [
-      {"new/2", fn -> Context.new(big, system_prompt: big) end},
-      {"add_user_message/2", fn -> Context.add_user_message(context, "hello") end},
-      {"add_user_message/2 of 10 MB", fn -> Context.add_user_message(context, big) end},
-      {"add_assistant_message/3",
-       fn -> Context.add_assistant_message(context, "hello", [call("new", 16)]) end},
-      {"add_assistant_message/3 of 10 MB", fn -> Context.add_assistant_message(context, big) end},
-      {"add_assistant_message/3 with 10000 calls",
-       fn -> Context.add_assistant_message(context, nil, calls) end},
-      {"add_tool_results/2, one of 10000",
-       fn -> Context.add_tool_results(waiting, [hd(results)]) end},
-      {"add_tool_results/2, all 10000", fn -> Context.add_tool_results(waiting, results) end},
-      {"interrupt/2 of 10000", fn -> Context.interrupt(waiting, "stopped") end},
-      {"extract_tool_calls/1 of 10000", fn -> Context.extract_tool_calls(waiting) end},
-      {"pending_tool_calls/1 of 10000", fn -> Context.pending_tool_calls(waiting) end},
-      {"to_messages/1", fn -> Context.to_messages(context) end},
-      {"get_all_messages/1", fn -> Context.get_all_messages(context) end},
-      {"get_iteration/2", fn -> Context.get_iteration(context, first.number) end},
-      {"get_iteration_messages/2",
-       fn -> Context.get_iteration_messages(context, first.number) end},
-      {"iterations/1", fn -> Context.iterations(context) end},
-      {"count_iterations/1", fn -> Context.count_iterations(context) end},
-      {"count_messages/1", fn -> Context.count_messages(context) end},
-      {"fetch_message/2",
-       fn -> Context.fetch_message(context, {first.number, length(first.messages) - 1}) end},
-      {"exceeded_max_iterations?/2", fn -> Context.exceeded_max_iterations?(context, 10) end},
-      {"create/1", fn -> Context.create(map) end},
-      {"create!/1, dropped at once", fn -> Context.create!(map) end},
-      {"update/2", fn -> Context.update(context, %{iterations: map.iterations}) end},
-      {"update!/2", fn -> Context.update!(context, %{metadata: %{big: big}}) end},
-      {"to_map/1", fn -> Context.to_map(context) end},
-      {"equal?/2", fn -> Context.equal?(context, twin) end},
-      {"put_metadata/3", fn -> Context.put_metadata(context, :key, messages) end},
-      {"put_iteration_metadata/4",
-       fn -> Context.put_iteration_metadata(context, first.number, :key, messages) end},
-      {"metadata/1", fn -> Context.metadata(context) end},
-      {"dump/1", fn -> Context.dump(context) end},
-      {"dump/2", fn -> Context.dump(context, since: context.current_iteration) end},
-      {"to_snapshot/1", fn -> Context.to_snapshot(context) end},
-      {"load/1", fn -> Context.load(dump) end},
-      {"load!/1", fn -> Context.load!(dump) end},
-      {"load/2", fn -> Context.load(context, delta) end},
-      {"load!/2", fn -> Context.load!(context, delta) end},
-      {"from_snapshot/1", fn -> Context.from_snapshot(snapshot) end},
-      {"from_snapshot!/1", fn -> Context.from_snapshot!(snapshot) end},
-      {"request/3", fn -> Context.request(context, :gemini, pending: :interrupt) end},
-      {"request!/3", fn -> Context.request!(context, :ollama, pending: :interrupt) end},
-      {"encode_request/3, again", body.(:anthropic)},
-      {"encode_request/3, for the first time",
-       fn ->
-         Context.encode_request(context, :bedrock, pending: :interrupt, model: new_model.())
-       end},
-      {"encode_request!/3",
-       fn -> Context.encode_request!(context, :mistral, pending: :interrupt) end},
-      {"request_report/3",
-       fn -> Context.request_report(context, :mistral, pending: :interrupt) end},
-      {"to_prompt/1", fn -> Context.to_prompt(context) end},
-      {"from_request/3", fn -> Context.from_request(request, :openai_chat) end},
-      {"from_request!/3", fn -> Context.from_request!(request, :openai_chat) end},
-      {"from_messages/1", fn -> Context.from_messages(chat) end},
-      {"from_messages!/1", fn -> Context.from_messages!(chat) end},
-      {"fetch/2", fn -> context[:iterations] end},
-      {"inspect/1", fn -> inspect(context) end},
-      {"Enum.count/1", fn -> Enum.count(context) end},
-      {"Enum.take/2", fn -> Enum.take(context, 1) end},
-      {"JSON.encode/1", fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
-      {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
+      {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
+      {"fit/3, exact", fn -> Context.fit(short, div(total, 4), method: :cl100k_base) end},
+      {"keep_last_iterations/2", fn -> Context.keep_last_iterations(short, 1) end},
+      {"remove_old_iterations/2",
+       fn -> Context.remove_old_iterations(short, 0, at: ~U[2999-01-01 00:00:00Z]) end},
+      {"get_iteration_range/3", fn -> Context.get_iteration_range(short, 1, 1) end},
+      {"compact/2, drop", fn -> Context.compact(short, :drop) end},
+      {"compact/2, summarize",
+       fn -> Context.compact(short, {:summarize, fn _ -> "short" end}) end},
+      {"mark_as_summarized/3",
+       fn -> if newest > 1, do: Context.mark_as_summarized(short, 1..(newest - 1), "short") end},
+      {"summary/2", fn -> Context.summary(short, 1) end},
+      {"expand/2", fn -> short |> Context.keep_last_iterations(1) |> Context.expand(:all) end},
+      {"clear_tool_results/2", fn -> Context.clear_tool_results(short, keep: 0) end},
+      {"put_max_result_bytes/2, and to_messages/1",
+       fn -> context |> Context.put_max_result_bytes(100) |> Context.to_messages() end},
+      {"put_masks/2", fn -> Context.put_masks(context, masks) end},
+      {"put_masks/2, and to_messages/1", fn -> Context.to_messages(masked) end},
+      {"put_prompt_block/3", fn -> Context.put_prompt_block(context, :memory, long) end},
+      {"view/1", fn -> Context.view(context) end},
+      {"rewind/2", fn -> Context.rewind(short, to: div(newest + 1, 2)) end},
+      {"put_system_prompt/2", fn -> Context.put_system_prompt(context, long) end},
+      {"system_prompt/1",
+       fn -> context |> Context.put_system_prompt(long) |> Context.system_prompt() end},
+      {"diff/2", fn -> Context.diff(short, fork) end},
+      {"dump/2, beside", fn -> Context.dump(short, beside: fork) end},
+      {"load/1, with a view", fn -> Context.load(dump) end},
+      {"approve_tool_call/2 of 10000", fn -> Context.approve_tool_call(waiting, "new_9999") end},
+      {"deny_tool_call/3 of 10000", fn -> Context.deny_tool_call(waiting, "new_9999", "no") end},
+      {"tool_call_status/2", fn -> Context.tool_call_status(waiting, "none") end},
+      {"tool_call_decision/2", fn -> Context.tool_call_decision(waiting, "none") end}
     ]
   end
 

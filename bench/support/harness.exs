@@ -8,8 +8,13 @@ defmodule AshAgent.Bench.Harness do
   outside the timing.
   """
 
-  @batches 15
-  @batch_us 20_000
+  # BENCH_QUICK=1 tells in a minute or two whether everything runs, and roughly where it stands.
+  @quick System.get_env("BENCH_QUICK") == "1"
+  @batches if @quick, do: 3, else: 15
+  @batch_us if @quick, do: 5_000, else: 20_000
+
+  @doc "Whether rows that take long are to be left out."
+  def quick?, do: @quick
 
   @doc """
   Median microseconds per call, as `%{native: us, plain: us, ratio: native / plain}`.
@@ -17,6 +22,8 @@ defmodule AshAgent.Bench.Harness do
   `check` gets the results of one call each and must return true.
   """
   def compare(native, plain, check, batches \\ @batches) do
+    batches = min(batches, @batches)
+
     unless check.(native.(), plain.()), do: raise("the results differ")
 
     ways = %{native: {native, calls_per_batch(native)}, plain: {plain, calls_per_batch(plain)}}

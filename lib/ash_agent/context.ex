@@ -1185,7 +1185,8 @@ defmodule AshAgent.Context do
   `usage` is the report of OpenAI (Chat Completions, Responses), Anthropic, Gemini, Bedrock, Ollama or Mistral as it came,
   with atom or string keys, or a map as `get_cumulative_tokens/1` gives. A number that stands in it twice is counted once.
   Input includes what came from the provider's cache, also where the provider counts that apart (Anthropic, Bedrock);
-  output includes reasoning. Several reports on one message add up.
+  output includes reasoning. Several reports on one message add up. A report belongs to the iteration of its message: one
+  that comes after the tool results is in a `dump/2` since that iteration, not since the current one.
 
   Raises `AshAgent.Context.Error` with `{:invalid_usage, key}` or `:no_assistant_message`. Takes the option `:at` as
   `put_metadata/4` does.
@@ -1246,7 +1247,18 @@ defmodule AshAgent.Context do
   message and eight around each call and each result; images count by their pixels, not by their bytes. Every message is
   counted once: on an unchanged context that takes constant time, after an append the time of what is new.
 
-  With `:auto`, what is hidden or shortened after a report is taken off it as an estimate.
+  With `:auto`, what is hidden or shortened after a report is taken off it as an estimate. Reasoning that a report counts
+  and the message does not hold is not sent again, and not counted.
+
+  An estimate takes a pass over the text, at some 500 MB/s. On real conversations it is off by 5 % for half of the texts and
+  by up to 15 % for nine of ten; for JSON of tools by 8 % and 22 %, for European languages by 10 % and 22 %, for Chinese,
+  Japanese, Korean, Hindi and Arabic by 7 % and 21 %, compared with `:o200k_base`; `:cl100k_base` has up to four times as
+  many tokens for scripts other than Latin. The exact encodings read 20 to 40 MB/s. Their tables are made when they are
+  used first, once in the life of the VM: that takes a second and 85 MB for `:o200k_base`, half of that for `:cl100k_base`.
+
+  An image counts its pixels divided by 750 after it is scaled to 1,568 pixels on its longer side, as Anthropic states, at
+  most 1,600, which is also the figure for images whose size cannot be told, such as those behind a URL. A PDF counts 2,250
+  for each page, a text file its text, any other file 2,250.
 
   ## Options
 
@@ -1769,9 +1781,10 @@ defmodule AshAgent.Context do
   regular expression, as text or as a `Regex` without options, in the syntax of Rust's
   [regex crate](https://docs.rs/regex/latest/regex/#syntax), which takes linear time and has no look-around and no
   back-references. Text, arguments of tool calls with their keys and numbers, results, names and addresses of files, and
-  files that are text are masked in messages, prompts and requests; the log is as it was. Thinking that is masked loses its
-  signature, and so is not sent on. What the application chose is not masked: names of tools, ids and further keys of calls,
-  metadata, and what images and other files show.
+  files that are text are masked in messages, prompts and requests; the log is as it was. A provider's own block that is
+  met is left out, thinking loses its signature and so is not sent on, and an image or a file whose address is met becomes
+  text. What the application chose is not masked: names of tools, ids and further keys of calls, metadata, and what images
+  and other files show.
 
   Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern, problem}`. Takes the option `:at` as `put_metadata/4`
   does.
@@ -1830,6 +1843,41 @@ defmodule AshAgent.Context do
           blocks: [{String.t(), String.t()}]
         }
   def view(%__MODULE__{ref: ref}), do: ref |> Native.context_view() |> ok!()
+
+  @doc """
+  Runs enhancers on the context, one after the other, and returns `{:ok, context, report}` or `{:error, error}`.
+
+  Enhancers change the view, what models see, and never the log: they keep it within a budget, put memory into the system
+  prompt, mask patterns. Each gets the context that the one before made. `AshAgent.Context.Enhancer` describes them, and those
+  that come with the package.
+
+  The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped, each
+  with its error. Raises `ArgumentError` for what is no enhancer, and what an enhancer raises for wrong options.
+
+  ## Options
+
+    * `:needs` - what is asked for, such as `[:profile, recall: "maps"]`: a list of atoms, alone or with a value, a map, or a
+      `MapSet`. A need with the value `nil` or `false` is none. Enhancers pass over those that they do not know. Defaults to `[]`.
+    * `:on_error` - what happens when an enhancer fails: `:stop`, which gives the error; `:skip`, which goes on without it;
+      or a function of the enhancer (its module, or itself when it is a function) and the error that returns one of the two.
+      Defaults to `:stop`: without the enhancer that failed, what should be masked would be sent.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> memory = {Context.Enhancer.Memory, profile: fn _context -> "Ann, a pilot." end}
+      iex> {:ok, context, %{skipped: []}} = Context.enhance(Context.new("Hello!"), [memory], needs: [:profile])
+      iex> hd(Context.to_messages(context))
+      %{role: :system, content: "## User profile\\n\\nAnn, a pilot."}
+      iex> {:error, error} = Context.enhance(context, [fn _context, _needs -> {:error, :down} end])
+      iex> {:enhancer_failed, _function, :down} = error.reason
+  """
+  @doc since: "0.1.0"
+  @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
+          {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
+  def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
+      when is_list(enhancers) and is_list(opts),
+      do: AshAgent.Context.Enhancer.run(context, enhancers, opts)
 
   defp token_method(opts) do
     opts = Keyword.validate!(opts, method: :auto)

@@ -338,7 +338,7 @@ impl Context {
         let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
         let iterations = counted.filter_map(|at| self.done.get(at));
         iterations.fold(Size::default(), |sum, iteration| {
-            sum.plus(Size::new(iteration.count_calls() * 20, 0))
+            sum.plus(Size::new(iteration.count_calls() * 3, 0))
         })
     }
 

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::json;
 use crate::message::{Outcome, Output};
 use crate::part::{Content, Part, PartKind, Source};
+use crate::request::words_of;
 use crate::value::{Map, Value};
 
 /// Bytes that a compiled pattern may take.
@@ -100,11 +101,12 @@ impl Masks {
     }
 
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
-        parts.iter().map(|part| self.part(part)).collect()
+        parts.iter().filter_map(|part| self.part(part)).collect()
     }
 
-    fn part(&self, part: &Part) -> Part {
-        let mut part = part.clone();
+    /// `None` for a provider's block that would be another one: a provider takes its own as they were.
+    fn part(&self, given: &Part) -> Option<Part> {
+        let mut part = given.clone();
         match &mut part.kind {
             PartKind::Text(bytes) => *bytes = self.bytes(bytes),
             PartKind::Thinking(bytes) => {
@@ -114,7 +116,8 @@ impl Masks {
                     part.provider_metadata = None;
                 }
             }
-            PartKind::ProviderBlock { data, .. } => *data = self.map(data),
+            PartKind::ProviderBlock { data, .. } if self.map(data) != *data => return None,
+            PartKind::ProviderBlock { .. } => {}
             PartKind::Image { source, .. } => self.source(source, None),
             PartKind::File {
                 source,
@@ -128,7 +131,12 @@ impl Masks {
             }
             PartKind::RedactedThinking(_) => {}
         }
-        part
+        if part.url() != given.url() {
+            // Nothing can be fetched from there.
+            let words = words_of(&part.kind).unwrap_or_default();
+            part = Part::text(words.into_bytes().into());
+        }
+        Some(part)
     }
 
     /// Addresses, and the text of files that are sent as text.
@@ -149,6 +157,7 @@ impl Masks {
                     *url = masked.into();
                 }
             }
+            Source::Url(url) if url.starts_with("data:") => {}
             Source::Url(url) => self.name(url),
         }
     }
@@ -205,6 +214,23 @@ impl Masks {
             }
         };
         text.map_or_else(|| value.clone(), |text| Value::text(&text))
+    }
+}
+
+impl Part {
+    /// Where an image or a file is, if that is an address.
+    fn url(&self) -> Option<&str> {
+        match &self.kind {
+            PartKind::Image {
+                source: Source::Url(url),
+                ..
+            }
+            | PartKind::File {
+                source: Source::Url(url),
+                ..
+            } if !url.starts_with("data:") => Some(url),
+            _ => None,
+        }
     }
 }
 

@@ -206,9 +206,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
                     self.add_iteration(iteration, look, behind)?;
                 }
                 Step::Cover(_, last, summary, look) => {
-                    // What was imported in front of it cannot hold what comes behind it.
+                    // What was imported in front of it does not hold what comes behind it.
                     self.ends_imported = false;
-                    self.imported.clear();
                     if let Some(summary) = summary {
                         self.add_item(Item::Message(summary, look), last)?;
                     }

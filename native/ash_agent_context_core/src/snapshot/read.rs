@@ -83,7 +83,10 @@ impl Context {
             _ => None,
         };
         match since {
-            Some(Value::Int(since)) => self.delta_size(*since),
+            Some(Value::Int(since)) => {
+                let before = self.rewind_size(since.saturating_sub(1));
+                self.delta_size(*since).plus(before)
+            }
             _ => self.size(),
         }
     }

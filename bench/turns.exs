@@ -1,0 +1,109 @@
+# What one turn costs at different lengths of a conversation, and a chart of it in bench/turns.svg:
+#
+#     mix run bench/turns.exs
+#
+# A turn is what an agent does anew each time: add an answer of 2 KB with a call and its result, hand the conversation to
+# the process of the model, and make the body of the request there. The maps are kept as OpenAI chat messages.
+
+Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("support/json_libraries.exs", __DIR__)
+Code.require_file("support/chart.exs", __DIR__)
+
+alias AshAgent.Bench.{Chart, Harness, JSONLibraries}
+alias AshAgent.Context
+
+defmodule AshAgent.Bench.Turn do
+  @moduledoc false
+
+  def text(n),
+    do: String.pad_trailing("message #{n} ", 2048, "All work and no play makes a dull agent. ")
+
+  def arguments(n), do: ~s({"query":"number #{n}"})
+
+  def add_context(context, n) do
+    context
+    |> Context.add_assistant_message(text(n), [
+      %{id: "call_#{n}", name: "search", arguments: arguments(n)}
+    ])
+    |> Context.add_tool_results([{"call_#{n}", {:ok, "found #{n}"}}])
+  end
+
+  def add_maps(messages, n) do
+    call = %{
+      "id" => "call_#{n}",
+      "type" => "function",
+      "function" => %{"name" => "search", "arguments" => arguments(n)}
+    }
+
+    answer = %{"role" => "assistant", "content" => text(n), "tool_calls" => [call]}
+
+    [
+      %{"role" => "tool", "tool_call_id" => "call_#{n}", "content" => "found #{n}"},
+      answer | messages
+    ]
+  end
+
+  def model(make_body), do: spawn_link(fn -> answer(make_body) end)
+
+  def ask(model, conversation) do
+    send(model, {self(), conversation})
+
+    receive do
+      {^model, bytes} -> bytes
+    end
+  end
+
+  defp answer(make_body) do
+    receive do
+      {from, conversation} -> send(from, {self(), IO.iodata_length(make_body.(conversation))})
+    end
+
+    answer(make_body)
+  end
+end
+
+alias AshAgent.Bench.Turn
+
+library = hd(JSONLibraries.all())
+ours = Turn.model(&Context.encode_request!(&1, :openai_chat))
+theirs = Turn.model(&library.encode.(%{"messages" => Enum.reverse(&1)}))
+lengths = if Harness.quick?(), do: [10, 100, 1_000], else: [10, 30, 100, 300, 1_000, 3_000]
+us = fn value -> :erlang.float_to_binary(value / 1, decimals: if(value < 10, do: 2, else: 1)) end
+
+IO.puts("#{Harness.environment()}; maps with #{library.name}\n")
+IO.puts("| iterations behind a turn | maps | ours | ours is |\n|---|---|---|---|")
+
+rows =
+  for n <- lengths do
+    context = Enum.reduce(1..n, Context.new("start"), &Turn.add_context(&2, &1))
+
+    messages =
+      Enum.reduce(1..n, [%{"role" => "user", "content" => "start"}], &Turn.add_maps(&2, &1))
+
+    # What came before the turn has been sent in the turn before.
+    Turn.ask(ours, context)
+
+    times =
+      Harness.compare(
+        fn -> Turn.ask(ours, Turn.add_context(context, n + 1)) end,
+        fn -> Turn.ask(theirs, Turn.add_maps(messages, n + 1)) end,
+        &==/2
+      )
+
+    IO.puts(
+      "| #{n} | #{us.(times.plain)} us | #{us.(times.native)} us | #{us.(1 / times.ratio)} times faster |"
+    )
+
+    {n, times}
+  end
+
+unless Harness.quick?() do
+  lines = [
+    {"maps, #{library.name}", "#b03030", for({n, times} <- rows, do: {n, times.plain})},
+    {"AshAgent.Context", "#2060b0", for({n, times} <- rows, do: {n, times.native})}
+  ]
+
+  title = "One turn: add an answer and a result, hand over, make the body"
+  chart = Chart.svg(title, "iterations of 2 KB behind the turn", "microseconds", lines)
+  File.write!(Path.join(__DIR__, "turns.svg"), chart)
+end

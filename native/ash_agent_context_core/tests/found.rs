@@ -1,0 +1,124 @@
+//! What fuzzing found.
+
+#![allow(clippy::unwrap_used)]
+
+use ash_agent_context_core::{
+    json, time, Context, Defaults, Error, Options, Provider, Stamp, Value, NESTING,
+};
+
+fn defaults() -> Defaults<'static> {
+    Defaults {
+        id: "c",
+        at: time::from_micros(0).unwrap(),
+    }
+}
+
+fn request(body: &str, provider: Provider) -> Context {
+    let imported = Context::from_request(Value::text(body), provider, defaults()).unwrap();
+    assert_eq!(imported.repairs, []);
+    imported.context
+}
+
+fn sent(context: &Context, provider: Provider) -> String {
+    let body = Default::default();
+    let segments = context.encode_request(&Options::new(provider), &body);
+    let bytes = segments
+        .unwrap()
+        .iter()
+        .flat_map(|segment| segment.bytes().to_vec())
+        .collect();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// A thought was thinking in a user message, which no snapshot may have.
+#[test]
+fn what_is_imported_can_be_stored_and_loaded() {
+    let body =
+        r#"{"contents":[{"parts":[{"text":"t","thought":true},{"text":"Hi"}],"role":"user"}]}"#;
+    let context = request(body, Provider::Gemini);
+    let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    assert!(loaded == context);
+    assert_eq!(sent(&loaded, Provider::Gemini), body);
+    assert_eq!(
+        sent(&loaded, Provider::Mistral),
+        r#"{"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#
+    );
+}
+
+/// Fields that are another type's were read as if they were the part's own, and written as if they were not.
+#[test]
+fn fields_of_parts_of_another_type_are_kept_as_they_came() {
+    let part = r#"{"type":"thinking","text":"t","data":{"$$x":{"$atom":"a"}},"filename":{"$bytes":"//4="}}"#;
+    let document = format!(
+        r#"{{"version":1,"id":"c","created_at":"2026-01-01T10:00:00.000000Z","updated_at":"2026-01-01T10:00:00.000000Z",
+        "iterations":[{{"number":1,"started_at":"2026-01-01T10:00:00.000000Z","completed_at":null,"metadata":{{}},
+        "messages":[{{"role":"assistant","content":[{part}]}}]}}],"metadata":{{}}}}"#
+    );
+    let context = Context::from_snapshot(document.as_bytes()).unwrap();
+    let written = json::read(&context.to_snapshot(), NESTING).unwrap();
+    assert_eq!(written, json::read(document.as_bytes(), NESTING).unwrap());
+    let again = Context::from_snapshot(&context.to_snapshot()).unwrap();
+    assert!(again == context);
+}
+
+/// Looking for covers in an empty range was a panic.
+#[test]
+fn an_empty_range_is_nothing_to_expand() {
+    let at = time::from_micros(0).unwrap();
+    let context = Context::empty("c", at).put_max_result_bytes(Some(9), at);
+    assert!(context.expand(3, 2, at) == context);
+    assert!(context.expand(u64::MAX, 0, at) == context);
+}
+
+/// A range behind the current iteration hid it with its pending calls, and no snapshot of that was read.
+#[test]
+fn a_range_behind_the_current_iteration_leaves_pending_calls_alone() {
+    let at = time::from_micros(0).unwrap();
+    let calls = json::read(br#"[{"id":"a","name":"get"}]"#, 2).unwrap();
+    let context = Context::empty("c", at)
+        .add_assistant_message(Value::Nil, calls, Stamp::at(at))
+        .unwrap();
+    for range in [(2, 2), (2, u64::MAX), (0, 0)] {
+        let error = context.iteration_range(range.0, range.1, at).unwrap_err();
+        assert!(matches!(error, Error::PendingToolCalls { .. }), "{error}");
+    }
+    assert!(context.iteration_range(1, 9, at).is_ok());
+}
+
+/// A part of a message stood among the items once its message was made anew, here for the calls' ids.
+#[test]
+fn parts_without_a_type_are_no_items() {
+    let call = r#"{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}"#;
+    let said = r#"{"role":"assistant","content":[{"x":1},{"type":"output_text","text":"t"}]}"#;
+    let body = format!(r#"{{"input":[{said},{call},{call}]}}"#);
+    let provider = Provider::OpenAiResponses;
+    let at = time::from_micros(0).unwrap();
+    let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
+    let context = imported.context.interrupt(&Value::Nil, Stamp::at(at));
+    let sent = sent(&context, provider);
+    assert!(sent.contains("function_call_output") && !sent.contains("\"x\""));
+    let again = Context::from_request(Value::text(&sent), provider, defaults()).unwrap();
+    assert_eq!(again.repairs, []);
+
+    let item = r#"{"input":[{"role":"assistant","content":[{"type":"reasoning"}]}]}"#;
+    let error = Context::from_request(Value::text(item), provider, defaults());
+    assert!(matches!(error, Err(Error::Invalid { .. })));
+}
+
+/// What calls got in the place of their ids was another thing after a delta than before.
+#[test]
+fn calls_of_a_delta_get_the_ids_they_had() {
+    let call = r#"{"type":"function_call","call_id":"a","name":"f"}"#;
+    let other = r#"{"type":"other_output"}"#;
+    let body = format!(r#"{{"input":[{call},{other},{call},{call},{call},{other},{call}]}}"#);
+    let provider = Provider::OpenAiResponses;
+    let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
+    let context = imported.context;
+    for since in 1..=i64::try_from(context.current_iteration()).unwrap() {
+        let delta = json::read(&context.delta(since).unwrap(), NESTING).unwrap();
+        assert!(
+            context.load_delta(delta).unwrap() == context,
+            "since {since}"
+        );
+    }
+}
