@@ -8,7 +8,7 @@
 # gives the agent's tools to a model on a server that speaks OpenAI's /chat/completions, such as Ollama, with the key
 # that the environment variable ENV_VAR holds.
 
-for file <- ~w(terminal playback tools agent requests),
+for file <- ~w(terminal playback tools agent approval branches requests),
     do: Code.require_file("#{file}.exs", __DIR__)
 
 defmodule AshAgent.Demo do
@@ -16,7 +16,7 @@ defmodule AshAgent.Demo do
 
   import AshAgent.Demo.Terminal
 
-  alias AshAgent.Demo.{Agent, Playback, Requests}
+  alias AshAgent.Demo.{Agent, Approval, Branches, Playback, Requests}
   alias AshAgent.LLM.OpenAICompatible
 
   @default Path.expand("conversation.json", __DIR__)
@@ -59,6 +59,8 @@ defmodule AshAgent.Demo do
 
   defp play(file) do
     context = file |> Playback.play() |> Agent.go_on()
+    Approval.show()
+    Branches.show(context)
     Requests.show(context)
     Requests.show_storage(context)
   end

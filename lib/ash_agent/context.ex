@@ -1561,12 +1561,12 @@ defmodule AshAgent.Context do
           "expected :drop or {:summarize, fun} with a function of arity 1, got: #{inspect(other)}"
   end
 
-  defp compact(%{ref: ref}, {:drop, failure}, first..last = range, at) do
+  defp compact(%{ref: ref}, {:drop, failure}, %{first: first, last: last} = range, at) do
     context = ref |> Native.context_drop_range(first, last, at) |> wrap!()
     {:ok, context, %{range: range, strategy: :drop, reason: failure}}
   end
 
-  defp compact(%{ref: ref} = context, {:summarize, fun}, first..last = range, at) do
+  defp compact(%{ref: ref} = context, {:summarize, fun}, %{first: first, last: last} = range, at) do
     messages = ref |> Native.context_messages_between(first, last) |> ok!()
 
     case summarize(fun, messages) do

@@ -30,6 +30,53 @@ defmodule AshAgent.Runtime do
   tools may have done their work before the cut, their being executed twice is theirs to bear; to avoid it, call
   `AshAgent.Context.interrupt/2` first.
 
+  ## Approval
+
+  `:approval` says which calls may run: a function that gets the call and the tool context and returns `:approve`,
+  `{:deny, reason}` or `:ask`. All calls of an answer are decided first, in their order. Then the approved ones are executed,
+  and when calls are left to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Decide about them on the
+  context, at any time and in any process, and go on with `resume/2`.
+
+  What was decided is noted on the context, by `:approval`, `:permissions` or `:before_tool`, see
+  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run without a decision being noted. A call that is approved
+  already, by whomever, is not asked about again.
+
+  A tool that halts the run ends it also when calls are left to ask about; these are interrupted.
+
+  ## Permissions and hooks
+
+  Each call passes, in this order:
+
+    1. `:allowed_tools` and `:permission_rules`, see `AshAgent.Runtime.Permissions`
+    2. the hooks `:before_tool`, which may deny it and change its arguments; changed arguments pass the rules again
+    3. `:approval`
+    4. the tool
+    5. the hooks `:after_tool`, which may change the result
+
+  What is denied has its reason as its result, which the model reads. A call that no tool can take (an unknown
+  name, arguments that are no JSON object) gets that as its result; no hook and no approval function hears of it, nor does
+  the latter of one that lacks a required argument. An approved call passes 1 and 2 as well when it is executed: that someone
+  approved it lifts no rule, and hooks are asked again after a pause.
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "greet", arguments: %{"name" => "ada"}}]}, "Done."])
+      iex> {:ok, result} =
+      ...>   Runtime.run(Context.new("Greet Ada"),
+      ...>     llm: llm,
+      ...>     tools: %{greet: fn %{"name" => name} -> {:ok, "Hello, " <> name} end},
+      ...>     before_tool: fn call, _tool_context -> {:ok, update_in(call.arguments["name"], &String.capitalize/1)} end,
+      ...>     after_tool: fn _call, {:ok, text}, _tool_context -> {:ok, {:ok, text <> "!"}} end
+      ...>   )
+      iex> Context.get_iteration(result.context, 1).tool_calls
+      [%{id: "call_1", name: "greet", arguments: %{"name" => "ada"}, result: {:ok, "Hello, Ada!"}}]
+
+  The context keeps the arguments that the model wrote; only the tool, the approval function and the hooks behind see the
+  changed ones.
+
+  A hook or approval function that raises, exits, is killed or returns something else has decided nothing: the call is denied,
+  or the result becomes an error, in words that say so, and the failure is logged. Predicates and hooks may take as long as
+  a tool may, the approval function as long as the run.
+
   ## Failures
 
   Whatever the model and the tools do, `run/2` returns, and the context it returns is valid and can go on. What a tool does
@@ -43,13 +90,30 @@ defmodule AshAgent.Runtime do
   """
 
   alias AshAgent.{Context, LLM}
-  alias AshAgent.Runtime.{Error, Events, Options, Result, Tool, ToolExecutor}
+
+  alias AshAgent.Runtime.{
+    Error,
+    Events,
+    Gate,
+    Options,
+    Paused,
+    Permissions,
+    Result,
+    SubAgent,
+    Tool,
+    ToolExecutor
+  }
 
   @options [
     :llm,
     :on_event,
     :on_change,
     :supervisor,
+    :allowed_tools,
+    :permission_rules,
+    :before_tool,
+    :after_tool,
+    approval: :auto,
     tools: %{},
     max_iterations: 10,
     runtime_context: %{},
@@ -60,9 +124,11 @@ defmodule AshAgent.Runtime do
   ]
 
   @doc """
-  Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}` or `{:error, %AshAgent.Runtime.Error{}}`.
+  Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or
+  `{:paused, %AshAgent.Runtime.Paused{}}` when calls wait for a decision.
 
-  Both hold the context that was reached.
+  All hold the context that was reached. What the model reports as its usage is noted on it, see
+  `AshAgent.Context.add_token_usage/3`; a report that the context does not take is left out.
 
   ## Options
 
@@ -76,10 +142,20 @@ defmodule AshAgent.Runtime do
     * `:llm_timeout` - milliseconds for one answer of the model. Defaults to `120_000`.
     * `:tool_timeout` - milliseconds for one tool call. Defaults to `60_000`.
     * `:max_concurrency` - how many tools run at a time. Defaults to `8`.
+    * `:allowed_tools` - a list of names, atoms or text. What is not in it is not offered to the model, and not executed.
+      Defaults to `nil`, all.
+    * `:permission_rules` - see `AshAgent.Runtime.Permissions`. Defaults to none.
+    * `:before_tool` - a function, or a list of functions, of the call and the tool context that returns `:ok`, `{:ok, call}`
+      with changed arguments, or `{:deny, reason}`. Defaults to none.
+    * `:after_tool` - a function, or a list of functions, of the call, its result (`{:ok, term}` or `{:error, reason}`) and the
+      tool context that returns `:ok`, or `{:ok, result}` with another result. It is called as results come, one at a time, and
+      hears of failures of the tool too. An error in the place of what a tool halted with keeps the run going. Defaults to none.
+    * `:approval` - `:auto`, or a function of the call and the tool context that returns `:approve`, `{:deny, reason}` or
+      `:ask`. Defaults to `:auto`.
     * `:on_event` - a function that hears of each step, see `AshAgent.Runtime.Events`. Defaults to none.
     * `:on_change` - a function that gets every new context before the next step begins, to store it. It gets one for each
-      answer of the model and one for each result of a tool. When it fails, that is logged and the run goes on. Defaults to
-      none.
+      answer of the model, one for each decision about a call, and one for each result of a tool. When it fails, that is
+      logged and the run goes on. Defaults to none.
     * `:supervisor` - a `Task.Supervisor` to run model and tools under, for callers that end what they leave behind
       themselves. Defaults to one of the run's own.
 
@@ -100,14 +176,45 @@ defmodule AshAgent.Runtime do
       {:max_iterations_exceeded, 2}
   """
   @doc since: "0.1.0"
-  @spec run(Context.t(), keyword()) :: {:ok, Result.t()} | {:error, Error.t()}
-  def run(%Context{} = context, opts) when is_list(opts) do
-    opts = opts |> options()
+  @spec run(Context.t(), keyword()) ::
+          {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
+  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, 0)
+
+  @doc false
+  # `depth` says how many runs this one is within, see AshAgent.Runtime.SubAgent.
+  def run(context, opts, depth) do
+    opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> state(opts, supervisor) |> begin()
+      context |> state(opts, supervisor, depth) |> begin()
     end)
   end
+
+  @doc """
+  Goes on with a conversation that waited for decisions, and returns what `run/2` returns.
+
+  It is `run/2` under the name for that moment: approved calls are executed, denied ones have their result, and those
+  still undecided are asked about again. It takes the same options; none of them is stored with the context, so give the
+  same `:approval` again. With its default, what is undecided is executed.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "It is clean."])
+      iex> opts = [llm: llm, tools: %{clean_up: fn _ -> {:ok, "3 files"} end}, approval: fn _call, _tool_context -> :ask end]
+      iex> {:paused, paused} = Runtime.run(Context.new("Clean up"), opts)
+      iex> paused.calls
+      [%{id: "call_1", name: "clean_up", arguments: %{}}]
+      iex> stored = Context.to_snapshot(paused.context)
+      iex> context = stored |> Context.from_snapshot!() |> Context.approve_tool_call("call_1", by: "ann")
+      iex> {:ok, result} = Runtime.resume(context, opts)
+      iex> result.output
+      "It is clean."
+  """
+  @doc since: "0.1.0"
+  @spec resume(Context.t(), keyword()) ::
+          {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
+  def resume(%Context{} = context, opts) when is_list(opts), do: run(context, opts)
 
   @doc false
   # Checks options and makes the model and the tools ready; running with the result again costs little.
@@ -127,14 +234,19 @@ defmodule AshAgent.Runtime do
     unless is_nil(opts[:on_change]) or is_function(opts[:on_change], 1),
       do: raise(ArgumentError, "expected :on_change to be a function of arity 1")
 
+    Gate.new(opts)
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &Tool.new/1)
   end
 
-  defp state(context, opts, supervisor) do
+  defp state(context, opts, supervisor, depth) do
+    gate = Gate.new(opts)
+    tools = Enum.filter(opts[:tools], &Permissions.offer?(gate.permissions, &1.name))
+
     %{
       context: context,
       llm: opts[:llm],
-      offered: Enum.map(opts[:tools], &Map.take(&1, [:name, :description, :parameters])),
+      offered: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
+      gate: gate,
       max_iterations: opts[:max_iterations],
       first: first_of_turn(context, opts[:max_iterations]),
       timeout: opts[:timeout],
@@ -147,11 +259,16 @@ defmodule AshAgent.Runtime do
       finish_reason: nil,
       supervisor: supervisor,
       execution: %{
-        tools: ToolExecutor.by_name(opts[:tools]),
+        tools: ToolExecutor.by_name(tools),
         tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
         timeout: opts[:tool_timeout],
         max_concurrency: opts[:max_concurrency],
-        supervisor: supervisor
+        supervisor: supervisor,
+        scope: %{
+          depth: depth,
+          context_id: context[:id],
+          inherited: Keyword.take(opts, SubAgent.inherited())
+        }
       }
     }
   end
@@ -347,12 +464,22 @@ defmodule AshAgent.Runtime do
         {:error, {:invalid_answer, "expected :tool_calls to be a list"}, []}
 
       true ->
-        {:ok, Context.add_assistant_message(context, content, calls), answer}
+        context = Context.add_assistant_message(context, content, calls)
+        {:ok, note_usage(context, answer), answer}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] ->
       {:error, {:invalid_answer, error}, []}
   end
+
+  # A report that the context does not take is no reason to lose the answer.
+  defp note_usage(context, %{usage: %{} = usage}) when not is_struct(usage) do
+    Context.add_token_usage(context, usage)
+  rescue
+    _ in [Context.Error, ArgumentError, FunctionClauseError] -> context
+  end
+
+  defp note_usage(context, _answer), do: context
 
   defp content(answer) do
     case Map.get(answer, :parts) do
@@ -388,40 +515,176 @@ defmodule AshAgent.Runtime do
 
   ## The tools
 
+  # All calls are decided before the first one runs, so that what was decided is noted whatever the tools do.
   defp execute(run, calls) do
-    settings = Map.merge(run.execution, %{events: run.events, deadline: run.deadline})
-
-    {state, {run, halts}} =
-      ToolExecutor.execute(Enum.with_index(calls), settings, {run, %{}}, fn {call, index},
-                                                                            outcome,
-                                                                            {run, halts} ->
-        run = changed(run, add_result(run.context, call.id, ToolExecutor.result(outcome)))
-
-        {run,
-         if(match?({:halt, _}, outcome), do: Map.put(halts, index, elem(outcome, 1)), else: halts)}
-      end)
-
-    case {state, Enum.sort(halts)} do
-      {:timeout, _} ->
-        # Killed in the middle, a tool may have done its work or not: the model is to know that.
-        context = Context.interrupt(run.context, "interrupted: the time of the run was up")
-        {:failed, changed(run, context), {:timeout, run.timeout}}
-
-      {:done, []} ->
-        {:next, run, length(calls)}
-
-      # Of several, the first of the calls counts.
-      {:done, [{_index, term} | _]} ->
-        {:stop, {:ok, result(run, :halted, term)}, length(calls)}
+    case decide(run, Enum.with_index(calls)) do
+      {:decided, run, ready, 0} -> run |> carry_out(ready) |> carried_out(length(calls))
+      {:decided, run, ready, asked} -> paused(carry_out(run, ready), length(calls) - asked)
+      {:timeout, run} -> timed_out(run)
     end
   end
 
-  defp add_result(context, id, result) do
-    Context.add_tool_results(context, [{id, result}])
+  defp decide(run, indexed) do
+    Enum.reduce_while(indexed, {:decided, run, [], 0}, fn {call, index}, {_, run, ready, asked} ->
+      case decision(run, call) do
+        {:run, run, call} ->
+          {:cont, {:decided, run, [{call, {index, :called}} | ready], asked}}
+
+        {:refused, run, call} ->
+          {:cont, {:decided, run, [{call, {index, :refused}} | ready], asked}}
+
+        {:denied, run} ->
+          {:cont, {:decided, run, ready, asked}}
+
+        {:ask, run} ->
+          {:cont, {:decided, run, ready, asked + 1}}
+
+        :timeout ->
+          {:halt, {:timeout, run}}
+      end
+    end)
+  end
+
+  defp decision(run, %{id: id} = call) do
+    started = System.monotonic_time()
+    approved? = Context.tool_call_status(run.context, id) == :approved
+    env = run |> gate_env() |> Map.put(:approved?, approved?)
+
+    case Gate.decide(run.gate, call, env) do
+      {:approve, call} ->
+        decided(run, call, :approved, :approval, started)
+        {:run, changed(run, Context.approve_tool_call(run.context, id, by: :approval)), call}
+
+      {:deny, by, reason} ->
+        decided(run, call, :denied, by, started)
+        {:denied, changed(run, deny(run.context, id, approved?, by, reason))}
+
+      :ask ->
+        decided(run, call, :ask, :approval, started)
+        {:ask, run}
+
+      {run_or_refused, call} ->
+        {run_or_refused, run, call}
+
+      :timeout ->
+        :timeout
+    end
+  end
+
+  defp gate_env(run) do
+    run.execution
+    |> Map.take([:tools, :tool_context, :supervisor, :timeout])
+    |> Map.put(:deadline, run.deadline)
+  end
+
+  defp decided(run, call, decision, by, started) do
+    Events.emit(run.events, [:tool, :decision], %{duration: Events.since(started)}, %{
+      tool: Tool.name(call.name),
+      tool_call_id: call.id,
+      decision: decision,
+      by: by
+    })
+  end
+
+  # What was approved stays so in the log; that it did not run is its result.
+  defp deny(context, id, true, _by, reason) when is_binary(reason),
+    do: add_result(context, id, {:error, "denied: " <> reason})
+
+  defp deny(context, id, true, _by, reason),
+    do: add_result(context, id, {:error, {:denied, reason}})
+
+  defp deny(context, id, false, by, reason) do
+    Context.deny_tool_call(context, id, reason, by: by)
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] ->
-      words = "the tool returned what cannot be kept: " <> Exception.message(error)
-      Context.add_tool_results(context, [{id, {:error, words}}])
+      words = "for a reason that cannot be kept: " <> Exception.message(error)
+      Context.deny_tool_call(context, id, words, by: by)
+  end
+
+  # Returns the run with the terms of the tools that end it, the first call's first.
+  defp carry_out(run, ready) do
+    settings = Map.merge(run.execution, %{events: run.events, deadline: run.deadline})
+
+    {state, {run, halts}} =
+      ready
+      |> Enum.reverse()
+      |> ToolExecutor.execute(settings, {run, %{}}, fn {call, {index, reached}},
+                                                       outcome,
+                                                       {run, halts} ->
+        result = seen(run, call, reached, ToolExecutor.result(outcome))
+        run = changed(run, add_result(run.context, call.id, result, metadata(outcome)))
+
+        case {outcome, result} do
+          {{:halt, _}, {:ok, term}} -> {run, Map.put(halts, index, term)}
+          _ -> {run, halts}
+        end
+      end)
+
+    {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
+  end
+
+  defp seen(run, call, :called, result), do: Gate.result(run.gate, call, result, gate_env(run))
+  defp seen(_run, _call, :refused, result), do: result
+
+  defp metadata({_status, _term, metadata}), do: metadata
+  defp metadata(_outcome), do: nil
+
+  defp carried_out({:timeout, run, _halts}, _calls), do: timed_out(run)
+  defp carried_out({:done, run, []}, calls), do: {:next, run, calls}
+
+  # Of several, the first of the calls counts.
+  defp carried_out({:done, run, [term | _]}, calls),
+    do: {:stop, {:ok, result(run, :halted, term)}, calls}
+
+  defp paused({:done, run, []}, calls) do
+    waiting = Context.pending_tool_calls(run.context)
+    Events.emit(run.events, [:iteration, :pause], Events.started(%{tool_calls: length(waiting)}))
+
+    paused = %Paused{
+      context: run.context,
+      calls: waiting,
+      iterations: run.iterations,
+      usage: run.usage
+    }
+
+    {:stop, {:paused, paused}, calls}
+  end
+
+  # A run that a tool has ended asks for nothing any more.
+  defp paused({:done, run, halts}, calls) do
+    context = Context.interrupt(run.context, "interrupted: another tool ended the run")
+    carried_out({:done, changed(run, context), halts}, calls)
+  end
+
+  defp paused({:timeout, run, _halts}, _calls), do: timed_out(run)
+
+  # Killed in the middle, a tool may have done its work or not: the model is to know that.
+  defp timed_out(run) do
+    context = Context.interrupt(run.context, "interrupted: the time of the run was up")
+    {:failed, changed(run, context), {:timeout, run.timeout}}
+  end
+
+  defp add_result(context, id, result, metadata \\ nil) do
+    opts = if metadata, do: [metadata: beside(context, id, metadata)], else: []
+
+    try do
+      Context.add_tool_results(context, [{id, result}], opts)
+    rescue
+      error in [Context.Error, ArgumentError, FunctionClauseError] ->
+        words = "the tool returned what cannot be kept: " <> Exception.message(error)
+        Context.add_tool_results(context, [{id, {:error, words}}], opts)
+    end
+  end
+
+  # Results of one answer share a message: what is noted with each stands under its call's id.
+  defp beside(context, id, {key, noted}) do
+    noted_before =
+      case last_message(context) do
+        %{content: [%{type: :tool_result} | _], metadata: %{^key => %{} = before}} -> before
+        _ -> %{}
+      end
+
+    %{key => Map.put(noted_before, id, noted)}
   end
 
   ## What comes out
@@ -442,7 +705,14 @@ defmodule AshAgent.Runtime do
     }
   end
 
-  defp error(run, reason), do: %Error{reason: reason, context: run.context, usage: run.usage}
+  defp error(run, reason) do
+    %Error{
+      reason: reason,
+      context: run.context,
+      usage: run.usage,
+      iterations: run.iterations
+    }
+  end
 
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout

@@ -25,6 +25,26 @@ defmodule AshAgent.Session do
   When the stored context has calls without results, because the session died while tools ran, `resume/2` executes them
   (again) and goes on with the loop; a new prompt tells the model that they were interrupted.
 
+  ## Approval
+
+  With `:approval`, a run may end with `{:paused, %AshAgent.Runtime.Paused{}}`. The session is paused then: `status/1` lists
+  the calls that wait, `approve/3` and `deny/4` note decisions, and `resume/2` goes on. `cancel/1` gives up those calls and
+  ends the turn. Until then a new prompt is refused with `{:error, :paused}`, and prompts that waited already go on waiting.
+  A session with an approval function is also paused when it starts with a context in which calls wait.
+
+      iex> alias AshAgent.{LLM, Session}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "It is clean."])
+      iex> {:ok, session} =
+      ...>   Session.start_link(llm: llm, tools: %{clean_up: fn _ -> {:ok, "3 files"} end}, approval: fn _call, _tool_context -> :ask end)
+      iex> {:paused, _paused} = Session.prompt(session, "Clean up")
+      iex> Session.status(session)
+      {:paused, [%{id: "call_1", name: "clean_up", arguments: %{}}]}
+      iex> Session.approve(session, "call_1", by: "ann")
+      :ok
+      iex> {:ok, result} = Session.resume(session)
+      iex> result.output
+      "It is clean."
+
   ## Failures
 
   Model and tools run in processes of their own; whatever they do, the session goes on, and the caller of `prompt/3` gets
@@ -36,7 +56,7 @@ defmodule AshAgent.Session do
   use GenServer
 
   alias AshAgent.{Context, LLM, Runtime}
-  alias AshAgent.Runtime.{Error, Events, Options, Result}
+  alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Tool}
 
   @runtime_options [
     :tools,
@@ -46,7 +66,12 @@ defmodule AshAgent.Session do
     :llm_timeout,
     :tool_timeout,
     :max_concurrency,
-    :on_event
+    :on_event,
+    :allowed_tools,
+    :permission_rules,
+    :before_tool,
+    :after_tool,
+    :approval
   ]
   @own_options [
     :llm,
@@ -78,7 +103,8 @@ defmodule AshAgent.Session do
     * `:max_queue` - how many prompts may wait; more get `{:error, :busy}`. Defaults to `100`.
     * `:name` - a name to register, as `GenServer` has it. Defaults to none.
     * `:tools`, `:max_iterations`, `:runtime_context`, `:timeout`, `:llm_timeout`, `:tool_timeout`, `:max_concurrency`,
-      `:on_event` - as in `AshAgent.Runtime.run/2`.
+      `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`, `:after_tool`, `:approval` - as in
+      `AshAgent.Runtime.run/2`.
 
   Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
 
@@ -121,8 +147,9 @@ defmodule AshAgent.Session do
   @doc """
   Adds a user message, runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}` with the answer as `output`.
 
-  Returns `{:error, %AshAgent.Runtime.Error{}}` when the run failed, `{:error, %AshAgent.Context.Error{}}` when the input is
-  none, and `{:error, :busy}` when the session is. Calls without results from an earlier life of the session are
+  Returns `{:paused, %AshAgent.Runtime.Paused{}}` when calls wait for a decision, `{:error, %AshAgent.Runtime.Error{}}` when the
+  run failed, `{:error, %AshAgent.Context.Error{}}` when the input is none, and `{:error, :busy}` or `{:error, :paused}` when
+  the session is. Calls without results from an earlier life of the session are
   interrupted first.
 
   ## Options
@@ -141,7 +168,9 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec prompt(session(), input(), keyword()) ::
-          {:ok, Result.t()} | {:error, Error.t() | Context.Error.t() | :busy}
+          {:ok, Result.t()}
+          | {:paused, Paused.t()}
+          | {:error, Error.t() | Context.Error.t() | :busy | :paused}
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     {await, opts} = opts |> prompt_options([:await]) |> Keyword.pop(:await, :infinity)
@@ -152,8 +181,8 @@ defmodule AshAgent.Session do
   Like `prompt/3`, but returns `{:ok, ref}` at once and sends what happens to the caller.
 
   Messages are `{AshAgent.Session, ref, {:context, context}}` for every new context, and at last
-  `{AshAgent.Session, ref, {:ok, result}}` or `{AshAgent.Session, ref, {:error, error}}`. Returns `{:error, :busy}` when
-  the session is busy. Takes `:metadata` and `:runtime_context` as `prompt/3` does.
+  `{AshAgent.Session, ref, reply}` with what `prompt/3` returns. Returns `{:error, :busy}` or `{:error, :paused}` when the
+  session is. Takes `:metadata` and `:runtime_context` as `prompt/3` does.
 
   ## Examples
 
@@ -165,14 +194,15 @@ defmodule AshAgent.Session do
       "Hello!"
   """
   @doc since: "0.1.0"
-  @spec prompt_async(session(), input(), keyword()) :: {:ok, reference()} | {:error, :busy}
+  @spec prompt_async(session(), input(), keyword()) ::
+          {:ok, reference()} | {:error, :busy | :paused}
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     GenServer.call(session, {:run_async, self(), {:prompt, input, prompt_options(opts, [])}})
   end
 
   @doc """
-  Goes on without a new message: executes calls that wait for a result, asks the model when it has not answered, and
+  Goes on without a new message: executes calls that wait for a result, asks about those that need a decision, asks the model when it has not answered, and
   returns what `prompt/3` returns.
 
   For conversations that were cut short, see the section on restarting. A conversation that ends with an answer gives
@@ -187,12 +217,96 @@ defmodule AshAgent.Session do
       "Hello!"
   """
   @doc since: "0.1.0"
-  @spec resume(session(), keyword()) :: {:ok, Result.t()} | {:error, Error.t() | :busy}
+  @spec resume(session(), keyword()) ::
+          {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t() | :busy}
   def resume(session, opts \\ []) do
     {await, opts} =
       opts |> Options.validate!([:await, :runtime_context]) |> Keyword.pop(:await, :infinity)
 
     GenServer.call(session, {:run, {:resume, opts}}, await)
+  end
+
+  @doc """
+  Like `resume/2`, but returns `{:ok, ref}` at once and sends what happens to the caller, as `prompt_async/3` does.
+
+  ## Examples
+
+      iex> llm = fn _ -> {:ok, %{content: "Hello!"}} end
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: llm, context: AshAgent.Context.new("Hi"))
+      iex> {:ok, ref} = AshAgent.Session.resume_async(session)
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, {:ok, result}} -> result.output
+      ...> end
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
+  def resume_async(session, opts \\ []) do
+    opts = Options.validate!(opts, [:runtime_context])
+    GenServer.call(session, {:run_async, self(), {:resume, opts}})
+  end
+
+  @doc """
+  Tells what the session does: `:idle`, `:running`, or `{:paused, calls}` with the calls that are still undecided.
+
+  With `{:paused, []}`, all is decided and `resume/2` goes on.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end)
+      iex> AshAgent.Session.status(session)
+      :idle
+  """
+  @doc since: "0.1.0"
+  @spec status(session()) :: :idle | :running | {:paused, [map()]}
+  def status(session), do: GenServer.call(session, :status)
+
+  @doc """
+  Approves a call that waits for a decision, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok`. `resume/2`
+  executes it.
+
+  Returns `{:error, :busy}` while the loop runs, and `{:error, %AshAgent.Context.Error{}}` when no such call waits or it is
+  approved already. Takes the option `:by`, who decides.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end)
+      iex> {:error, error} = AshAgent.Session.approve(session, "call_1")
+      iex> error.reason
+      {:unknown_tool_call, "call_1", []}
+  """
+  @doc since: "0.1.0"
+  @spec approve(session(), String.t(), keyword()) :: :ok | {:error, :busy | Context.Error.t()}
+  def approve(session, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, [:by])
+    GenServer.call(session, {:decide, {:approved, id}, opts})
+  end
+
+  @doc """
+  Denies a call that waits for a decision, see `AshAgent.Context.deny_tool_call/4`, and returns `:ok`. After `resume/2` the
+  model reads that, with the reason.
+
+  Returns errors and takes the option as `approve/3` does.
+
+  ## Examples
+
+      iex> alias AshAgent.{LLM, Session}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "Then not."])
+      iex> {:ok, session} =
+      ...>   Session.start_link(llm: llm, tools: %{clean_up: fn _ -> {:ok, "3 files"} end}, approval: fn _call, _tool_context -> :ask end)
+      iex> {:paused, _paused} = Session.prompt(session, "Clean up")
+      iex> Session.deny(session, "call_1", "not on Fridays", by: "ann")
+      :ok
+      iex> {:ok, result} = Session.resume(session)
+      iex> result.output
+      "Then not."
+  """
+  @doc since: "0.1.0"
+  @spec deny(session(), String.t(), term(), keyword()) ::
+          :ok | {:error, :busy | Context.Error.t()}
+  def deny(session, id, reason \\ nil, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, [:by])
+    GenServer.call(session, {:decide, {:denied, id, reason}, opts})
   end
 
   @doc """
@@ -211,6 +325,8 @@ defmodule AshAgent.Session do
   @doc """
   Ends the prompt that runs: kills the model's and the tools' processes, answers calls without a result with an error
   that says so, and returns `:ok`. When nothing runs, nothing happens.
+
+  A paused session gives up the calls that wait, as cancelled, and goes on with the prompts that waited.
 
   Its caller gets an `AshAgent.Runtime.Error` with the reason `:cancelled`. The conversation goes on with the next prompt,
   one that waits already included. Results that tools gave before stay.
@@ -306,13 +422,18 @@ defmodule AshAgent.Session do
            max_queue: opts[:max_queue],
            supervisor: supervisor,
            queue: :queue.new(),
-           run: nil
+           run: nil,
+           paused?: waits?(context, opts[:runtime][:approval])
          }}
 
       {:error, reason} ->
         {:stop, reason}
     end
   end
+
+  # Of calls that wait, only a session that asks for decisions knows that they may wait for one.
+  defp waits?(context, approval),
+    do: is_function(approval) and Context.pending_tool_calls(context) != []
 
   defp initial(function, system_prompt) when is_function(function, 0),
     do: initial(function.(), system_prompt)
@@ -347,7 +468,31 @@ defmodule AshAgent.Session do
   end
 
   def handle_call(:context, _from, state), do: {:reply, state.context, state}
+  def handle_call(:status, _from, state), do: {:reply, status_of(state), state}
+
+  def handle_call({:decide, _decision, _opts}, _from, %{run: %{}} = state),
+    do: {:reply, {:error, :busy}, state}
+
+  def handle_call({:decide, decision, opts}, _from, state) do
+    started = System.monotonic_time()
+
+    case decided(state.context, decision, opts) do
+      {:ok, context} ->
+        emit_decision(state, decision, started)
+        {:reply, :ok, changed(state, context)}
+
+      {:error, error} ->
+        {:reply, {:error, error}, state}
+    end
+  end
+
   def handle_call({:put_llm, llm}, _from, state), do: {:reply, :ok, %{state | llm: llm}}
+
+  def handle_call(:cancel, _from, %{run: nil, paused?: true} = state) do
+    context = Context.interrupt(state.context, "cancelled by the user", status: :cancelled)
+    {:reply, :ok, state |> changed(context) |> next()}
+  end
+
   def handle_call(:cancel, _from, %{run: nil} = state), do: {:reply, :ok, state}
 
   def handle_call(:cancel, _from, %{run: run} = state) do
@@ -356,8 +501,15 @@ defmodule AshAgent.Session do
     state = state |> end_tasks() |> drain(run.token)
 
     case reply do
-      {:ok, reply} -> {:reply, :ok, finish(state, reply)}
-      _killed -> {:reply, :ok, interrupted(state, "cancelled by the user", :cancelled)}
+      # The turn is to be over, and not to wait.
+      {:ok, {:paused, %{context: context}}} ->
+        {:reply, :ok, cancelled(%{state | context: context})}
+
+      {:ok, reply} ->
+        {:reply, :ok, finish(state, reply)}
+
+      _killed ->
+        {:reply, :ok, cancelled(state)}
     end
   end
 
@@ -389,7 +541,7 @@ defmodule AshAgent.Session do
     Map.new(status, fn
       {:state, %{} = state} ->
         shown = Map.take(state, [:context, :when_busy, :max_queue])
-        {:state, Map.put(shown, :running, state[:run] != nil)}
+        {:state, Map.merge(shown, %{running: state[:run] != nil, paused: state[:paused?]})}
 
       {:message, _prompt} ->
         {:message, :not_shown}
@@ -401,6 +553,9 @@ defmodule AshAgent.Session do
         other
     end)
   end
+
+  defp accept({:prompt, _input, _opts}, _client, %{run: nil, paused?: true} = state),
+    do: {:reply, {:error, :paused}, state}
 
   defp accept(job, client, %{run: nil} = state),
     do: {:noreply, start(state, job, accepted(client))}
@@ -447,7 +602,8 @@ defmodule AshAgent.Session do
             shutdown: :brutal_kill
           )
 
-        %{state | context: context, run: %{task: task, token: token, client: client}}
+        run = %{task: task, token: token, client: client}
+        %{state | context: context, run: run, paused?: false}
 
       {:error, error} ->
         reply(client, {:error, error})
@@ -488,24 +644,75 @@ defmodule AshAgent.Session do
     state
   end
 
+  # What waits goes on waiting: the turn is not over.
+  defp finish(%{run: run} = state, {:paused, %Paused{context: context}} = reply) do
+    reply(run.client, reply)
+    %{state | context: context, run: nil, paused?: true}
+  end
+
   defp finish(%{run: run} = state, {_, %{context: context}} = reply) do
     reply(run.client, reply)
     next(%{state | context: context, run: nil})
   end
 
-  defp interrupted(%{run: run} = state, words, reason) do
-    context = Context.interrupt(state.context, words)
+  defp cancelled(state),
+    do: interrupted(state, "cancelled by the user", :cancelled, status: :cancelled)
+
+  defp interrupted(%{run: run} = state, words, reason, opts \\ []) do
+    before = state.context
+    state = changed(state, Context.interrupt(before, words, opts))
+    if state.context != before, do: tell(run.client, state.context)
+    reply(run.client, {:error, %Error{reason: reason, context: state.context}})
+    next(state)
+  end
+
+  defp changed(state, context) do
     if state.on_change, do: Events.safely(fn -> state.on_change.(context) end, ":on_change")
-    if context != state.context, do: tell(run.client, context)
-    reply(run.client, {:error, %Error{reason: reason, context: context}})
-    next(%{state | context: context, run: nil})
+    %{state | context: context}
   end
 
   defp next(state) do
     case :queue.out(state.queue) do
       {{:value, {job, client}}, queue} -> start(%{state | queue: queue, run: nil}, job, client)
-      {:empty, _} -> %{state | run: nil}
+      {:empty, _} -> %{state | run: nil, paused?: false}
     end
+  end
+
+  defp status_of(%{run: %{}}), do: :running
+  defp status_of(%{paused?: false}), do: :idle
+  defp status_of(%{context: context}), do: {:paused, undecided(context)}
+
+  defp undecided(context) do
+    for %{id: id} = call <- Context.pending_tool_calls(context),
+        Context.tool_call_status(context, id) == :pending,
+        do: call
+  end
+
+  defp decided(context, decision, opts) do
+    {:ok, decide(context, decision, opts)}
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  defp decide(context, {:approved, id}, opts), do: Context.approve_tool_call(context, id, opts)
+
+  defp decide(context, {:denied, id, reason}, opts),
+    do: Context.deny_tool_call(context, id, reason, opts)
+
+  # The context is the one that the decision was made on.
+  defp emit_decision(state, decision, started) do
+    [verdict, id | _reason] = Tuple.to_list(decision)
+    call = state.context |> Context.pending_tool_calls() |> Enum.find(&(&1.id == id))
+    metadata = %{context_id: state.context[:id], iteration: state.context.current_iteration}
+
+    state.runtime[:on_event]
+    |> Events.new(metadata)
+    |> Events.emit([:tool, :decision], %{duration: Events.since(started)}, %{
+      tool: Tool.name(call.name),
+      tool_call_id: call.id,
+      decision: verdict,
+      by: :session
+    })
   end
 
   defp tell({:async, pid, ref}, context), do: send(pid, {__MODULE__, ref, {:context, context}})

@@ -26,7 +26,10 @@ defmodule AshAgent.RuntimeTest do
     test "takes a conversation through turns with several rounds each" do
       llm =
         Scripted.new([
-          calls([call("a", "add", %{"a" => 1, "b" => 2}), call("b", "add", %{"a" => 3, "b" => 4})]),
+          calls([
+            call("a", "add", %{"a" => 1, "b" => 2}),
+            call("b", "add", %{"a" => 3, "b" => 4})
+          ]),
           calls([call("a", "add", %{"a" => 3, "b" => 7})]),
           "Ten.",
           calls([call("a", "add", %{"a" => 10, "b" => 1})]),
@@ -431,7 +434,10 @@ defmodule AshAgent.RuntimeTest do
         llm = Scripted.new([calls([call("a", :bad)]), "Done"])
 
         assert {:ok, %Result{output: "Done", context: context}} =
-                 Runtime.run(Context.new("Hi"), llm: llm, tools: %{bad: fn _ -> {status, bad} end})
+                 Runtime.run(Context.new("Hi"),
+                   llm: llm,
+                   tools: %{bad: fn _ -> {status, bad} end}
+                 )
 
         assert [%{result: result}] = Context.get_iteration(context, 1).tool_calls
 

@@ -8,6 +8,7 @@ defmodule AshAgent.Runtime.Error do
     * `reason` - for matching, see `t:reason/0`
     * `context` - the conversation up to here
     * `usage` - what the models of this run reported, summed up
+    * `iterations` - how many times the model answered in this run
   """
 
   alias AshAgent.Context
@@ -32,10 +33,15 @@ defmodule AshAgent.Runtime.Error do
           | :cancelled
           | {:exit, term()}
 
-  @type t :: %__MODULE__{reason: reason(), context: Context.t(), usage: map()}
+  @type t :: %__MODULE__{
+          reason: reason(),
+          context: Context.t(),
+          usage: map(),
+          iterations: non_neg_integer()
+        }
 
   @enforce_keys [:reason, :context]
-  defexception [:reason, :context, usage: %{}]
+  defexception [:reason, :context, usage: %{}, iterations: 0]
 
   @impl true
   def message(%{reason: reason}), do: describe(reason)

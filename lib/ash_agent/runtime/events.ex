@@ -14,16 +14,20 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :iteration, :start]` | `system_time` | |
   | `[:ash_agent, :runtime, :iteration, :stop]` | `duration`, `tool_calls` | |
   | `[:ash_agent, :runtime, :iteration, :exception]` | `duration` | `kind`, `reason` |
+  | `[:ash_agent, :runtime, :iteration, :pause]` | `system_time`, `tool_calls` | |
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `content_bytes`, `tool_calls` | `usage`, `finish_reason` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
+  | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
 
   Every metadata has `context_id` and `iteration`, the number in the conversation. Durations are in native time units, as
   `:telemetry` has them: `System.convert_time_unit(duration, :native, :millisecond)`. `status` is `:ok`, `:error` or
-  `:halt`. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's module, an atom, or
+  `:halt`. `decision` is `:approved`, `:denied` or `:ask`, `by` is `:approval`, `:permissions`, `:before_tool`, or `:session`
+  for one that `AshAgent.Session` was told; a call that just runs has no such event. A pause comes in front of the
+  iteration's stop and counts the calls that wait. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's module, an atom, or
   the first element of the reason. Bytes of what is no text are those of its external term format.
 
       iex> me = self()
@@ -98,9 +102,14 @@ defmodule AshAgent.Runtime.Events do
     :ok
   catch
     kind, reason ->
-      trace = __STACKTRACE__ |> prune() |> Exception.format_stacktrace()
-      Logger.error("#{name} failed (#{kind}, #{inspect(label(kind, reason))})\n" <> trace)
+      log(kind, reason, __STACKTRACE__, name)
       :error
+  end
+
+  @doc false
+  def log(kind, reason, stacktrace, name) do
+    trace = stacktrace |> prune() |> Exception.format_stacktrace()
+    Logger.error("#{name} failed (#{kind}, #{inspect(label(kind, reason))})\n" <> trace)
   end
 
   @doc false

@@ -28,14 +28,25 @@ defmodule AshAgent.Runtime.Tool do
   alias AshAgent.Toolbox
 
   @enforce_keys [:name, :run]
-  defstruct [:name, :run, description: nil, parameters: %{"type" => "object"}]
+  defstruct [
+    :name,
+    :run,
+    description: nil,
+    parameters: %{"type" => "object"},
+    timeout: nil,
+    grace: 0
+  ]
 
-  @typedoc "A tool. `run` is private."
+  # `run` also gets what it needs to know of the run, when it has three arguments. `timeout` is in place of the run's
+  # `:tool_timeout`; for as long as `grace` behind it, the tool may end by itself before it is killed.
+  @typedoc "A tool. `run`, `timeout` and `grace` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
           parameters: map(),
-          run: (map(), map() -> term())
+          run: (map(), map() -> term()) | (map(), map(), map() -> term()),
+          timeout: timeout() | nil,
+          grace: non_neg_integer()
         }
 
   @type callable ::
@@ -199,4 +210,53 @@ defmodule AshAgent.Runtime.Tool do
       []
     end
   end
+
+  @doc false
+  # The function that the tool's process runs.
+  def function(%__MODULE__{run: run}, arguments, tool_context, scope) when is_function(run, 3),
+    do: fn -> run.(arguments, tool_context, scope) end
+
+  def function(%__MODULE__{run: run}, arguments, tool_context, _scope),
+    do: fn -> run.(arguments, tool_context) end
+
+  @doc false
+  # A field of a call, whose keys may be atoms or text.
+  def field(call, key) when is_map(call) do
+    with :error <- Map.fetch(call, key),
+         :error <- Map.fetch(call, Atom.to_string(key)) do
+      nil
+    else
+      {:ok, value} -> value
+    end
+  end
+
+  @doc false
+  # The text of a name as a call has it.
+  def name(name) when is_atom(name), do: Atom.to_string(name)
+  def name(name) when is_binary(name), do: name
+  # An atom of another node's, see AshAgent.Context.UnknownAtom.
+  def name(%{name: name}) when is_binary(name), do: name
+  def name(other), do: inspect(other)
+
+  @doc false
+  # The arguments of a call as a map.
+  def arguments(nil), do: {:ok, %{}}
+  def arguments(arguments) when is_map(arguments), do: {:ok, arguments}
+
+  def arguments(text) when is_binary(text) do
+    case if(String.trim(text) == "", do: {:ok, %{}}, else: AshAgent.Context.JSON.decode(text)) do
+      {:ok, %{} = arguments} -> {:ok, arguments}
+      _ -> {:error, "the arguments are not a JSON object"}
+    end
+  end
+
+  def arguments(_other), do: {:error, "the arguments are not a JSON object"}
+
+  @doc false
+  # How a function of the application failed, in words that tell nothing of its data.
+  def failure(:error, reason),
+    do: "raised " <> inspect(Exception.normalize(:error, reason).__struct__)
+
+  def failure(:throw, _value), do: "threw a value that nobody caught"
+  def failure(:exit, _reason), do: "exited"
 end

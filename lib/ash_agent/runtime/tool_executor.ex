@@ -38,7 +38,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   killed. A tool's process has the caller among its `$callers`.
   """
 
-  alias AshAgent.Runtime.{Events, Tool}
+  alias AshAgent.Runtime.{Events, SubAgent, Tool}
 
   @timeout 60_000
   @max_concurrency 8
@@ -87,7 +87,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
       timeout: timeout!(opts[:timeout], :timeout),
       max_concurrency: positive!(opts[:max_concurrency], :max_concurrency),
       deadline: :infinity,
-      events: Events.new(opts[:on_event])
+      events: Events.new(opts[:on_event]),
+      scope: %{depth: 0, context_id: nil, inherited: []}
     }
 
     indexed = Enum.with_index(tool_calls)
@@ -101,12 +102,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
         end)
       end)
 
-    for {call, index} <- indexed, do: %{id: field(call, :id), result: Map.fetch!(results, index)}
+    for {call, index} <- indexed,
+        do: %{id: Tool.field(call, :id), result: Map.fetch!(results, index)}
   end
 
   @doc false
   def result({:halt, term}), do: {:ok, term}
   def result({_ok_or_error, _term} = result), do: result
+  def result({ok_or_error, term, _metadata}), do: {ok_or_error, term}
 
   @doc false
   def by_name(tools), do: Map.new(tools, &{&1.name, &1})
@@ -159,7 +162,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
   @doc false
-  # Runs calls, given with a key of the caller's, and folds their outcomes ({:ok | :error | :halt, term}) as they come.
+  # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
+  # {:ok | :error, term, metadata} from a tool that has something to note beside its result.
   # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed; nothing runs any more then.
   def execute(calls, settings, acc, fun),
     do: run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
@@ -210,7 +214,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
       {state, acc} =
         Enum.reduce(late, {state, acc}, fn ref, {state, acc} ->
-          take(state, ref, shut_down(running[ref].task, settings.timeout), acc)
+          take(state, ref, shut_down(running[ref].task, running[ref].timeout), acc)
         end)
 
       run(state, acc)
@@ -257,9 +261,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   ## One call
 
   defp start({call, _key} = keyed, settings) do
-    name = field(call, :name)
-    arguments = field(call, :arguments)
-    call_metadata = %{tool: name_text(name), tool_call_id: field(call, :id)}
+    name = Tool.field(call, :name)
+    arguments = Tool.field(call, :arguments)
+    call_metadata = %{tool: Tool.name(name), tool_call_id: Tool.field(call, :id)}
 
     Events.emit(
       settings.events,
@@ -270,22 +274,43 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
     entry = %{keyed: keyed, started: System.monotonic_time(), metadata: call_metadata}
 
-    with {:ok, tool} <- find(settings.tools, name),
-         {:ok, arguments} <- arguments(arguments),
-         :ok <- required(tool, arguments) do
-      tool_context = settings.tool_context
+    case check(settings.tools, call) do
+      {:ok, tool, arguments} ->
+        timeout = tool.timeout || settings.timeout
+        scope = scope(settings, timeout, entry)
+        function = Tool.function(tool, arguments, settings.tool_context, scope)
 
-      task =
-        Task.Supervisor.async_nolink(
-          settings.supervisor,
-          fn -> guarded(fn -> tool.run.(arguments, tool_context) end) end,
-          shutdown: :brutal_kill
-        )
+        task =
+          Task.Supervisor.async_nolink(settings.supervisor, fn -> guarded(function) end,
+            shutdown: :brutal_kill
+          )
 
-      {:running, task.ref, Map.merge(entry, %{task: task, deadline: deadline(settings.timeout)})}
-    else
-      {:error, words} -> {:refused, outcome({:returned, {:error, words}}, entry, settings)}
+        deadline = deadline(timeout, tool.grace)
+
+        {:running, task.ref,
+         Map.merge(entry, %{task: task, timeout: timeout, deadline: deadline})}
+
+      {:error, words} ->
+        {:refused, outcome({:returned, {:error, words}}, entry, settings)}
     end
+  end
+
+  # What a tool that runs an agent itself has to know.
+  defp scope(settings, timeout, entry) do
+    Map.merge(settings.scope, %{
+      timeout: timeout,
+      deadline: settings.deadline,
+      tool_call_id: entry.metadata.tool_call_id
+    })
+  end
+
+  @doc false
+  # The tool that can take a call, and the arguments as a map.
+  def check(tools, call) do
+    with {:ok, tool} <- find(tools, Tool.field(call, :name)),
+         {:ok, arguments} <- Tool.arguments(Tool.field(call, :arguments)),
+         :ok <- required(tool, arguments),
+         do: {:ok, tool, arguments}
   end
 
   @doc false
@@ -298,35 +323,18 @@ defmodule AshAgent.Runtime.ToolExecutor do
        Events.prune(__STACKTRACE__)}
   end
 
-  defp find(tools, name) do
-    with :error <- Map.fetch(tools, name_text(name)) do
+  @doc false
+  def find(tools, name) do
+    with :error <- Map.fetch(tools, Tool.name(name)) do
       known =
         case tools |> Map.keys() |> Enum.sort() do
           [] -> "there are none"
           names -> "there are: " <> Enum.join(names, ", ")
         end
 
-      {:error, "there is no tool #{inspect(name_text(name))}; #{known}"}
+      {:error, "there is no tool #{inspect(Tool.name(name))}; #{known}"}
     end
   end
-
-  defp name_text(name) when is_atom(name), do: Atom.to_string(name)
-  defp name_text(name) when is_binary(name), do: name
-  # An atom of another node's, see AshAgent.Context.UnknownAtom.
-  defp name_text(%{name: name}) when is_binary(name), do: name
-  defp name_text(other), do: inspect(other)
-
-  defp arguments(nil), do: {:ok, %{}}
-  defp arguments(arguments) when is_map(arguments), do: {:ok, arguments}
-
-  defp arguments(text) when is_binary(text) do
-    case if(String.trim(text) == "", do: {:ok, %{}}, else: AshAgent.Context.JSON.decode(text)) do
-      {:ok, %{} = arguments} -> {:ok, arguments}
-      _ -> {:error, "the arguments are not a JSON object"}
-    end
-  end
-
-  defp arguments(_other), do: {:error, "the arguments are not a JSON object"}
 
   defp required(tool, arguments) do
     case Tool.missing(tool, arguments) do
@@ -342,7 +350,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   defp outcome({:returned, value}, entry, settings) do
-    {status, term} = outcome = returned(value)
+    outcome = returned(value)
+    {status, term} = {elem(outcome, 0), elem(outcome, 1)}
 
     Events.emit(
       settings.events,
@@ -363,6 +372,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
     failed(entry, settings, :timeout, :timeout, [])
     {:error, "timed out after #{timeout} ms"}
   end
+
+  defp returned(%SubAgent.Outcome{result: {status, term}, metadata: metadata}),
+    do: {status, term, metadata}
 
   defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
   defp returned(:error), do: {:error, "the tool failed"}
@@ -395,17 +407,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     _ -> "(no message)"
   end
 
-  defp field(call, key) when is_map(call) do
-    with :error <- Map.fetch(call, key),
-         :error <- Map.fetch(call, Atom.to_string(key)) do
-      nil
-    else
-      {:ok, value} -> value
-    end
-  end
-
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+  defp deadline(:infinity, _grace), do: :infinity
+  defp deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
 
   @doc false
   def left(:infinity), do: :infinity

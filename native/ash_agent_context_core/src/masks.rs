@@ -131,8 +131,8 @@ impl Masks {
             }
             PartKind::RedactedThinking(_) => {}
         }
-        if part.url() != given.url() {
-            // Nothing can be fetched from there.
+        if part.url() != given.url() || part.is_empty_file() {
+            // Nothing can be fetched from there, or nothing is left.
             let words = words_of(&part.kind).unwrap_or_default();
             part = Part::text(words.into_bytes().into());
         }
@@ -231,6 +231,10 @@ impl Part {
             } if !url.starts_with("data:") => Some(url),
             _ => None,
         }
+    }
+
+    fn is_empty_file(&self) -> bool {
+        matches!(&self.kind, PartKind::File { source: Source::Data(data), .. } if data.is_empty())
     }
 }
 

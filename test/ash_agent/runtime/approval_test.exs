@@ -1,0 +1,534 @@
+defmodule AshAgent.Runtime.ApprovalTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Error, Paused, Result}
+
+  defp call(id, name, arguments \\ %{}), do: %{id: id, name: name, arguments: arguments}
+
+  # A model that calls these once and then answers.
+  defp calling(calls), do: Scripted.new([%{tool_calls: calls}, "Done"])
+
+  # Tools that tell the test when they run.
+  defp tools do
+    test = self()
+
+    for name <- ~w(yes no ask), into: %{} do
+      {name, fn arguments -> send(test, {:ran, name, arguments}) && {:ok, name <> "!"} end}
+    end
+  end
+
+  # What a call's name says.
+  defp by_name(%{name: name}, _tool_context) do
+    case to_string(name) do
+      "yes" -> :approve
+      "no" -> {:deny, "no means no"}
+      "ask" -> :ask
+    end
+  end
+
+  defp opts(llm, more \\ []),
+    do: Keyword.merge([llm: llm, tools: tools(), approval: &by_name/2], more)
+
+  defp results(context, iteration \\ 1),
+    do: for(%{result: result} <- Context.get_iteration(context, iteration).tool_calls, do: result)
+
+  defp never(_context), do: flunk("the model was asked")
+
+  # Stores the context as text and gives it to another process, as if on another day.
+  defp elsewhere(context, fun) do
+    text = Context.to_snapshot(context)
+    {:ok, dumped} = context |> Context.dump() |> Context.load()
+    assert Context.equal?(dumped, Context.from_snapshot!(text))
+    Task.await(Task.async(fn -> text |> Context.from_snapshot!() |> fun.() end))
+  end
+
+  # Kills a process and waits until all that hangs together with it is gone.
+  defp kill(pid) do
+    monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
+    Process.exit(pid, :kill)
+    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _}, 1_000)
+    Logger.flush()
+  end
+
+  defp linked([], _seen), do: []
+
+  defp linked([pid | rest], seen) do
+    case pid not in seen && Process.info(pid, :links) do
+      {:links, links} -> [pid | linked(rest ++ Enum.filter(links, &is_pid/1), [pid | seen])]
+      _ -> linked(rest, seen)
+    end
+  end
+
+  describe "the approval function" do
+    test "approves: the call runs, and who decided is noted" do
+      llm = calling([call("a", "yes", %{"x" => 1})])
+      test = self()
+
+      approval = fn call, tool_context ->
+        send(test, {:asked, call, tool_context})
+        :approve
+      end
+
+      {:ok, result} =
+        Runtime.run(
+          Context.new("Hi"),
+          opts(llm, approval: approval, runtime_context: %{actor: "ada"})
+        )
+
+      assert_received {:asked, %{id: "a", name: "yes", arguments: %{"x" => 1}}, tool_context}
+      assert %{actor: "ada", agent: nil, domain: nil, tenant: nil} = tool_context
+      assert results(result.context) == [ok: "yes!"]
+      assert Context.tool_call_status(result.context, "a") == :ok
+
+      assert %{decision: :approved, by: :approval} =
+               Context.tool_call_decision(result.context, "a")
+    end
+
+    test "denies: the model reads why, and goes on" do
+      llm = calling([call("a", "no"), call("b", "yes")])
+      {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm))
+      assert results(result.context) == [error: "denied: no means no", ok: "yes!"]
+      refute_received {:ran, "no", _}
+
+      assert [_, %{context: seen}] = Scripted.requests(llm)
+
+      assert %{content: [%{is_error: true, content: "denied: no means no"}, _]} =
+               seen |> Context.to_messages() |> List.last()
+
+      assert %{by: :approval, reason: "no means no"} =
+               Context.tool_call_decision(result.context, "a")
+    end
+
+    test "is not there with :auto, which notes nothing" do
+      llm = calling([call("a", "ask")])
+      {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: :auto))
+      assert results(result.context) == [ok: "ask!"]
+      assert Context.tool_call_decision(result.context, "a") == nil
+    end
+
+    test "that fails or returns nonsense denies, and says so" do
+      for {approval, words} <- [
+            {fn _, _ -> raise "secret" end, "raised RuntimeError"},
+            {fn _, _ -> throw("secret") end, "threw a value that nobody caught"},
+            {fn _, _ -> exit("secret") end, "exited"},
+            {fn _, _ -> Process.exit(self(), :kill) end, "was killed"},
+            {fn _, _ -> true end, "returned something else"},
+            {fn _, _ -> :deny end, "returned something else"},
+            {fn _, _ -> {:approve, "yes"} end, "returned something else"},
+            {fn _, _ -> :ok end, "returned something else"},
+            {fn _, _ -> nil end, "returned something else"}
+          ] do
+        log =
+          capture_log(fn ->
+            llm = calling([call("a", "yes")])
+            {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: approval))
+            assert results(result.context) == [error: "denied: the approval function #{words}"]
+            assert Context.tool_call_status(result.context, "a") == :denied
+          end)
+
+        refute log =~ "secret"
+      end
+
+      refute_received {:ran, _, _}
+    end
+
+    test "may deny with any reason, also one that cannot be kept" do
+      deep = Enum.reduce(1..300, :x, fn _, inner -> [inner] end)
+
+      for {reason, words} <- [
+            {:friday, "denied: friday"},
+            {nil, "denied"},
+            {[1 | 2], "denied: for a reason that cannot be kept: "},
+            {deep, "denied: for a reason that cannot be kept: "},
+            {self(), "denied"}
+          ] do
+        llm = calling([call("a", "yes")])
+        approval = fn _, _ -> {:deny, reason} end
+        {:ok, result} = Runtime.run(Context.new("Hi"), opts(llm, approval: approval))
+        assert [error: text] = results(result.context)
+        assert String.starts_with?(text, words)
+      end
+    end
+
+    test "does not hear of calls that no tool can take" do
+      calls = [
+        call("a", "nothing"),
+        call("b", "yes", "{bad"),
+        call("c", "needs")
+      ]
+
+      tools = %{
+        yes: fn _ -> flunk("ran") end,
+        needs: %{function: fn _ -> flunk("ran") end, parameters: %{"required" => ["x"]}}
+      }
+
+      opts = opts(calling(calls), tools: tools, approval: fn _, _ -> flunk("asked") end)
+
+      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+
+      assert [
+               error: "there is no tool \"nothing\"" <> _,
+               error: "the arguments are not a JSON object",
+               error: "the required argument \"x\" is missing"
+             ] = results(result.context)
+    end
+
+    test "that hangs is ended with the time of the run" do
+      llm = calling([call("a", "yes"), call("b", "yes")])
+      opts = opts(llm, approval: fn _, _ -> Process.sleep(:infinity) end, timeout: 400)
+
+      assert {:error, %Error{reason: {:timeout, 400}} = error} =
+               Runtime.run(Context.new("Hi"), opts)
+
+      assert [error: "interrupted" <> _, error: "interrupted" <> _] = results(error.context)
+      assert Context.pending_tool_calls(error.context) == []
+    end
+  end
+
+  describe "a pause" do
+    test "comes when what needed no decision has run" do
+      calls = [call("a", "ask"), call("b", "yes"), call("c", "no"), call("d", "ask", %{"n" => 1})]
+
+      assert {:paused, %Paused{} = paused} = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+
+      assert paused.calls == [call("a", "ask"), call("d", "ask", %{"n" => 1})]
+      assert paused.calls == Context.pending_tool_calls(paused.context)
+      assert results(paused.context) == [nil, {:ok, "yes!"}, {:error, "denied: no means no"}, nil]
+      assert paused.iterations == 1
+
+      assert for(id <- ~w(a b c d), do: Context.tool_call_status(paused.context, id)) ==
+               [:pending, :ok, :denied, :pending]
+
+      assert_received {:ran, "yes", _}
+      refute_received {:ran, _, _}
+      assert {:paused, %{context: %Context{}, calls: [_, _]}} = {:paused, paused}
+    end
+
+    test "shows counts only when inspected" do
+      {:paused, paused} = Runtime.run(Context.new("Secret"), opts(calling([call("a", "ask")])))
+      assert inspect(paused) =~ ~r/^#AshAgent.Runtime.Paused<1 waiting, #AshAgent.Context</
+      refute inspect(paused) =~ "Secret"
+    end
+
+    test "is told with its events" do
+      test = self()
+      calls = [call("a", "ask"), call("b", "yes"), call("c", "no")]
+      on_event = fn name, measured, metadata -> send(test, {name, measured, metadata}) end
+      {:paused, _} = Runtime.run(Context.new("Hi"), opts(calling(calls), on_event: on_event))
+
+      for {id, decision} <- [{"a", :ask}, {"b", :approved}, {"c", :denied}] do
+        assert_received {[:ash_agent, :runtime, :tool, :decision], %{duration: _},
+                         %{tool_call_id: ^id, decision: ^decision, by: :approval, iteration: 1}}
+      end
+
+      assert_received {[:ash_agent, :runtime, :iteration, :pause], %{tool_calls: 1}, _}
+      assert_received {[:ash_agent, :runtime, :iteration, :stop], %{tool_calls: 2}, _}
+    end
+
+    test "gives every step to on_change: answer, decisions, results" do
+      test = self()
+      calls = [call("a", "yes"), call("b", "no"), call("c", "ask")]
+      on_change = &send(test, {:changed, &1})
+
+      {:paused, paused} =
+        Runtime.run(Context.new("Hi"), opts(calling(calls), on_change: on_change))
+
+      statuses =
+        for _ <- 1..4 do
+          assert_received {:changed, context}
+          for(id <- ~w(a b c), do: Context.tool_call_status(context, id))
+        end
+
+      assert statuses == [
+               [:pending, :pending, :pending],
+               [:approved, :pending, :pending],
+               [:approved, :denied, :pending],
+               [:ok, :denied, :pending]
+             ]
+
+      refute_received {:changed, _}
+      assert Context.tool_call_status(paused.context, "c") == :pending
+    end
+
+    test "does not come when a tool ends the run" do
+      calls = [call("a", "ask"), call("b", "stop")]
+      tools = Map.put(tools(), "stop", fn _ -> {:halt, :over} end)
+      approval = fn call, _ -> if call.name == "stop", do: :approve, else: :ask end
+
+      assert {:ok, %Result{status: :halted, output: :over} = result} =
+               Runtime.run(
+                 Context.new("Hi"),
+                 opts(calling(calls), tools: tools, approval: approval)
+               )
+
+      assert [{:error, "interrupted: another tool ended the run"}, {:ok, :over}] =
+               results(result.context)
+
+      assert Context.pending_tool_calls(result.context) == []
+    end
+  end
+
+  describe "resume/2" do
+    setup do
+      calls = [call("a", "ask", %{"n" => 1}), call("b", "yes"), call("c", "ask", %{"n" => 2})]
+      {:paused, paused} = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+      assert_received {:ran, "yes", _}
+      {:ok, context: paused.context}
+    end
+
+    test "executes what was approved and tells what was denied, stored, elsewhere", %{
+      context: context
+    } do
+      opts = opts(Scripted.new(["Done"]))
+
+      {:ok, result} =
+        elsewhere(context, fn context ->
+          context
+          |> Context.approve_tool_call("a", by: "ann")
+          |> Context.deny_tool_call("c", "not twice", by: "bob")
+          |> elsewhere(&Runtime.resume(&1, opts))
+        end)
+
+      assert result.output == "Done"
+      assert results(result.context) == [ok: "ask!", ok: "yes!", error: "denied: not twice"]
+      assert_received {:ran, "ask", %{"n" => 1}}
+      refute_received {:ran, _, _}
+      assert %{by: "ann", decision: :approved} = Context.tool_call_decision(result.context, "a")
+      assert Context.tool_call_status(result.context, "a") == :ok
+      assert result.context.current_iteration == 2
+    end
+
+    test "pauses again without decisions, and asks no model", %{context: context} do
+      opts = opts(&never/1)
+      assert {:paused, again} = Runtime.resume(context, opts)
+      assert Context.equal?(again.context, context)
+      assert [%{id: "a"}, %{id: "c"}] = again.calls
+      assert again.iterations == 0
+      refute_received {:ran, _, _}
+    end
+
+    test "executes what is decided and pauses for the rest", %{context: context} do
+      opts = opts(&never/1)
+      context = Context.approve_tool_call(context, "c")
+      assert {:paused, %{calls: [%{id: "a"}], context: context}} = Runtime.resume(context, opts)
+      assert_received {:ran, "ask", %{"n" => 2}}
+      assert results(context) == [nil, {:ok, "yes!"}, {:ok, "ask!"}]
+
+      assert {:paused, %{calls: [%{id: "a"}]}} = Runtime.run(context, opts)
+      refute_received {:ran, _, _}
+    end
+
+    test "asks about the undecided again, and only about these", %{context: context} do
+      test = self()
+      approval = fn call, _ -> send(test, {:asked, call.id}) && :approve end
+      context = Context.approve_tool_call(context, "a", by: "ann")
+      {:ok, result} = Runtime.run(context, opts(Scripted.new(["Done"]), approval: approval))
+      assert_received {:asked, "c"}
+      refute_received {:asked, _}
+      assert results(result.context) == [ok: "ask!", ok: "yes!", ok: "ask!"]
+      assert %{by: "ann"} = Context.tool_call_decision(result.context, "a")
+      assert %{by: :approval} = Context.tool_call_decision(result.context, "c")
+    end
+
+    test "goes on to the model when all was denied", %{context: context} do
+      context = context |> Context.deny_tool_call("a") |> Context.deny_tool_call("c")
+      assert {:ok, %{output: "Done"}} = Runtime.resume(context, opts(Scripted.new(["Done"])))
+      refute_received {:ran, _, _}
+    end
+
+    test "decisions that are illegal are refused by the context, and change nothing", %{
+      context: context
+    } do
+      approved = Context.approve_tool_call(context, "a")
+
+      for decide <- [
+            fn -> Context.approve_tool_call(approved, "a") end,
+            fn -> Context.deny_tool_call(approved, "a") end,
+            fn -> Context.approve_tool_call(context, "b") end,
+            fn -> Context.deny_tool_call(context, "b") end,
+            fn -> Context.approve_tool_call(context, "nobody") end
+          ],
+          do: assert_raise(Context.Error, decide)
+
+      assert {:paused, %{calls: [%{id: "a"}, %{id: "c"}]}} =
+               Runtime.resume(context, opts(&never/1))
+    end
+
+    test "holds an approved call to the rules and hooks of the day", %{context: context} do
+      context = context |> Context.approve_tool_call("a") |> Context.approve_tool_call("c")
+      llm = Scripted.new(["Done"])
+      deny = fn call, _ -> if call.id == "c", do: {:deny, {:not, "today"}}, else: :ok end
+      rules = [{:deny, "ask", &(&1["n"] == 1)}]
+      opts = opts(llm, permission_rules: rules, before_tool: deny)
+      {:ok, result} = Runtime.resume(context, opts)
+
+      assert [{:error, "denied: the tool \"ask\" is denied by " <> _}, _, {:error, {:denied, _}}] =
+               results(result.context)
+
+      refute_received {:ran, _, _}
+      assert %{decision: :approved} = Context.tool_call_decision(result.context, "a")
+      assert Context.tool_call_status(result.context, "a") == :error
+    end
+
+    test "can be left for another user message", %{context: context} do
+      assert_raise Context.Error, fn -> Context.add_user_message(context, "Else") end
+
+      context =
+        context
+        |> Context.interrupt("given up", status: :cancelled)
+        |> Context.add_user_message("Else")
+
+      assert {:ok, %{output: "Done"}} = Runtime.run(context, opts(Scripted.new(["Done"])))
+    end
+
+    @tag :capture_log
+    test "executes approved calls again when the run was killed in their middle", %{
+      context: context
+    } do
+      test = self()
+      context = context |> Context.approve_tool_call("a") |> Context.deny_tool_call("c")
+
+      hang = fn _ ->
+        send(test, {:tool, self()})
+        Process.sleep(:infinity)
+      end
+
+      opts = opts(&never/1, tools: %{"ask" => hang}, on_change: &send(test, {:changed, &1}))
+      runner = spawn(fn -> Runtime.resume(context, opts) end)
+      assert_receive {:tool, tool}
+      kill(runner)
+      refute Process.alive?(tool)
+      refute_received {:changed, _}
+
+      assert Context.tool_call_status(context, "a") == :approved
+      opts = opts(Scripted.new(["Done"]), approval: fn _, _ -> flunk("asked again") end)
+      {:ok, result} = elsewhere(context, &Runtime.resume(&1, opts))
+      assert results(result.context) == [ok: "ask!", ok: "yes!", error: "denied"]
+    end
+
+    @tag :capture_log
+    test "kills an approval function with the run" do
+      test = self()
+
+      approval = fn _, _ ->
+        send(test, {:approval, self()})
+        Process.sleep(:infinity)
+      end
+
+      llm = fn _ -> {:ok, %{tool_calls: [call("a", "yes")]}} end
+      opts = opts(llm, approval: approval)
+      runner = spawn(fn -> Runtime.run(Context.new("Hi"), opts) end)
+      assert_receive {:approval, pid}
+      kill(runner)
+      refute Process.alive?(pid)
+    end
+  end
+
+  describe "any mixture of decisions" do
+    test "runs each approved call once, and no other, whatever the order of pauses" do
+      seed = {3, 5, System.unique_integer([:positive])}
+      :rand.seed(:exsss, seed)
+
+      for _ <- 1..40 do
+        wanted = for n <- 1..:rand.uniform(6), do: {"c#{n}", Enum.random(~w(yes no ask))}
+        calls = for {id, name} <- wanted, do: call(id, name, %{"id" => id})
+        reply = Runtime.run(Context.new("Hi"), opts(calling(calls)))
+        {context, approved} = decide(reply, [])
+        answered = for {id, "yes"} <- wanted, do: id
+        expected = Enum.sort(answered ++ approved)
+
+        assert Enum.sort(ran()) == expected, "seed #{inspect(seed)}"
+        assert Context.pending_tool_calls(context) == []
+
+        for {id, _} <- wanted do
+          status = Context.tool_call_status(context, id)
+          assert status == if(id in expected, do: :ok, else: :denied), "seed #{inspect(seed)}"
+        end
+      end
+    end
+
+    # Decides about some of what waits, at least one, and goes on until nothing does.
+    defp decide({:ok, result}, approved), do: {result.context, approved}
+
+    defp decide({:paused, %{context: context, calls: calls}}, approved) do
+      some = Enum.take_random(calls, :rand.uniform(length(calls)))
+
+      {context, approved} =
+        Enum.reduce(some, {context, approved}, fn %{id: id}, {context, approved} ->
+          if :rand.uniform(2) == 1,
+            do: {Context.approve_tool_call(context, id), [id | approved]},
+            else: {Context.deny_tool_call(context, id), approved}
+        end)
+
+      context
+      |> Context.to_snapshot()
+      |> Context.from_snapshot!()
+      |> Runtime.resume(opts(Scripted.new(["Done"])))
+      |> decide(approved)
+    end
+
+    defp ran do
+      receive do
+        {:ran, _name, %{"id" => id}} -> [id | ran()]
+      after
+        0 -> []
+      end
+    end
+  end
+
+  describe "usage" do
+    test "is noted on the context, with one change for each answer" do
+      test = self()
+
+      llm =
+        Scripted.new([
+          %{tool_calls: [call("a", "yes")], usage: %{input_tokens: 10, output_tokens: 2}},
+          %{content: "Done", usage: %{"prompt_tokens" => 20, "completion_tokens" => 3}}
+        ])
+
+      opts = opts(llm, approval: :auto, on_change: &send(test, {:changed, &1}))
+      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+
+      assert %{input_tokens: 30, output_tokens: 5, total_tokens: 35} =
+               Context.get_cumulative_tokens(result.context)
+
+      totals =
+        for _ <- 1..3 do
+          assert_received {:changed, context}
+          Context.get_cumulative_tokens(context).total_tokens
+        end
+
+      assert totals == [12, 12, 35]
+      refute_received {:changed, _}
+    end
+
+    test "that the context does not take is left out, and the answer stays" do
+      improper = %{input_tokens: [1 | 2]}
+      deep = %{input_tokens: Enum.reduce(1..300, 1, fn _, inner -> [inner] end)}
+
+      for usage <- [
+            %{},
+            %{note: "x"},
+            %{input_tokens: -1},
+            %{input_tokens: 1.5},
+            %{input_tokens: "many"},
+            improper,
+            deep,
+            %{1 => 2},
+            %{<<255>> => 1},
+            nil,
+            [],
+            5,
+            ~D[2026-01-01]
+          ] do
+        llm = fn _ -> {:ok, %{content: "Hi", usage: usage}} end
+        assert {:ok, %Result{output: "Hi"} = result} = Runtime.run(Context.new("Hi"), llm: llm)
+        assert Context.get_cumulative_tokens(result.context).total_tokens == 0
+      end
+    end
+  end
+end

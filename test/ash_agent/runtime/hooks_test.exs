@@ -1,0 +1,270 @@
+defmodule AshAgent.Runtime.HooksTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Error, Result}
+
+  defp call(id, name, arguments \\ %{}), do: %{id: id, name: name, arguments: arguments}
+
+  defp run(calls, opts) do
+    test = self()
+    llm = Scripted.new([%{tool_calls: calls}, "Done"])
+    echo = fn arguments -> send(test, {:ran, arguments}) && {:ok, arguments} end
+    opts = Keyword.update(opts, :tools, %{"echo" => echo}, &Map.put_new(&1, "echo", echo))
+    Runtime.run(Context.new("Hi"), [llm: llm] ++ opts)
+  end
+
+  defp results({:ok, result}), do: results(result)
+  defp results({:error, error}), do: results(error)
+
+  defp results(%{context: context}),
+    do: for(%{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result)
+
+  describe "before_tool" do
+    test "changes what the tool gets, and the context keeps what the model wrote" do
+      hooks = [
+        fn call, _ -> {:ok, put_in(call.arguments["a"], 2)} end,
+        fn %{arguments: %{"a" => 2}} = call, _ -> {:ok, put_in(call.arguments["b"], 3)} end,
+        fn %{arguments: %{"a" => 2, "b" => 3}}, %{actor: "ada"} -> :ok end
+      ]
+
+      reply =
+        run([call("x", "echo", %{"a" => 1})],
+          before_tool: hooks,
+          runtime_context: %{actor: "ada"}
+        )
+
+      assert results(reply) == [ok: %{"a" => 2, "b" => 3}]
+      {:ok, %{context: context}} = reply
+      assert [%{arguments: %{"a" => 1}}] = Context.get_iteration(context, 1).tool_calls
+    end
+
+    test "shows the approval function what the tool will get" do
+      test = self()
+      approval = fn call, _ -> send(test, {:asked, call.arguments}) && :approve end
+      hook = fn call, _ -> {:ok, %{call | arguments: %{"safe" => true}}} end
+      run([call("x", "echo", %{"safe" => false})], before_tool: hook, approval: approval)
+      assert_received {:asked, %{"safe" => true}}
+      assert_received {:ran, %{"safe" => true}}
+    end
+
+    test "gives required arguments that the model left out" do
+      tools = %{
+        "echo" => %{function: &{:ok, &1}, parameters: %{"required" => ["tenant"]}}
+      }
+
+      hook = fn call, _ -> {:ok, put_in(call.arguments["tenant"], 1)} end
+
+      assert results(run([call("x", "echo")], tools: tools, before_tool: hook)) == [
+               ok: %{"tenant" => 1}
+             ]
+    end
+
+    test "cannot lead a call around the rules" do
+      hook = fn call, _ -> {:ok, %{call | arguments: %{"path" => "/etc/passwd"}}} end
+      rules = [{:deny, "*", &(&1["path"] == "/etc/passwd")}]
+
+      reply =
+        run([call("x", "echo", %{"path" => "ok"})], before_tool: hook, permission_rules: rules)
+
+      assert [error: "denied: the tool \"echo\" is denied by the rule " <> _] = results(reply)
+      refute_received {:ran, _}
+    end
+
+    test "denies, and later hooks and the approval function hear nothing" do
+      hooks = [fn _, _ -> {:deny, "closed"} end, fn _, _ -> flunk("asked") end]
+
+      reply =
+        run([call("x", "echo")], before_tool: hooks, approval: fn _, _ -> flunk("asked") end)
+
+      assert results(reply) == [error: "denied: closed"]
+      {:ok, %{context: context}} = reply
+      assert %{by: :before_tool, reason: "closed"} = Context.tool_call_decision(context, "x")
+    end
+
+    test "comes behind the rules, and hears nothing of what these deny" do
+      reply =
+        run([call("x", "echo")],
+          before_tool: fn _, _ -> flunk("asked") end,
+          permission_rules: [{:deny, "echo"}]
+        )
+
+      assert [error: "denied: the tool" <> _] = results(reply)
+    end
+
+    test "hears nothing of what no tool can take" do
+      calls = [call("x", "nothing"), call("y", "echo", "[1]")]
+      reply = run(calls, before_tool: fn _, _ -> flunk("asked") end)
+
+      assert [error: "there is no tool" <> _, error: "the arguments are not a JSON object"] =
+               results(reply)
+    end
+
+    test "that fails or returns something else denies, and says so" do
+      other = "returned a call with another id or name, or no arguments"
+
+      for {hook, words} <- [
+            {fn _, _ -> raise "secret" end, "raised RuntimeError"},
+            {fn _, _ -> throw("secret") end, "threw a value that nobody caught"},
+            {fn _, _ -> exit("secret") end, "exited"},
+            {fn _, _ -> Process.exit(self(), :kill) end, "was killed"},
+            {fn call, _ -> call end, "returned something else"},
+            {fn _, _ -> nil end, "returned something else"},
+            {fn _, _ -> {:ok, nil} end, "returned something else"},
+            {fn _, _ -> {:error, "x"} end, "returned something else"},
+            {fn _, _ -> :deny end, "returned something else"},
+            {fn call, _ -> {:ok, %{call | name: "other"}} end, other},
+            {fn call, _ -> {:ok, %{call | id: "y"}} end, other},
+            {fn call, _ -> {:ok, %{call | arguments: "{}"}} end, other},
+            {fn _, _ -> {:ok, %{}} end, other}
+          ] do
+        log =
+          capture_log(fn ->
+            reply = run([call("x", "echo", %{"a" => 1})], before_tool: hook)
+            assert results(reply) == [error: "denied: a hook (:before_tool) #{words}"]
+          end)
+
+        refute log =~ "secret"
+      end
+
+      refute_received {:ran, _}
+    end
+  end
+
+  describe "after_tool" do
+    test "changes the result, one hook behind the other" do
+      hooks = [
+        fn %{id: "x"}, {:ok, %{"a" => 1}}, %{actor: nil} -> {:ok, {:ok, "one"}} end,
+        fn _, {:ok, "one"}, _ -> :ok end,
+        fn _, {:ok, "one"}, _ -> {:ok, {:error, "two"}} end
+      ]
+
+      assert results(run([call("x", "echo", %{"a" => 1})], after_tool: hooks)) == [error: "two"]
+    end
+
+    test "sees the arguments that the tool got" do
+      test = self()
+
+      run([call("x", "echo", %{"a" => 1})],
+        before_tool: fn call, _ -> {:ok, put_in(call.arguments["a"], 2)} end,
+        after_tool: fn call, _, _ -> send(test, {:after, call.arguments}) && :ok end
+      )
+
+      assert_received {:after, %{"a" => 2}}
+    end
+
+    test "hears of failures and timeouts, and not of what was denied or never ran" do
+      test = self()
+
+      tools = %{
+        "boom" => fn _ -> raise "boom" end,
+        "hang" => fn _ -> Process.sleep(:infinity) end
+      }
+
+      calls = [call("a", "boom"), call("b", "hang"), call("c", "nothing"), call("d", "echo")]
+
+      reply =
+        run(calls,
+          tools: tools,
+          tool_timeout: 300,
+          permission_rules: [{:deny, "echo"}],
+          after_tool: fn call, result, _ -> send(test, {:after, call.id, result}) && :ok end
+        )
+
+      assert_received {:after, "a", {:error, "the tool raised RuntimeError: boom"}}
+      assert_received {:after, "b", {:error, "timed out after 300 ms"}}
+      refute_received {:after, _, _}
+      assert [error: _, error: _, error: _, error: _] = results(reply)
+    end
+
+    test "that fails or returns something else makes the result an error, and hides it" do
+      for {hook, words} <- [
+            {fn _, _, _ -> raise "secret" end, "raised RuntimeError"},
+            {fn _, _, _ -> throw("secret") end, "threw a value that nobody caught"},
+            {fn _, _, _ -> exit("secret") end, "exited"},
+            {fn _, _, _ -> Process.exit(self(), :kill) end, "was killed"},
+            {fn _, _, _ -> {:ok, "text"} end, "returned something else"},
+            {fn _, _, _ -> {:ok, {:halt, 1}} end, "returned something else"},
+            {fn _, result, _ -> result end, "returned something else"},
+            {fn _, _, _ -> nil end, "returned something else"}
+          ] do
+        log =
+          capture_log(fn ->
+            reply = run([call("x", "echo", %{"k" => "hidden"})], after_tool: hook)
+
+            assert results(reply) == [error: "a hook (:after_tool) #{words}"]
+          end)
+
+        refute log =~ "secret"
+        refute log =~ "hidden"
+      end
+    end
+
+    test "may return what cannot be kept, which becomes an error" do
+      hook = fn _, _, _ -> {:ok, {:ok, [1 | 2]}} end
+
+      assert [error: "the tool returned what cannot be kept" <> _] =
+               results(run([call("x", "echo")], after_tool: hook))
+    end
+
+    test "changes what a tool halted with, and an error keeps the run going" do
+      tools = %{"stop" => fn _ -> {:halt, 1} end}
+      calls = [call("x", "stop")]
+      hook = fn _, {:ok, 1}, _ -> {:ok, {:ok, 2}} end
+
+      assert {:ok, %Result{status: :halted, output: 2}} =
+               run(calls, tools: tools, after_tool: hook)
+
+      hook = fn _, {:ok, 1}, _ -> {:ok, {:error, "not yet"}} end
+
+      assert {:ok, %Result{status: :answered, output: "Done"}} =
+               run(calls, tools: tools, after_tool: hook)
+    end
+
+    test "is ended with the time of the run, and what it had not seen is not kept" do
+      hook = fn _, _, _ -> Process.sleep(:infinity) end
+      reply = run([call("x", "echo", %{"k" => "hidden"})], after_tool: hook, timeout: 400)
+      assert {:error, %Error{reason: {:timeout, 400}}} = reply
+
+      assert results(reply) == [
+               error: "the time of the run was up before a hook had seen the result"
+             ]
+    end
+  end
+
+  describe "a hanging hook" do
+    test "may take as long as a tool" do
+      hook = fn _, _ -> Process.sleep(:infinity) end
+      reply = run([call("x", "echo")], before_tool: hook, tool_timeout: 300)
+      assert results(reply) == [error: "denied: a hook (:before_tool) took longer than 300 ms"]
+
+      hook = fn _, _, _ -> Process.sleep(:infinity) end
+      reply = run([call("x", "echo")], after_tool: hook, tool_timeout: 300)
+      assert results(reply) == [error: "a hook (:after_tool) took longer than 300 ms"]
+    end
+
+    test "is ended with the time of the run" do
+      reply =
+        run([call("x", "echo")],
+          before_tool: fn _, _ -> Process.sleep(:infinity) end,
+          timeout: 400
+        )
+
+      assert {:error, %Error{reason: {:timeout, 400}}} = reply
+      assert [error: "interrupted" <> _] = results(reply)
+    end
+  end
+
+  test "nothing of hooks is left in the mailbox or running" do
+    before = Process.info(self(), :links)
+    run([call("x", "echo")], before_tool: fn _, _ -> :ok end, after_tool: fn _, _, _ -> :ok end)
+    assert_received {:ran, _}
+    assert Process.info(self(), :messages) == {:messages, []}
+    # The script is linked, nothing else.
+    {:links, links} = Process.info(self(), :links)
+    assert length(links) == length(elem(before, 1)) + 1
+  end
+end

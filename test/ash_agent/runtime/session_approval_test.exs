@@ -1,0 +1,323 @@
+defmodule AshAgent.Runtime.SessionApprovalTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Session}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Error, Paused, Result}
+
+  defp call(id, name \\ "ask"), do: %{id: id, name: name, arguments: %{}}
+
+  defp start(opts) do
+    test = self()
+    tools = %{"ask" => fn _ -> send(test, :ran) && {:ok, "ran"} end}
+    opts = Keyword.merge([tools: tools, approval: fn _, _ -> :ask end], opts)
+    start_supervised!({Session, opts}, id: make_ref())
+  end
+
+  # Calls in every turn, and answers when it has results.
+  defp llm(ids) do
+    fn context ->
+      case context |> Context.to_messages() |> List.last() do
+        %{content: [%{type: :tool_result} | _]} -> {:ok, %{content: "Done"}}
+        %{content: "plain" <> _ = text} -> {:ok, %{content: text}}
+        _ -> {:ok, %{tool_calls: Enum.map(ids, &call/1)}}
+      end
+    end
+  end
+
+  defp statuses(session, ids),
+    do: for(id <- ids, do: session |> Session.context() |> Context.tool_call_status(id))
+
+  describe "a paused session" do
+    test "takes decisions and goes on" do
+      session = start(llm: llm(~w(a b)))
+      assert Session.status(session) == :idle
+      assert {:paused, %Paused{calls: [%{id: "a"}, %{id: "b"}]}} = Session.prompt(session, "Hi")
+      assert {:paused, [%{id: "a"}, %{id: "b"}]} = Session.status(session)
+
+      assert :ok = Session.approve(session, "a", by: "ann")
+      assert {:paused, [%{id: "b"}]} = Session.status(session)
+      assert :ok = Session.deny(session, "b", "no", by: "bob")
+      assert {:paused, []} = Session.status(session)
+      refute_received :ran
+
+      assert {:ok, %Result{output: "Done", context: context}} = Session.resume(session)
+      assert_received :ran
+      assert Session.status(session) == :idle
+
+      assert [%{result: {:ok, "ran"}}, %{result: {:error, "denied: no"}}] =
+               Context.get_iteration(context, 1).tool_calls
+
+      assert %{by: "ann"} = Context.tool_call_decision(context, "a")
+      assert %{by: "bob"} = Context.tool_call_decision(context, "b")
+    end
+
+    test "pauses again for what is undecided" do
+      session = start(llm: llm(~w(a b)))
+      {:paused, _} = Session.prompt(session, "Hi")
+      assert {:paused, %{calls: [_, _]}} = Session.resume(session)
+      :ok = Session.approve(session, "b")
+      assert {:paused, %{calls: [%{id: "a"}]}} = Session.resume(session)
+      assert_received :ran
+      assert statuses(session, ~w(a b)) == [:pending, :ok]
+    end
+
+    test "refuses illegal decisions, and stays as it is" do
+      session = start(llm: llm(~w(a b)))
+      {:paused, _} = Session.prompt(session, "Hi")
+      :ok = Session.approve(session, "a")
+      :ok = Session.deny(session, "b")
+
+      for decide <- [&Session.approve/2, &Session.deny/2], id <- ["a", "b", "nobody", ""] do
+        assert {:error, %Context.Error{}} = decide.(session, id)
+      end
+
+      assert {:error, %Context.Error{}} = Session.deny(session, "a", [1 | 2])
+      assert_raise ArgumentError, fn -> Session.approve(session, "a", who: 1) end
+      assert_raise FunctionClauseError, fn -> Session.approve(session, :a) end
+      assert statuses(session, ~w(a b)) == [:approved, :denied]
+      assert {:ok, %{output: "Done"}} = Session.resume(session)
+    end
+
+    test "refuses new prompts, and lets those that waited wait on" do
+      test = self()
+
+      gated = fn context ->
+        send(test, {:asked, self()})
+        receive(do: (:go -> llm(~w(a)).(context)))
+      end
+
+      session = start(llm: gated)
+      {:ok, one} = Session.prompt_async(session, "Hi")
+      {:ok, two} = Session.prompt_async(session, "plain 2")
+      assert_receive {:asked, model}
+      assert Session.status(session) == :running
+      assert Session.approve(session, "a") == {:error, :busy}
+      send(model, :go)
+      assert_receive {Session, ^one, {:paused, %Paused{}}}
+
+      assert Session.prompt(session, "Else") == {:error, :paused}
+      assert Session.prompt_async(session, "Else") == {:error, :paused}
+      refute_received {:asked, _}
+
+      :ok = Session.approve(session, "a")
+      {:ok, three} = Session.resume_async(session)
+      assert_receive {:asked, model}
+      send(model, :go)
+      assert_receive {Session, ^three, {:ok, %Result{output: "Done"}}}
+      assert_receive {:asked, model}
+      send(model, :go)
+      assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
+    end
+
+    test "gives up the calls when cancelled, and goes on with the queue" do
+      test = self()
+      session = start(llm: llm(~w(a)), on_change: &send(test, {:changed, &1}))
+      {:paused, _} = Session.prompt(session, "Hi")
+      assert Session.cancel(session) == :ok
+      assert Session.status(session) == :idle
+      assert statuses(session, ~w(a)) == [:cancelled]
+      assert_received {:changed, context}
+      context = last(context)
+      assert Context.tool_call_status(context, "a") == :cancelled
+      assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
+      refute_received :ran
+    end
+
+    test "that was cancelled starts the prompt that waited" do
+      test = self()
+
+      gated = fn context ->
+        send(test, {:asked, self()})
+        receive(do: (:go -> llm(~w(a)).(context)))
+      end
+
+      session = start(llm: gated)
+      {:ok, one} = Session.prompt_async(session, "Hi")
+      {:ok, two} = Session.prompt_async(session, "plain 2")
+      assert_receive {:asked, model}
+      send(model, :go)
+      assert_receive {Session, ^one, {:paused, _}}
+      :ok = Session.cancel(session)
+      assert_receive {:asked, model}
+      send(model, :go)
+      assert_receive {Session, ^two, {:ok, %Result{output: "plain 2"}}}
+      assert statuses(session, ~w(a)) == [:cancelled]
+    end
+
+    test "is paused again after a restart with what was stored" do
+      test = self()
+      session = start(llm: llm(~w(a b)), on_change: &send(test, {:changed, &1}))
+      {:paused, %{context: context}} = Session.prompt(session, "Hi")
+      :ok = Session.approve(session, "a")
+      assert_received {:changed, stored}
+      stored = last(stored)
+      assert Context.tool_call_status(stored, "a") == :approved
+      assert Context.tool_call_status(context, "a") == :pending
+
+      session = start(llm: llm(~w(a b)), context: Context.dump(stored))
+      assert {:paused, [%{id: "b"}]} = Session.status(session)
+      assert Session.prompt(session, "Else") == {:error, :paused}
+      :ok = Session.deny(session, "b")
+      assert {:ok, %{output: "Done"}} = Session.resume(session)
+      assert_received :ran
+      refute_received :ran
+    end
+
+    test "without an approval function, starts as idle and lets a prompt go on" do
+      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call("a")])
+      session = start(llm: llm(~w(a)), context: context, approval: :auto)
+      assert Session.status(session) == :idle
+      assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
+      assert statuses(session, ~w(a)) == [:interrupted]
+    end
+
+    test "tells of its decisions with events" do
+      test = self()
+
+      session =
+        start(
+          llm: llm(~w(a b)),
+          on_event: fn name, _, metadata -> send(test, {name, metadata}) end
+        )
+
+      {:paused, %{context: context}} = Session.prompt(session, "Hi")
+      :ok = Session.approve(session, "a")
+      :ok = Session.deny(session, "b")
+      {:error, _} = Session.deny(session, "b")
+      id = context[:id]
+
+      for {call, decision} <- [{"a", :approved}, {"b", :denied}] do
+        assert_received {[:ash_agent, :runtime, :tool, :decision],
+                         %{
+                           by: :session,
+                           tool: "ask",
+                           tool_call_id: ^call,
+                           decision: ^decision,
+                           context_id: ^id
+                         }}
+      end
+
+      refute_received {[_, _, :tool, :decision], %{by: :session}}
+    end
+
+    test "shows no text of its conversation" do
+      session = start(llm: llm(~w(a)))
+      {:paused, _} = Session.prompt(session, "Secret words")
+      assert inspect(:sys.get_status(session)) =~ "paused: true"
+      refute inspect(:sys.get_status(session)) =~ "Secret words"
+    end
+  end
+
+  describe "cancel/1" do
+    test "of a run marks its calls as cancelled, and keeps what was approved and denied" do
+      test = self()
+
+      hang = fn _ ->
+        send(test, {:tool, self()})
+        Process.sleep(:infinity)
+      end
+
+      approval = fn call, _ -> if call.id == "b", do: {:deny, "no"}, else: :approve end
+      session = start(llm: llm(~w(a b)), tools: %{"ask" => hang}, approval: approval)
+      {:ok, ref} = Session.prompt_async(session, "Hi")
+      assert_receive {:tool, tool}
+      :ok = Session.cancel(session)
+      refute Process.alive?(tool)
+      assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
+      assert statuses(session, ~w(a b)) == [:cancelled, :denied]
+
+      assert %{decision: :approved} =
+               session |> Session.context() |> Context.tool_call_decision("a")
+    end
+
+    test "that comes while a run is about to pause ends the turn all the same" do
+      test = self()
+
+      gated = fn context ->
+        send(test, {:asked, self()})
+        receive(do: (:go -> llm(~w(a)).(context)))
+      end
+
+      session = start(llm: gated)
+      {:ok, ref} = Session.prompt_async(session, "Hi")
+      assert_receive {:asked, model}
+      run = Process.info(model, :dictionary) |> elem(1) |> Keyword.fetch!(:"$callers") |> hd()
+      monitor = Process.monitor(run)
+
+      :sys.suspend(session)
+      cancel = Task.async(fn -> Session.cancel(session) end)
+      assert AshAgent.Test.Wait.until(fn -> waiting?(session) end)
+      send(model, :go)
+      assert_receive {:DOWN, ^monitor, _, _, _}
+      :sys.resume(session)
+
+      assert Task.await(cancel) == :ok
+      assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
+      assert statuses(session, ~w(a)) == [:cancelled]
+      assert Session.status(session) == :idle
+    end
+
+    defp waiting?(session) do
+      {:messages, messages} = Process.info(session, :messages)
+      Enum.any?(messages, &match?({:"$gen_call", _, :cancel}, &1))
+    end
+
+    @tag :capture_log
+    test "ends an approval function and a sub-agent that hang" do
+      test = self()
+
+      hang = fn ->
+        send(test, {:hangs, self()})
+        Process.sleep(:infinity)
+      end
+
+      agent =
+        AshAgent.Runtime.SubAgent.tool(
+          name: "ask",
+          llm: fn _ -> hang.() end,
+          input: fn _ -> "x" end
+        )
+
+      for opts <- [
+            [approval: fn _, _ -> hang.() end],
+            [approval: :auto, tools: [%{agent | parameters: %{}}]]
+          ] do
+        session = start([llm: llm(~w(a))] ++ opts)
+        {:ok, ref} = Session.prompt_async(session, "Hi")
+        assert_receive {:hangs, pid}
+        {:dictionary, dictionary} = Process.info(pid, :dictionary)
+        [supervisor | above] = dictionary[:"$ancestors"]
+        ends = if hd(above) == session, do: [pid], else: [pid, supervisor]
+        monitors = Enum.map(ends, &Process.monitor/1)
+        :ok = Session.cancel(session)
+        for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _})
+        Logger.flush()
+        assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
+        assert {:ok, %{output: "plain"}} = Session.prompt(session, "plain")
+      end
+    end
+  end
+
+  test "options are those of a run, and are checked" do
+    for opts <- [[approval: :ask], [permission_rules: [:x]], [allowed_tools: 5], [before_tool: 5]] do
+      assert_raise ArgumentError, fn ->
+        Session.start_link([llm: fn _ -> {:ok, %{}} end] ++ opts)
+      end
+    end
+
+    llm = Scripted.new([%{tool_calls: [call("a")]}, "Done"])
+    session = start(llm: llm, permission_rules: [{:deny, "ask"}])
+    assert {:ok, %{context: context}} = Session.prompt(session, "Hi")
+    assert Context.tool_call_status(context, "a") == :denied
+  end
+
+  # The newest of the contexts that were told.
+  defp last(context) do
+    receive do
+      {:changed, context} -> last(context)
+    after
+      0 -> context
+    end
+  end
+end

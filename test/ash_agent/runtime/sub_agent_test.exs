@@ -1,0 +1,442 @@
+defmodule AshAgent.Runtime.SubAgentTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Error, SubAgent, Tool, ToolExecutor}
+
+  doctest AshAgent.Runtime.SubAgent
+
+  defp call(id, name, arguments \\ %{"task" => "Do it"}),
+    do: %{id: id, name: name, arguments: arguments}
+
+  defp calling(calls), do: Scripted.new([%{tool_calls: calls}, "Done"])
+
+  defp agent(opts),
+    do:
+      [name: "agent", llm: fn _ -> {:ok, %{content: "Child"}} end]
+      |> Keyword.merge(opts)
+      |> SubAgent.tool()
+
+  defp run(agents, opts \\ []) do
+    agents = List.wrap(agents)
+    calls = for %{name: name} <- agents, do: call("call_" <> name, name)
+    Runtime.run(Context.new("Hi"), [llm: calling(calls), tools: agents] ++ opts)
+  end
+
+  defp result(reply) do
+    {_, %{context: context}} = reply
+    [%{result: result} | _] = Context.get_iteration(context, 1).tool_calls
+    result
+  end
+
+  defp noted({_, %{context: context}}),
+    do: (context |> Context.get_iteration_messages(1) |> List.last()).metadata.sub_agents
+
+  # A child that calls these tools and then answers with what it read.
+  defp child_calling(calls) do
+    Scripted.new(fn context ->
+      case context |> Context.to_messages() |> List.last() do
+        %{content: [%{type: :tool_result} | _] = results} ->
+          Enum.map_join(results, ", ", & &1.content)
+
+        _ ->
+          %{tool_calls: calls}
+      end
+    end)
+  end
+
+  # Kills a process and waits until all that hangs together with it is gone.
+  defp kill(pid) do
+    monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
+    Process.exit(pid, :kill)
+    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _}, 1_000)
+    Logger.flush()
+  end
+
+  defp linked([], _seen), do: []
+
+  defp linked([pid | rest], seen) do
+    case pid not in seen && Process.info(pid, :links) do
+      {:links, links} -> [pid | linked(rest ++ Enum.filter(links, &is_pid/1), [pid | seen])]
+      _ -> linked(rest, seen)
+    end
+  end
+
+  describe "tool/1" do
+    test "refuses wrong options at once" do
+      for opts <- [
+            [llm: nil],
+            [name: nil],
+            [name: ""],
+            [tools: 5],
+            [tools: fn _ -> [] end],
+            [max_iterations: 0],
+            [max_depth: 0],
+            [timeout: 0],
+            [timeout: "1"],
+            [input: fn -> "x" end],
+            [on_child: :store],
+            [inherit: [:llm]],
+            [inherit: :all],
+            [permission_rules: [:x]],
+            [approval: :ask],
+            [parameters: "x"],
+            [unknown: 1]
+          ] do
+        assert_raise ArgumentError, fn -> agent(opts) end
+      end
+
+      assert_raise ArgumentError, fn -> SubAgent.tool(name: "x") end
+      assert_raise ArgumentError, fn -> SubAgent.tool(llm: fn _ -> {:ok, %{}} end) end
+    end
+
+    test "is a tool like any other" do
+      tool = agent(description: "Helps")
+      assert %Tool{name: "agent", description: "Helps"} = tool
+      assert [%Tool{name: "helper"}] = Tool.new(%{helper: tool})
+
+      assert [%{id: "1", result: {:ok, "Child"}}] =
+               ToolExecutor.execute_tools([call("1", "agent")], [tool], %{})
+    end
+  end
+
+  describe "a call" do
+    test "is a conversation of its own, and each knows the other" do
+      test = self()
+      llm = Scripted.new([%{content: "Child", usage: %{input_tokens: 7, output_tokens: 1}}])
+      agent = agent(llm: llm, system_prompt: "Be brief.", on_child: &send(test, {:child, &1}))
+      reply = {:ok, %{context: parent}} = run(agent)
+
+      assert result(reply) == {:ok, "Child"}
+      assert_received {:child, child}
+
+      assert [%{role: :system, content: "Be brief."}, %{content: "Do it"}, %{content: "Child"}] =
+               Context.to_messages(child)
+
+      assert Context.metadata(child) == %{parent_id: parent[:id], tool_call_id: "call_agent"}
+      assert Context.get_cumulative_tokens(child).total_tokens == 8
+      assert Context.get_cumulative_tokens(parent).total_tokens == 0
+
+      assert noted(reply) == %{
+               "call_agent" => %{
+                 id: child[:id],
+                 status: :answered,
+                 iterations: 1,
+                 usage: %{input_tokens: 7, output_tokens: 1}
+               }
+             }
+
+      # What is noted is no part of what models are sent.
+      refute parent |> Context.encode_request!(:anthropic) |> IO.iodata_to_binary() =~ child[:id]
+
+      assert {:ok, loaded} = parent |> Context.dump() |> Context.load()
+      assert noted({:ok, %{context: loaded}}) == noted(reply)
+    end
+
+    test "of several at once are all noted" do
+      agents =
+        for n <- 1..4, do: agent(name: "agent_#{n}", llm: fn _ -> {:ok, %{content: "#{n}"}} end)
+
+      plain = Tool.new(%{plain: fn _ -> :ok end})
+      reply = {:ok, %{context: context}} = run(agents ++ plain)
+
+      assert for(%{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result) ==
+               [ok: "1", ok: "2", ok: "3", ok: "4", ok: :ok]
+
+      assert reply |> noted() |> Map.keys() |> Enum.sort() ==
+               for(n <- 1..4, do: "call_agent_#{n}")
+    end
+
+    test "gets tools, and the tool context of the parent" do
+      test = self()
+      tools = %{who: fn _, tool_context -> send(test, {:who, tool_context}) && {:ok, "me"} end}
+      agent = agent(llm: child_calling([call("1", "who", %{})]), tools: tools)
+      assert result(run(agent, runtime_context: %{actor: "ada", extra: 1})) == {:ok, "me"}
+      assert_received {:who, %{actor: "ada", tenant: nil, extra: 1}}
+    end
+
+    test "takes its input from the arguments" do
+      for arguments <- [%{"task" => "T"}, %{task: "T"}] do
+        llm = calling([call("1", "agent", arguments)])
+        echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
+        reply = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: echo)])
+        assert result(reply) == {:ok, "T"}
+      end
+
+      echo = fn child -> {:ok, %{content: hd(Context.to_messages(child)).content}} end
+      input = fn %{"a" => a, "b" => b} -> "#{a} and #{b}" end
+      agent = agent(llm: echo, input: input, parameters: %{"type" => "object"})
+      llm = calling([call("1", "agent", %{"a" => 1, "b" => 2})])
+      assert result(Runtime.run(Context.new("Hi"), llm: llm, tools: [agent])) == {:ok, "1 and 2"}
+    end
+
+    test "with arguments that are no task is an error" do
+      for arguments <- [%{"task" => ""}, %{"task" => 5}, %{"task" => nil}, %{"other" => "x"}] do
+        llm = calling([call("1", "agent", arguments)])
+
+        reply =
+          Runtime.run(Context.new("Hi"), llm: llm, tools: [agent(llm: fn _ -> flunk("ran") end)])
+
+        assert {:error, words} = result(reply)
+        assert words =~ "task"
+      end
+    end
+
+    test "that halts gives what it halted with" do
+      agent =
+        agent(
+          llm: child_calling([call("1", "stop", %{})]),
+          tools: %{stop: fn _ -> {:halt, 42} end}
+        )
+
+      reply = run(agent)
+      assert result(reply) == {:ok, 42}
+      assert %{"call_agent" => %{status: :halted}} = noted(reply)
+      # The child halted, not the parent.
+      assert {:ok, %{status: :answered, output: "Done"}} = reply
+    end
+  end
+
+  describe "a child's failure" do
+    test "is an error that the parent's model reads" do
+      forever = fn _ -> {:ok, %{tool_calls: [%{name: "t"}]}} end
+
+      for {opts, words} <- [
+            {[llm: fn _ -> {:error, "secret"} end], "the sub-agent's model failed"},
+            {[llm: fn _ -> raise "secret" end], "the sub-agent's model raised RuntimeError"},
+            {[llm: fn _ -> throw("secret") end],
+             "the sub-agent's model threw a value that nobody caught"},
+            {[llm: fn _ -> Process.exit(self(), :kill) end], "the sub-agent's model exited"},
+            {[llm: fn _ -> :nonsense end], "the sub-agent's model gave no valid answer"},
+            {[llm: fn _ -> Process.sleep(:infinity) end, llm_timeout: 30],
+             "the sub-agent's model took longer than 30 ms"},
+            {[llm: fn _ -> Process.sleep(:infinity) end, timeout: 30],
+             "the sub-agent took longer than 30 ms"},
+            {[llm: forever, tools: %{t: fn _ -> 1 end}, max_iterations: 2],
+             "the sub-agent had no answer after 2 iterations"}
+          ] do
+        test = self()
+        reply = run(agent([on_child: &send(test, {:child, &1})] ++ opts))
+        assert {:ok, %{output: "Done"}} = reply
+        assert result(reply) == {:error, words}
+        assert %{"call_agent" => %{status: :error, id: id}} = noted(reply)
+        assert_received {:child, child}
+        assert child[:id] == id
+        assert Context.pending_tool_calls(child) == []
+      end
+    end
+
+    test "to give what can be kept is noted all the same" do
+      agent =
+        agent(
+          llm: child_calling([call("1", "stop", %{})]),
+          tools: %{stop: fn _ -> {:halt, [1 | 2]} end}
+        )
+
+      reply = run(agent)
+      assert {:error, words} = result(reply)
+      assert words =~ "cannot be kept"
+      assert %{"call_agent" => %{id: _}} = noted(reply)
+    end
+
+    test "in :input, :tools or :on_child stays with the call" do
+      assert {:error, "the tool raised RuntimeError" <> _} =
+               result(run(agent(input: fn _ -> raise "x" end)))
+
+      assert {:error, "the tool raised " <> _} = result(run(agent(tools: fn -> raise "x" end)))
+
+      assert {:error, "the tool raised ArgumentError" <> _} =
+               result(run(agent(tools: fn -> 5 end)))
+
+      assert {:error, "the tool raised " <> _} = result(run(agent(input: fn _ -> 5 end)))
+
+      assert capture_log(fn ->
+               assert result(run(agent(on_child: fn _ -> raise "x" end))) == {:ok, "Child"}
+             end) =~ ":on_child failed"
+    end
+  end
+
+  describe "limits" do
+    test "the run's tool timeout holds for a child, which says so itself" do
+      agent = agent(llm: fn _ -> Process.sleep(:infinity) end)
+      reply = run(agent, tool_timeout: 40)
+      assert result(reply) == {:error, "the sub-agent took longer than 40 ms"}
+      assert %{"call_agent" => %{status: :error}} = noted(reply)
+    end
+
+    test "its own timeout is in the place of the run's" do
+      llm = fn _ ->
+        Process.sleep(60)
+        {:ok, %{content: "Slow"}}
+      end
+
+      assert result(run(agent(llm: llm, timeout: 5_000), tool_timeout: 20)) == {:ok, "Slow"}
+    end
+
+    @tag :capture_log
+    test "the end of the parent's time is that of the child" do
+      test = self()
+
+      llm = fn _ ->
+        send(test, {:child, self()})
+        Process.sleep(:infinity)
+      end
+
+      reply = run(agent(llm: llm, timeout: :infinity), timeout: 400)
+      assert {:error, %Error{reason: {:timeout, 400}}} = reply
+      assert_received {:child, child}
+      monitor = Process.monitor(child)
+      assert_receive {:DOWN, ^monitor, _, _, _}
+    end
+
+    @tag :capture_log
+    test "a child and its tools, at every depth, end with the parent's run" do
+      test = self()
+
+      hang = fn _ ->
+        send(test, {:deepest, self()})
+        Process.sleep(:infinity)
+      end
+
+      inner =
+        agent(name: "inner", llm: child_calling([call("1", "hang", %{})]), tools: %{hang: hang})
+
+      outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
+      calls = [call("1", "outer")]
+
+      runner =
+        spawn(fn ->
+          Runtime.run(Context.new("Hi"),
+            llm: fn _ -> {:ok, %{tool_calls: calls}} end,
+            tools: [outer]
+          )
+        end)
+
+      assert_receive {:deepest, pid}
+      kill(runner)
+      refute Process.alive?(pid)
+    end
+
+    test "sub-agents that call themselves come to an end" do
+      for depth <- 1..4 do
+        test = self()
+        reply = run(endless(test, depth))
+        assert {:ok, %{output: "Done"}} = reply
+        assert {:ok, words} = result(reply)
+        assert words == "sub-agents may be nested #{depth} deep at most; do it without one"
+        assert length(asked()) == 2 * depth
+      end
+    end
+
+    defp endless(test, depth) do
+      llm = child_calling([call("1", "agent")])
+
+      counted = fn context ->
+        send(test, :asked)
+        AshAgent.LLM.chat(llm, context)
+      end
+
+      agent(llm: counted, tools: fn -> [endless(test, depth)] end, max_depth: depth)
+    end
+
+    defp asked do
+      receive do
+        :asked -> [:asked | asked()]
+      after
+        0 -> []
+      end
+    end
+  end
+
+  describe "the parent's rules" do
+    setup do
+      test = self()
+      tools = %{"delete" => fn _ -> send(test, :deleted) && {:ok, "gone"} end}
+      {:ok, opts: [llm: child_calling([call("1", "delete", %{"x" => 1})]), tools: tools]}
+    end
+
+    test "hold for the child", %{opts: opts} do
+      reply = run(agent(opts), permission_rules: [{:deny, "delete"}])
+      assert {:ok, "denied: the tool \"delete\" is denied by" <> _} = result(reply)
+
+      hook = fn call, _ -> if call.name == "delete", do: {:deny, "no"}, else: :ok end
+      assert {:ok, "denied: no"} = result(run(agent(opts), before_tool: hook))
+
+      approval = fn call, _ ->
+        if call.name == "delete", do: {:deny, "ask ann"}, else: :approve
+      end
+
+      assert {:ok, "denied: ask ann"} = result(run(agent(opts), approval: approval))
+      refute_received :deleted
+
+      hook = fn call, _, _ -> if call.name == "delete", do: {:ok, {:ok, "seen"}}, else: :ok end
+      assert {:ok, "seen"} = result(run(agent(opts), after_tool: hook))
+    end
+
+    test "hold for a child's child", %{opts: opts} do
+      inner = agent([name: "inner"] ++ opts)
+      outer = agent(name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner])
+      reply = run(outer, permission_rules: [{:deny, "delete"}])
+      assert {:ok, "denied: the tool \"delete\" is denied by" <> _} = result(reply)
+      refute_received :deleted
+    end
+
+    test "are joined by its own", %{opts: opts} do
+      own = [permission_rules: [{:deny, "delete"}]]
+
+      assert {:ok, "denied: " <> _} =
+               result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
+
+      assert {:ok, "denied: no rule allows the tool \"delete\""} =
+               result(run(agent(opts), permission_rules: [{:allow, "agent"}]))
+
+      own = [permission_rules: [{:allow, "delete"}]]
+
+      assert {:ok, "gone"} =
+               result(run(agent(opts ++ own), permission_rules: [{:allow, "agent"}]))
+    end
+
+    test "can be left behind", %{opts: opts} do
+      approval = fn call, _ -> if call.name == "delete", do: {:deny, "no"}, else: :approve end
+      agent = agent(opts ++ [inherit: []])
+
+      assert {:ok, "gone"} =
+               result(run(agent, approval: approval, permission_rules: [{:allow, "agent"}]))
+
+      assert_received :deleted
+    end
+
+    test "that need a person are denied in a child, which nobody can wait for", %{opts: opts} do
+      approval = fn call, _ -> if call.name == "delete", do: :ask, else: :approve end
+      reply = run(agent(opts), approval: approval)
+      assert {:ok, "denied: it needs a person's decision" <> _} = result(reply)
+      refute_received :deleted
+    end
+
+    test "ask about the sub-agent itself as about any tool", %{opts: opts} do
+      approval = fn call, _ -> if call.name == "agent", do: :ask, else: :approve end
+
+      assert {:paused, %{context: context, calls: [%{name: "agent"}]}} =
+               run(agent(opts), approval: approval)
+
+      refute_received :deleted
+
+      {:ok, result} =
+        context
+        |> Context.approve_tool_call("call_agent")
+        |> Runtime.resume(llm: Scripted.new(["Done"]), tools: [agent(opts)], approval: approval)
+
+      assert result({:ok, result}) == {:ok, "gone"}
+    end
+
+    test "allowed tools are the child's own", %{opts: opts} do
+      assert {:ok, "gone"} = result(run(agent(opts), allowed_tools: ["agent"]))
+
+      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
+               result(run(agent(opts ++ [allowed_tools: ["other"]])))
+    end
+  end
+end
