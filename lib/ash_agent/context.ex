@@ -1247,6 +1247,7 @@ defmodule AshAgent.Context do
   message and eight around each call and each result; images count by their pixels, not by their bytes. Every message is
   counted once: on an unchanged context that takes constant time, after an append the time of what is new.
 
+  `:auto` takes it that the report was on a request of this context's view: where a smaller view was sent, use `:estimate`.
   With `:auto`, what is hidden or shortened after a report is taken off it as an estimate. Reasoning that a report counts
   and the message does not hold is not sent again, and not counted.
 
@@ -1691,7 +1692,8 @@ defmodule AshAgent.Context do
   Blanks old tool results in the view, and returns the new context. The calls stay, and the log has the results.
 
   The last results that are in the view stay; those that come later are shown until this is called again, so that requests
-  keep their beginning. Costs O(what is kept).
+  keep their beginning. Calling it again takes the place of the call before: with more to keep than there are results, all are
+  shown. Costs O(what is kept).
 
   ## Options
 

@@ -31,6 +31,11 @@ defmodule AshAgent.Context.Error do
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
           | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
           | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
+          | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
+          | {:unknown_branch, name :: String.t(), names :: [String.t()]}
+          | {:branch_exists, name :: String.t()}
+          | {:active_branch, name :: String.t()}
+          | {:not_a_child, child :: String.t(), parent :: String.t()}
 
   @type t :: %__MODULE__{reason: reason()}
 
@@ -147,10 +152,44 @@ defmodule AshAgent.Context.Error do
     "#{inspect(pattern)} is no pattern of Rust's regex crate (no look-around, no back-references): #{problem}"
   end
 
+  defp describe({:unknown_branch, name, names}) do
+    "there is no branch #{inspect(name)}; the chat has #{inspect(names)}"
+  end
+
+  defp describe({:branch_exists, name}) do
+    "there is a branch #{inspect(name)} already; choose another name, or delete that one first"
+  end
+
+  defp describe({:active_branch, name}) do
+    "#{inspect(name)} is the active branch, which cannot be deleted; switch/2 to another one first"
+  end
+
+  defp describe({:not_a_child, child, parent}) do
+    "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
+      "its parent_id is another. Complete it in the chat that it was spawned from"
+  end
+
+  defp describe({:enhancer_failed, enhancer, reason}) do
+    "the enhancer #{inspect(enhancer)} failed: #{failure(reason)}. " <>
+      "Give enhance/3 the option :on_error to go on without it"
+  end
+
   defp describe(reason), do: inspect(reason)
 
   defp pending([]), do: "none is pending"
   defp pending(ids), do: "pending are #{inspect(ids)}"
+
+  defp failure(:log_changed),
+    do: "it returned a context with another log, but may change the view only"
+
+  defp failure({:bad_return, _other}),
+    do: "it returned neither {:ok, context} nor {:error, reason}"
+
+  defp failure({what, reason}) when is_exception(reason),
+    do: "#{inspect(what)}: #{failure(reason)}"
+
+  defp failure(reason) when is_exception(reason), do: Exception.message(reason)
+  defp failure(reason), do: inspect(reason)
 
   defp at([]), do: ""
   defp at(path), do: " at #{inspect(path)}"

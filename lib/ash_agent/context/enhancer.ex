@@ -1,0 +1,219 @@
+defmodule AshAgent.Context.Enhancer do
+  @moduledoc """
+  What shapes the view of a context before a model sees it: the behaviour that `AshAgent.Context.enhance/3` runs.
+
+      iex> alias AshAgent.Context
+      iex> alias AshAgent.Context.Enhancer.{Budget, Memory, Redact}
+      iex> context = Context.new("I am ann@example.com. Book my usual flight.", system_prompt: "You book flights.")
+      iex> enhancers = [
+      ...>   {Redact, patterns: [:email]},
+      ...>   {Memory, profile: fn _context -> "Flies from Oslo, aisle seat." end},
+      ...>   {Budget, budget: 8_000, reserve: 1_000}
+      ...> ]
+      iex> {:ok, context, %{skipped: []}} = Context.enhance(context, enhancers, needs: [:profile])
+      iex> Context.to_messages(context)
+      [
+        %{role: :system, content: "You book flights.\\n\\n## User profile\\n\\nFlies from Oslo, aisle seat."},
+        %{role: :user, content: "I am [redacted]. Book my usual flight."}
+      ]
+
+  `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens, `AshAgent.Context.Enhancer.Memory` puts what
+  the application remembers into the system prompt, `AshAgent.Context.Enhancer.Redact` masks patterns. The guide
+  [Budgets and views](budgets.html) shows all of it.
+
+  Their order matters. Redact in front, so that no loader and no summariser sees what is masked; budget last, so that it
+  counts what the others add.
+
+  ## One of one's own
+
+  An enhancer is a function of the context and the needs, or a module, alone or with its options:
+
+      defmodule MyApp.Clock do
+        @behaviour AshAgent.Context.Enhancer
+
+        @impl true
+        def prepare(opts), do: Keyword.validate!(opts, zone: "Etc/UTC")
+
+        @impl true
+        def enhance(context, needs, opts) do
+          time = if needs[:clock], do: "It is \#{DateTime.now!(opts[:zone])}."
+          {:ok, AshAgent.Context.put_prompt_block(context, :clock, time)}
+        end
+      end
+
+  It may use whatever changes the view: `AshAgent.Context.fit/3`, `compact/3`, `clear_tool_results/2`, `put_max_result_bytes/3`,
+  `put_prompt_block/4`, `put_masks/3`, `expand/3`. It may not change the log, that is, iterations with their messages and
+  results, the system prompt, metadata and the id: a context with another log is refused.
+
+  Enhancers run over and over on one conversation. One that does on its own output what it did before, which is nothing,
+  keeps the beginning of requests as it was, and so providers' prompt caches. Those of this package do.
+
+  ## Failures
+
+  An enhancer fails that returns `{:error, reason}`, raises, throws, exits, returns something else or changes the log. What
+  follows is told by `:on_error` of `AshAgent.Context.enhance/3`; the context is then as it was before that enhancer.
+
+  Enhancers run in the calling process, one after the other, and how long they take is theirs to limit.
+  """
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Error
+  alias AshAgent.Runtime.Options
+
+  @typedoc """
+  What is asked for, by name. The value is what `AshAgent.Context.enhance/3` was given with the name, or `true`.
+  """
+  @type needs :: %{optional(atom()) => term()}
+
+  @type result :: {:ok, Context.t()} | {:error, reason :: term()}
+
+  @typedoc "An enhancer."
+  @type t :: module() | {module(), keyword()} | (Context.t(), needs() -> result())
+
+  @typedoc "Who an error is about: the module, without its options, or the function."
+  @type name :: module() | (Context.t(), needs() -> result())
+
+  @typedoc "What `AshAgent.Context.enhance/3` tells: the enhancers that failed and were skipped, in their order."
+  @type report :: %{skipped: [%{enhancer: name(), error: Error.t()}]}
+
+  @doc """
+  Changes the view of the context and returns `{:ok, context}` or `{:error, reason}`.
+
+  `opts` are the enhancer's own options, as `c:prepare/1` returned them.
+  """
+  @callback enhance(context :: Context.t(), needs(), opts :: keyword()) :: result()
+
+  @doc """
+  Checks an enhancer's own options and returns those that `c:enhance/3` is to get.
+
+  It is called before the first enhancer runs. What it raises reaches the caller of `AshAgent.Context.enhance/3`, so that a
+  wrong option is never taken for a failure that may be skipped.
+  """
+  @callback prepare(opts :: keyword()) :: keyword()
+
+  @optional_callbacks prepare: 1
+
+  @doc false
+  @spec run(Context.t(), [t()], keyword()) :: {:ok, Context.t(), report()} | {:error, Error.t()}
+  def run(%Context{} = context, enhancers, opts) when is_list(enhancers) and is_list(opts) do
+    opts = Options.validate!(opts, needs: [], on_error: :stop)
+    needs = needs!(opts[:needs])
+    on_error = on_error!(opts[:on_error])
+    enhancers |> Enum.map(&prepare!/1) |> each(context, needs, on_error, [])
+  end
+
+  defp each([], context, _needs, _on_error, skipped),
+    do: {:ok, context, %{skipped: Enum.reverse(skipped)}}
+
+  defp each([{name, fun} | rest], context, needs, on_error, skipped) do
+    case attempt(fn -> context |> fun.(needs) |> checked(context) end) do
+      {:ok, next} ->
+        each(rest, next, needs, on_error, skipped)
+
+      {:error, reason} ->
+        error = %Error{reason: {:enhancer_failed, name, reason}}
+
+        case decide(on_error, name, error) do
+          :skip ->
+            each(rest, context, needs, on_error, [%{enhancer: name, error: error} | skipped])
+
+          :stop ->
+            {:error, error}
+        end
+    end
+  end
+
+  @doc false
+  @spec attempt((() -> term())) :: term() | {:error, term()}
+  def attempt(fun) do
+    fun.()
+  rescue
+    exception -> {:error, exception}
+  catch
+    kind, reason -> {:error, {kind, reason}}
+  end
+
+  defp checked({:ok, %Context{} = next}, context),
+    do: if(same_log?(context, next), do: {:ok, next}, else: {:error, :log_changed})
+
+  defp checked({:error, reason}, _context), do: {:error, reason}
+  defp checked(other, _context), do: {:error, {:bad_return, other}}
+
+  defp same_log?(a, b),
+    do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))
+
+  # What the two share is not compared, and mostly they share everything.
+  defp equal_log?(a, b) do
+    Enum.all?([:id, :created_at, :metadata], &(a[&1] === b[&1])) and
+      Context.system_prompt(a) === Context.system_prompt(b) and
+      Context.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
+  end
+
+  defp decide(on_error, _name, _error) when is_atom(on_error), do: on_error
+
+  defp decide(on_error, name, error) do
+    case on_error.(name, error) do
+      decision when decision in [:skip, :stop] ->
+        decision
+
+      other ->
+        raise ArgumentError, "expected :on_error to return :skip or :stop, got: #{inspect(other)}"
+    end
+  end
+
+  defp prepare!(function) when is_function(function, 2), do: {function, function}
+  defp prepare!(module) when is_atom(module), do: prepare!({module, []})
+
+  defp prepare!({module, opts}) when is_atom(module) and is_list(opts) do
+    unless Code.ensure_loaded?(module) and function_exported?(module, :enhance, 3),
+      do: refuse("#{inspect(module)}, which has no enhance/3")
+
+    unless Keyword.keyword?(opts),
+      do: refuse("#{inspect(module)} with options that are no keyword list")
+
+    opts = if function_exported?(module, :prepare, 1), do: module.prepare(opts), else: opts
+    {module, &module.enhance(&1, &2, opts)}
+  end
+
+  defp prepare!(function) when is_function(function), do: refuse(inspect(function))
+  defp prepare!(_other), do: refuse("something else")
+
+  # Options are not shown: they may hold keys.
+  defp refuse(got) do
+    raise ArgumentError,
+          "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
+  end
+
+  defp needs!(%MapSet{} = needs), do: needs |> MapSet.to_list() |> needs!()
+
+  defp needs!(needs) when is_map(needs) and not is_struct(needs),
+    do: needs |> Map.to_list() |> needs!()
+
+  defp needs!(needs) when is_list(needs) do
+    for need <- needs,
+        {name, value} = need!(need),
+        value not in [nil, false],
+        into: %{},
+        do: {name, value}
+  end
+
+  defp needs!(_other), do: raise(ArgumentError, "expected :needs to be a list, a map or a MapSet")
+
+  defp need!(name) when is_atom(name), do: {name, true}
+  defp need!({name, value}) when is_atom(name), do: {name, value}
+
+  defp need!(other),
+    do:
+      raise(
+        ArgumentError,
+        "expected a need to be an atom, alone or with a value, got: #{inspect(other)}"
+      )
+
+  defp on_error!(on_error) when on_error in [:stop, :skip] or is_function(on_error, 2),
+    do: on_error
+
+  defp on_error!(other) do
+    raise ArgumentError,
+          "expected :on_error to be :stop, :skip or a function of arity 2, got: #{inspect(other)}"
+  end
+end

@@ -1,0 +1,118 @@
+defmodule AshAgent.Context.Enhancer.Redact do
+  @moduledoc """
+  An enhancer that masks what patterns match in all texts of the view.
+
+      iex> alias AshAgent.Context
+      iex> redact = {Context.Enhancer.Redact, patterns: [:email, {~r/\\bAnn\\b/, "[name]"}]}
+      iex> {:ok, masked, _report} = Context.enhance(Context.new("Ann is ann@example.com."), [redact])
+      iex> Context.to_messages(masked)
+      [%{role: :user, content: "[name] is [redacted]."}]
+      iex> Context.to_messages(masked, view: :log)
+      [%{role: :user, content: "Ann is ann@example.com."}]
+
+  What is masked, and where, `AshAgent.Context.put_masks/3` tells. Masks that are there already stay; a pattern that is there
+  already takes the replacement that is given now. Masks of another run stay until `AshAgent.Context.put_masks/3` takes them
+  away, also when their pattern is no longer given.
+
+  ## Options
+
+    * `:patterns` - a list, required. Each is
+      * a name, see below
+      * a regular expression, as text or as a `Regex` without options, in the syntax that `AshAgent.Context.put_masks/3` takes.
+        A text to be masked as it is goes through `Regex.escape/1` first.
+      * `{pattern, replacement}` of a name or an expression
+    * `:replacement` - for patterns that have none of their own. Defaults to `"[redacted]"`.
+
+  What is no pattern raises, as in `AshAgent.Context.put_masks/3`, before the first enhancer runs.
+
+  ## Names
+
+    * `:email` - addresses such as `ann@mail.example.com`; also what only looks so, such as `git@github.com` or `logo@2x.png`
+    * `:credit_card` - numbers of Visa, Mastercard, American Express and Discover, in one piece or in groups with spaces or
+      hyphens. The check digit is not looked at: other numbers of 15 or 16 digits with the same beginning match, too, and
+      so can the digits behind the point of a long fraction.
+    * `:ipv4` - addresses of the internet protocol, version 4; also version numbers of four parts
+    * `:api_key` - keys that say what they are by their beginning: of Anthropic, AWS, GitHub, GitLab, Google, Hugging Face,
+      OpenAI, OpenRouter, Slack and Stripe
+
+  There is none for phone numbers and names of people: no pattern tells them from other numbers and words.
+
+  ## What it is not
+
+  Patterns find what has a form, nothing else, and match within one text: what is spread over two messages is not found. The
+  log and what is stored have everything. Patterns are stored with the view: write no secret into one.
+  """
+
+  @behaviour AshAgent.Context.Enhancer
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.Options
+
+  # A word boundary of ASCII: Unicode's is slow in texts that are not ASCII.
+  @edge ~S"(?-u:\b)"
+  @byte "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+
+  # The first four digits of Visa, Mastercard and Discover, and of American Express, which has other groups.
+  @card "(?:4[0-9]{3}|5[1-5][0-9]{2}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)|6(?:011|4[4-9][0-9]|5[0-9]{2}))"
+  @amex "3[47][0-9]{2}"
+  @cards [
+    @card <> "(?:[0-9]{12}|(?: [0-9]{4}){3}|(?:-[0-9]{4}){3})",
+    @amex <> "(?:[0-9]{11}| [0-9]{6} [0-9]{5}|-[0-9]{6}-[0-9]{5})"
+  ]
+
+  @keys [
+    "sk-[A-Za-z0-9]{32,}",
+    "sk-(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{32,}",
+    "(?:AKIA|ASIA)[0-9A-Z]{16}" <> @edge,
+    "gh[pousr]_[A-Za-z0-9]{36,}",
+    "github_pat_[A-Za-z0-9_]{22,}",
+    "glpat-[A-Za-z0-9_-]{20,}",
+    "AIza[A-Za-z0-9_-]{35}",
+    "hf_[A-Za-z0-9]{30,}",
+    "xox[abeprs]-[A-Za-z0-9-]{10,}",
+    "[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"
+  ]
+
+  @patterns %{
+    email: "[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+[.])+[A-Za-z]{2,}" <> @edge,
+    credit_card: @edge <> "(?:" <> Enum.join(@cards, "|") <> ")" <> @edge,
+    ipv4: @edge <> "(?:" <> @byte <> "[.]){3}" <> @byte <> @edge,
+    api_key: @edge <> "(?:" <> Enum.join(@keys, "|") <> ")"
+  }
+  @names @patterns |> Map.keys() |> Enum.sort()
+
+  @impl true
+  def prepare(opts) do
+    opts = Options.validate!(opts, [:patterns, replacement: "[redacted]"])
+
+    unless is_list(opts[:patterns]),
+      do:
+        raise(ArgumentError, "expected :patterns to be a list, got: #{inspect(opts[:patterns])}")
+
+    masks = Enum.map(opts[:patterns], &mask!(&1, opts[:replacement]))
+    # The core checks them, and gives expressions as text.
+    [masks: Context.view(Context.put_masks(Context.new(""), masks)).masks]
+  end
+
+  defp mask!({pattern, replacement}, _default), do: {pattern!(pattern), replacement}
+  defp mask!(pattern, default), do: {pattern!(pattern), default}
+
+  defp pattern!(name) when is_atom(name) do
+    Map.get(@patterns, name) ||
+      raise ArgumentError, "there is no pattern #{inspect(name)}, only #{inspect(@names)}"
+  end
+
+  defp pattern!(expression), do: expression
+
+  @impl true
+  def enhance(%Context{} = context, _needs, opts) do
+    there = Context.view(context).masks
+
+    masks =
+      Enum.reduce(opts[:masks], there, fn {pattern, _} = mask, masks ->
+        List.keystore(masks, pattern, 0, mask)
+      end)
+
+    {:ok, if(masks == there, do: context, else: Context.put_masks(context, masks))}
+  end
+end

@@ -1,0 +1,403 @@
+defmodule AshAgent.Context.EnhancerTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Test.Assertions
+
+  import AshAgent.Test.Generators,
+    only: [between: 2, chance: 1, check_all: 3, list_of: 2, one_of: 1]
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Enhancer.{Budget, Memory, Redact}
+  alias AshAgent.Context.Error
+  alias AshAgent.Test.ContextGenerators
+
+  doctest AshAgent.Context.Enhancer
+
+  defmodule Block do
+    @behaviour AshAgent.Context.Enhancer
+
+    @impl true
+    def prepare(opts), do: Keyword.validate!(opts, [:text])
+
+    @impl true
+    def enhance(context, needs, opts),
+      do: {:ok, Context.put_prompt_block(context, :block, opts[:text] || inspect(needs))}
+  end
+
+  defmodule Bare do
+    @behaviour AshAgent.Context.Enhancer
+
+    @impl true
+    def enhance(context, _needs, opts),
+      do: {:ok, Context.put_prompt_block(context, :bare, inspect(opts))}
+  end
+
+  defp hello, do: Context.new("Hello!", metadata: %{a: 1}, system_prompt: "Hi")
+
+  defp failure(fun, opts \\ []) do
+    {:error, %Error{reason: {:enhancer_failed, ^fun, reason}} = error} =
+      Context.enhance(hello(), [fun], opts)
+
+    {reason, Exception.message(error)}
+  end
+
+  defp block(name, text),
+    do: fn context, _needs -> {:ok, Context.put_prompt_block(context, name, text)} end
+
+  describe "enhance/3" do
+    test "takes modules, modules with options and functions, in their order" do
+      seen = fn context, _needs ->
+        {:ok, Context.put_prompt_block(context, :seen, inspect(Context.view(context).blocks))}
+      end
+
+      assert {:ok, context, %{skipped: []}} =
+               Context.enhance(hello(), [{Block, text: "one"}, Bare, seen])
+
+      assert Context.view(context).blocks == [
+               {"block", "one"},
+               {"bare", "[]"},
+               {"seen", ~s([{"block", "one"}, {"bare", "[]"}])}
+             ]
+    end
+
+    test "returns the context as it is for no enhancers" do
+      context = hello()
+      assert {:ok, ^context, %{skipped: []}} = Context.enhance(context, [])
+    end
+
+    test "leaves the given context as it was" do
+      context = hello()
+      {:ok, _enhanced, _report} = Context.enhance(context, [Block])
+      assert Context.view(context).blocks == []
+    end
+
+    test "gives needs as a map, whatever they came as" do
+      for {given, seen} <- [
+            {[], %{}},
+            {[:a, b: 1, c: nil, d: false], %{a: true, b: 1}},
+            {%{a: true, b: "x", c: nil}, %{a: true, b: "x"}},
+            {MapSet.new([:a]), %{a: true}}
+          ] do
+        {:ok, context, _report} = Context.enhance(hello(), [Block], needs: given)
+        assert Context.view(context).blocks == [{"block", inspect(seen)}]
+      end
+    end
+
+    test "refuses what is no enhancer before any runs" do
+      me = self()
+      told = fn context, _needs -> send(me, :ran) && {:ok, context} end
+
+      for bad <- [
+            nil,
+            "text",
+            No.Such,
+            String,
+            {String, []},
+            {Block, :a},
+            {Block, [1]},
+            {Block, [], 1},
+            fn _ -> 1 end
+          ] do
+        assert_caller_bug(fn -> Context.enhance(hello(), [told, bad]) end)
+      end
+
+      refute_received :ran
+
+      assert_raise ArgumentError, ~r/got: String, which has no enhance\/3/, fn ->
+        Context.enhance(hello(), [{String, key: "secret"}])
+      end
+    end
+
+    test "raises what an enhancer raises for its options, also when failures are skipped" do
+      for bad <- [{Block, txt: 1}, Budget, {Budget, budget: 0}, Redact, {Memory, recal: & &1}] do
+        assert_caller_bug(fn -> Context.enhance(hello(), [bad], on_error: :skip) end)
+      end
+    end
+
+    test "refuses wrong arguments and options" do
+      for opts <- [[need: []], [needs: :a], [needs: ["a"]], [needs: %{"a" => 1}], [needs: 1..2]] do
+        assert_caller_bug(fn -> Context.enhance(hello(), [], opts) end)
+      end
+
+      for on_error <- [nil, :raise, fn -> :skip end, "skip"],
+          do: assert_caller_bug(fn -> Context.enhance(hello(), [], on_error: on_error) end)
+
+      assert_caller_bug(fn -> Context.enhance(:context, []) end)
+      assert_caller_bug(fn -> Context.enhance(hello(), Block) end)
+      assert_caller_bug(fn -> Context.enhance(hello(), [], %{}) end)
+    end
+  end
+
+  describe "a failing enhancer" do
+    test "stops the run with its reason" do
+      assert {:down, "the enhancer #Function<" <> _} = failure(fn _, _ -> {:error, :down} end)
+    end
+
+    test "may raise, throw and exit" do
+      assert {%RuntimeError{message: "no"}, message} = failure(fn _, _ -> raise "no" end)
+      assert message =~ " failed: no. Give enhance/3 the option :on_error to go on without it"
+      assert {{:throw, 1}, _} = failure(fn _, _ -> throw(1) end)
+      assert {{:exit, :gone}, _} = failure(fn _, _ -> exit(:gone) end)
+
+      assert {%Error{reason: {:cannot_fit, _}}, _} =
+               failure(fn c, _ -> {:error, elem(Context.fit(c, 1), 1)} end)
+
+      assert {%Error{reason: {:invalid_pattern, _, _}}, _} =
+               failure(fn c, _ -> Context.put_masks(c, [{"(", ""}]) end)
+    end
+
+    test "may return nonsense, which the message does not show" do
+      context = hello()
+
+      for other <- [
+            nil,
+            :ok,
+            context,
+            {:ok, "secret"},
+            {:ok, context, 1},
+            :error,
+            {:ok, %{context | ref: nil}, []}
+          ] do
+        assert {{:bad_return, ^other}, message} = failure(fn _, _ -> other end)
+        refute message =~ "secret"
+      end
+
+      assert {%ArgumentError{}, _} =
+               failure(fn context, _ -> {:ok, %{context | ref: make_ref()}} end)
+    end
+
+    test "is one that changes the log" do
+      changes = [
+        &Context.add_user_message(&1, "more"),
+        &Context.add_assistant_message(&1, "more"),
+        &Context.put_metadata(&1, :a, 2),
+        &Context.put_iteration_metadata(&1, 1, :a, 2),
+        &Context.put_system_prompt(&1, "Other"),
+        &Context.update!(&1, %{created_at: ~U[2020-01-01 00:00:00Z]}),
+        fn _ -> Context.new("Hello!", metadata: %{a: 1}, system_prompt: "Hi") end,
+        fn context -> %{context | current_iteration: 2} end
+      ]
+
+      for change <- changes do
+        assert {:log_changed, message} = failure(fn context, _ -> {:ok, change.(context)} end)
+        assert message =~ "it returned a context with another log, but may change the view only"
+      end
+    end
+
+    test "is one that rewinds, approves or answers" do
+      context =
+        hello()
+        |> Context.add_assistant_message("1")
+        |> Context.add_user_message("Two")
+        |> Context.add_assistant_message(nil, [%{id: "a", name: :x}])
+
+      for change <- [
+            &Context.rewind(&1, to: 1),
+            &Context.approve_tool_call(&1, "a"),
+            &Context.add_tool_results(&1, [{"a", {:ok, 1}}]),
+            &Context.interrupt/1
+          ] do
+        assert {:error, %Error{reason: {:enhancer_failed, _, :log_changed}}} =
+                 Context.enhance(context, [fn context, _ -> {:ok, change.(context)} end])
+      end
+    end
+
+    test "may give an equal context that went through storage" do
+      assert {:ok, _, %{skipped: []}} =
+               Context.enhance(hello(), [
+                 fn context, _ -> context |> Context.dump() |> Context.load() end
+               ])
+    end
+
+    test "is skipped with :skip, and told in the report" do
+      fails = fn _, _ -> {:error, :down} end
+      enhancers = [block(:a, "1"), fails, Block, {Block, text: <<255>>}, block(:b, "2")]
+
+      assert {:ok, context, %{skipped: [first, second]}} =
+               Context.enhance(hello(), enhancers, on_error: :skip)
+
+      assert Enum.map(Context.view(context).blocks, &elem(&1, 0)) == ["a", "block", "b"]
+      assert %{enhancer: ^fails, error: %Error{reason: {:enhancer_failed, ^fails, :down}}} = first
+
+      assert %{
+               enhancer: Block,
+               error: %Error{reason: {:enhancer_failed, Block, %ArgumentError{}}}
+             } = second
+    end
+
+    test "leaves nothing behind when skipped" do
+      half = fn context, _ ->
+        Context.put_prompt_block(context, :half, "done")
+        raise "half-way"
+      end
+
+      context = hello()
+      assert {:ok, ^context, %{skipped: [_]}} = Context.enhance(context, [half], on_error: :skip)
+    end
+
+    test "is stopped or skipped as a function decides" do
+      decide = fn
+        Block, %Error{} -> :skip
+        _function, %Error{} -> :stop
+      end
+
+      bad = {Block, text: <<255>>}
+
+      assert {:ok, _, %{skipped: [%{enhancer: Block}]}} =
+               Context.enhance(hello(), [bad], on_error: decide)
+
+      fails = fn _, _ -> {:error, :down} end
+
+      assert {:error, %Error{reason: {:enhancer_failed, ^fails, :down}}} =
+               Context.enhance(hello(), [bad, fails], on_error: decide)
+
+      assert_raise ArgumentError, ~r/expected :on_error to return/, fn ->
+        Context.enhance(hello(), [fails], on_error: fn _, _ -> :maybe end)
+      end
+    end
+
+    test "runs no enhancer behind it when it stops" do
+      me = self()
+      told = fn context, _needs -> send(me, :ran) && {:ok, context} end
+      assert {:error, _} = Context.enhance(hello(), [fn _, _ -> :no end, told])
+      refute_received :ran
+    end
+  end
+
+  test "the model's function may enhance what it is asked" do
+    enhancers = [{Redact, patterns: [:email]}, {Memory, profile: fn _ -> "A pilot." end}]
+    script = AshAgent.LLM.Scripted.new(["Hello!"])
+
+    llm = fn context, opts ->
+      with {:ok, context, _report} <- Context.enhance(context, enhancers, needs: [:profile]),
+           do: AshAgent.LLM.chat(script, context, opts)
+    end
+
+    {:ok, result} = "I am a@b.com" |> Context.new() |> AshAgent.Runtime.run(llm: llm)
+    assert [%{context: seen}] = AshAgent.LLM.Scripted.requests(script)
+    assert [%{role: :system}, %{content: "I am [redacted]"}] = Context.to_messages(seen)
+
+    assert [%{content: "I am a@b.com"}, %{content: "Hello!"}] =
+             Context.to_messages(result.context)
+
+    failing = fn context, opts ->
+      with {:ok, context, _} <- Context.enhance(context, [fn _, _ -> {:error, :down} end]),
+           do: AshAgent.LLM.chat(script, context, opts)
+    end
+
+    assert {:error, %AshAgent.Runtime.Error{}} =
+             AshAgent.Runtime.run(Context.new("Hi"), llm: failing)
+  end
+
+  describe "laws" do
+    @describetag :capture_log
+
+    test "the log never changes" do
+      check_all("logs", [runs: 300, max_size: 30], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(size))
+        opts = [needs: needs(), on_error: one_of([:skip, :stop])]
+
+        case Context.enhance(context, list_of(5, &enhancer/0), opts) do
+          {:ok, enhanced, _report} ->
+            assert log(enhanced) == log(context)
+            assert log_messages(enhanced) == log_messages(context)
+
+          {:error, %Error{reason: {:enhancer_failed, _, _}}} ->
+            assert opts[:on_error] == :stop
+        end
+      end)
+    end
+
+    test "a second run changes nothing" do
+      check_all("second runs", [runs: 300, max_size: 30], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(size))
+
+        enhancers =
+          list_of(2, &redact/0) ++
+            Enum.shuffle([memory(:memory), memory("other"), function()]) ++ [budget()]
+
+        opts = [needs: needs(), on_error: :skip]
+
+        {:ok, once, report} = Context.enhance(context, enhancers, opts)
+        {:ok, twice, again} = Context.enhance(once, enhancers, opts)
+        assert names(again) == names(report)
+        assert Context.view(twice) == Context.view(once)
+        assert Context.to_messages(twice) == Context.to_messages(once)
+      end)
+    end
+
+    test "after Budget alone the view is within the budget, or it says what is needed" do
+      check_all("budgets", [runs: 300, max_size: 30], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(size))
+        {Budget, opts} = budget = budget()
+        limit = opts[:budget] - Keyword.get(opts, :reserve, 0)
+
+        case Context.enhance(context, [budget]) do
+          {:ok, fitted, _report} ->
+            assert Context.count_tokens(fitted, method: opts[:method]) <= limit
+
+          {:error,
+           %Error{reason: {:enhancer_failed, Budget, %Error{reason: {:cannot_fit, least}}}}} ->
+            assert least > limit
+        end
+      end)
+    end
+  end
+
+  defp log(context), do: context |> Context.dump() |> Map.drop(["view", "updated_at"])
+  defp log_messages(context), do: Context.to_messages(context, view: :log)
+  defp names(report), do: Enum.map(report.skipped, & &1.enhancer)
+
+  defp needs do
+    [:recall, :pending_tasks, :profile, :summaries, :outcomes]
+    |> Enum.take_random(between(0, 5))
+    |> Enum.map(&one_of([&1, {&1, "x"}]))
+  end
+
+  defp enhancer, do: one_of([&budget/0, fn -> memory(:memory) end, &redact/0, &function/0]).()
+
+  defp budget do
+    budget = between(1, 2_000)
+
+    {Budget,
+     budget: budget,
+     reserve: between(0, div(budget - 1, 2)),
+     threshold: one_of([1, 1.0, 0.8, 0.3]),
+     clear_results: one_of([nil, 0, 1, 3]),
+     strategy: one_of([:fit, :fit, :drop, {:summarize, fn _ -> "All went well." end}]),
+     keep_first: one_of([0, 0, 1, 2]),
+     keep_last: one_of([0, 1, 1, 3]),
+     step: one_of([1, 5]),
+     method: one_of([:auto, :estimate, :o200k_base])}
+  end
+
+  defp memory(name) do
+    loaders =
+      for block <- [:recall, :profile, :outcomes], chance(70) do
+        {block,
+         one_of([
+           fn _ -> "Text" end,
+           fn _ -> ["a", "b"] end,
+           fn _ -> nil end,
+           fn _ -> {:error, :down} end
+         ])}
+      end
+
+    {Memory, loaders ++ [name: name]}
+  end
+
+  defp redact do
+    patterns = [:email, :ipv4, "a+", {"[0-9]+", "#"}, {:email, "[email]"}, ~r/the/]
+    {Redact, patterns: Enum.take_random(patterns, between(0, 4))}
+  end
+
+  defp function do
+    one_of([
+      block("block", "text"),
+      fn _, _ -> raise "no" end,
+      fn _, _ -> :nonsense end,
+      fn context, _ -> {:ok, Context.put_metadata(context, :a, 1)} end,
+      fn context, _ -> {:ok, Context.put_max_result_bytes(context, 100)} end
+    ])
+  end
+end
