@@ -7,7 +7,7 @@ defmodule AshAgent.Test.ContextGenerators do
   made smaller (`shrinks/1`) and printed.
 
       {:new, input, options} | {:user, input} | {:assistant, content, calls} |
-        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason}
+        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason} | {:view, operation}
 
   A step that makes no sense where it stands (a message while calls are pending, results while none is) is passed over.
   All draws come from `:rand`, from the state of the calling process.
@@ -47,6 +47,62 @@ defmodule AshAgent.Test.ContextGenerators do
   @doc "Steps that continue a script."
   @spec steps(non_neg_integer()) :: script()
   def steps(count), do: count |> many(&step/0) |> List.flatten()
+
+  @doc "A script with operations on the view among its steps and behind them."
+  @spec with_views(script()) :: script()
+  def with_views([new | steps]) do
+    steps =
+      Enum.flat_map(steps, fn step -> if chance(25), do: [step, view_step()], else: [step] end)
+
+    [new | steps] ++ view_steps()
+  end
+
+  @doc "Operations on a view."
+  @spec view_steps() :: script()
+  def view_steps, do: many(between(1, 4), &view_step/0)
+
+  @doc "A word that some texts have, and that `view_steps/0` masks at times."
+  @spec masked_word() :: String.t()
+  def masked_word, do: "fox"
+
+  defp view_step, do: {:view, view_operation()}
+
+  defp view_operation do
+    weighted([
+      {3, fn -> {:keep_last, between(1, 5)} end},
+      {2, fn -> {:remove_old, between(0, 6)} end},
+      {2, fn -> {:range, between(1, 4), between(0, 6)} end},
+      {3, fn -> {:fit, between(5, 95), one_of([1, 2, 5])} end},
+      {3, fn -> {:drop, range()} end},
+      {6, fn -> {:summarize, one_of(["They talked.", "Ü <b>\n\"and\" more", "s"]), range()} end},
+      {3, fn -> {:expand, one_of([:all, 1, 2, 2..4])} end},
+      {4, fn -> {:clear, between(0, 2), one_of(["[cleared]", "-"])} end},
+      {4, fn -> {:most, one_of([100, 150, 400, nil])} end},
+      {4, fn -> {:masks, masks()} end},
+      {2,
+       fn ->
+         {:block, one_of([:memory, "skills"]), one_of([nil, "", " ", "The user is Ann.\n"])}
+       end},
+      {1, fn -> {:system, one_of([nil, "", "Be kind.", [%{type: :text, text: "Be kind."}]])} end},
+      {2, fn -> {:rewind, between(1, 6)} end}
+    ]).()
+  end
+
+  defp range do
+    first = between(1, 5)
+    one_of([nil, first..(first + between(0, 3))])
+  end
+
+  defp masks do
+    one_of([
+      [],
+      [{masked_word(), "[masked]"}],
+      [{masked_word(), ""}, {"[0-9]+", "#"}],
+      [{"(?i)the|#{masked_word()}", "\"\\\n"}],
+      [{".*", ""}],
+      [{"", masked_word() |> String.upcase()}]
+    ])
+  end
 
   # A call is mostly answered at once, else the steps behind it would be passed over.
   defp step do
@@ -112,7 +168,57 @@ defmodule AshAgent.Test.ContextGenerators do
   defp run(context, {:interrupt, reason}, [_ | _], at),
     do: Context.interrupt(context, reason, at: at)
 
+  defp run(context, {:view, operation}, _pending, at), do: look(context, operation, at)
   defp run(context, _step, _pending, _at), do: context
+
+  # What is refused is passed over.
+  defp look(context, operation, at) do
+    case view(operation, context, at) do
+      %Context{} = context -> context
+      {:ok, context, _} -> context
+      {:error, %Context.Error{}} -> context
+    end
+  rescue
+    Context.Error -> context
+  end
+
+  defp view({:keep_last, count}, context, at),
+    do: Context.keep_last_iterations(context, count, at: at)
+
+  defp view({:remove_old, seconds}, context, at),
+    do: Context.remove_old_iterations(context, seconds, at: at)
+
+  defp view({:range, first, more}, context, at),
+    do: Context.get_iteration_range(context, first, first + more, at: at)
+
+  defp view({:fit, percent, step}, context, at) do
+    budget = div(Context.count_tokens(context) * percent, 100)
+    Context.fit(context, budget, step: step, at: at)
+  end
+
+  defp view({:drop, range}, context, at),
+    do: Context.compact(context, :drop, range: range, keep_last: 0, at: at)
+
+  defp view({:summarize, text, range}, context, at) do
+    strategy = {:summarize, fn _messages -> text end}
+    Context.compact(context, strategy, range: range, keep_last: 0, at: at)
+  end
+
+  defp view({:expand, range}, context, at), do: Context.expand(context, range, at: at)
+
+  defp view({:clear, keep, placeholder}, context, at),
+    do: Context.clear_tool_results(context, keep: keep, placeholder: placeholder, at: at)
+
+  defp view({:most, bytes}, context, at), do: Context.put_max_result_bytes(context, bytes, at: at)
+  defp view({:masks, masks}, context, at), do: Context.put_masks(context, masks, at: at)
+
+  defp view({:block, name, text}, context, at),
+    do: Context.put_prompt_block(context, name, text, at: at)
+
+  defp view({:system, prompt}, context, at),
+    do: Context.put_system_prompt(context, prompt, at: at)
+
+  defp view({:rewind, number}, context, _at), do: Context.rewind(context, to: number)
 
   ## Smaller scripts
 

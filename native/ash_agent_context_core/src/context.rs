@@ -9,7 +9,7 @@ use crate::ids::Ids;
 use crate::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
-use crate::part::{item_id, Content, Place};
+use crate::part::{item_id, Content, Place, Provider};
 use crate::results::read_results;
 use crate::time::Time;
 use crate::tokens::Tallies;
@@ -322,11 +322,36 @@ impl Context {
             .ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
         if index < self.done.len() {
+            let held_by = self.after(index).and_then(Iteration::held_by);
             next.cut(index);
+            next.forget_wire(held_by, true);
             next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
             next.cut_view();
         }
         Ok(next)
+    }
+
+    /// The iteration behind one.
+    fn after(&self, index: usize) -> Option<&Iteration> {
+        self.done.get(index + 1).or(Some(&*self.current))
+    }
+
+    /// Makes elements anew by the rules that also held what is gone, as they were imported.
+    pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
+        let Some(provider) = held_by else { return };
+        let mut found = false;
+        if in_current {
+            self.update_current(|current| found = current.forget_wire(provider));
+        }
+        for index in (0..self.done.len()).rev() {
+            if found {
+                return;
+            }
+            if let Some(mut iteration) = self.done.get(index).cloned() {
+                found = iteration.forget_wire(provider);
+                self.done.set(index, iteration);
+            }
+        }
     }
 
     /// How much [`Context::rewind`] counts anew.
@@ -338,7 +363,8 @@ impl Context {
         let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
         let iterations = counted.filter_map(|at| self.done.get(at));
         iterations.fold(Size::default(), |sum, iteration| {
-            sum.plus(Size::new(iteration.count_calls() * 3, 0))
+            let walked = iteration.count_messages() + 3 * iteration.count_calls();
+            sum.plus(Size::new(walked, 0))
         })
     }
 
@@ -536,7 +562,9 @@ impl Context {
     #[must_use]
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
-        self.size.plus(self.metadata.size()).plus(system)
+        let view = self.view().map_or(Size::default(), View::size);
+        let beside = self.metadata.size().plus(system).plus(view);
+        self.size.plus(beside)
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
@@ -686,7 +714,12 @@ impl Context {
             })
         });
         self.size = self.size.plus(self.current.size());
+        let replaces = self.done.hides();
         self.done.push(last);
+        if replaces {
+            // Whoever shares the token alone has what stood there.
+            self.begin_segment();
+        }
     }
 }
 

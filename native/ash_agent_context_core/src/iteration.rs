@@ -11,6 +11,7 @@ use crate::ids::Ids;
 use crate::message::{Message, Outcome, Role};
 use crate::notes::Notes;
 use crate::once::{Once, Pieces};
+use crate::part::Provider;
 use crate::time::Time;
 use crate::tokens::Tallies;
 use crate::usage::{Reported, Usage};
@@ -88,6 +89,11 @@ impl Exchange {
         self.decisions.put(slot, decision);
     }
 
+    /// The same, to be shared.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
+        self.slots.iter().map(Option::as_ref)
+    }
+
     /// Number of calls.
     #[must_use]
     pub fn count_calls(&self) -> usize {
@@ -112,9 +118,13 @@ impl Exchange {
     }
 
     pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
+        self.fill_shared(slot, Arc::new(outcome));
+    }
+
+    pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
         self.longest = self.longest.max(outcome.longest());
         if let Some(slot) = self.slots.get_mut(slot) {
-            if slot.replace(Arc::new(outcome)).is_none() {
+            if slot.replace(outcome).is_none() {
                 self.filled += 1;
             }
             self.wire = None; // imported results are complete; these are others
@@ -183,7 +193,7 @@ impl Entry {
 }
 
 /// What a conversation was at the end of an iteration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Checkpoint {
     pub ids: Ids,
     pub messages: usize,
@@ -216,6 +226,7 @@ pub struct Iteration {
     /// Encodings of all its messages; copies with the same messages share them.
     pieces: OnceLock<Arc<Pieces>>,
     pub(crate) tallies: Tallies,
+    usage: Usage,
     pending: usize,
     calls: usize,
     longest: usize,
@@ -238,6 +249,7 @@ impl Iteration {
             has_assistant: false,
             pieces: OnceLock::new(),
             tallies: Tallies::default(),
+            usage: Usage::default(),
             pending: 0,
             calls: 0,
             longest: 0,
@@ -392,8 +404,9 @@ impl Iteration {
             self.longest = self.longest.max(exchange.longest);
             self.pending += exchange.pending();
         }
-        if entry.usage.is_some() {
+        if let Some(reported) = entry.usage.as_deref() {
             self.reported = Some(self.number);
+            self.usage = self.usage.plus(reported.sum);
         }
         entry.position = self.messages;
         self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
@@ -410,16 +423,60 @@ impl Iteration {
             return;
         };
         let before = entry.usage.as_deref().copied().unwrap_or_default();
-        entry.usage = Some(Arc::new(change(before)));
+        let after = change(before);
+        self.usage = self.usage.minus(before.sum).plus(after.sum);
+        entry.usage = Some(Arc::new(after));
         self.entries.set(index, entry);
         self.reported = Some(self.number);
     }
 
     /// What providers reported.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        let reports = self.entries().filter_map(|entry| entry.usage.as_deref());
-        reports.fold(Usage::default(), |sum, report| sum.plus(report.sum))
+    pub const fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Takes away what the last messages were imported as, up to the element that also held what
+    /// stood behind them. Tells whether that was found.
+    pub(crate) fn forget_wire(&mut self, provider: Provider) -> bool {
+        let mut found = false;
+        for index in (0..self.entries.len()).rev() {
+            let Some(mut entry) = self.entries.get(index).cloned() else {
+                continue;
+            };
+            if let Some(exchange) = entry.exchange.as_deref() {
+                if let Some(json) = Wire::of(exchange.wire.as_ref(), provider) {
+                    found = !json.is_empty();
+                    let mut exchange = exchange.clone();
+                    exchange.wire = None;
+                    entry.exchange = Some(Arc::new(exchange));
+                }
+            }
+            if !found {
+                if let Some(json) = Wire::of(entry.message.wire.as_ref(), provider) {
+                    found = !json.is_empty();
+                    entry.message = Arc::new(entry.message.without_wire());
+                }
+            }
+            self.entries.set(index, entry);
+            if found {
+                break;
+            }
+        }
+        self.pieces = OnceLock::new();
+        found
+    }
+
+    /// Whose element in front of the iteration holds its first message, as it was imported.
+    pub(crate) fn held_by(&self) -> Option<Provider> {
+        let first = self.entries.get(0)?;
+        let wire = first.message.wire.as_ref()?;
+        wire.json.is_empty().then_some(wire.provider)
+    }
+
+    /// The messages with their exchanges from one on.
+    pub(crate) fn entries_from(&self, start: usize, end: usize) -> impl Iterator<Item = &Entry> {
+        (start..end).filter_map(|index| self.entries.get(index))
     }
 
     /// Changes the exchange of the last message.

@@ -1,6 +1,7 @@
 //! How a message looks in the view: results blanked or shortened, texts masked.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use crate::call::ToolCall;
 use crate::iteration::{Exchange, Iteration, MessageRef};
@@ -106,7 +107,8 @@ impl Look<'_> {
 
     /// The same for a message.
     pub(crate) fn key_of_message(&self) -> u64 {
-        self.key(0, 0)
+        // Never 0.
+        self.masks.map_or(0, |masks| masks.key | 1)
     }
 
     fn key(&self, slots: usize, longest: usize) -> u64 {
@@ -141,10 +143,11 @@ impl Look<'_> {
             return None;
         }
         let mut other = Exchange::new(exchange.count_calls());
-        for (slot, outcome) in exchange.slots().enumerate() {
+        for (slot, outcome) in exchange.outcomes().enumerate() {
             if let Some(outcome) = outcome {
                 let output = self.output(slot, outcome);
-                other.fill(slot, Outcome::new(outcome.status, output));
+                let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
+                other.fill_shared(slot, shown.unwrap_or_else(|| outcome.clone()));
             }
         }
         other.metadata.clone_from(&exchange.metadata);
@@ -194,23 +197,24 @@ impl Look<'_> {
         changed.collect()
     }
 
-    fn output(&self, slot: usize, outcome: &Outcome) -> Output {
+    /// The result in other words; `None`: as it is.
+    fn output(&self, slot: usize, outcome: &Outcome) -> Option<Output> {
         if slot < self.cleared {
-            return Output::Value(Value::text(self.placeholder));
+            return Some(Output::Value(Value::text(self.placeholder)));
         }
         let masked = self.masks.and_then(|masks| masks.output(outcome));
         let masked = masked.map(|output| Outcome::new(outcome.status, output));
-        let outcome = masked.as_ref().unwrap_or(outcome);
-        if outcome.longest() <= self.most {
-            return outcome.output.clone();
+        let seen = masked.as_ref().unwrap_or(outcome);
+        if seen.longest() > self.most {
+            return Some(match &seen.output {
+                Output::Parts(parts) => Output::Parts(shorten_parts(parts, self.most)),
+                Output::Value(_) => {
+                    let text = String::from_utf8_lossy(seen.text().unwrap_or_default());
+                    Output::Value(Value::text(&shorten(&text, self.most)))
+                }
+            });
         }
-        match &outcome.output {
-            Output::Parts(parts) => Output::Parts(shorten_parts(parts, self.most)),
-            Output::Value(_) => {
-                let text = String::from_utf8_lossy(outcome.text().unwrap_or_default());
-                Output::Value(Value::text(&shorten(&text, self.most)))
-            }
-        }
+        masked.map(|outcome| outcome.output)
     }
 }
 

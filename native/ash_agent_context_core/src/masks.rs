@@ -66,6 +66,12 @@ impl Masks {
             .map(|mask| (mask.pattern.as_str(), &*mask.replacement))
     }
 
+    /// Number of patterns.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.masks.len()
+    }
+
     /// Whether nothing is masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {

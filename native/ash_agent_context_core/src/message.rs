@@ -95,6 +95,18 @@ impl Message {
         self
     }
 
+    /// The same message by the rules.
+    pub(crate) fn without_wire(&self) -> Self {
+        let content = self.content.clone();
+        Self::new(
+            self.role,
+            content,
+            self.calls.clone(),
+            self.metadata.clone(),
+        )
+        .with_extra(self.extra.clone())
+    }
+
     /// The message with fields that this version does not know.
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         self.size = self

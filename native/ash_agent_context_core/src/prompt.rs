@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::context::Context;
-use crate::iteration::MessageRef;
+use crate::iteration::{Iteration, MessageRef};
 use crate::look::Shown;
 use crate::message::{Message, Output, Role};
 use crate::part::{Content, Part, PartKind};
 use crate::request::words_of;
+use crate::view::Step;
 
 /// How much of the conversation a prompt has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,11 +89,32 @@ impl Context {
             self.cover(*number)
                 .is_none_or(|(first, _)| first == *number)
         });
-        starts.flat_map(|number| {
-            let mut messages: Vec<_> = self.messages_between(number, number).collect();
-            messages.reverse();
+        starts.flat_map(|number| self.steps(number, number).flat_map(Step::newest_first))
+    }
+}
+
+impl<'a> Step<'a> {
+    fn newest_first(self) -> impl Iterator<Item = Shown<'a>> {
+        let (iteration, look, summary) = match self {
+            Self::Iteration(iteration, look) => (Some(iteration), look, None),
+            Self::Cover(_, _, summary, look) => (None, look, summary),
+        };
+        let mut slots = iteration.map_or(0, Iteration::count_calls);
+        let entries = iteration.into_iter().flat_map(|one| one.entries().rev());
+        let shown = entries.flat_map(move |entry| {
+            slots = slots.saturating_sub(entry.message.calls.len());
+            let look = look.behind(slots);
+            let mut messages: Vec<_> = entry.messages().collect();
+            messages.reverse(); // two at most
             messages
-        })
+                .into_iter()
+                .map(move |message| Shown { message, look })
+        });
+        let summary = summary.map(|summary| Shown {
+            message: MessageRef::Added(summary),
+            look,
+        });
+        summary.into_iter().chain(shown)
     }
 }
 

@@ -1,9 +1,11 @@
 //! What providers report of the tokens they counted.
 
+use std::sync::Arc;
+
 use crate::context::Context;
 use crate::error::Error;
 use crate::fields::Fields;
-use crate::iteration::Entry;
+use crate::iteration::{Entry, Iteration};
 use crate::message::Role;
 use crate::part::{Content, PartKind};
 use crate::time::Time;
@@ -46,6 +48,18 @@ impl Usage {
             total: self.total.saturating_add(other.total),
             cached: self.cached.saturating_add(other.cached),
             reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+
+    /// What is left without a part.
+    #[must_use]
+    pub const fn minus(self, part: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(part.input),
+            output: self.output.saturating_sub(part.output),
+            total: self.total.saturating_sub(part.total),
+            cached: self.cached.saturating_sub(part.cached),
+            reasoning: self.reasoning.saturating_sub(part.reasoning),
         }
     }
 
@@ -208,10 +222,14 @@ impl Context {
                 last,
                 estimate,
             });
+            iteration.add_to_checkpoint(last);
         });
         for later in number.saturating_add(1)..=self.current_iteration() {
             // A few at most: the model has not spoken in them.
-            next.change_iteration(later, |later| later.reported = Some(number));
+            next.change_iteration(later, |later| {
+                later.reported = Some(number);
+                later.add_to_checkpoint(last);
+            });
         }
         next.usage = next.usage.plus(last);
         next.updated_at = at;
@@ -230,6 +248,16 @@ impl Context {
         let iteration = self.iteration(i64::try_from(number).ok()?)?;
         let mut entries = iteration.entries().rev();
         entries.find(|entry| entry.usage.is_some())
+    }
+}
+
+impl Iteration {
+    /// A report that came after the iteration's end counts at its end, too.
+    fn add_to_checkpoint(&mut self, usage: Usage) {
+        if let Some(checkpoint) = &mut self.checkpoint {
+            let checkpoint = Arc::make_mut(checkpoint);
+            checkpoint.usage = checkpoint.usage.plus(usage);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::masks::Masks;
 use crate::message::{Message, Role};
 use crate::part::{Content, Part, PartKind};
 use crate::time::Time;
-use crate::value::{Map, Value};
+use crate::value::{Map, Size, Value};
 
 /// What of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +26,8 @@ pub struct View {
     covered: usize,
     /// Summaries that stand in their place.
     summaries: usize,
+    /// Of covers.
+    covers_size: Size,
     pub(crate) cleared: Option<Arc<Cleared>>,
     /// Bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
@@ -58,6 +60,18 @@ pub struct Cleared {
     pub placeholder: Box<str>,
 }
 
+/// Terms that take as long to free as a compiled pattern.
+const MASK: usize = 1_000;
+
+impl Cover {
+    fn size(&self) -> Size {
+        let summary = self.summary.as_deref();
+        summary.map_or(Size::new(10, 0), |summary| {
+            summary.size().plus(Size::new(10, 0))
+        })
+    }
+}
+
 impl PartialEq for View {
     fn eq(&self, other: &Self) -> bool {
         self.covers.size() == other.covers.size()
@@ -75,6 +89,32 @@ impl View {
     /// What is not shown, oldest first, with the number of its first iteration.
     pub fn covers(&self) -> impl Iterator<Item = (u64, &Cover)> {
         self.covers.iter().map(|(first, cover)| (*first, cover))
+    }
+
+    /// How much there is to walk, to copy and to free.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let masks = self.masks().map_or(0, Masks::count);
+        let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
+        let system = self
+            .system
+            .as_deref()
+            .map_or(Size::default(), Message::size);
+        self.covers_size
+            .plus(Size::new(MASK * masks + 4 * self.blocks.len(), blocks))
+            .plus(system)
+    }
+
+    /// Whether messages may look different from what they are in the log.
+    #[must_use]
+    pub fn changes_looks(&self) -> bool {
+        self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
+    }
+
+    /// Number of covers.
+    #[must_use]
+    pub fn count_covers(&self) -> usize {
+        self.covers.size()
     }
 
     /// Bytes of text that a result may have.
@@ -110,6 +150,7 @@ impl View {
     fn put(&mut self, first: u64, cover: Cover) {
         self.covered += cover.messages;
         self.summaries += usize::from(cover.summary.is_some());
+        self.covers_size = self.covers_size.plus(cover.size());
         self.covers.insert_mut(first, cover);
     }
 
@@ -118,6 +159,7 @@ impl View {
         self.covers.remove_mut(&first);
         self.covered -= cover.messages;
         self.summaries -= usize::from(cover.summary.is_some());
+        self.covers_size = self.covers_size.minus(cover.size());
         Some(cover)
     }
 
@@ -275,6 +317,7 @@ impl Context {
         let mut view = self.view.take().unwrap_or_default();
         change(Arc::make_mut(&mut view));
         self.view = (*view != View::default()).then_some(view);
+        self.grown();
     }
 
     /// Makes the system prompt of the view anew.
@@ -390,6 +433,8 @@ impl Context {
         if first > last {
             return; // an empty range, which the map of covers does not take
         }
+        // What is shown again may never have been counted.
+        self.tallies = Default::default();
         let start = self.cover(first).map_or(first, |(first, _)| first);
         let met: Vec<(u64, Cover)> = self
             .view()

@@ -1,6 +1,6 @@
 //! The NIFs of a context.
 
-use ash_agent_context_core::{Context, Defaults, Iteration, Size, Stamp};
+use ash_agent_context_core::{Context, Defaults, Iteration, Size, Stamp, View};
 use rustler::{Encoder as _, Env, Term};
 
 use crate::atoms;
@@ -141,6 +141,9 @@ fn interrupt<'a>(
 
 fn rewind<'a>(env: Env<'a>, lane: Lane, context: Handle, to: Number) -> Reply<'a> {
     lane.allow(context.get().rewind_size(to.0))?;
+    if context.get().has_view() {
+        lane.allow(Size::new(context.get().count_iterations(), 0))?;
+    }
     Ok(answer(env, context.get().rewind(to.0)?))
 }
 
@@ -152,6 +155,8 @@ fn put_system_prompt<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let prompt = decode::value(prompt, Around::Items, lane)?;
+    // The texts behind it are put behind it anew.
+    lane.allow(context.get().view().map_or(Size::default(), View::size))?;
     let at = clock::at(at, lane)?;
     Ok(answer(env, context.get().put_system_prompt(prompt, at)?))
 }
@@ -239,6 +244,14 @@ fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Repl
         lane.allow(context.get().size())?; // masking reads all texts
     }
     Ok(encoder.shown(context.get().messages()))
+}
+
+/// What looks different from the log is made by reading and copying texts.
+pub fn allow_looks(lane: Lane, context: &Context) -> Result<(), NifError> {
+    match context.view().is_some_and(View::changes_looks) {
+        true => lane.allow(context.size()),
+        false => Ok(()),
+    }
 }
 
 fn iteration<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Number) -> Reply<'a> {

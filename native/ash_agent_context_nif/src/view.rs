@@ -5,6 +5,7 @@ use rustler::{Atom, Encoder as _, Env, Term};
 
 use crate::atoms;
 use crate::clock;
+use crate::context::allow_looks;
 use crate::decode::Number;
 use crate::encode::{Encoder, Fields};
 use crate::error::{range, NifError};
@@ -54,6 +55,7 @@ fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a
         Atom,
     ) = how.decode()?;
     allow(lane, &context)?;
+    allow_looks(lane, context.get())?;
     tokens::allow(lane, context.get(), method(given))?;
     let fit = Fit {
         budget: unsigned(&budget),
@@ -138,6 +140,7 @@ fn messages_between<'a>(
     last: Number,
 ) -> Reply<'a> {
     lane.allow_reading(context.get().size())?;
+    allow_looks(lane, context.get())?;
     let messages = context
         .get()
         .messages_between(unsigned(&first), unsigned(&last));
@@ -170,6 +173,7 @@ fn summarize<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     allow(lane, &context)?;
+    allow_looks(lane, context.get())?;
     tokens::allow(lane, context.get(), None)?;
     let text: &str = text.decode()?;
     lane.allow(Size::new(1, text.len()))?;
@@ -211,7 +215,7 @@ fn clear_results<'a>(
     placeholder: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(Size::new(context.get().count_log(), 0))?;
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -259,7 +263,12 @@ fn prompt_block<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let text: Option<&str> = text.decode()?;
-    lane.allow(Size::new(1, text.map_or(0, str::len)))?;
+    let view = context.get().view().map_or(Size::default(), View::size);
+    let system = context
+        .get()
+        .system()
+        .map_or(view, |system| view.plus(system.size()));
+    lane.allow(system.plus(Size::new(1, text.map_or(0, str::len))))?;
     let at = clock::at(at, lane)?;
     Ok(answer(
         env,
@@ -269,10 +278,10 @@ fn prompt_block<'a>(
 
 /// What makes the view other than the log.
 fn view<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    allow(lane, &context)?;
     let encoder = Encoder::sharing(env, &context);
     let nothing = View::default();
     let view = context.get().view().unwrap_or(&nothing);
+    lane.allow(view.size())?;
     let covers = |with_summary| {
         let ranges = view.covers();
         let ranges = ranges.filter(move |(_, cover)| cover.summary.is_some() == with_summary);

@@ -1,6 +1,7 @@
 defmodule AshAgent.Context.RequestsPropertyTest do
   @moduledoc """
-  Random contexts, projected for each provider and judged by a checker that shares no code with the projection.
+  Random contexts, every second one with a random view, projected for each provider and judged by a checker that shares
+  no code with the projection.
 
   A failure names the seed and the case, tells the smallest script that shows it, and is repeated with
 
@@ -83,11 +84,13 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
   defp generate(provider, seed, number) do
     :rand.seed(:exsss, {seed, :erlang.phash2(provider), number})
+    script = ContextGenerators.script(2 + rem(number, 12))
 
     %{
       provider: provider,
-      script: ContextGenerators.script(2 + rem(number, 12)),
+      script: if(rem(number, 2) == 0, do: ContextGenerators.with_views(script), else: script),
       more: ContextGenerators.steps(1 + rem(number, 3)),
+      views: ContextGenerators.view_steps(),
       opts: ContextGenerators.options(provider),
       body: ContextGenerators.body(provider),
       other: Enum.random(@providers)
@@ -118,6 +121,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
         run again: REQUEST_CASE=#{number} mix test --seed #{seed} #{Path.relative_to_cwd(__ENV__.file)}
         script: #{show(small.script)}
         continued by: #{show(small.more)}
+        view of the import: #{show(small.views)}
         options: #{show(small.opts)}, body: #{show(small.body)}, other: #{small.other}
         request: #{request_text(small)}\
         """
@@ -157,6 +161,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   defp smaller(case) do
     for(script <- ContextGenerators.shrinks(case.script), do: %{case | script: script}) ++
       for(more <- ContextGenerators.smaller_steps(case.more), do: %{case | more: more}) ++
+      for(views <- ContextGenerators.smaller_steps(case.views), do: %{case | views: views}) ++
       for({key, _} <- case.opts, do: %{case | opts: Keyword.delete(case.opts, key)}) ++
       if case.body == %{}, do: [], else: [%{case | body: %{}}]
   end
@@ -171,6 +176,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
       judged(case, context, opts) ++
       lasting(case, context, opts) ++
       stable(case, context, opts) ++
+      stored(case, context, opts) ++
       imported(case, context, opts)
   rescue
     exception ->
@@ -220,6 +226,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
           same(:core_reads_otherwise, decoded, Context.JSON.decode(text) |> elem(1)) ++
           same(:caller_fields, own, plain(fields)) ++
           foreign(text, message_part, case.provider, opts) ++
+          masked(context, message_part) ++
           if(opts[:from], do: [], else: complete(context, message_part, case.provider))
 
       {:ok, other} ->
@@ -274,11 +281,30 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     marks ++ thoughts
   end
 
-  ## Nothing lost
+  # Nothing of what is masked.
+  defp masked(context, part) do
+    word = ContextGenerators.masked_word()
+    masks? = Enum.any?(Context.view(context).masks, fn {pattern, _} -> pattern =~ word end)
+
+    if masks? and Enum.any?(keys_and_strings(part), &String.contains?(&1, word)),
+      do: [{:masked_word, "#{word} in #{inspect(part, printable_limit: 2000)}"}],
+      else: []
+  end
+
+  defp keys_and_strings(map) when is_map(map),
+    do: Map.keys(map) ++ Enum.flat_map(Map.values(map), &keys_and_strings/1)
+
+  defp keys_and_strings(list) when is_list(list), do: Enum.flat_map(list, &keys_and_strings/1)
+  defp keys_and_strings(text) when is_binary(text), do: [text]
+  defp keys_and_strings(_other), do: []
+
+  ## Nothing lost of the view
 
   defp complete(context, part, provider) do
     texts(context, part) ++ calls(context, part, provider)
   end
+
+  defp log?(context), do: Context.to_messages(context) == Context.to_messages(context, view: :log)
 
   # Every readable text of the conversation stands in the request, and every image a user or a tool gave as data.
   defp texts(context, part) do
@@ -287,6 +313,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
     results =
       for iteration <- Context.iterations(context),
+          log?(context),
           %{result: {:ok, result}} <- iteration.tool_calls,
           do: result
 
@@ -329,7 +356,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
   # Every call is there, with its arguments; different names stay different.
   defp calls(context, part, provider) do
-    stored = Enum.flat_map(Context.iterations(context), & &1.tool_calls)
+    stored = for %{tool_calls: calls} <- Context.to_messages(context), call <- calls, do: call
     sent = sent_calls(provider, part)
 
     if length(stored) != length(sent) do
@@ -419,9 +446,22 @@ defmodule AshAgent.Context.RequestsPropertyTest do
       )
   end
 
+  # From storage: the same view gives the same bytes.
+  defp stored(case, context, opts) do
+    copy = Context.load!(Context.dump(context))
+
+    same(:stored, encode(copy, case.provider, opts), encode(context, case.provider, opts)) ++
+      same(:stored_messages, Context.to_messages(copy), Context.to_messages(context)) ++
+      same(
+        :stored_report,
+        Context.request_report(copy, case.provider, opts),
+        Context.request_report(context, case.provider, opts)
+      )
+  end
+
   # What is appended changes nothing in front of it. The last message may go on (its closing brackets are not counted),
   # and what only stood in for an end, so that the history could be sent as it was, may make room.
-  defp stable(case, context, opts) do
+  defp stable(case, context, opts, last \\ :last_goes_on) do
     opts = opts |> Keyword.drop([:from]) |> put_cache(case.provider)
 
     if Context.pending_tool_calls(context) == [] and
@@ -430,7 +470,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
       appended = ContextGenerators.continue(context, case.more)
       behind = encode(appended, case.provider, opts)
       common = :binary.longest_common_prefix([before, behind])
-      needed = needed(case.provider, before)
+      needed = needed(case.provider, before, last)
 
       same(:old_context_changed, encode(context, case.provider, opts), before) ++
         if common >= needed,
@@ -468,15 +508,22 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
   defp put_cache(opts, _provider), do: opts
 
-  defp needed(provider, bytes) do
+  defp needed(provider, bytes, last) do
     spans = spans(bytes, Map.get(@list_keys, provider, "messages"))
 
     case Enum.reverse(spans) do
       [] ->
         0
 
+      [_] when last == :last_anew ->
+        0
+
       [{_, _}] = [{from, to}] ->
         from + open_length(binary_part(bytes, from, to - from))
+
+      # An imported one that goes on is made anew.
+      [_, {_, previous} | _] when last == :last_anew ->
+        previous
 
       [{from, to}, {_, previous} | _] ->
         if stands_in?(provider, binary_part(bytes, from, to - from)),
@@ -572,11 +619,33 @@ defmodule AshAgent.Context.RequestsPropertyTest do
         ) ++
           for finding <- RequestChecker.validate_request(foreign, other) do
             {{:imported, other, finding.rule}, RequestChecker.format([finding])}
-          end
+          end ++
+          viewed(case, encode(context, case.provider, opts))
 
       {:error, error} ->
         [{:import_refused, Exception.message(error)}]
     end
+  end
+
+  # A view of what was imported obeys the rules as well, also of the provider whose form is kept.
+  # It is imported as text, whose order of keys is that of requests.
+  defp viewed(case, text) do
+    imported = Context.from_request!(text, case.provider)
+    view = ContextGenerators.continue(imported, case.views, @later)
+    plain = encode(imported, case.provider, pending: :interrupt)
+
+    judged =
+      for provider <- [case.provider, case.other],
+          body = Context.request!(view, provider, pending: :interrupt),
+          finding <- RequestChecker.validate_request(body, provider) do
+        {{:view_of_import, provider, finding.rule}, RequestChecker.format([finding])}
+      end
+
+    judged ++
+      masked(view, Context.request!(view, case.provider, pending: :interrupt)) ++
+      stored(case, view, pending: :interrupt) ++
+      stable(case, view, [pending: :interrupt], :last_anew) ++
+      same(:old_import_changed, encode(imported, case.provider, pending: :interrupt), plain)
   end
 
   defp encode(context, provider, opts),

@@ -305,6 +305,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
     fn add_items(&mut self, iteration: &'a Iteration, look: Look<'a>) -> Result<(), Error> {
         for item in items(iteration, look) {
             let imported = item.imported(self.options);
+            if imported.is_none() && item.elements(self.options) == Some("") && self.ends_imported {
+                // The element in front has it, as it was.
+                self.remake_imported(iteration.number);
+            }
             match imported {
                 // The element in front has it.
                 Some("") if self.ends_imported => self.imported.push(item),

@@ -292,12 +292,18 @@ fn items<'a>(iteration: &'a Iteration, look: Look<'a>) -> impl Iterator<Item = I
     iteration.entries().flat_map(move |entry| {
         let look = look.behind(slots);
         slots += entry.message.calls.len();
-        let results = entry
-            .exchange
-            .as_deref()
+        let exchange = entry.exchange.as_deref();
+        let results = exchange
             .filter(|exchange| exchange.filled() > 0)
             .map(|exchange| Item::Results(&entry.message, exchange, look));
-        std::iter::once(Item::Message(&entry.message, look)).chain(results)
+        // Results that are made anew have the ids that the rules give their calls.
+        let anew = exchange.is_some_and(|exchange| look.key_of_results(exchange) != 0);
+        let message = if anew {
+            Item::Remade(&entry.message, look)
+        } else {
+            Item::Message(&entry.message, look)
+        };
+        std::iter::once(message).chain(results)
     })
 }
 
@@ -330,17 +336,23 @@ pub struct Located {
 #[derive(Clone, Copy)]
 enum Item<'a> {
     Message(&'a Message, Look<'a>),
+    /// A message that is not sent as it was imported.
+    Remade(&'a Message, Look<'a>),
     Results(&'a Message, &'a Exchange, Look<'a>),
 }
 
 impl<'a> Item<'a> {
     fn is_model(self) -> bool {
-        matches!(self, Self::Message(message, _) if message.role == Role::Assistant)
+        matches!(
+            self,
+            Self::Message(message, _) | Self::Remade(message, _)
+                if message.role == Role::Assistant
+        )
     }
 
     fn pieces(self) -> &'a Pieces {
         match self {
-            Self::Message(message, _) => &message.pieces,
+            Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
             Self::Results(_, exchange, _) => &exchange.pieces,
         }
     }
@@ -348,7 +360,7 @@ impl<'a> Item<'a> {
     /// What distinguishes its encodings; 0 when it looks as in the log.
     fn look(self) -> u64 {
         match self {
-            Self::Message(_, look) => look.key_of_message(),
+            Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
             Self::Results(_, exchange, look) => look.key_of_results(exchange),
         }
     }
@@ -367,27 +379,35 @@ impl<'a> Item<'a> {
 
     fn size(self) -> Size {
         match self {
-            Self::Message(message, _) => message.size(),
+            Self::Message(message, _) | Self::Remade(message, _) => message.size(),
             Self::Results(_, exchange, _) => exchange.size(),
         }
     }
 
-    /// The elements that its own provider had.
+    /// The elements that its own provider had, where they are sent.
     fn imported(self, options: &Options<'_>) -> Option<&'a str> {
+        // Breakpoints are placed in what the rules make, and so are other words.
+        let anew = options.cache || matches!(self, Self::Remade(..)) || self.look() != 0;
+        self.elements(options).filter(|_| !anew)
+    }
+
+    /// The elements that its own provider had.
+    fn elements(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self {
-            Self::Message(message, _) => message.wire.as_ref(),
+            Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
             Self::Results(_, exchange, _) => exchange.wire.as_ref(),
         };
-        // Breakpoints are placed in what the rules make, and so are other words.
-        Imported::of(imported, options.provider).filter(|_| !options.cache && self.look() == 0)
+        Imported::of(imported, options.provider)
     }
 
     fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {
         match self {
-            Self::Message(message, look) => match look.message(message) {
-                Some(shown) => wire.message(&shown, out),
-                None => wire.message(message, out),
-            },
+            Self::Message(message, look) | Self::Remade(message, look) => {
+                match look.message(message) {
+                    Some(shown) => wire.message(&shown, out),
+                    None => wire.message(message, out),
+                }
+            }
             Self::Results(message, exchange, look) => match look.exchange(exchange) {
                 Some(shown) => wire.results(message, &shown, out),
                 None => wire.results(message, exchange, out),
@@ -398,7 +418,9 @@ impl<'a> Item<'a> {
     /// What is changed so that the provider takes it, or by its look.
     fn changes(self, wire: &dyn Wire, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
-            Self::Message(message, look) => look.changes_of_message(message),
+            Self::Message(message, look) | Self::Remade(message, look) => {
+                look.changes_of_message(message)
+            }
             Self::Results(message, exchange, look) => {
                 look.changes_of_results(&message.calls, exchange)
             }

@@ -85,7 +85,13 @@ impl Context {
         match since {
             Some(Value::Int(since)) => {
                 let before = self.rewind_size(since.saturating_sub(1));
-                self.delta_size(*since).plus(before)
+                let covered = match delta {
+                    Value::Map(map) if map.get(&Value::text(keys::VIEW)).is_some() => {
+                        Size::new(self.count_iterations(), 0)
+                    }
+                    _ => Size::default(),
+                };
+                self.delta_size(*since).plus(before).plus(covered)
             }
             _ => self.size(),
         }
@@ -197,6 +203,10 @@ impl Head {
             Ok(context)
         };
         let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
+        let held_by = base.numbered(since).and_then(Iteration::held_by);
+        if held_by != context.current().held_by() {
+            context.forget_wire(held_by, false);
+        }
         open_all(&mut context, iterations, 1)?;
         self.put_into(&mut context)?;
         Ok(context)

@@ -16,7 +16,7 @@ use crate::message::{Message, Output, Role};
 use crate::once::Once;
 use crate::part::{Content, Part, PartKind};
 use crate::value::{Size, Value};
-use crate::view::Step;
+use crate::view::{Step, View};
 
 /// Tokens around a message: its role and the marks of its beginning and end, as OpenAI's models have
 /// them (<https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>).
@@ -250,15 +250,24 @@ impl Context {
     /// What a count has to read at most: text that was not counted yet.
     #[must_use]
     pub fn count_size(&self, method: Method) -> Size {
-        let counted = self.tallies.get(method).map_or(0, |tally| tally.len);
+        /// Iterations that are looked at one by one.
         const FEW: usize = 256;
+        let counted = self.tallies.get(method).map_or(0, |tally| tally.len);
         if self.done.len() - counted.min(self.done.len()) > FEW {
             return self.size();
         }
-        let system = self.shown_system().map(|system| system.uncounted(method));
+        // What looks different may have to be counted anew.
+        let anew = self.view().is_some_and(View::changes_looks);
+        let system = self.shown_system().map(|system| match anew {
+            true => system.size(),
+            false => system.uncounted(method),
+        });
         let new = (counted..self.done.len()).filter_map(|index| self.done.get(index));
         new.chain(std::iter::once(&*self.current))
-            .map(|iteration| iteration.uncounted(method))
+            .map(|iteration| match anew {
+                true => iteration.size(),
+                false => iteration.uncounted(method),
+            })
             .chain(system)
             .fold(Size::default(), |sum, size| sum.plus(size))
     }
@@ -286,9 +295,7 @@ impl Iteration {
         // The results of the last message may still change.
         let closed = self.entries().len().saturating_sub(1);
         let before = self.tallies.count(method, closed, |start| {
-            self.entries()
-                .take(closed)
-                .skip(start.len)
+            self.entries_from(start.len, closed)
                 .fold(start.tokens, |sum, entry| {
                     sum.plus(entry.tokens(method, look))
                 })

@@ -1,0 +1,95 @@
+defmodule AshAgent.ChatContext.Branch do
+  @moduledoc """
+  A branch of an `AshAgent.ChatContext`: a name for a conversation.
+
+      iex> chat = AshAgent.ChatContext.new(input: "Hello!", system_prompt: "Be brief.", user_prompt: "I am Ann.")
+      iex> branch = AshAgent.ChatContext.active(chat)
+      iex> {branch.name, branch.system_prompt, branch.user_prompt}
+      {"main", "Be brief.", "I am Ann."}
+      iex> AshAgent.Context.request!(branch.context, :anthropic)["system"]
+      "Be brief.\\n\\nI am Ann."
+
+  Both prompts live in the context, and the fields only show what it has: they are read again whenever the context
+  changes. So take a branch from its chat to read it, and change it through the chat's functions.
+  """
+
+  alias AshAgent.Context
+
+  @block "user_prompt"
+
+  @enforce_keys [:name, :context, :number]
+  defstruct [:name, :context, :number, :origin, system_prompt: nil, user_prompt: nil, extra: %{}]
+
+  @typedoc """
+  A branch.
+
+    * `name` - non-empty text, unique in its chat
+    * `context` - its conversation
+    * `system_prompt` - what `AshAgent.Context.system_prompt/1` tells of it
+    * `user_prompt` - text that stands behind the system prompt in requests, or `nil`
+
+  Other fields are private.
+  """
+  @type t :: %__MODULE__{
+          name: String.t(),
+          context: Context.t(),
+          system_prompt: Context.content(),
+          user_prompt: String.t() | nil,
+          number: pos_integer(),
+          origin: pos_integer() | nil,
+          extra: map()
+        }
+
+  @doc false
+  @spec new(String.t(), Context.t(), keyword()) :: t()
+  def new(name, context, fields),
+    do: __MODULE__ |> struct!([name: name, context: context] ++ fields) |> read_prompts()
+
+  @doc false
+  @spec fork(t(), String.t(), pos_integer(), Context.t()) :: t()
+  def fork(%__MODULE__{} = origin, name, number, context) do
+    put_context(
+      %{origin | name: name, number: number, origin: origin.number, extra: %{}},
+      context
+    )
+  end
+
+  @doc false
+  # The prompts are the context's: there is no other way to set them.
+  @spec put_context(t(), Context.t()) :: t()
+  def put_context(%__MODULE__{context: %{ref: ref}} = branch, %Context{ref: ref}), do: branch
+  def put_context(branch, %Context{} = context), do: read_prompts(%{branch | context: context})
+
+  defp read_prompts(%{context: context} = branch) do
+    %{branch | system_prompt: Context.system_prompt(context), user_prompt: user_prompt(context)}
+  end
+
+  defp user_prompt(context) do
+    case List.keyfind(Context.view(context).blocks, @block, 0) do
+      {@block, text} -> text
+      nil -> nil
+    end
+  end
+
+  @doc false
+  @spec put_system_prompt(t(), Context.content(), keyword()) :: t()
+  def put_system_prompt(%__MODULE__{} = branch, prompt, opts),
+    do: put_context(branch, Context.put_system_prompt(branch.context, prompt, opts))
+
+  @doc false
+  @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
+  def put_user_prompt(%__MODULE__{} = branch, prompt, opts),
+    do: put_context(branch, Context.put_prompt_block(branch.context, @block, given(prompt), opts))
+
+  # A blank text would leave blank lines behind the system prompt.
+  defp given(nil), do: nil
+
+  defp given(prompt),
+    do: if(String.valid?(prompt) and String.trim(prompt) == "", do: nil, else: prompt)
+
+  defimpl Inspect do
+    # Counts only: this ends up in logs.
+    def inspect(branch, _opts),
+      do: "#AshAgent.ChatContext.Branch<#{Kernel.inspect(branch.context)}>"
+  end
+end

@@ -1,0 +1,314 @@
+defmodule AshAgent.Context.ApprovalsTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Test.Assertions
+  import AshAgent.Test.Generators, only: [check_all: 3, one_of: 1, chance: 1, between: 2]
+
+  alias AshAgent.Context
+
+  @at ~U[2026-01-02 10:00:00.000000Z]
+
+  defp asked(ids \\ ["a"]) do
+    Context.new("Clean up", at: @at, id: "c1")
+    |> Context.add_assistant_message(nil, Enum.map(ids, &%{id: &1, name: :delete}), at: @at)
+  end
+
+  defp status(context, id \\ "a"), do: Context.tool_call_status(context, id)
+  defp result(context, id), do: Enum.find(calls(context), &(&1.id == id)).result
+  defp calls(context), do: Enum.flat_map(Context.iterations(context), & &1.tool_calls)
+
+  describe "a call" do
+    test "is pending first" do
+      assert status(asked()) == :pending
+      assert Context.tool_call_decision(asked(), "a") == nil
+    end
+
+    test "that nobody made has no status and no decision" do
+      for context <- [Context.new("Hi"), asked()] do
+        assert status(context, "nobody") == nil
+        assert Context.tool_call_decision(context, "nobody") == nil
+      end
+    end
+
+    test "that is approved still waits for its result" do
+      context = Context.approve_tool_call(asked(), "a", by: "ann", at: @at)
+
+      assert status(context) == :approved
+      assert [%{id: "a"}] = Context.pending_tool_calls(context)
+      assert context.current_iteration == 1
+      assert {:error, [{:pending_tool_calls, ["a"]}]} = Context.validate_for_request(context)
+
+      assert Context.get_iteration(context, 1).tool_calls ==
+               Context.get_iteration(asked(), 1).tool_calls
+
+      assert Context.to_messages(context) == Context.to_messages(asked())
+
+      assert Context.tool_call_decision(context, "a") ==
+               %{decision: :approved, by: "ann", at: @at, reason: nil}
+    end
+
+    test "ends as its result says, and keeps who approved it" do
+      for {result, status} <- [{{:ok, 1}, :ok}, {{:error, :gone}, :error}] do
+        context =
+          asked()
+          |> Context.approve_tool_call("a", by: :ann)
+          |> Context.add_tool_results([{"a", result}])
+
+        assert status(context) == status
+        assert %{decision: :approved, by: :ann} = Context.tool_call_decision(context, "a")
+        assert context.current_iteration == 2
+      end
+    end
+
+    test "may run without a decision" do
+      context = Context.add_tool_results(asked(), [{"a", {:ok, 1}}])
+      assert {status(context), Context.tool_call_decision(context, "a")} == {:ok, nil}
+    end
+
+    test "that is denied has an error as its result that says so" do
+      for {reason, text} <- [
+            {nil, "denied"},
+            {"", "denied"},
+            {" \n", "denied"},
+            {"not on Fridays", "denied: not on Fridays"},
+            {:too_late, "denied: too late"},
+            {{:limit, 3}, "denied: limit: 3"}
+          ] do
+        context = Context.deny_tool_call(asked(), "a", reason, by: "ann", at: @at)
+        assert status(context) == :denied
+        assert result(context, "a") == {:error, text}
+        assert context.current_iteration == 2
+        assert %{completed_at: @at} = Context.get_iteration(context, 1)
+
+        assert Context.tool_call_decision(context, "a") ==
+                 %{decision: :denied, by: "ann", at: @at, reason: reason}
+
+        assert %{content: [%{content: ^text, is_error: true}]} =
+                 List.last(Context.to_messages(context))
+      end
+    end
+
+    test "that is approved and then interrupted or cancelled ends so" do
+      for status <- [:interrupted, :cancelled] do
+        context =
+          asked() |> Context.approve_tool_call("a") |> Context.interrupt("stop", status: status)
+
+        assert status(context) == status
+        assert result(context, "a") == {:error, "stop"}
+        assert %{decision: :approved} = Context.tool_call_decision(context, "a")
+      end
+    end
+
+    test "is interrupted unless it is said to be cancelled" do
+      assert asked() |> Context.interrupt() |> status() == :interrupted
+      assert asked() |> Context.interrupt("x", status: :cancelled) |> status() == :cancelled
+      assert_caller_bug(fn -> Context.interrupt(asked(), "x", status: :ok) end)
+      assert_caller_bug(fn -> Context.interrupt(asked(), "x", status: nil) end)
+    end
+  end
+
+  describe "a decision" do
+    test "is made once" do
+      approved = Context.approve_tool_call(asked(), "a")
+
+      assert reason_of(fn -> Context.approve_tool_call(approved, "a") end) ==
+               {:illegal_status, "a", :approved, :approved}
+
+      assert reason_of(fn -> Context.deny_tool_call(approved, "a") end) ==
+               {:illegal_status, "a", :approved, :denied}
+    end
+
+    test "comes before the end" do
+      ended = [
+        ok: Context.add_tool_results(asked(), [{"a", {:ok, 1}}]),
+        error: Context.add_tool_results(asked(), [{"a", {:error, 1}}]),
+        denied: Context.deny_tool_call(asked(), "a"),
+        interrupted: Context.interrupt(asked()),
+        cancelled: Context.interrupt(asked(), "x", status: :cancelled)
+      ]
+
+      for {status, context} <- ended do
+        assert status(context) == status
+
+        assert reason_of(fn -> Context.approve_tool_call(context, "a") end) ==
+                 {:illegal_status, "a", status, :approved}
+
+        assert reason_of(fn -> Context.deny_tool_call(context, "a", "no") end) ==
+                 {:illegal_status, "a", status, :denied}
+      end
+    end
+
+    test "is refused with a message that names both statuses" do
+      error =
+        assert_refused(fn ->
+          asked() |> Context.deny_tool_call("a") |> Context.approve_tool_call("a")
+        end)
+
+      assert Exception.message(error) =~ ":denied"
+      assert Exception.message(error) =~ ":approved"
+      assert Exception.message(error) =~ ~s("a")
+    end
+
+    test "about an unknown call names those that wait" do
+      for decide <- [&Context.approve_tool_call(&1, "x"), &Context.deny_tool_call(&1, "x")] do
+        assert reason_of(fn -> decide.(asked(["a", "b"])) end) ==
+                 {:unknown_tool_call, "x", ["a", "b"]}
+
+        assert reason_of(fn -> decide.(Context.new("Hi")) end) == {:unknown_tool_call, "x", []}
+      end
+    end
+
+    test "is about one of several calls, and the last one completes the iteration" do
+      context = Context.deny_tool_call(asked(["a", "b", "c"]), "b")
+      assert context.current_iteration == 1
+      assert for(id <- ["a", "b", "c"], do: status(context, id)) == [:pending, :denied, :pending]
+
+      assert reason_of(fn -> Context.add_tool_results(context, [{"b", {:ok, 1}}]) end) ==
+               {:tool_call_already_answered, "b", ["a", "c"]}
+
+      context = Context.add_tool_results(context, [{"a", {:ok, 1}}])
+      assert context.current_iteration == 1
+      context = Context.deny_tool_call(context, "c")
+      assert context.current_iteration == 2
+      assert for(id <- ["a", "b", "c"], do: status(context, id)) == [:ok, :denied, :denied]
+      assert :ok = Context.validate_for_request(context)
+    end
+
+    test "is about the newest call of an id" do
+      context =
+        asked()
+        |> Context.deny_tool_call("a")
+        |> Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+
+      assert status(context) == :pending
+      assert Context.tool_call_decision(context, "a") == nil
+      assert context |> Context.approve_tool_call("a") |> status() == :approved
+      # The one of long ago is as it was.
+      assert [%{result: {:error, "denied"}}, %{result: nil}] = calls(context)
+    end
+
+    test "may be anybody's" do
+      for by <- [nil, "ann", :ann, 7, {:user, 1}, %{id: 1, name: "Ann"}, <<255>>] do
+        context = Context.approve_tool_call(asked(), "a", by: by)
+        assert Context.tool_call_decision(context, "a").by === by
+      end
+    end
+
+    test "is of now unless it is said when" do
+      before = DateTime.utc_now()
+      %{at: at} = asked() |> Context.approve_tool_call("a") |> Context.tool_call_decision("a")
+      assert DateTime.diff(at, before) in 0..5
+      assert_caller_bug(fn -> Context.approve_tool_call(asked(), "a", at: "now") end)
+      assert_caller_bug(fn -> Context.approve_tool_call(asked(), :a) end)
+      assert_caller_bug(fn -> Context.deny_tool_call(asked(), "a", nil, unknown: 1) end)
+    end
+
+    test "does not change the context it was made on" do
+      context = asked()
+      before = Context.dump(context)
+      Context.approve_tool_call(context, "a")
+      Context.deny_tool_call(context, "a")
+      assert Context.dump(context) == before
+      assert status(context) == :pending
+    end
+
+    test "does not reach providers but for the result of a denial" do
+      plain = asked() |> Context.add_tool_results([{"a", {:ok, "done"}}], at: @at)
+
+      approved =
+        asked()
+        |> Context.approve_tool_call("a", by: "SECRET", at: @at)
+        |> Context.add_tool_results([{"a", {:ok, "done"}}], at: @at)
+
+      for provider <- AshAgent.Test.RequestChecker.providers() do
+        assert Context.request!(approved, provider) == Context.request!(plain, provider)
+        denied = asked() |> Context.deny_tool_call("a", "policy", by: "SECRET")
+        body = denied |> Context.encode_request!(provider) |> IO.iodata_to_binary()
+        assert body =~ "denied: policy"
+        refute body =~ "SECRET"
+      end
+    end
+
+    test "is gone when the conversation is rewound to before its call" do
+      context =
+        asked() |> Context.approve_tool_call("a") |> Context.add_tool_results([{"a", {:ok, 1}}])
+
+      context = context |> Context.add_assistant_message(nil, [%{id: "b", name: :x}])
+      context = context |> Context.deny_tool_call("b") |> Context.rewind(to: 1)
+      assert status(context, "b") == nil
+      assert %{decision: :approved} = Context.tool_call_decision(context, "a")
+    end
+  end
+
+  test "any sequence of decisions, results and interruptions goes through the statuses in order" do
+    check_all("statuses", [runs: 300, max_size: 8], fn size ->
+      ids = for n <- 1..between(1, size), do: "id#{n}"
+      statuses = Map.new(ids, &{&1, :pending})
+
+      Enum.reduce(1..(size * 3), {asked(ids), statuses}, fn _, {context, statuses} ->
+        id = one_of(ids)
+        operation = one_of([:approve, :deny, :ok, :error])
+        operation = if chance(3), do: one_of([:interrupted, :cancelled]), else: operation
+        {context, statuses} = decide(context, statuses, operation, id)
+        for {id, status} <- statuses, do: assert(status(context, id) == status)
+
+        pending = for id <- ids, statuses[id] in [:pending, :approved], do: id
+        assert for(call <- Context.pending_tool_calls(context), do: call.id) == pending
+        assert context.current_iteration == if(pending == [], do: 2, else: 1)
+
+        for copy <- [
+              Context.load!(Context.dump(context)),
+              Context.from_snapshot!(Context.to_snapshot(context))
+            ] do
+          assert Context.equal?(copy, context)
+
+          for id <- ids do
+            assert status(copy, id) == status(context, id)
+            assert Context.tool_call_decision(copy, id) == Context.tool_call_decision(context, id)
+          end
+        end
+
+        {context, statuses}
+      end)
+    end)
+  end
+
+  defp decide(context, statuses, operation, _id) when operation in [:interrupted, :cancelled] do
+    ended =
+      Map.new(statuses, fn {id, status} ->
+        {id, if(status in [:pending, :approved], do: operation, else: status)}
+      end)
+
+    {Context.interrupt(context, "stop", status: operation), ended}
+  end
+
+  defp decide(context, statuses, operation, id) when operation in [:approve, :deny] do
+    to = %{approve: :approved, deny: :denied}[operation]
+
+    run = fn ->
+      if operation == :approve,
+        do: Context.approve_tool_call(context, id, by: "ann"),
+        else: Context.deny_tool_call(context, id, "no", by: "ann")
+    end
+
+    case statuses[id] do
+      :pending ->
+        {run.(), Map.put(statuses, id, to)}
+
+      from ->
+        assert reason_of(run) == {:illegal_status, id, from, to}
+        {context, statuses}
+    end
+  end
+
+  defp decide(context, statuses, operation, id) do
+    run = fn -> Context.add_tool_results(context, [{id, {operation, "result"}}]) end
+
+    if statuses[id] in [:pending, :approved] do
+      {run.(), Map.put(statuses, id, operation)}
+    else
+      assert elem(reason_of(run), 0) in [:tool_call_already_answered, :no_pending_tool_calls]
+      {context, statuses}
+    end
+  end
+end

@@ -1,0 +1,456 @@
+defmodule AshAgent.Context.TokensTest do
+  # Not async: it measures time.
+  use ExUnit.Case, async: false
+
+  import AshAgent.Test.Assertions
+  import AshAgent.Test.Generators, only: [check_all: 3, chance: 1, one_of: 1, between: 2]
+
+  alias AshAgent.Context
+  alias AshAgent.Test.{ContextGenerators, ViewModel}
+
+  @methods [:auto, :estimate, :o200k_base, :cl100k_base]
+  @exact [:o200k_base, :cl100k_base]
+  @plain [:estimate | @exact]
+
+  # What stands around a message, and around a call or a result.
+  @message 4
+  @call 8
+
+  defp count(context, method), do: Context.count_tokens(context, method: method)
+  defp more(context, other, method), do: count(other, method) - count(context, method)
+
+  # PNG with a header of this size and nothing behind it but bytes.
+  defp png(width, height, padding \\ 100) do
+    header =
+      <<137, "PNG\r\n", 26, 10, 13::32, "IHDR", width::32, height::32, 8, 6, 0, 0, 0, 0::32>>
+
+    Base.encode64(header <> :binary.copy(<<7>>, padding))
+  end
+
+  defp image(data), do: %{type: :image, media_type: "image/png", data: data}
+
+  defp turns(count, text) do
+    Enum.reduce(1..count//1, Context.new(text, system_prompt: "Be brief."), fn _, context ->
+      context |> Context.add_assistant_message(text) |> Context.add_user_message(text)
+    end)
+  end
+
+  describe "what counts" do
+    test "text, and four tokens around each message" do
+      for method <- @exact do
+        assert count(Context.new("Hello, world!"), method) == 4 + @message
+        assert count(Context.new(""), method) == @message
+        context = Context.new("Hello, world!")
+        two = Context.add_assistant_message(context, "Hello, world!")
+        assert more(context, two, method) == 4 + @message
+      end
+    end
+
+    test "exact counts are those of the encodings" do
+      # As the documentation of tiktoken gives them.
+      for {text, o200k, cl100k} <- [
+            {"", 0, 0},
+            {" ", 1, 1},
+            {"hello world", 2, 2},
+            {"tiktoken is great!", 6, 6},
+            {"antidisestablishmentarianism", 6, 6},
+            {"2 + 2 = 4", 7, 7},
+            {"お誕生日おめでとう", 8, 9}
+          ] do
+        assert {text, count(Context.new(text), :o200k_base)} == {text, o200k + @message}
+        assert {text, count(Context.new(text), :cl100k_base)} == {text, cl100k + @message}
+      end
+    end
+
+    test "special tokens are text" do
+      for method <- @exact, text <- ["<|endoftext|>", "<|im_start|>", "<|fim_prefix|>"] do
+        assert count(Context.new(text), method) > 1 + @message
+      end
+    end
+
+    test "the system prompt, and the blocks behind it" do
+      for method <- @plain do
+        bare = Context.new("Hi")
+        prompted = Context.new("Hi", system_prompt: "You are a helpful assistant.")
+        assert more(bare, prompted, method) > @message
+
+        assert more(prompted, Context.put_prompt_block(prompted, :a, "The user is Ann."), method) >
+                 0
+
+        assert more(bare, Context.put_prompt_block(bare, :a, "The user is Ann."), method) >
+                 @message
+
+        assert count(Context.put_system_prompt(prompted, nil), method) == count(bare, method)
+      end
+    end
+
+    test "calls and results, with eight tokens around each" do
+      for method <- @plain do
+        context = Context.new("Hi")
+
+        called =
+          Context.add_assistant_message(context, nil, [
+            %{id: "a", name: "get_weather", arguments: %{}}
+          ])
+
+        assert more(context, called, method) > @message + @call
+        answered = Context.add_tool_results(called, [{"a", {:ok, "It is sunny in Paris today."}}])
+        assert more(called, answered, method) > @call
+
+        longer =
+          Context.add_tool_results(called, [{"a", {:ok, String.duplicate("It is sunny. ", 50)}}])
+
+        assert more(answered, longer, method) > 100
+      end
+    end
+
+    test "thinking" do
+      for method <- @plain do
+        context = Context.new("Hi")
+        said = Context.add_assistant_message(context, [%{type: :text, text: "Yes."}])
+
+        thought = [
+          %{type: :thinking, text: String.duplicate("Let me think. ", 20)},
+          %{type: :text, text: "Yes."}
+        ]
+
+        assert more(said, Context.add_assistant_message(context, thought), method) > 40
+      end
+    end
+
+    test "images by their pixels and never by their bytes" do
+      for method <- @plain do
+        small = count(Context.new([image(png(100, 100))]), method)
+        large = count(Context.new([image(png(1000, 1000))]), method)
+        assert large > small
+
+        for padding <- [0, 1_000, 1_000_000] do
+          assert count(Context.new([image(png(100, 100, padding))]), method) == small
+        end
+
+        # What is said of nothing, or of too much, is no reason to count without end.
+        for {width, height} <- [
+              {0, 0},
+              {1, 1},
+              {0xFFFFFFFF, 0xFFFFFFFF},
+              {0xFFFFFFFF, 1},
+              {20_000, 20_000}
+            ] do
+          tokens = count(Context.new([image(png(width, height))]), method)
+          assert tokens > @message and tokens < 20_000
+        end
+      end
+    end
+
+    test "images that are none, or are elsewhere, in bounds" do
+      junk = ["AAAA", Base.encode64(:rand.bytes(100_000)), "iVBORw0KGgo="]
+      parts = Enum.map(junk, &image/1) ++ [%{type: :image, url: "https://example.com/a.png"}]
+
+      for part <- parts, method <- @plain do
+        assert count(Context.new([part]), method) in 1..5_000
+
+        result = fn parts ->
+          Context.new("Hi")
+          |> Context.add_assistant_message(nil, [%{id: "a", name: "look", arguments: %{}}])
+          |> Context.add_tool_results([{"a", {:ok, parts}}])
+        end
+
+        assert count(result.([part]), method) < 5_000
+      end
+    end
+
+    test "files" do
+      for method <- @plain do
+        file = %{
+          type: :file,
+          media_type: "application/pdf",
+          data: Base.encode64("%PDF-1.4"),
+          filename: "a.pdf"
+        }
+
+        assert count(Context.new([file]), method) > @message
+      end
+    end
+
+    test "bytes that are no text, and text of any script" do
+      for method <- @plain,
+          text <- [<<255, 254, 0>>, :binary.copy(<<255>>, 1000), "日本語", "👩‍👩‍👧", "\0\0"] do
+        assert count(Context.new(text), method) in (@message + 1)..(@message + 3 * byte_size(text))
+      end
+    end
+  end
+
+  describe "the ways to count" do
+    test "agree roughly on English text" do
+      text = String.duplicate("The quick brown fox jumps over the lazy dog, and runs away. ", 100)
+      context = Context.new(text)
+      exact = count(context, :o200k_base)
+      assert count(context, :estimate) > 0.6 * exact
+      assert count(context, :estimate) < 1.6 * exact
+      assert abs(count(context, :cl100k_base) - exact) < 0.2 * exact
+    end
+
+    test "are an estimate where there is no report" do
+      context = turns(3, "some words")
+      assert Context.count_tokens(context) == count(context, :estimate)
+      assert Context.estimate_token_count(context) == count(context, :estimate)
+    end
+
+    test "take the last report as it is" do
+      context = turns(3, "some words") |> Context.add_assistant_message("Yes.")
+      used = Context.add_token_usage(context, %{input_tokens: 700, output_tokens: 11})
+      assert Context.count_tokens(used) == 711
+      assert Context.estimate_token_count(used) == Context.estimate_token_count(context)
+
+      again = Context.add_token_usage(used, %{input_tokens: 900, output_tokens: 1})
+      assert Context.count_tokens(again) == 901
+    end
+
+    test "take the report as it is when it comes after the results" do
+      context =
+        Context.new("Hi")
+        |> Context.add_assistant_message(nil, [%{id: "a", name: "x", arguments: %{}}])
+        |> Context.add_tool_results([{"a", {:ok, "r"}}])
+        |> Context.add_token_usage(%{input_tokens: 500, output_tokens: 5})
+
+      assert Context.count_tokens(context) >= 505
+      next = Context.add_assistant_message(context, "Yes.")
+
+      assert Context.count_tokens(next) ==
+               Context.count_tokens(context) + more(context, next, :estimate)
+    end
+
+    test "estimate only what came after the report" do
+      used =
+        turns(3, "some words")
+        |> Context.add_assistant_message("Yes.")
+        |> Context.add_token_usage(%{input_tokens: 700, output_tokens: 11})
+
+      next = Context.add_user_message(used, "And what of the other things?")
+      assert Context.count_tokens(next) == 711 + more(used, next, :estimate)
+
+      next = Context.add_assistant_message(next, nil, [%{id: "a", name: "x", arguments: %{}}])
+      next = Context.add_tool_results(next, [{"a", {:ok, "a result"}}])
+      assert Context.count_tokens(next) == 711 + more(used, next, :estimate)
+    end
+
+    test "take off a report what is hidden since" do
+      used =
+        turns(5, String.duplicate("some words ", 20))
+        |> Context.add_assistant_message("Yes.")
+        |> Context.add_token_usage(%{input_tokens: 2000, output_tokens: 11})
+
+      hidden = Context.keep_last_iterations(used, 2)
+      assert Context.count_tokens(hidden) == 2011 + more(used, hidden, :estimate)
+      assert hidden |> Context.expand(:all) |> Context.count_tokens() == 2011
+    end
+
+    test "do not count reasoning that is not sent again" do
+      context = Context.new("Hi") |> Context.add_assistant_message("Yes.")
+      report = %{input_tokens: 100, output_tokens: 50, reasoning_tokens: 40}
+      assert context |> Context.add_token_usage(report) |> Context.count_tokens() == 110
+    end
+
+    test "never are below nothing" do
+      used =
+        turns(5, String.duplicate("some words ", 100))
+        |> Context.add_assistant_message("Yes.")
+        |> Context.add_token_usage(%{input_tokens: 1, output_tokens: 1})
+
+      assert used |> Context.keep_last_iterations(1) |> Context.count_tokens() >= 0
+    end
+
+    test "are refused when they are none" do
+      for wrong <- [[method: :exact], [method: nil], [method: "estimate"], [other: 1], :estimate] do
+        assert_caller_bug(fn -> Context.count_tokens(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Context.token_breakdown(Context.new("Hi"), wrong) end)
+        assert_caller_bug(fn -> Context.exceeds_token_budget?(Context.new("Hi"), 5, wrong) end)
+      end
+    end
+  end
+
+  describe "a breakdown" do
+    test "has each kind in its place" do
+      {:ok, context, _} =
+        turns(9, String.duplicate("words ", 20))
+        |> Context.add_assistant_message(
+          [%{type: :thinking, text: "Hmm."}, %{type: :text, text: "Yes."}],
+          [
+            %{id: "a", name: "x", arguments: %{"q" => "y"}}
+          ]
+        )
+        |> Context.add_tool_results([{"a", {:ok, "r"}}])
+        |> Context.add_user_message([image(png(100, 100))])
+        |> Context.compact({:summarize, fn _ -> "They talked." end}, range: 1..5)
+
+      for method <- @methods do
+        kinds = Context.token_breakdown(context, method: method)
+
+        assert kinds |> Map.keys() |> Enum.sort() == [
+                 :assistant,
+                 :media,
+                 :summaries,
+                 :system,
+                 :thinking,
+                 :tool_calls,
+                 :tool_results,
+                 :user
+               ]
+
+        for {kind, tokens} <- kinds, do: assert({kind, tokens > 0} == {kind, true})
+        counted = if method == :auto, do: :estimate, else: method
+        assert kinds |> Map.values() |> Enum.sum() == count(context, counted)
+      end
+    end
+
+    test "sums to the count, for any conversation" do
+      check_all("breakdowns", [runs: 200, max_size: 12], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(size))
+
+        for method <- @plain do
+          kinds = Context.token_breakdown(context, method: method)
+          assert kinds |> Map.values() |> Enum.sum() == count(context, method)
+        end
+      end)
+    end
+  end
+
+  describe "a count" do
+    test "is that of the same context from storage, however it came about" do
+      check_all("counts", [runs: 200, max_size: 15], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(2))
+
+        Enum.reduce(1..size, {context, ViewModel.new(context)}, fn _, {context, model} = pair ->
+          {context, model} =
+            if chance(50) do
+              context = ContextGenerators.continue(context, ContextGenerators.steps(1))
+              {context, ViewModel.follow(model, context)}
+            else
+              ViewModel.run(pair, ViewModel.operation(context))
+            end
+
+          if chance(40), do: count(context, one_of(@methods))
+
+          if chance(30) do
+            copy = Context.load!(Context.dump(context))
+            for method <- @methods, do: assert(count(copy, method) == count(context, method))
+          end
+
+          {context, model}
+        end)
+      end)
+    end
+
+    test "grows by the message that is added, and by nothing else" do
+      check_all("appends", [runs: 100, max_size: 12], fn size ->
+        steps = ContextGenerators.script(size)
+        context = ContextGenerators.build(steps)
+
+        if Context.pending_tool_calls(context) == [] do
+          alone = Context.new("more words") |> count(:estimate)
+          next = Context.add_user_message(context, "more words")
+
+          for method <- @plain,
+              do: assert(more(context, next, method) == count(Context.new("more words"), method))
+
+          assert more(context, next, :estimate) == alone
+        end
+      end)
+    end
+
+    test "is of the view" do
+      context = turns(10, "some words in a sentence")
+
+      for method <- @plain do
+        rest = count(context, method) - count(Context.put_system_prompt(context, nil), method)
+        last = Context.new("some words in a sentence") |> count(method)
+        assert context |> Context.keep_last_iterations(1) |> count(method) == rest + last
+
+        assert context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> count(method) ==
+                 count(context, method)
+      end
+    end
+
+    test "falls when results are cleared or shortened, and follows masks" do
+      context =
+        Context.new("Hi")
+        |> Context.add_assistant_message(nil, [%{id: "a", name: "x", arguments: %{}}])
+        |> Context.add_tool_results([{"a", {:ok, String.duplicate("some words ", 1000)}}])
+
+      for method <- @plain do
+        assert context |> Context.clear_tool_results(keep: 0) |> count(method) < 100
+        assert context |> Context.put_max_result_bytes(200) |> count(method) < 200
+        assert context |> Context.put_masks([{"(some words ?)+", "x"}]) |> count(method) < 100
+
+        assert context |> Context.put_masks([{"o", "a long word "}]) |> count(method) >
+                 count(context, method)
+
+        there_and_back =
+          context |> Context.put_max_result_bytes(200) |> Context.put_max_result_bytes(nil)
+
+        assert count(there_and_back, method) == count(context, method)
+      end
+    end
+
+    test "costs what is new" do
+      # The estimate is the reference; what is counted once is not counted again.
+      context = turns(2_000, String.duplicate("some words in a sentence ", 20))
+      time = fn context -> elem(:timer.tc(fn -> count(context, :o200k_base) end), 0) end
+      first = time.(context)
+      again = Enum.min(for _ <- 1..20, do: time.(context))
+      assert again < max(div(first, 10), 200)
+
+      next = Context.add_assistant_message(context, "Yes.")
+
+      assert Enum.min(for _ <- 1..5, do: time.(Context.add_user_message(next, "And?"))) <
+               max(div(first, 10), 200)
+    end
+  end
+
+  describe "budgets" do
+    test "tell how much is left" do
+      context = Context.new("Hello, world!")
+      opts = [method: :o200k_base]
+      assert Context.tokens_remaining(context, 10, opts) == 2
+      assert Context.tokens_remaining(context, 8, opts) == 0
+      assert Context.tokens_remaining(context, 1, opts) == 0
+      assert Context.exceeds_token_budget?(context, 7, opts)
+      refute Context.exceeds_token_budget?(context, 8, opts)
+      assert Context.budget_utilization(context, 8, opts) == 1.0
+      assert Context.budget_utilization(context, 4, opts) == 2.0
+    end
+
+    test "of any size" do
+      context = Context.new("Hello, world!")
+      big = Bitwise.bsl(1, 80)
+      assert Context.tokens_remaining(context, big) == big - Context.count_tokens(context)
+      refute Context.exceeds_token_budget?(context, big)
+      assert Context.budget_utilization(context, big) < 1.0e-20
+      assert Context.budget_utilization(context, Bitwise.bsl(1, 3000)) < 1.0e-20
+    end
+
+    test "agree with the count, for any context and method" do
+      check_all("budgets", [runs: 100, max_size: 8], fn size ->
+        context = ContextGenerators.build(ContextGenerators.script(size))
+        method = one_of(@methods)
+        tokens = count(context, method)
+        budget = between(1, 2 * tokens + 1)
+        opts = [method: method]
+        assert Context.exceeds_token_budget?(context, budget, opts) == tokens > budget
+        assert Context.tokens_remaining(context, budget, opts) == max(budget - tokens, 0)
+        assert Context.budget_utilization(context, budget, opts) == tokens / budget
+      end)
+    end
+
+    test "are positive integers" do
+      for wrong <- [0, -1, 1.5, nil, :all, "5"],
+          fun <- [
+            &Context.exceeds_token_budget?/2,
+            &Context.tokens_remaining/2,
+            &Context.budget_utilization/2
+          ] do
+        assert_caller_bug(fn -> fun.(Context.new("Hi"), wrong) end)
+      end
+    end
+  end
+end
