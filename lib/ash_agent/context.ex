@@ -1779,7 +1779,7 @@ defmodule AshAgent.Context do
   @doc """
   Masks what patterns match in all texts of the view, and returns the new context.
 
-  `masks` is a list of `{pattern, replacement}`, in the place of all earlier masks; `[]` takes them away. A pattern is a
+  `masks` is a list of at most 100 `{pattern, replacement}`, in the place of all earlier masks; `[]` takes them away. A pattern is a
   regular expression, as text or as a `Regex` without options, in the syntax of Rust's
   [regex crate](https://docs.rs/regex/latest/regex/#syntax), which takes linear time and has no look-around and no
   back-references. Text, arguments of tool calls with their keys and numbers, results, names and addresses of files, and

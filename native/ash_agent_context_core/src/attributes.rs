@@ -61,6 +61,7 @@ impl Context {
                 read.created_at = self.created_at;
                 read.metadata = self.metadata.clone();
                 read.set_extra(self.extra.as_deref().cloned());
+                read.take_rules(self);
                 read
             }
         };

@@ -709,7 +709,7 @@ impl Context {
             Arc::new(Checkpoint {
                 ids: self.ids.clone(),
                 messages: self.messages,
-                size: self.size,
+                size: self.size.minus(self.noted),
                 usage: self.usage,
             })
         });

@@ -437,34 +437,39 @@ impl Iteration {
     }
 
     /// Takes away what the last messages were imported as, up to the element that also held what
-    /// stood behind them. Tells whether that was found.
+    /// stood behind them. Tells whether that was found, or cannot be further in front.
     pub(crate) fn forget_wire(&mut self, provider: Provider) -> bool {
-        let mut found = false;
         for index in (0..self.entries.len()).rev() {
             let Some(mut entry) = self.entries.get(index).cloned() else {
                 continue;
             };
-            if let Some(exchange) = entry.exchange.as_deref() {
-                if let Some(json) = Wire::of(exchange.wire.as_ref(), provider) {
-                    found = !json.is_empty();
-                    let mut exchange = exchange.clone();
-                    exchange.wire = None;
-                    entry.exchange = Some(Arc::new(exchange));
-                }
+            let results = entry.exchange.clone();
+            let results = results.filter(|exchange| exchange.filled() > 0);
+            let held = results
+                .as_deref()
+                .map(|results| Wire::of(results.wire.as_ref(), provider));
+            if let (Some(Some(_)), Some(results)) = (held, results.as_deref()) {
+                let mut exchange = results.clone();
+                exchange.wire = None;
+                entry.exchange = Some(Arc::new(exchange));
             }
-            if !found {
-                if let Some(json) = Wire::of(entry.message.wire.as_ref(), provider) {
-                    found = !json.is_empty();
-                    entry.message = Arc::new(entry.message.without_wire());
-                }
+            let message = entry.message.clone();
+            let message = Wire::of(message.wire.as_ref(), provider);
+            let reaches_message = matches!(held, None | Some(Some("")));
+            let ends = match (reaches_message, message) {
+                (false, _) | (_, None) => true,
+                (true, Some(json)) => !json.is_empty(),
+            };
+            if reaches_message && message.is_some() {
+                entry.message = Arc::new(entry.message.without_wire());
             }
             self.entries.set(index, entry);
-            if found {
-                break;
+            self.pieces = OnceLock::new();
+            if ends {
+                return true;
             }
         }
-        self.pieces = OnceLock::new();
-        found
+        false
     }
 
     /// Whose element in front of the iteration holds its first message, as it was imported.

@@ -18,6 +18,12 @@ use crate::value::{Map, Value};
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES: usize = 1 << 20;
 
+/// Patterns that there may be: each one is a walk over all texts, and takes milliseconds to compile.
+const MOST: usize = 100;
+
+/// How many times as long as copying a byte it takes to look for a pattern in it, at worst.
+const SEARCH: usize = 30;
+
 /// Patterns, and what stands in the place of what they match.
 #[derive(Debug)]
 pub struct Masks {
@@ -40,6 +46,12 @@ impl Masks {
         let mut hasher = DefaultHasher::new();
         let mut masks = Vec::new();
         for (pattern, replacement) in pairs {
+            if masks.len() == MOST {
+                return Err(Error::InvalidPattern {
+                    pattern,
+                    problem: format!("there are {MOST} patterns already").into(),
+                });
+            }
             (&pattern, &replacement).hash(&mut hasher);
             let compiled = RegexBuilder::new(&pattern)
                 .size_limit(PATTERN_BYTES)
@@ -64,6 +76,12 @@ impl Masks {
         self.masks
             .iter()
             .map(|mask| (mask.pattern.as_str(), &*mask.replacement))
+    }
+
+    /// How many times as long as copying it takes to mask a byte.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        1 + SEARCH * self.masks.len()
     }
 
     /// Number of patterns.

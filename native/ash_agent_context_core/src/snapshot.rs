@@ -9,6 +9,8 @@ mod text;
 mod view;
 mod write;
 
+pub use read::has_masks;
+
 use crate::value::MAX_DEPTH;
 
 /// The format that is written, and the newest that is read.

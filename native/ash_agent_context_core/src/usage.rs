@@ -114,7 +114,9 @@ impl Report {
             None => self.first(&whole_input)?.unwrap_or(beside),
         };
         // Gemini counts what its own tools read, and thoughts, apart.
-        let tools = self.first(&["toolUsePromptTokenCount"])?.unwrap_or(0);
+        let tools = self
+            .first(&["toolUsePromptTokenCount", "tool_use_prompt_token_count"])?
+            .unwrap_or(0);
         let thoughts = self.first(&["thoughtsTokenCount", "thoughts_token_count"])?;
         let names = [
             "output_tokens",
@@ -130,12 +132,18 @@ impl Report {
                 candidates.saturating_add(thoughts.unwrap_or(0))
             }
         };
-        let total = ["total_tokens", "totalTokenCount", "totalTokens"];
+        let total = [
+            "total_tokens",
+            "totalTokenCount",
+            "total_token_count",
+            "totalTokens",
+        ];
         let total = self.first(&total)?.unwrap_or(0);
         let names = [
             "cached_tokens",
             "cachedContentTokenCount",
             "cached_content_token_count",
+            "prompt_cache_hit_tokens", // DeepSeek
         ];
         let cached = self.first(&names)?.or(read);
         let reasoning = self.first(&["reasoning_tokens"])?.or(thoughts);
@@ -215,7 +223,7 @@ impl Context {
             return Err(Error::NoAssistantMessage);
         };
         let mut next = self.clone();
-        let estimate = self.tokens(Method::Estimate).total();
+        let estimate = self.estimate_up_to(number);
         next.change_iteration(number, |iteration| {
             iteration.report(|before| Reported {
                 sum: before.sum.plus(last),
@@ -234,6 +242,24 @@ impl Context {
         next.usage = next.usage.plus(last);
         next.updated_at = at;
         Ok(next)
+    }
+
+    /// What [`Method::Estimate`] makes of the view up to the last message of an iteration's model.
+    fn estimate_up_to(&self, number: u64) -> u64 {
+        let all = self.tokens(Method::Estimate);
+        let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
+        let last = self.numbered(number).and_then(Iteration::last);
+        let exchange = last.and_then(|last| last.exchange.as_deref());
+        let results = exchange
+            .filter(|_| !self.hides(number))
+            .map_or(0, |exchange| {
+                let calls = exchange.count_calls();
+                let before = self.numbered(number).map_or(0, Iteration::count_calls) - calls;
+                exchange.tokens(Method::Estimate, self.look(number).behind(before))
+            });
+        all.total()
+            .saturating_sub(behind.total())
+            .saturating_sub(results)
     }
 
     /// All that providers reported.

@@ -28,6 +28,8 @@ pub struct View {
     summaries: usize,
     /// Of covers.
     covers_size: Size,
+    /// Of everything else.
+    other_size: Size,
     pub(crate) cleared: Option<Arc<Cleared>>,
     /// Bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
@@ -93,16 +95,25 @@ impl View {
 
     /// How much there is to walk, to copy and to free.
     #[must_use]
-    pub fn size(&self) -> Size {
+    pub const fn size(&self) -> Size {
+        self.covers_size.plus(self.other_size)
+    }
+
+    fn resize(&mut self) {
         let masks = self.masks().map_or(0, Masks::count);
         let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let system = self
             .system
             .as_deref()
             .map_or(Size::default(), Message::size);
-        self.covers_size
-            .plus(Size::new(MASK * masks + 4 * self.blocks.len(), blocks))
-            .plus(system)
+        self.other_size = system.plus(Size::new(MASK * masks + 4 * self.blocks.len(), blocks));
+    }
+
+    /// How much it takes to read and copy texts as they look.
+    #[must_use]
+    pub fn cost(&self, size: Size) -> Size {
+        let times = self.masks().map_or(1, Masks::cost);
+        Size::new(size.terms, size.bytes.saturating_mul(times))
     }
 
     /// Whether messages may look different from what they are in the log.
@@ -320,6 +331,17 @@ impl Context {
         self.grown();
     }
 
+    /// Takes over what of another view is not about certain iterations.
+    pub(crate) fn take_rules(&mut self, other: &Self) {
+        let Some(rules) = other.view() else { return };
+        self.change_view(|view| {
+            view.max_result_bytes = rules.max_result_bytes;
+            view.masks.clone_from(&rules.masks);
+            view.blocks = rules.blocks.clone();
+        });
+        self.show_system();
+    }
+
     /// Makes the system prompt of the view anew.
     pub(crate) fn show_system(&mut self) {
         let Some(view) = &mut self.view else { return };
@@ -332,7 +354,9 @@ impl Context {
                 None,
             ))
         });
-        Arc::make_mut(view).system = system;
+        let view = Arc::make_mut(view);
+        view.system = system;
+        view.resize();
     }
 
     /// Hides iterations. Covers that they meet become one with them: so no summary may reach out of
@@ -563,7 +587,10 @@ impl Context {
     pub fn put_masks(&self, masks: Masks, at: Time) -> Self {
         let mut next = self.clone();
         let masks = (!masks.is_empty()).then(|| Arc::new(masks));
-        next.change_view(|view| view.masks = masks);
+        next.change_view(|view| {
+            view.masks = masks;
+            view.resize();
+        });
         next.tallies = Default::default();
         next.updated_at = at;
         next
@@ -658,12 +685,19 @@ pub(crate) fn summary(first: u64, last: u64, text: &str) -> Message {
     )
 }
 
+/// Bytes that the first line of a summary has at most.
+const FIRST_LINE: usize = 200;
+
 /// The text of a summary without its first line.
 pub(crate) fn summary_text(message: &Message) -> Option<&[u8]> {
     let Content::Text(text) = &message.content else {
         return None;
     };
-    let end = text.iter().position(|byte| *byte == b'\n')?;
+    // The first line is short; whatever has a longer one is not ours.
+    let end = text
+        .iter()
+        .take(FIRST_LINE)
+        .position(|byte| *byte == b'\n')?;
     text.get(end + 1..)
 }
 

@@ -30,8 +30,9 @@ fn approve<'a>(
     lane.allow(exchange_size(context.get().current()))?;
     let by = decode::value(by, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
-    let next = context.get().approve_tool_call(id.decode()?, by, at);
-    Ok(answer(env, at_hand(lane, &context, next)?))
+    let id = id.decode()?;
+    find(lane, &context, id)?;
+    Ok(answer(env, context.get().approve_tool_call(id, by, at)?))
 }
 
 fn deny<'a>(
@@ -47,24 +48,27 @@ fn deny<'a>(
     let reason = decode::value(reason, Around::Nothing, lane)?;
     let by = decode::value(by, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
-    let next = context.get().deny_tool_call(id.decode()?, reason, by, at);
-    Ok(answer(env, at_hand(lane, &context, next)?))
+    let id = id.decode()?;
+    find(lane, &context, id)?;
+    let next = context.get().deny_tool_call(id, reason, by, at)?;
+    Ok(answer(env, next))
 }
 
-/// An error may have searched the whole conversation: that is for another lane, where it is long.
-fn at_hand<T>(
-    lane: Lane,
-    context: &Handle,
-    result: Result<T, ash_agent_context_core::Error>,
-) -> Result<T, NifError> {
-    if result.is_err() {
-        search(lane, context)?;
+/// A call that is not pending is looked for in the whole conversation.
+fn find(lane: Lane, context: &Handle, id: &str) -> Result<(), NifError> {
+    if context
+        .get()
+        .current()
+        .pending()
+        .any(|call| &*call.id == id)
+    {
+        return Ok(());
     }
-    Ok(result?)
+    search(lane, context)
 }
 
 fn search(lane: Lane, context: &Handle) -> Result<(), NifError> {
-    lane.allow(Size::new(context.get().count_log(), 0))
+    lane.allow(Size::new(context.get().size().terms, 0))
 }
 
 fn call_status<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {

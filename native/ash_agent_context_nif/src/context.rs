@@ -248,9 +248,9 @@ fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Repl
 
 /// What looks different from the log is made by reading and copying texts.
 pub fn allow_looks(lane: Lane, context: &Context) -> Result<(), NifError> {
-    match context.view().is_some_and(View::changes_looks) {
-        true => lane.allow(context.size()),
-        false => Ok(()),
+    match context.view().filter(|view| view.changes_looks()) {
+        Some(view) => lane.allow(view.cost(context.size())),
+        None => Ok(()),
     }
 }
 

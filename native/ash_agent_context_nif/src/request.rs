@@ -7,7 +7,7 @@ use ash_agent_context_core::{
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
 use crate::atoms;
-use crate::context::exchange_size;
+use crate::context::{allow_looks, exchange_size};
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
@@ -143,6 +143,7 @@ fn encode_request<'a>(
 
 fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
     lane.allow(context.get().size())?;
+    allow_looks(lane, context.get())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
     let options = given.options(lane);
@@ -158,6 +159,7 @@ fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> 
 
 fn request_report<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
     lane.allow(context.get().size())?;
+    allow_looks(lane, context.get())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
     let report = context.get().request_report(&given.options(lane))?;
@@ -207,6 +209,7 @@ fn change_atom(what: &str) -> Atom {
 
 fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle, mode: Atom) -> Reply<'a> {
     lane.allow(context.get().size())?;
+    allow_looks(lane, context.get())?;
     let mode = if mode == atoms::continuation() {
         Prompt::Continuation
     } else if mode == atoms::message() {

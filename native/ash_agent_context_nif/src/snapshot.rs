@@ -1,6 +1,6 @@
 //! The NIFs of storage.
 
-use ash_agent_context_core::{json, Context, Size, NESTING};
+use ash_agent_context_core::{has_masks, json, Context, Size, NESTING};
 use rustler::{Binary, Env, Resource, ResourceArc, Term};
 
 use crate::decode::{self, Around, Number};
@@ -23,6 +23,17 @@ nif!(snapshot_load_normal, snapshot_load_dirty(document: Term<'a>) => load);
 nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delta: Term<'a>) => load_delta);
 nif!(snapshot_encode_normal, snapshot_encode_dirty(context: Handle) => encode);
 nif!(snapshot_decode_normal, snapshot_decode_dirty(text: Binary<'a>) => decode);
+
+/// What stands in a snapshot that has patterns.
+const MASKS: &[u8] = b"\"masks\"";
+
+/// Patterns take milliseconds to compile.
+fn allow_masks(lane: Lane, has_masks: bool) -> Result<(), NifError> {
+    match has_masks {
+        true => lane.allow(Size::new(usize::MAX, 0)),
+        false => Ok(()),
+    }
+}
 
 /// The document as a term; whole since iteration 0.
 fn dump<'a>(env: Env<'a>, lane: Lane, context: Handle, since: Number) -> Reply<'a> {
@@ -47,12 +58,14 @@ fn dump_beside<'a>(env: Env<'a>, lane: Lane, context: Handle, base: Handle) -> R
 
 fn load<'a>(env: Env<'a>, lane: Lane, document: Term<'a>) -> Reply<'a> {
     let document = decode::value(document, Around::Document, lane)?;
+    allow_masks(lane, has_masks(&document))?;
     Ok(answer(env, Context::load(document)?))
 }
 
 fn load_delta<'a>(env: Env<'a>, lane: Lane, context: Handle, delta: Term<'a>) -> Reply<'a> {
     let delta = decode::value(delta, Around::Document, lane)?;
     lane.allow(context.get().load_delta_size(&delta))?;
+    allow_masks(lane, has_masks(&delta))?;
     Ok(answer(env, context.get().load_delta(delta)?))
 }
 
@@ -70,5 +83,7 @@ fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
 fn decode<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>) -> Reply<'a> {
     // Real snapshots have a term for every 8 bytes or so; only hostile text has more.
     lane.allow(Size::new(text.len() / 8, text.len()))?;
+    let patterns = text.windows(MASKS.len()).any(|window| window == MASKS);
+    allow_masks(lane, patterns)?;
     Ok(answer(env, Context::from_snapshot(text.as_slice())?))
 }

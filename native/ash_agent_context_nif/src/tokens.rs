@@ -35,6 +35,7 @@ pub fn method(atom: Atom) -> Option<Method> {
 pub fn allow(lane: Lane, context: &Context, method: Option<Method>) -> Result<(), NifError> {
     let counted = method.unwrap_or(Method::Estimate);
     let size = context.count_size(counted);
+    let size = context.view().map_or(size, |view| view.cost(size));
     let times = if counted == Method::Estimate {
         1
     } else {

@@ -176,7 +176,7 @@ fn summarize<'a>(
     allow_looks(lane, context.get())?;
     tokens::allow(lane, context.get(), None)?;
     let text: &str = text.decode()?;
-    lane.allow(Size::new(1, text.len()))?;
+    lane.allow(Size::new(1, text.len().saturating_mul(16)))?; // perhaps counted exactly
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -245,8 +245,10 @@ fn masks<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let pairs: Vec<(String, String)> = pairs.decode()?;
-    // A pattern takes long to compile.
-    lane.allow(Size::new(pairs.len().saturating_mul(1_000), 0))?;
+    // A pattern takes milliseconds to compile.
+    if !pairs.is_empty() {
+        lane.allow(Size::new(usize::MAX, 0))?;
+    }
     let pairs = pairs
         .into_iter()
         .map(|(pattern, replacement)| (pattern.into(), replacement.into()));

@@ -1258,10 +1258,13 @@ defmodule AshAgent.Context.ViewTest do
           do: assert_caller_bug(fn -> Context.put_masks(turns(1), wrong) end)
     end
 
-    test "many of them are well" do
-      masks = for n <- 1..500, do: {"secret#{n}\\b", "[#{n}]"}
-      context = Context.new("secret7 and secret499") |> Context.put_masks(masks) |> sound()
-      assert texts(context) == ["[7] and [499]"]
+    test "a hundred of them are well, and more are refused" do
+      masks = for n <- 1..100, do: {"secret#{n}\\b", "[#{n}]"}
+      context = Context.new("secret7 and secret99") |> Context.put_masks(masks) |> sound()
+      assert texts(context) == ["[7] and [99]"]
+
+      assert {:invalid_pattern, "one more", "there are 100 patterns already"} =
+               reason_of(fn -> Context.put_masks(context, masks ++ [{"one more", ""}]) end)
     end
   end
 

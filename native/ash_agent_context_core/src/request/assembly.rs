@@ -348,6 +348,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
     fn spend(&mut self, size: Size) -> Result<(), Error> {
+        let size = match self.context.view() {
+            Some(view) => view.cost(size),
+            None => size,
+        };
         let bytes = size.bytes.saturating_add(size.terms.saturating_mul(8));
         self.left = self.left.checked_sub(bytes).ok_or(Error::TooMuchWork)?;
         Ok(())

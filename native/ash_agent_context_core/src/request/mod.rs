@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::call::ToolCall;
 use crate::context::Context;
 use crate::error::Error;
 use crate::iteration::{Exchange, Iteration};
@@ -296,8 +297,11 @@ fn items<'a>(iteration: &'a Iteration, look: Look<'a>) -> impl Iterator<Item = I
         let results = exchange
             .filter(|exchange| exchange.filled() > 0)
             .map(|exchange| Item::Results(&entry.message, exchange, look));
-        // Results that are made anew have the ids that the rules give their calls.
-        let anew = exchange.is_some_and(|exchange| look.key_of_results(exchange) != 0);
+        // Results that are made by the rules have the ids that the rules give their calls.
+        let by_rules = exchange
+            .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
+        let anew =
+            by_rules && results.is_some() && entry.message.calls.iter().any(ToolCall::is_renamed);
         let message = if anew {
             Item::Remade(&entry.message, look)
         } else {

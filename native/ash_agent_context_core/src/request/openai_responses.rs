@@ -133,12 +133,13 @@ impl Item {
 
 fn assistant(message: &Message, out: &mut Out<'_>) {
     let mut items: Vec<Item> = Vec::new();
+    let keeps_ids = keeps_ids(message, out);
     match &message.content {
         Content::None => {}
         Content::Text(bytes) => items.extend(out.text(bytes).map(|text| easy_message(&text))),
         Content::Parts(parts) => {
             for part in &**parts {
-                items.extend(item(part, out));
+                items.extend(item(part, keeps_ids, out));
             }
         }
     }
@@ -147,7 +148,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
         let arguments = out.arguments(call);
         let own = call
             .provider_text(Provider::OpenAiResponses, "id")
-            .filter(|id| is_item_id(id, "fc") && !call.aliases.item_reused);
+            .filter(|id| keeps_ids && is_item_id(id, "fc") && !call.aliases.item_reused);
         items.push(Item::new(true, |item| {
             item.field("type", "function_call")
                 .field("call_id", &*id)
@@ -176,14 +177,63 @@ fn easy_message(text: &str) -> Item {
     })
 }
 
-fn item(part: &Part, out: &mut Out<'_>) -> Option<Item> {
+/// Whether items go with the ids that they came with. An item of a message whose reasoning is not sent
+/// would be refused with its id ("... was provided without its required 'reasoning' item").
+fn keeps_ids(message: &Message, out: &Out<'_>) -> bool {
+    let Content::Parts(parts) = &message.content else {
+        return true;
+    };
+    parts.iter().enumerate().all(|(index, part)| {
+        if !matches!(part.kind, PartKind::Thinking(_)) {
+            return true;
+        }
+        let behind = parts
+            .iter()
+            .skip(index + 1)
+            .find(|part| out.says(part) || is_own_reasoning(part, out));
+        let follows = match behind {
+            Some(behind) => message_id(behind, out).is_some() || is_own_block(behind, out),
+            None => !message.calls.is_empty(),
+        };
+        is_own_reasoning(part, out) && follows
+    })
+}
+
+fn is_own_block(part: &Part, out: &Out<'_>) -> bool {
+    match &part.kind {
+        PartKind::ProviderBlock { provider, data } => {
+            *provider == out.options.provider && !is_content_part(data)
+        }
+        _ => false,
+    }
+}
+
+/// The id of the item that a text was.
+fn message_id<'a>(part: &'a Part, out: &Out<'_>) -> Option<&'a str> {
+    let id = part
+        .provider_text("id")
+        .filter(|_| matches!(part.kind, PartKind::Text(_)));
+    id.filter(|id| part.is_of(out.options) && is_item_id(id, "msg") && !part.item_reused)
+}
+
+/// The id and the content of reasoning that can go back.
+fn own_reasoning<'a>(part: &'a Part, out: &Out<'_>) -> Option<(&'a str, &'a str)> {
+    let id = part
+        .provider_text("id")
+        .filter(|id| is_item_id(id, "rs") && !part.item_reused)?;
+    let encrypted = part.provider_text("encrypted_content")?;
+    part.is_of(out.options).then_some((id, encrypted))
+}
+
+fn is_own_reasoning(part: &Part, out: &Out<'_>) -> bool {
+    matches!(part.kind, PartKind::Thinking(_)) && own_reasoning(part, out).is_some()
+}
+
+fn item(part: &Part, keeps_ids: bool, out: &mut Out<'_>) -> Option<Item> {
     match &part.kind {
         PartKind::Text(bytes) => {
             let text = out.text(bytes)?;
-            let id = part
-                .provider_text("id")
-                .filter(|id| part.is_of(out.options) && is_item_id(id, "msg") && !part.item_reused);
-            let Some(id) = id else {
+            let Some(id) = message_id(part, out).filter(|_| keeps_ids) else {
                 return Some(easy_message(&text));
             };
             Some(Item::new(true, |item| {
@@ -240,12 +290,7 @@ fn is_content_part(data: &Map) -> bool {
 }
 
 fn reasoning(part: &Part, out: &mut Out<'_>) -> Option<Item> {
-    let id = part
-        .provider_text("id")
-        .filter(|id| is_item_id(id, "rs") && !part.item_reused);
-    let encrypted = part.provider_text("encrypted_content");
-    let own = part.is_of(out.options);
-    if let (true, Some(id), Some(encrypted)) = (own, id, encrypted) {
+    if let Some((id, encrypted)) = own_reasoning(part, out) {
         let PartKind::Thinking(bytes) = &part.kind else {
             return None;
         };

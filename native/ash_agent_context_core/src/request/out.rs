@@ -224,7 +224,7 @@ impl<'o> Out<'o> {
     }
 
     /// Whether anything is sent of a part that does not go back as thinking.
-    fn says(&self, part: &Part) -> bool {
+    pub fn says(&self, part: &Part) -> bool {
         match &part.kind {
             PartKind::Text(bytes) => !text::is_blank(&text::utf8(bytes)),
             PartKind::Thinking(bytes) => {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::fields::{utf8, Fields};
 use crate::iteration::{Exchange, Iteration};
 use crate::json;
+use crate::masks::Masks;
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
 use crate::part::{Content, Part, PartKind, Place, Provider};
@@ -38,7 +39,7 @@ impl Context {
     /// # Errors
     /// As [`Context::from_snapshot`].
     pub fn load(document: Value) -> Result<Self, Error> {
-        let head = Head::read(document)?;
+        let head = Head::read(document, None)?;
         if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
             return Err(Error::invalid(
                 vec![Value::text(keys::SINCE)],
@@ -58,7 +59,8 @@ impl Context {
     /// # Complexity
     /// That of [`Context::from_snapshot`] for the document, O(log n) for the conversation.
     pub fn load_delta(&self, document: Value) -> Result<Self, Error> {
-        let head = Head::read(document)?;
+        let known = self.view.as_deref().and_then(|view| view.masks.as_ref());
+        let head = Head::read(document, known)?;
         if *head.id != *self.id {
             return Err(wrong(
                 keys::ID,
@@ -71,6 +73,18 @@ impl Context {
             }
             _ => head.replace(),
         }
+    }
+}
+
+/// Whether a document has patterns, which take long to compile.
+#[must_use]
+pub fn has_masks(document: &Value) -> bool {
+    let Value::Map(map) = document else {
+        return false;
+    };
+    match map.get(&Value::text(keys::VIEW)) {
+        Some(Value::Map(view)) => view.get(&Value::text(keys::MASKS)).is_some(),
+        _ => false,
     }
 }
 
@@ -113,7 +127,7 @@ struct Head {
 }
 
 impl Head {
-    fn read(document: Value) -> Result<Self, Error> {
+    fn read(document: Value, masks: Option<&Arc<Masks>>) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys")?;
         check_version(fields.take(keys::VERSION))?;
         let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
@@ -141,7 +155,10 @@ impl Head {
                 .unwrap_or_default()
                 .into(),
             system: at(keys::SYSTEM, system.map(read_system).transpose())?,
-            view: at(keys::VIEW, view.map(Stored::read).transpose())?,
+            view: at(
+                keys::VIEW,
+                view.map(|view| Stored::read(view, masks)).transpose(),
+            )?,
             iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
             extra: rest(fields)?,
         })

@@ -81,7 +81,7 @@ pub(super) struct Stored {
     covers: Vec<Covered>,
     cleared: Option<Cleared>,
     max_result_bytes: Option<usize>,
-    masks: Option<Masks>,
+    masks: Option<Arc<Masks>>,
     blocks: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -92,13 +92,14 @@ struct Covered {
 }
 
 impl Stored {
-    pub fn read(value: Value) -> Result<Self, Error> {
+    /// `known` has been compiled already.
+    pub fn read(value: Value, known: Option<&Arc<Masks>>) -> Result<Self, Error> {
         let mut fields = fields(value, "a view")?;
         let stored = Self {
             covers: read_list(&mut fields, keys::COVERS, read_cover)?,
             cleared: read_given(&mut fields, keys::CLEARED, read_cleared)?,
             max_result_bytes: read_given(&mut fields, keys::MAX_RESULT_BYTES, read_size)?,
-            masks: read_masks(&mut fields)?,
+            masks: read_masks(&mut fields, known)?,
             blocks: read_list(&mut fields, keys::BLOCKS, |value| {
                 read_pair(value, keys::NAME, keys::TEXT)
             })?,
@@ -111,7 +112,7 @@ impl Stored {
         context.change_view(|view| {
             view.cleared = self.cleared.map(Arc::new);
             view.max_result_bytes = self.max_result_bytes;
-            view.masks = self.masks.map(Arc::new);
+            view.masks = self.masks;
             view.blocks = self.blocks.into();
         });
         context.show_system();
@@ -193,16 +194,23 @@ fn read_cleared(value: Value) -> Result<Cleared, Error> {
     })
 }
 
-fn read_masks(fields: &mut Fields) -> Result<Option<Masks>, Error> {
+fn read_masks(
+    fields: &mut Fields,
+    known: Option<&Arc<Masks>>,
+) -> Result<Option<Arc<Masks>>, Error> {
     let pairs = read_list(fields, keys::MASKS, |value| {
         read_pair(value, keys::PATTERN, keys::REPLACEMENT)
     })?;
     if pairs.is_empty() {
         return Ok(None);
     }
+    let given = || pairs.iter().map(|(pattern, text)| (&**pattern, &**text));
+    if let Some(known) = known.filter(|known| known.iter().eq(given())) {
+        return Ok(Some(known.clone()));
+    }
     let masks = Masks::new(pairs)
         .map_err(|error| Error::invalid(Vec::new(), format!("regular expressions: {error}")));
-    at(keys::MASKS, masks.map(Some))
+    at(keys::MASKS, masks.map(|masks| Some(Arc::new(masks))))
 }
 
 fn read_pair(
