@@ -1,6 +1,6 @@
 [
   inputs: [
     "{mix,.formatter}.exs",
-    "{bench,config,demo,lib,test}/**/*.{ex,exs}"
+    "{bench,config,demo,lib,soak,test}/**/*.{ex,exs}"
   ]
 ]

@@ -233,7 +233,7 @@ fn update<'a>(
 fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Reply<'a> {
     lane.allow_reading(context.get().size())?;
     let encoder = Encoder::sharing(env, &context);
-    if log {
+    if log || !context.get().has_view() {
         return Ok(encoder.messages(context.get().log()));
     }
     if context
