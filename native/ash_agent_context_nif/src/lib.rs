@@ -47,6 +47,8 @@ mod atoms {
 /// An append makes some thirty small blocks and frees as many. Ten messages long, it takes 10 times
 /// as long as that of plain maps with this allocator, 12 with glibc's and 17 with the VM's own
 /// (`bench/context.exs`).
+// A sanitizer watches the system's allocator only (`bin/sanitize`).
+#[cfg(not(system_allocator))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
