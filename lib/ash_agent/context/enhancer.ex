@@ -124,7 +124,7 @@ defmodule AshAgent.Context.Enhancer do
   end
 
   @doc false
-  @spec attempt((() -> term())) :: term() | {:error, term()}
+  @spec attempt(fun()) :: term() | {:error, term()}
   def attempt(fun) do
     fun.()
   rescue

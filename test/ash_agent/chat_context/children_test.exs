@@ -37,7 +37,12 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       parent = parent()
 
       child =
-        ChatContext.spawn_child(parent, input: "task", system_prompt: "T", at: @at, branch: "work")
+        ChatContext.spawn_child(parent,
+          input: "task",
+          system_prompt: "T",
+          at: @at,
+          branch: "work"
+        )
 
       assert child.parent_id == parent.id
       assert child.id != parent.id

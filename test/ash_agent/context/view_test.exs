@@ -967,7 +967,9 @@ defmodule AshAgent.Context.ViewTest do
         assert_caller_bug(fn -> Context.put_max_result_bytes(turns(1), wrong) end)
         assert_caller_bug(fn -> Context.new("Hi", max_result_bytes: wrong) end)
 
-        assert_caller_bug(fn -> Context.request(turns(1), :anthropic, max_result_bytes: wrong) end)
+        assert_caller_bug(fn ->
+          Context.request(turns(1), :anthropic, max_result_bytes: wrong)
+        end)
       end
 
       assert [_] = Context.new("Hi", max_result_bytes: @big) |> tool("a", "x") |> results()
