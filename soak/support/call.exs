@@ -152,7 +152,7 @@ defmodule AshAgent.Soak.Call do
 
   # On OTP 25, this keeps a normal scheduler for some milliseconds.
   defp inject(:hold, _answer),
-    do: sometimes(200, fn -> :crypto.pbkdf2_hmac(:sha256, "a", "b", 20_000, 32) end)
+    do: sometimes(100, fn -> :crypto.pbkdf2_hmac(:sha256, "a", "b", 20_000, 32) end)
 
   defp inject(:log, _answer),
     do: sometimes(2_000, fn -> spawn(fn -> raise "on purpose" end) end)

@@ -163,32 +163,37 @@ defmodule AshAgent.Soak.Report do
       {Faults.count(:unexpected) == 0, "#{Faults.count(:unexpected)} unexpected answers"},
       {Faults.count(:logged) == 0, "#{Faults.count(:logged)} errors logged"},
       {lost <= 0, "#{max(lost, 0)} contexts alive that nobody has"},
-      grown(run, "resident memory", Memory.growth(empty, :resident, 6, 0.03)),
-      grown(run, "Erlang's memory", Memory.growth(empty, :beam, 1, 0.005)),
+      grown(
+        run,
+        "resident memory with the pool filled",
+        Enum.map(run.rounds, & &1.filled),
+        :resident
+      ),
+      grown(run, "Erlang's memory with all released", empty, :beam),
       {atoms <= @allowed_atoms, "#{atoms} atoms made (#{@allowed_atoms} allowed)"},
-      held_more(run, "with all workers", :work, :control),
-      held_more(run, "with few workers", :calm, :calm_control)
+      held_more(run)
     ]
   end
 
-  defp held_more(run, name, work, control) do
+  defp held_more(run) do
     [work, control] =
-      for key <- [work, control],
-          do: for(round <- tl(run.rounds), do: {round[key].held, round[key].seconds})
+      for key <- [:calm, :calm_control],
+          do: for(%{^key => phase} <- tl(run.rounds), do: {phase.held, phase.seconds})
 
     %{excess: excess, chance: chance} = Schedules.excess(work, control)
 
     {excess <= chance,
-     "schedulers were held for 1 ms, #{name}, #{decimal(excess)} times a minute more than in the control " <>
+     "few workers held schedulers for 1 ms #{decimal(excess)} times a minute more than their control " <>
        "(up to #{decimal(chance)} may be chance)"}
   end
 
-  defp grown(run, name, %{growth: growth, allowed: allowed} = figures) do
-    calls = Histogram.count(run.histogram)
+  defp grown(run, name, measured, key) do
+    %{first: first, last: last, allowed: allowed, between: between} = Memory.growth(measured, key)
+    calls = between * Histogram.count(run.histogram)
 
-    {growth <= allowed,
-     "#{name} when empty went from #{mb(figures.first)} to #{mb(figures.last)} MB " <>
-       "(#{mb(allowed)} MB more allowed: #{round(100 * allowed / calls)} bytes for one call of a hundred)"}
+    {last - first <= allowed,
+     "#{name} went from #{mb(first)} to #{mb(last)} MB (#{mb(allowed)} MB more allowed: " <>
+       "#{number(100 * allowed / calls)} bytes for one call of a hundred)"}
   end
 
   # ---- how it looks

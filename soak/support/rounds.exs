@@ -1,8 +1,9 @@
 defmodule AshAgent.Soak.Rounds do
   @moduledoc """
   The run: in each round the pool is filled with the same conversations, worked on, the control is run, everything is
-  released and what is left is measured. All workers need more processors than there are, so that the system takes them
-  away all the time; therefore few workers work in calm, beside a control of theirs. In the first round answers are recorded for the control, so it does not count
+  released and what is left is measured. All workers, with dirty schedulers, need more processors than there are, so that
+  the system takes them away all the time; therefore few workers work in calm, and it is they that are judged by how
+  long they held schedulers, beside a control of theirs. In the first round answers are recorded for the control, so it does not count
   for long schedules.
   """
 
@@ -11,10 +12,9 @@ defmodule AshAgent.Soak.Rounds do
 
   @least_rounds 8
   @round_ms 12_000
-  # Of what is left of a round once the pool is filled; and how long few workers work, beside all of them.
-  @work 0.4
-  @control 0.2
-  @calm 0.4
+  # Parts of what is left of a round once the pool is filled: all workers and their control, few workers and theirs.
+  @all {0.45, 0.1}
+  @few {0.2, 0.2}
 
   def run(options) do
     IO.puts(
@@ -52,7 +52,7 @@ defmodule AshAgent.Soak.Rounds do
     Schedules.start()
     :ets.new(:soak_recordings, [:public, :named_table, write_concurrency: true])
     :ets.new(:soak_leak, [:public, :named_table, write_concurrency: true])
-    # Counting loads its tables at the first call.
+    # The first exact count loads its tables, which takes a second.
     for method <- [:o200k_base, :cl100k_base],
         do: Context.count_tokens(Context.new("x"), method: method)
   end
@@ -73,9 +73,9 @@ defmodule AshAgent.Soak.Rounds do
   end
 
   defp phases(state, options, number, ms) do
-    {work, control} = beside_control(state, options, number, all(options), ms)
+    {work, control} = beside_control(state, options, number, all(options), ms, @all)
     worked = Memory.now()
-    {calm, calm_control} = beside_control(state, options, number, few(), ms * @calm)
+    {calm, calm_control} = beside_control(state, options, number, few(), ms, @few)
     %{work: work, control: control, worked: worked, calm: calm, calm_control: calm_control}
   end
 
@@ -84,14 +84,13 @@ defmodule AshAgent.Soak.Rounds do
   # So many that they need not take processors from each other, nor from dirty schedulers.
   defp few, do: 0..(max(div(System.schedulers_online(), 2), 1) - 1)
 
-  defp beside_control(state, options, number, crew, ms) do
-    work = Phase.run(options, env(state, options, number, :native), crew, round(ms * @work))
-    part = work.busy.dirty / work.seconds
+  defp beside_control(state, options, number, crew, ms, {part, control_part}) do
+    work = Phase.run(options, env(state, options, number, :native), crew, round(ms * part))
 
     control =
-      Schedules.with_dirty(part, fn idle ->
+      Schedules.with_dirty(work.busy.dirty / work.seconds, fn idle ->
         env = state |> env(options, number, :control) |> Map.put(:idle, idle)
-        Phase.run(options, env, crew, round(ms * @control))
+        Phase.run(options, env, crew, round(ms * control_part))
       end)
 
     {work, control}

@@ -2,9 +2,10 @@ defmodule AshAgent.Soak.Schedules do
   @moduledoc """
   Times that a process held a normal scheduler for 1 ms or longer, and how busy schedulers were.
 
-  The operating system may take the processor from a scheduler at any time, which is reported just the same. So the
-  counts mean something only beside those of the control, and on a busy machine only much more is seen to be more. Which
-  function it is, and a rare one, `bench/schedulers.exs` finds.
+  The operating system may take the processor from a scheduler at any time, which is reported just the same, and the VM
+  itself takes long to make terms of many binaries, which the control does. So the counts mean something only beside
+  those of the control, and on a busy machine only much more is seen to be more. Which function it is, and a rare one,
+  `bench/schedulers.exs` finds.
   """
 
   @long_ms 1
@@ -49,8 +50,6 @@ defmodule AshAgent.Soak.Schedules do
   defp collect(events) do
     receive do
       {:monitor, pid, :long_schedule, info} ->
-        if info[:timeout] > 40, do: IO.inspect({:DBG, pid, info})
-
         if :ets.member(__MODULE__, pid),
           do: collect([{info[:timeout], info[:out]} | events]),
           else: collect(events)

@@ -34,6 +34,9 @@ pub fn method(atom: Atom) -> Option<Method> {
 /// Refuses to count more than a lane may.
 pub fn allow(lane: Lane, context: &Context, method: Option<Method>) -> Result<(), NifError> {
     let counted = method.unwrap_or(Method::Estimate);
+    if !counted.is_ready() {
+        lane.allow(Size::new(usize::MAX, 0))?; // its tables are made first, which takes a second
+    }
     let size = context.count_size(counted);
     let size = context.view().map_or(size, |view| view.cost(size));
     let times = if counted == Method::Estimate {

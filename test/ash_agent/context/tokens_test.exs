@@ -453,4 +453,13 @@ defmodule AshAgent.Context.TokensTest do
       end
     end
   end
+
+  describe "the tables of an exact method" do
+    for method <- [:o200k_base, :cl100k_base] do
+      test "of #{method} are never made on a normal scheduler" do
+        assert {:ok, {[{:error, :dirty}], 8, {:ok, 8}}} =
+                 AshAgent.Test.OtherVM.run(AshAgent.Test.FirstCount, :lanes, [unquote(method)])
+      end
+    end
+  end
 end

@@ -1,0 +1,22 @@
+defmodule AshAgent.Test.FirstCount do
+  @moduledoc false
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Native
+
+  @doc "What a normal scheduler answers in a VM that has never counted by this method, and after it has."
+  def lanes(method) do
+    context = Context.new("Hello, world!")
+    first = for ask <- asks(), do: ask.(context.ref, method)
+    counted = Context.count_tokens(context, method: method)
+    {Enum.uniq(first), counted, Native.context_count_tokens_normal(context.ref, method)}
+  end
+
+  defp asks do
+    [
+      &Native.context_count_tokens_normal/2,
+      &Native.context_token_breakdown_normal/2,
+      &Native.context_fit_normal(&1, {10, 0, 0, 1, 5, &2}, nil)
+    ]
+  end
+end
