@@ -2,10 +2,14 @@ defmodule Mix.Tasks.Compile.Cargo do
   @moduledoc """
   Builds the Rust library with Cargo and puts it where `AshAgent.Context.Native` loads it from.
 
-  It runs `cargo build --release` for `native/ash_agent_context_nif`, with the target directory inside the Mix build
-  path, and copies the library to `priv/native` of the *built* application. Nothing is written to the source tree, so
-  one checkout can be a path or git dependency of several applications, also when it is read-only. All Mix environments
-  share one Cargo target directory, because they all use the release build.
+  It runs `cargo build` for `native/ash_agent_context_nif`, with the target directory inside the Mix build path, and
+  copies the library to `priv/native` of the *built* application. Nothing is written to the source tree, so one checkout
+  can be a path or git dependency of several applications, also when it is read-only. All Mix environments share one
+  Cargo target directory.
+
+  Applications get Cargo's release profile. In the package's own checkout, `dev` and `test` get the profile `checkout` of
+  `Cargo.toml`, which rebuilds in seconds and runs a little slower; `MIX_ENV=prod` there is the release build, which the
+  benches use.
 
   Cargo is started only when something it reads has changed since the last build (contents, not times), so that a
   compilation with nothing to do costs a few milliseconds. In its own checkout Cargo may update `Cargo.lock`; as a
@@ -87,7 +91,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   end
 
   defp run_cargo(cargo) do
-    args = ~w(build --release --package #{@crate} --target-dir) ++ [target_dir()] ++ locked()
+    args = ~w(build --profile #{profile()} --package #{@crate} --target-dir) ++ [target_dir()] ++ locked()
 
     port =
       Port.open({:spawn_executable, cargo}, [
@@ -113,10 +117,15 @@ defmodule Mix.Tasks.Compile.Cargo do
     end
   end
 
-  defp locked do
-    own_checkout? = String.starts_with?(Mix.Project.build_path(), File.cwd!() <> "/")
-    if File.exists?("Cargo.lock") and not own_checkout?, do: ["--locked"], else: []
+  defp profile do
+    if own_checkout?() and Mix.env() in [:dev, :test], do: "checkout", else: "release"
   end
+
+  defp locked do
+    if File.exists?("Cargo.lock") and not own_checkout?(), do: ["--locked"], else: []
+  end
+
+  defp own_checkout?, do: String.starts_with?(Mix.Project.build_path(), File.cwd!() <> "/")
 
   defp color do
     if IO.ANSI.enabled?() and System.get_env("CARGO_TERM_COLOR") == nil,
@@ -188,7 +197,7 @@ defmodule Mix.Tasks.Compile.Cargo do
         _ -> "lib#{@crate}.so"
       end
 
-    Path.join([target_dir(), System.get_env("CARGO_BUILD_TARGET", ""), "release", name])
+    Path.join([target_dir(), System.get_env("CARGO_BUILD_TARGET", ""), profile(), name])
   end
 
   # :erlang.load_nif/2 adds .so on every Unix, also on macOS.
@@ -216,7 +225,7 @@ defmodule Mix.Tasks.Compile.Cargo do
     machine = :erlang.system_info(:system_architecture)
     variables = Enum.map(@variables, &System.get_env/1)
 
-    {files, machine, variables} |> :erlang.term_to_binary() |> :erlang.md5() |> Base.encode16()
+    {files, machine, profile(), variables} |> :erlang.term_to_binary() |> :erlang.md5() |> Base.encode16()
   end
 end
 

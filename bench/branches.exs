@@ -1,6 +1,6 @@
 # Compares branches of a chat with the same on maps and lists:
 #
-#     mix run bench/branches.exs
+#     MIX_ENV=prod mix run bench/branches.exs
 #
 # A conversation of n messages has a message of the user and an answer by turns, each of 2 KB. The chat of maps has a list
 # of iterations for each branch.

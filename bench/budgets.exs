@@ -1,6 +1,6 @@
 # Compares counting tokens, trimming and what a trimmed conversation costs with plain maps:
 #
-#     mix run bench/budgets.exs
+#     MIX_ENV=prod mix run bench/budgets.exs
 #
 # The maps count four bytes a token, which reads every message anew each time; ours counts each message once.
 

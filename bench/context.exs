@@ -1,6 +1,6 @@
 # Compares AshAgent.Context with the same operations on maps and lists:
 #
-#     mix run bench/context.exs
+#     MIX_ENV=prod mix run bench/context.exs
 #
 # A conversation of n messages has n answers of the model, each 2 KB of text with one tool call, and n results.
 

@@ -1,6 +1,6 @@
 # Compares requests with the same conversation kept as maps in the provider's own form and encoded by a JSON library:
 #
-#     mix run bench/requests.exs
+#     MIX_ENV=prod mix run bench/requests.exs
 #
 # The maps are encoded with jiffy (Debian: erlang-jiffy), or with the next of the libraries in
 # support/json_libraries.exs that is there. They are kept as OpenAI chat messages, so that nothing has to be converted: only encoding, copying and appending are compared.

@@ -1,7 +1,7 @@
 # Does any function of AshAgent.Context hold a scheduler for a millisecond? Calls each of them on contexts of 10 MB while
 # the VM reports every process that was scheduled for 1 ms or longer without a break:
 #
-#     mix run bench/schedulers.exs
+#     MIX_ENV=prod mix run bench/schedulers.exs
 #
 # The operating system may take the processor from a scheduler in the middle of anything, which is reported just the same.
 # The VM itself takes long to collect many binaries. So each run is followed by a control that is as long, makes the same

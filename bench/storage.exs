@@ -1,4 +1,4 @@
-# Storage: `mix run bench/storage.exs`. Needs MIX_ENV=test or dev; everything is the release build of the Rust code.
+# Storage: `MIX_ENV=prod mix run bench/storage.exs`.
 #
 # Three figures: reading a snapshot beside parsing the same text only (serde_json's own values: `cargo bench --package
 # ash_agent_context_core --bench snapshot`), writing one beside to_map/1 and jiffy, and a delta of one iteration at

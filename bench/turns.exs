@@ -1,6 +1,6 @@
 # What one turn costs at different lengths of a conversation, and a chart of it in bench/turns.svg:
 #
-#     mix run bench/turns.exs
+#     MIX_ENV=prod mix run bench/turns.exs
 #
 # A turn is what an agent does anew each time: add an answer of 2 KB with a call and its result, hand the conversation to
 # the process of the model, and make the body of the request there. The maps are kept as OpenAI chat messages.
