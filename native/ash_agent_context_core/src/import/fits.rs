@@ -1,9 +1,9 @@
 //! What a provider is known to refuse although it can be read: it does not come back as it was.
 
-use crate::call::ToolCall;
-use crate::message::Output;
-use crate::part::{Content, Part, PartKind, Provider};
-use crate::patterns::{self, takes_id, takes_name};
+use crate::log::call::ToolCall;
+use crate::log::message::Output;
+use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::provider::patterns::{self, takes_id, takes_name};
 use crate::value::Value;
 
 /// Whether a message has neither blank texts nor calls whose id or name the provider refuses.

@@ -3,21 +3,21 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::attributes::Defaults;
-use crate::call::ToolCall;
 use crate::context::Context;
 use crate::error::Error;
-use crate::iteration::Exchange;
-use crate::json;
-use crate::message::{Message, Outcome, Output, Role, Status};
-use crate::part::{Content, Part, PartKind, Provider};
+use crate::import::attributes::Defaults;
+use crate::log::call::ToolCall;
+use crate::log::iteration::Exchange;
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::wire::Wire;
+use crate::value::json;
 use crate::value::{Map, Value};
-use crate::wire::Wire;
 
-use super::elements::Elements;
-use super::fits;
-use super::read::{index, into_parts, plain_content};
-use super::{Imported, Repair, RepairKind};
+use crate::import::elements::Elements;
+use crate::import::fits;
+use crate::import::read::{index, into_parts, plain_content};
+use crate::import::{Imported, Repair, RepairKind};
 
 /// What synthesised results say, as those of an interrupted run do.
 const INTERRUPTED: &str = "interrupted";

@@ -1,14 +1,14 @@
 //! Lists of messages: OpenAI's chat format and the neutral form, told apart piece by piece.
 
-use crate::call::ToolCall;
 use crate::error::Error;
-use crate::message::{Output, Role, Status};
-use crate::part::{Content, Part, Place, Provider};
+use crate::log::call::ToolCall;
+use crate::log::message::{Output, Role, Status};
+use crate::log::part::{Content, Part, Place, Provider};
 use crate::value::{Value, MAX_DEPTH};
 
-use super::history::{Answer, History};
-use super::openai_chat;
-use super::read::{bounded, call, each, has, name_at, Object, CONTENT};
+use crate::import::history::{Answer, History};
+use crate::import::read::{bounded, call, each, has, name_at, Object, CONTENT};
+use crate::provider::openai_chat::read as openai_chat;
 
 /// Whose form the messages have that are not neutral.
 const PROVIDER: Provider = Provider::OpenAiChat;

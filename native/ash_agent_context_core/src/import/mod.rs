@@ -3,26 +3,21 @@
 //! Here, and only here, history is repaired; see [`Repair`]. Valid history needs none.
 //!
 //! The neutral form has no place for everything that a provider's has. So messages and exchanges
-//! that no repair touched keep the elements they were made of, see [`crate::wire::Wire`], and their
+//! that no repair touched keep the elements they were made of, see [`crate::log::wire::Wire`], and their
 //! own provider gets those back; every other provider gets what the neutral form says.
 
-mod anthropic;
-mod bedrock;
+pub mod attributes;
 mod elements;
 mod fits;
-mod gemini;
-mod history;
+pub mod history;
 mod messages;
-mod ollama;
-mod openai_chat;
-mod openai_responses;
-mod read;
+pub mod read;
 
-use crate::attributes::Defaults;
 use crate::context::Context;
 use crate::error::Error;
-use crate::json;
-use crate::part::Provider;
+use crate::import::attributes::Defaults;
+use crate::log::part::Provider;
+use crate::value::json;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use history::History;
@@ -107,14 +102,16 @@ impl Context {
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
         let mut history = History::of(Some(provider));
         match provider {
-            Provider::Anthropic => anthropic::read(&mut body, &mut history)?,
+            Provider::Anthropic => crate::provider::anthropic::read::read(&mut body, &mut history)?,
             Provider::OpenAiChat | Provider::Mistral => {
-                openai_chat::read(&mut body, &mut history, provider)?;
+                crate::provider::openai_chat::read::read(&mut body, &mut history, provider)?;
             }
-            Provider::OpenAiResponses => openai_responses::read(&mut body, &mut history)?,
-            Provider::Gemini => gemini::read(&mut body, &mut history)?,
-            Provider::Bedrock => bedrock::read(&mut body, &mut history)?,
-            Provider::Ollama => ollama::read(&mut body, &mut history)?,
+            Provider::OpenAiResponses => {
+                crate::provider::openai_responses::read::read(&mut body, &mut history)?
+            }
+            Provider::Gemini => crate::provider::gemini::read::read(&mut body, &mut history)?,
+            Provider::Bedrock => crate::provider::bedrock::read::read(&mut body, &mut history)?,
+            Provider::Ollama => crate::provider::ollama::read::read(&mut body, &mut history)?,
         }
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))

@@ -1,9 +1,9 @@
 //! Taking foreign objects apart, with the path to what is wrong.
 
-use crate::call::{Arguments, Name, ToolCall};
 use crate::error::Error;
-use crate::fields::{utf8, Fields};
-use crate::part::{is_base64, Content, Part, PartKind, Provider, Source};
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::part::{is_base64, Content, Part, PartKind, Provider, Source};
+use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
 /// What a role's content may be.
@@ -214,7 +214,7 @@ pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
 pub fn json_part(block: &Value) -> Result<Part, Error> {
     match block {
         Value::Map(_) => {
-            let json = crate::json::write(block);
+            let json = crate::value::json::write(block);
             Ok(text_part(json.into_bytes().into_boxed_slice()))
         }
         _ => Err(Error::invalid(Vec::new(), BLOCK)),
@@ -242,7 +242,7 @@ pub fn call(
         provider_metadata,
         extra: None,
         unknown: None,
-        aliases: crate::ids::Aliases::default(),
+        aliases: crate::log::ids::Aliases::default(),
     }
 }
 

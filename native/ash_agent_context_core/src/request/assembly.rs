@@ -7,16 +7,16 @@ use std::borrow::Cow;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::iteration::Iteration;
-use crate::look::Look;
-use crate::message::Message;
-use crate::once::Piece;
+use crate::log::iteration::Iteration;
+use crate::log::message::Message;
+use crate::log::once::Piece;
 use crate::value::Size;
+use crate::view::look::Look;
 use crate::view::Step;
 
-use super::json::Json;
-use super::out::{self, Out};
-use super::{items, Item, Options, Segment, Wire};
+use crate::provider::out::{self, Out};
+use crate::request::{items, Item, Options, Segment, Wire};
+use crate::value::builder::Json;
 
 /// Iterations between two cache breakpoints that stay where they are.
 const CACHE_STEP: u64 = 5;
@@ -28,7 +28,7 @@ const CACHE_POINTS: usize = 4;
 const BESIDE_TEXT: usize = 512;
 
 /// A request's list in the making.
-pub(super) struct Assembly<'a, 'o> {
+pub(crate) struct Assembly<'a, 'o> {
     context: &'a Context,
     wire: &'static dyn Wire,
     options: &'o Options<'o>,

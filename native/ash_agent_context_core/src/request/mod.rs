@@ -4,40 +4,29 @@
 //! a list of slices of what is kept. What a message becomes depends on the message and on what
 //! came before it, never on what comes behind: so appending changes no byte in front.
 
-mod anthropic;
 mod assembly;
-mod bedrock;
-mod gemini;
-mod json;
-mod media;
-mod mistral;
-mod ollama;
-mod openai_chat;
-mod openai_responses;
-mod out;
-mod text;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::call::ToolCall;
 use crate::context::Context;
 use crate::error::Error;
-use crate::iteration::{Exchange, Iteration};
-use crate::json::AsJson;
-use crate::look::Look;
-use crate::message::{Message, Role};
-use crate::once::{Piece, Pieces};
-use crate::part::{PartKind, Provider};
+use crate::log::call::ToolCall;
+use crate::log::iteration::{Exchange, Iteration};
+use crate::log::message::{Message, Role};
+use crate::log::once::{Piece, Pieces};
+use crate::log::part::{PartKind, Provider};
+use crate::log::wire::Wire as Imported;
+use crate::value::json::AsJson;
 use crate::value::{Map, Size, Value};
+use crate::view::look::Look;
 use crate::view::{self, Step};
-use crate::wire::Wire as Imported;
 
+pub use crate::provider::out::Change;
+use crate::provider::out::Out;
+use crate::value::builder::Json;
 use assembly::Assembly;
-use json::Json;
-pub use out::Change;
-use out::Out;
 
 /// How a request is made.
 #[derive(Debug, Clone)]
@@ -114,7 +103,7 @@ impl<'a> Options<'a> {
 }
 
 /// The rules of one provider.
-trait Wire: Sync {
+pub(crate) trait Wire: Sync {
     /// The key of the list of messages.
     fn list(&self) -> &'static str {
         "messages"
@@ -162,13 +151,13 @@ trait Wire: Sync {
 
 fn wire(provider: Provider) -> &'static dyn Wire {
     match provider {
-        Provider::Anthropic => &anthropic::Anthropic,
-        Provider::OpenAiChat => &openai_chat::OpenAiChat,
-        Provider::OpenAiResponses => &openai_responses::OpenAiResponses,
-        Provider::Gemini => &gemini::Gemini,
-        Provider::Bedrock => &bedrock::Bedrock,
-        Provider::Ollama => &ollama::Ollama,
-        Provider::Mistral => &mistral::Mistral,
+        Provider::Anthropic => &crate::provider::anthropic::write::Anthropic,
+        Provider::OpenAiChat => &crate::provider::openai_chat::write::OpenAiChat,
+        Provider::OpenAiResponses => &crate::provider::openai_responses::write::OpenAiResponses,
+        Provider::Gemini => &crate::provider::gemini::write::Gemini,
+        Provider::Bedrock => &crate::provider::bedrock::write::Bedrock,
+        Provider::Ollama => &crate::provider::ollama::write::Ollama,
+        Provider::Mistral => &crate::provider::mistral::write::Mistral,
     }
 }
 
@@ -440,7 +429,7 @@ impl<'a> Item<'a> {
 }
 
 /// The provider that metadata names.
-fn provider_of(metadata: Option<&Map>) -> Option<Provider> {
+pub(crate) fn provider_of(metadata: Option<&Map>) -> Option<Provider> {
     metadata?
         .get_named("provider")
         .and_then(Value::as_name)
@@ -449,5 +438,5 @@ fn provider_of(metadata: Option<&Map>) -> Option<Provider> {
 
 /// What stands for an image or a file where only text can be; `None` for other parts.
 pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
-    media::Media::of(kind).map(|media| media.words())
+    crate::provider::media::Media::of(kind).map(|media| media.words())
 }

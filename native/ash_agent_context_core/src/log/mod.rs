@@ -1,0 +1,15 @@
+//! What was said.
+
+pub mod call;
+pub mod decision;
+pub mod done;
+pub mod entries;
+pub mod ids;
+pub mod iteration;
+pub mod message;
+pub mod notes;
+pub mod once;
+pub mod part;
+pub mod results;
+pub mod usage;
+pub mod wire;
