@@ -5,19 +5,18 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;
 
-use crate::provider::media::{Media, Place};
-use crate::provider::out::{texts, thinking_first, Out, Thought};
-use crate::provider::text::trim_end;
-use crate::request::Wire;
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, thinking_first, Thought, Writer};
+use crate::value::letters::trim_end;
 
-pub(crate) struct Anthropic;
-
-impl Wire for Anthropic {
+impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {
                 out.json.text(&text);
@@ -35,7 +34,7 @@ impl Wire for Anthropic {
         out.json.raw("]");
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
             (_, Content::Text(bytes)) => {
@@ -52,7 +51,7 @@ impl Wire for Anthropic {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
             for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
                 let Some(outcome) = outcome else { continue };
@@ -72,7 +71,7 @@ impl Wire for Anthropic {
 }
 
 /// A message with nothing but a text: a string, or a block where a breakpoint may have to stand.
-fn one_text(is_model: bool, text: &str, out: &mut Out<'_>) {
+fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
     if out.options.cache {
         out.blocks(is_model, |out| text_block(text, out));
         return;
@@ -86,14 +85,14 @@ fn one_text(is_model: bool, text: &str, out: &mut Out<'_>) {
     out.json.raw("}");
 }
 
-fn text_block(text: &str, out: &mut Out<'_>) {
+fn text_block(text: &str, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.field("type", "text").text("text", text);
     });
     out.mark_inside();
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -105,13 +104,13 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn own_block(part: &Part, out: &mut Out<'_>) {
+fn own_block(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
         if let Some(text) = out.text(bytes) {
             one_text(true, trim_end(&text), out);
@@ -141,7 +140,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Out<'_>) -> bool {
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     let parts = match &message.content {
         Content::None => return false,
         Content::Text(bytes) => {
@@ -189,7 +188,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
 }
 
 /// Whether a part will be sent as thinking.
-fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
+fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking(_) => {
             part.is_of(out.options) && part.provider_text("signature").is_some()
@@ -200,7 +199,7 @@ fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     if let PartKind::RedactedThinking(data) = &part.kind {
         if is_thinking(part, out) {
             out.json.object(|block| {
@@ -229,7 +228,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     }
 }
 
-fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
+fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     let mut content = out.apart(|out| match &outcome.output {
         Output::Value(_) => {
             let text = out.result_text(outcome);
@@ -256,23 +255,23 @@ fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
     out.mark_inside();
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
     };
     let is_pdf = media.guessed_type() == Some("application/pdf");
     let kind = match media.is_image {
-        true if media.is_common_image() || matches!(media.source, Place::Web(_)) => "image",
+        true if media.is_common_image() || matches!(media.source, Location::Web(_)) => "image",
         false if is_pdf => "document",
         _ => "",
     };
     let url = match media.source {
-        Place::Web(url) => Some(url),
+        Location::Web(url) => Some(url),
         _ => None,
     };
     let data = match media.source {
-        Place::Inline(data) => media.media_type.map(|of| (of, data)),
+        Location::Inline(data) => media.media_type.map(|of| (of, data)),
         _ => None,
     };
     if kind.is_empty() || (url.is_none() && data.is_none()) {

@@ -6,18 +6,17 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;
 use crate::value::Value;
 
-use crate::provider::media::{Media, Place};
-use crate::provider::out::{texts, thinking_first, Out, Thought};
-use crate::request::Wire;
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, thinking_first, Thought, Writer};
 
-pub(crate) struct Bedrock;
-
-impl Wire for Bedrock {
+impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if texts.is_empty() {
             return;
@@ -30,7 +29,7 @@ impl Wire for Bedrock {
         out.json.raw("]");
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -48,7 +47,7 @@ impl Wire for Bedrock {
         });
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
             for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
                 let Some(outcome) = outcome else { continue };
@@ -75,14 +74,14 @@ impl Wire for Bedrock {
     }
 }
 
-fn text_block(text: &str, out: &mut Out<'_>) {
+fn text_block(text: &str, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.text("text", text);
     });
     out.mark_behind();
 }
 
-fn user_parts(parts: &[Part], out: &mut Out<'_>) {
+fn user_parts(parts: &[Part], out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
         match &part.kind {
@@ -106,14 +105,14 @@ fn user_parts(parts: &[Part], out: &mut Out<'_>) {
     }
 }
 
-fn own_block(part: &Part, out: &mut Out<'_>) {
+fn own_block(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
         out.mark_behind();
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
         let start = out.json.0.len();
         let speaks = content(message, out);
@@ -136,7 +135,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Out<'_>) -> bool {
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     let parts = match &message.content {
         Content::None => return false,
         Content::Text(bytes) => {
@@ -172,7 +171,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
     speaks
 }
 
-fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
+fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking(_) => {
             part.is_of(out.options) && part.provider_text("signature").is_some()
@@ -185,7 +184,7 @@ fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     if let PartKind::RedactedThinking(data) = &part.kind {
         if is_thinking(part, out) {
             out.json.object(|block| {
@@ -219,7 +218,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     }
 }
 
-fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
+fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     // Only Claude and Nova know a status; for others the text says it.
     let knows_status = out
         .options
@@ -266,7 +265,7 @@ enum Sent {
     Other,
 }
 
-fn media(part: &Part, out: &mut Out<'_>) -> Sent {
+fn media(part: &Part, out: &mut Writer<'_>) -> Sent {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return Sent::Other;
@@ -277,8 +276,8 @@ fn media(part: &Part, out: &mut Out<'_>) -> Sent {
         document_format(media.media_type)
     };
     let source = match media.source {
-        Place::Inline(data) => Some(data),
-        Place::Web(_) | Place::Store(_) => None,
+        Location::Inline(data) => Some(data),
+        Location::Web(_) | Location::Store(_) => None,
     };
     let (Some(format), Some(data)) = (format, source) else {
         let words = out.media_words(part);

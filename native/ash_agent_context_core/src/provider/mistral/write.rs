@@ -5,16 +5,15 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;
 
-use crate::provider::media::{Media, Place};
-use crate::provider::openai_chat::write::{message_with_calls, text_message, text_part};
-use crate::provider::out::{texts, Out, Thought};
-use crate::provider::text::is_blank;
-use crate::request::Wire;
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::letters::is_blank;
 
-pub(crate) struct Mistral;
-
-impl Wire for Mistral {
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         match &system.content {
             Content::Parts(_) => {
                 let texts = texts(&system.content, out);
@@ -33,7 +32,7 @@ impl Wire for Mistral {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -53,7 +52,7 @@ impl Wire for Mistral {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
@@ -81,7 +80,7 @@ impl Wire for Mistral {
     }
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -97,7 +96,7 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut speaks = false;
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -120,7 +119,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes a part and tells whether it is more than thinking.
-fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
+fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
     let before = out.json.0.len();
     match &part.kind {
         PartKind::Thinking(_) => match out.thinking(part, false) {
@@ -152,16 +151,16 @@ fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
 
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.is_image, media.source) {
-        (true, Place::Inline(_)) => media.is_common_image(),
-        (true, Place::Web(_)) => true,
-        (false, Place::Inline(_) | Place::Web(_)) => {
+        (true, Location::Inline(_)) => media.is_common_image(),
+        (true, Location::Web(_)) => true,
+        (false, Location::Inline(_) | Location::Web(_)) => {
             media.guessed_type() == Some("application/pdf")
         }
-        (_, Place::Store(_)) => false,
+        (_, Location::Store(_)) => false,
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;

@@ -5,14 +5,15 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;
 
-use crate::provider::media::{Media, Place};
-use crate::provider::out::{texts, Out, Thought};
-use crate::request::{SystemRole, Wire};
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::format::Writes;
+use crate::provider::options::SystemRole;
+use crate::provider::writer::{texts, Thought, Writer};
 
-pub(crate) struct OpenAiChat;
-
-impl Wire for OpenAiChat {
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let role = match out.options.system_role {
             SystemRole::System => "system",
             SystemRole::Developer => "developer",
@@ -36,7 +37,7 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match message.role {
             Role::System => self.system(message, out),
             Role::User => user(message, out),
@@ -44,7 +45,7 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
@@ -67,20 +68,7 @@ impl Wire for OpenAiChat {
     }
 }
 
-pub(crate) fn text_message(role: &str, text: &str, out: &mut Out<'_>) {
-    out.json.raw(",");
-    out.json.bare_object(|message| {
-        message.field("role", role).text("content", text);
-    });
-}
-
-pub(crate) fn text_part(text: &str, out: &mut Out<'_>) {
-    out.json.object(|part| {
-        part.field("type", "text").text("text", text);
-    });
-}
-
-fn user(message: &Message, out: &mut Out<'_>) {
+fn user(message: &Message, out: &mut Writer<'_>) {
     match &message.content {
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -96,7 +84,7 @@ fn user(message: &Message, out: &mut Out<'_>) {
     }
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -108,13 +96,13 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn own_part(part: &Part, out: &mut Out<'_>) {
+fn own_part(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -132,7 +120,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
     message_with_calls(message, &content, out);
 }
 
-fn assistant_part(part: &Part, out: &mut Out<'_>) {
+fn assistant_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         // The API has no place for thinking, not even for its own models'.
         PartKind::Thinking(_) => {
@@ -149,49 +137,17 @@ fn assistant_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-/// An assistant message of content that is written already and of its calls.
-pub(crate) fn message_with_calls(message: &Message, content: &str, out: &mut Out<'_>) {
-    if content.is_empty() && message.calls.is_empty() {
-        return;
-    }
-    let calls: Vec<_> = message
-        .calls
-        .iter()
-        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
-        .collect();
-    out.json.raw(",");
-    out.json.bare_object(|written| {
-        let content = if content.is_empty() { "null" } else { content };
-        written.field("role", "assistant").raw("content", content);
-        if calls.is_empty() {
-            return;
-        }
-        written.list("tool_calls", |list| {
-            for (id, name, arguments) in &calls {
-                list.object(|call| {
-                    call.field("id", &**id).field("type", "function").object(
-                        "function",
-                        |function| {
-                            function.field("name", &**name).text("arguments", arguments);
-                        },
-                    );
-                });
-            }
-        });
-    });
-}
-
 /// Whether a part can stand in a user message; what cannot becomes words.
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.is_image, media.source) {
-        (true, Place::Inline(_)) => media.is_common_image(),
-        (true, Place::Web(_)) => true,
-        (false, Place::Inline(_)) => media.media_type == Some("application/pdf"),
+        (true, Location::Inline(_)) => media.is_common_image(),
+        (true, Location::Web(_)) => true,
+        (false, Location::Inline(_)) => media.media_type == Some("application/pdf"),
         _ => false,
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;

@@ -2,20 +2,21 @@
 
 use crate::log::iteration::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
 use crate::value::json::AsObject;
 use crate::value::{Map, Value};
 
-use crate::provider::media::{Media, Place};
-use crate::provider::openai_chat::write::text_message;
-use crate::provider::out::{texts, Out, Thought};
-use crate::provider::text::is_blank;
-use crate::request::{SystemRole, Wire};
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::text_message;
+use crate::provider::format::Writes;
+use crate::provider::options::SystemRole;
+use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::builder::Json;
+use crate::value::letters::{self, is_blank};
 
-pub(crate) struct OpenAiResponses;
-
-impl Wire for OpenAiResponses {
+impl Writes for Room {
     fn list(&self) -> &'static str {
         "input"
     }
@@ -24,14 +25,14 @@ impl Wire for OpenAiResponses {
         Some("instructions")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
             out.json.text(&texts.join("\n\n"));
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         let role = match (message.role, out.options.system_role) {
             (Role::Assistant, _) => return assistant(message, out),
             (Role::User, _) => "user",
@@ -56,7 +57,7 @@ impl Wire for OpenAiResponses {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
             let id = out.id(call);
@@ -71,7 +72,7 @@ impl Wire for OpenAiResponses {
     }
 }
 
-fn output(outcome: &Outcome, out: &mut Out<'_>) -> String {
+fn output(outcome: &Outcome, out: &mut Writer<'_>) -> String {
     let output = out.apart(|out| match &outcome.output {
         Output::Value(_) => {
             let text = out.worded_result(outcome);
@@ -89,7 +90,7 @@ fn output(outcome: &Outcome, out: &mut Out<'_>) -> String {
     output
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -105,7 +106,7 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn input_text(text: &str, out: &mut Out<'_>) {
+fn input_text(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
         part.field("type", "input_text").text("text", text);
     });
@@ -131,7 +132,7 @@ impl Item {
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut items: Vec<Item> = Vec::new();
     let keeps_ids = keeps_ids(message, out);
     match &message.content {
@@ -179,7 +180,7 @@ fn easy_message(text: &str) -> Item {
 
 /// Whether items go with the ids that they came with. An item of a message whose reasoning is not sent
 /// would be refused with its id ("... was provided without its required 'reasoning' item").
-fn keeps_ids(message: &Message, out: &Out<'_>) -> bool {
+fn keeps_ids(message: &Message, out: &Writer<'_>) -> bool {
     let Content::Parts(parts) = &message.content else {
         return true;
     };
@@ -199,7 +200,7 @@ fn keeps_ids(message: &Message, out: &Out<'_>) -> bool {
     })
 }
 
-fn is_own_block(part: &Part, out: &Out<'_>) -> bool {
+fn is_own_block(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::ProviderBlock { provider, data } => {
             *provider == out.options.provider && !is_content_part(data)
@@ -209,7 +210,7 @@ fn is_own_block(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// The id of the item that a text was.
-fn message_id<'a>(part: &'a Part, out: &Out<'_>) -> Option<&'a str> {
+fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
     let id = part
         .provider_text("id")
         .filter(|_| matches!(part.kind, PartKind::Text(_)));
@@ -217,7 +218,7 @@ fn message_id<'a>(part: &'a Part, out: &Out<'_>) -> Option<&'a str> {
 }
 
 /// The id and the content of reasoning that can go back.
-fn own_reasoning<'a>(part: &'a Part, out: &Out<'_>) -> Option<(&'a str, &'a str)> {
+fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
     let id = part
         .provider_text("id")
         .filter(|id| is_item_id(id, "rs") && !part.item_reused)?;
@@ -225,11 +226,11 @@ fn own_reasoning<'a>(part: &'a Part, out: &Out<'_>) -> Option<(&'a str, &'a str)
     part.is_of(out.options).then_some((id, encrypted))
 }
 
-fn is_own_reasoning(part: &Part, out: &Out<'_>) -> bool {
+fn is_own_reasoning(part: &Part, out: &Writer<'_>) -> bool {
     matches!(part.kind, PartKind::Thinking(_)) && own_reasoning(part, out).is_some()
 }
 
-fn item(part: &Part, keeps_ids: bool, out: &mut Out<'_>) -> Option<Item> {
+fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
     match &part.kind {
         PartKind::Text(bytes) => {
             let text = out.text(bytes)?;
@@ -289,12 +290,12 @@ fn is_content_part(data: &Map) -> bool {
     )
 }
 
-fn reasoning(part: &Part, out: &mut Out<'_>) -> Option<Item> {
+fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
     if let Some((id, encrypted)) = own_reasoning(part, out) {
         let PartKind::Thinking(bytes) = &part.kind else {
             return None;
         };
-        let text = crate::provider::text::utf8(bytes);
+        let text = letters::utf8(bytes);
         let mut item = Item::new(false, |item| {
             item.field("type", "reasoning")
                 .field("id", id)
@@ -324,18 +325,18 @@ fn is_item_id(id: &str, prefix: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
     };
     let is_sent = match (media.is_image, media.source) {
-        (true, Place::Inline(_)) => media.is_common_image(),
-        (true, Place::Web(_)) => true,
-        (false, Place::Inline(_) | Place::Web(_)) => {
+        (true, Location::Inline(_)) => media.is_common_image(),
+        (true, Location::Web(_)) => true,
+        (false, Location::Inline(_) | Location::Web(_)) => {
             media.guessed_type() == Some("application/pdf")
         }
-        (_, Place::Store(_)) => false,
+        (_, Location::Store(_)) => false,
     };
     if !is_sent {
         let words = out.media_words(part);
@@ -344,7 +345,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
     }
     let data = media.data_url();
     let url = match media.source {
-        Place::Web(url) => Some(url),
+        Location::Web(url) => Some(url),
         _ => None,
     };
     out.json.object(|written| {

@@ -2,21 +2,21 @@
 
 use base64::Engine as _;
 
-use crate::log::part::{PartKind, Source};
-use crate::provider::text;
+use crate::log::part::{is_base64, PartKind, Source};
+use crate::value::letters;
 
 /// An image or a file, as far as it tells what it is.
 pub(crate) struct Media<'a> {
     pub is_image: bool,
     /// As given, or as a data URL or the end of a name tells.
     pub media_type: Option<&'a str>,
-    pub source: Place<'a>,
+    pub source: Location<'a>,
     pub filename: Option<&'a str>,
 }
 
 /// Where its bytes are.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Location<'a> {
     /// Here, in base64.
     Inline(&'a str),
     /// On the web.
@@ -38,14 +38,14 @@ impl<'a> Media<'a> {
             _ => return None,
         };
         let (of_url, source) = match source {
-            Source::Data(data) => (None, Place::Inline(data)),
+            Source::Data(data) => (None, Location::Inline(data)),
             Source::Url(url) => place(url),
         };
         Some(Self {
             is_image,
             media_type: media_type.as_deref().or(of_url),
             source,
-            filename: filename.filter(|name| !text::is_blank(name)),
+            filename: filename.filter(|name| !letters::is_blank(name)),
         })
     }
 
@@ -67,7 +67,7 @@ impl<'a> Media<'a> {
 
     /// The text of a text file that is here.
     pub fn text(&self) -> Option<String> {
-        let Place::Inline(data) = self.source else {
+        let Location::Inline(data) = self.source else {
             return None;
         };
         if self.is_image || !self.media_type?.starts_with("text/") {
@@ -76,8 +76,8 @@ impl<'a> Media<'a> {
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(data)
             .ok()?;
-        let body = text::utf8(&bytes);
-        if text::is_blank(&body) {
+        let body = letters::utf8(&bytes);
+        if letters::is_blank(&body) {
             return None;
         }
         Some(match self.filename {
@@ -96,8 +96,8 @@ impl<'a> Media<'a> {
             return text;
         }
         match self.source {
-            Place::Web(url) | Place::Store(url) => format!("({what}{name}: {url})"),
-            Place::Inline(_) => {
+            Location::Web(url) | Location::Store(url) => format!("({what}{name}: {url})"),
+            Location::Inline(_) => {
                 let of = self.media_type.unwrap_or("unknown type");
                 format!("({what}{name} of {of}, not sent)")
             }
@@ -107,7 +107,7 @@ impl<'a> Media<'a> {
     /// `data:image/png;base64,...`
     pub fn data_url(&self) -> Option<String> {
         match self.source {
-            Place::Inline(data) => Some(format!("data:{};base64,{data}", self.media_type?)),
+            Location::Inline(data) => Some(format!("data:{};base64,{data}", self.media_type?)),
             _ => None,
         }
     }
@@ -115,14 +115,14 @@ impl<'a> Media<'a> {
     /// The address, a data URL for what is here.
     pub fn url(&self) -> String {
         match self.source {
-            Place::Web(url) | Place::Store(url) => url.to_owned(),
-            Place::Inline(_) => self.data_url().unwrap_or_default(),
+            Location::Web(url) | Location::Store(url) => url.to_owned(),
+            Location::Inline(_) => self.data_url().unwrap_or_default(),
         }
     }
 
     /// The media type, or what the end of the address tells of it.
     pub fn guessed_type(&self) -> Option<&'a str> {
-        let (Place::Web(url) | Place::Store(url)) = self.source else {
+        let (Location::Web(url) | Location::Store(url)) = self.source else {
             return self.media_type;
         };
         let path = url.split(['?', '#']).next().unwrap_or(url);
@@ -138,20 +138,25 @@ impl<'a> Media<'a> {
     }
 }
 
+/// What stands for an image or a file where only text can be; `None` for other parts.
+pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
+    Media::of(kind).map(|media| media.words())
+}
+
 /// What an address is; a data URL is no address.
-fn place(url: &str) -> (Option<&str>, Place<'_>) {
+fn place(url: &str) -> (Option<&str>, Location<'_>) {
     let is_web = ["http://", "https://"]
         .iter()
         .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme));
     if is_web && !url.contains(char::is_whitespace) {
-        return (None, Place::Web(url));
+        return (None, Location::Web(url));
     }
     let inline = url
         .strip_prefix("data:")
         .and_then(|rest| rest.split_once(";base64,"))
-        .filter(|(_, data)| crate::log::part::is_base64(data));
+        .filter(|(_, data)| is_base64(data));
     match inline {
-        Some((media_type, data)) => (Some(media_type), Place::Inline(data)),
-        None => (None, Place::Store(url)),
+        Some((media_type, data)) => (Some(media_type), Location::Inline(data)),
+        None => (None, Location::Store(url)),
     }
 }
