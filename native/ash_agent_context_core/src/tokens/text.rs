@@ -246,3 +246,18 @@ mod tests {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "exact_tokens")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_that_was_left_out_is_refused() {
+        let missing = Error::FeatureMissing {
+            feature: "exact_tokens",
+        };
+        assert_eq!(Method::Estimate.check(), Ok(()));
+        assert_eq!(Method::O200k.check(), Err(missing.clone()));
+        assert_eq!(Method::Cl100k.check(), Err(missing));
+    }
+}
