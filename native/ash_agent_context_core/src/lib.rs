@@ -28,7 +28,7 @@ pub use log::provider::Provider;
 pub use log::usage::{Reported, Usage};
 pub use provider::options::{Options, SystemRole, Thinking};
 pub use request::{Located, Segment};
-pub use storage::{has_masks, NESTING};
+pub use storage::{has_masks, Approvals, Structs, Trust, NESTING};
 pub use tokens::{Method, Tokens};
 pub use value::time::Time;
 pub use value::{json, time};
