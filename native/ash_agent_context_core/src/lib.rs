@@ -36,6 +36,7 @@ pub use request::segment::Segment;
 pub use request::Located;
 pub use storage::limits::NESTING;
 pub use storage::load::has_masks;
+pub use storage::trust::{Approvals, Structs, Trust};
 pub use tokens::{Method, Tokens};
 pub use value::time::Time;
 pub use value::{json, time};

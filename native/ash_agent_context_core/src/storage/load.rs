@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::iteration::Iteration;
-use crate::log::message::Message;
+use crate::log::message::{Message, Role};
 use crate::log::notes::Notes;
 use crate::storage::keys;
-use crate::storage::limits::NESTING;
-use crate::storage::limits::VERSION;
+use crate::storage::limits::{NESTING, VERSION};
 use crate::storage::read::{
-    at, fields, read_message, read_number, read_size, read_system, read_time, rest, take_list,
+    at, fields, read_message, read_message_as, read_number, read_size, read_time, rest, take_list,
     take_map, take_name, take_time, wrong,
 };
+use crate::storage::trust::Trust;
 use crate::storage::view::Stored;
 use crate::value::json;
 use crate::value::time::Time;
@@ -32,12 +32,28 @@ impl Context {
         Self::load(json::read(text, NESTING)?)
     }
 
+    /// As [`Context::from_snapshot`], for a document that is believed only so far.
+    ///
+    /// # Errors
+    /// As [`Context::from_snapshot`].
+    pub fn from_snapshot_with(text: &[u8], trust: Trust) -> Result<Self, Error> {
+        Self::load_with(json::read(text, NESTING)?, trust)
+    }
+
     /// The conversation of a document as a value with string keys.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`].
     pub fn load(document: Value) -> Result<Self, Error> {
-        let head = Head::read(document, None)?;
+        Self::load_with(document, Trust::default())
+    }
+
+    /// As [`Context::load`], for a document that is believed only so far.
+    ///
+    /// # Errors
+    /// As [`Context::from_snapshot`].
+    pub fn load_with(document: Value, trust: Trust) -> Result<Self, Error> {
+        let head = Head::read(document, None, trust)?;
         if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
             return Err(Error::invalid(
                 vec![Value::text(keys::SINCE)],
@@ -57,8 +73,17 @@ impl Context {
     /// # Complexity
     /// That of [`Context::from_snapshot`] for the document, O(log n) for the conversation.
     pub fn load_delta(&self, document: Value) -> Result<Self, Error> {
+        self.load_delta_with(document, Trust::default())
+    }
+
+    /// As [`Context::load_delta`], for a document that is believed only so far. What the
+    /// conversation has already stays as it is.
+    ///
+    /// # Errors
+    /// As [`Context::load_delta`].
+    pub fn load_delta_with(&self, document: Value, trust: Trust) -> Result<Self, Error> {
         let known = self.view.as_deref().and_then(|view| view.masks.as_ref());
-        let head = Head::read(document, known)?;
+        let head = Head::read(document, known, trust)?;
         if *head.id != *self.id() {
             return Err(wrong(
                 keys::ID,
@@ -122,10 +147,11 @@ struct Head {
     view: Option<Stored>,
     iterations: Vec<Value>,
     extra: Option<Map>,
+    trust: Trust,
 }
 
 impl Head {
-    fn read(document: Value, masks: Option<&Arc<Masks>>) -> Result<Self, Error> {
+    fn read(document: Value, masks: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys")?;
         check_version(fields.take(keys::VERSION))?;
         let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
@@ -149,16 +175,23 @@ impl Head {
             shared: shared.unwrap_or_default(),
             created_at: at(keys::CREATED_AT, take_time(&mut fields, keys::CREATED_AT))?,
             updated_at: at(keys::UPDATED_AT, take_time(&mut fields, keys::UPDATED_AT))?,
-            metadata: take_map(&mut fields, keys::METADATA)?
+            metadata: take_map(&mut fields, keys::METADATA, trust)?
                 .unwrap_or_default()
                 .into(),
-            system: at(keys::SYSTEM, system.map(read_system).transpose())?,
+            system: at(
+                keys::SYSTEM,
+                system
+                    .map(|system| read_message_as(system, Role::System, trust))
+                    .transpose(),
+            )?,
             view: at(
                 keys::VIEW,
-                view.map(|view| Stored::read(view, masks)).transpose(),
+                view.map(|view| Stored::read(view, masks, trust))
+                    .transpose(),
             )?,
             iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
             extra: rest(fields)?,
+            trust,
         })
     }
 
@@ -169,13 +202,13 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let first = || {
-            let (iteration, messages) = read_iteration(first, None)?;
+            let (iteration, messages) = read_iteration(first, None, self.trust)?;
             let mut context = Context::starting(&self.id, iteration.started_at, iteration);
-            read_messages(&mut context, messages)?;
+            read_messages(&mut context, messages, self.trust)?;
             Ok(context)
         };
         let mut context = first().map_err(|error: Error| in_iterations(error, 0))?;
-        open_all(&mut context, iterations, 1)?;
+        open_all(&mut context, iterations, 1, self.trust)?;
         self.put_into(&mut context)?;
         Ok(context)
     }
@@ -201,7 +234,7 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let open_first = || {
-            let (iteration, messages) = read_iteration(first, Some(since))?;
+            let (iteration, messages) = read_iteration(first, Some(since), self.trust)?;
             let mut context = cut_before(base, since, iteration);
             let entries = base
                 .log
@@ -215,7 +248,7 @@ impl Head {
                 let expected = format!("no more than {}", context.current().entries().len());
                 return Err(wrong(keys::SHARED, expected));
             }
-            read_messages(&mut context, messages)?;
+            read_messages(&mut context, messages, self.trust)?;
             Ok(context)
         };
         let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
@@ -223,7 +256,7 @@ impl Head {
         if held_by != context.current().held_by() {
             context.log.forget_wire(held_by, false);
         }
-        open_all(&mut context, iterations, 1)?;
+        open_all(&mut context, iterations, 1, self.trust)?;
         self.put_into(&mut context)?;
         Ok(context)
     }
@@ -274,6 +307,7 @@ fn open_all(
     context: &mut Context,
     iterations: impl Iterator<Item = Value>,
     position: usize,
+    trust: Trust,
 ) -> Result<(), Error> {
     for (value, position) in iterations.zip(position..) {
         let read = || {
@@ -285,9 +319,9 @@ fn open_all(
                 ));
             }
             let due = context.current_iteration().saturating_add(1);
-            let (iteration, messages) = read_iteration(value, Some(due))?;
+            let (iteration, messages) = read_iteration(value, Some(due), trust)?;
             context.log.open(iteration);
-            read_messages(context, messages)
+            read_messages(context, messages, trust)
         };
         read().map_err(|error| in_iterations(error, position))?;
     }
@@ -301,7 +335,11 @@ fn in_iterations(error: Error, position: usize) -> Error {
 }
 
 /// An iteration without its messages, and these.
-fn read_iteration(value: Value, due: Option<u64>) -> Result<(Iteration, Vec<Value>), Error> {
+fn read_iteration(
+    value: Value,
+    due: Option<u64>,
+    trust: Trust,
+) -> Result<(Iteration, Vec<Value>), Error> {
     let mut fields = fields(value, "an iteration")?;
     let number = at(
         keys::NUMBER,
@@ -316,21 +354,21 @@ fn read_iteration(value: Value, due: Option<u64>) -> Result<(Iteration, Vec<Valu
     if let Some(completed_at) = fields.take_given(keys::COMPLETED_AT) {
         iteration.completed_at = Some(at(keys::COMPLETED_AT, read_time(&completed_at))?);
     }
-    iteration.metadata = take_map(&mut fields, keys::METADATA)?
+    iteration.metadata = take_map(&mut fields, keys::METADATA, trust)?
         .unwrap_or_default()
         .into();
     let messages = at(keys::MESSAGES, take_list(&mut fields, keys::MESSAGES))?;
     Ok((iteration.with_extra(rest(fields)?), messages))
 }
 
-fn read_messages(context: &mut Context, messages: Vec<Value>) -> Result<(), Error> {
+fn read_messages(context: &mut Context, messages: Vec<Value>, trust: Trust) -> Result<(), Error> {
     for (position, value) in messages.into_iter().enumerate() {
         let read = || {
             if context.log.check_nothing_pending().is_err() {
                 let expected = "results for the tool calls of the message before";
                 return Err(Error::invalid(Vec::new(), expected));
             }
-            read_message(value)
+            read_message(value, trust)
         };
         let (message, exchange, usage) = read().map_err(|error| {
             error

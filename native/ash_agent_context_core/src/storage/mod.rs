@@ -10,5 +10,6 @@ pub mod load;
 mod read;
 mod tag;
 mod text;
+pub mod trust;
 mod view;
 mod write;

@@ -14,27 +14,30 @@ use crate::log::provider::Provider;
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
 use crate::storage::keys;
-use crate::storage::limits::LEVELS;
-use crate::storage::limits::NESTING;
+use crate::storage::limits::{LEVELS, NESTING};
 use crate::storage::tag;
+use crate::storage::trust::{Approvals, Trust};
 use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value, MAX_DEPTH};
 
-pub(crate) fn read_system(value: Value) -> Result<Arc<Message>, Error> {
-    read_message_as(value, Role::System)
-}
-
-pub(crate) fn read_message_as(value: Value, role: Role) -> Result<Arc<Message>, Error> {
-    let (message, _, _) = read_message(value)?;
+pub(crate) fn read_message_as(
+    value: Value,
+    role: Role,
+    trust: Trust,
+) -> Result<Arc<Message>, Error> {
+    let (message, _, _) = read_message(value, trust)?;
     if message.role == role {
         return Ok(Arc::new(message));
     }
     Err(wrong(keys::ROLE, format!("{:?}", role.name())))
 }
 
-pub(crate) fn read_message(value: Value) -> Result<(Message, Exchange, Option<Reported>), Error> {
+pub(crate) fn read_message(
+    value: Value,
+    trust: Trust,
+) -> Result<(Message, Exchange, Option<Reported>), Error> {
     let mut fields = fields(value, "a message")?;
     let role = fields.take(keys::ROLE);
     let role = role
@@ -48,13 +51,13 @@ pub(crate) fn read_message(value: Value) -> Result<(Message, Exchange, Option<Re
         Role::Assistant => Place::Assistant,
     };
     let content = fields.take(keys::CONTENT).unwrap_or(Value::Nil);
-    let content = at(keys::CONTENT, read_content(content, place))?;
-    let metadata = take_map(&mut fields, keys::METADATA)?;
+    let content = at(keys::CONTENT, read_content(content, place, trust))?;
+    let metadata = take_map(&mut fields, keys::METADATA, trust)?;
     let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS) {
         None => (Box::default(), Exchange::default()),
         Some(Value::List(calls)) if role == Role::Assistant && !calls.is_empty() => {
-            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec()))?;
-            exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA)?);
+            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec(), trust))?;
+            exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA, trust)?);
             exchange.wire = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
                 .filter(|_| exchange.pending() == 0);
             (calls, exchange)
@@ -156,24 +159,24 @@ fn is_elements(json: &str, of_system: bool) -> bool {
     }
 }
 
-fn read_content(value: Value, place: Place) -> Result<Content, Error> {
+fn read_content(value: Value, place: Place, trust: Trust) -> Result<Content, Error> {
     let expected = "text, a list of parts or null";
     match tag::untag_text(value)? {
         Value::Nil => Ok(Content::None),
         Value::Binary(text) => Ok(Content::Text(text)),
-        Value::List(parts) => read_parts(parts, place).map(Content::Parts),
+        Value::List(parts) => read_parts(parts, place, trust).map(Content::Parts),
         _ => Err(Error::invalid(Vec::new(), expected)),
     }
 }
 
-fn read_parts(parts: Box<[Value]>, place: Place) -> Result<Box<[Part]>, Error> {
+fn read_parts(parts: Box<[Value]>, place: Place, trust: Trust) -> Result<Box<[Part]>, Error> {
     let read = |(position, part)| {
-        read_part(part, place).map_err(|error: Error| error.within(index(position)))
+        read_part(part, place, trust).map_err(|error: Error| error.within(index(position)))
     };
     parts.into_vec().into_iter().enumerate().map(read).collect()
 }
 
-fn read_part(value: Value, place: Place) -> Result<Part, Error> {
+fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     let mut fields = fields(value, "a content part")?;
     let name = fields.take(keys::TYPE).unwrap_or(Value::Nil);
     let name = name.as_str().unwrap_or_default();
@@ -186,7 +189,7 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
     };
     for key in own {
         if let Some(value) = fields.get_mut(key) {
-            at(key, tag::untag(value, LEVELS))?;
+            at(key, tag::untag(value, LEVELS, trust.structs))?;
         }
     }
     let kind = PartKind::read(name, place, &mut fields).map_err(|key| {
@@ -198,7 +201,7 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
             },
         )
     })?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA)?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     Ok(Part {
         kind,
         provider_metadata,
@@ -207,11 +210,12 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
     })
 }
 
-fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> {
+fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exchange), Error> {
     let mut calls = Vec::with_capacity(values.len());
     let mut exchange = Exchange::new(values.len());
     for (position, value) in values.into_iter().enumerate() {
-        let (call, state) = read_call(value).map_err(|error| error.within(index(position)))?;
+        let (call, state) =
+            read_call(value, trust).map_err(|error| error.within(index(position)))?;
         if let Some(decision) = state.decision {
             exchange.decide(position, decision);
         }
@@ -237,7 +241,7 @@ struct State {
     outcome: Option<Outcome>,
 }
 
-fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
+fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
@@ -247,10 +251,10 @@ fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
         other => utf8(other).map(Name::Text),
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
-    let arguments = read_arguments(&mut fields)?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA)?;
-    let extra = take_map(&mut fields, keys::EXTRA)?;
-    let state = read_state(&mut fields)?;
+    let arguments = read_arguments(&mut fields, trust)?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let extra = take_map(&mut fields, keys::EXTRA, trust)?;
+    let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
         name,
@@ -263,9 +267,12 @@ fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
+fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
-    at(keys::ARGUMENTS, tag::untag(&mut value, LEVELS))?;
+    at(
+        keys::ARGUMENTS,
+        tag::untag(&mut value, LEVELS, trust.structs),
+    )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
     }
@@ -283,7 +290,7 @@ fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut Fields) -> Result<State, Error> {
+fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
     let status = fields.take(keys::STATUS);
     let status = status.as_ref().and_then(Value::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
@@ -292,7 +299,9 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
         let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
         return Err(wrong(keys::STATUS, expected));
     }
-    let decision = fields.take_given(keys::DECISION).map(read_decision);
+    let decision = fields
+        .take_given(keys::DECISION)
+        .map(|decision| read_decision(decision, trust));
     let decision = at(keys::DECISION, decision.transpose())?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
@@ -306,23 +315,35 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
             "the decision that the status tells of",
         ));
     }
+    let (decision, ended) = match trust.approvals {
+        Approvals::Keep => (decision, ended),
+        Approvals::Drop => (None, ended.map(undecided)),
+    };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
-        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result))?),
+        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result, trust))?),
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
     Ok(State { decision, outcome })
 }
 
-fn read_decision(value: Value) -> Result<Decision, Error> {
+/// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
+fn undecided(ended: Status) -> Status {
+    match ended {
+        Status::Denied => Status::Error,
+        other => other,
+    }
+}
+
+fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
     let mut fields = fields(value, "a decision")?;
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
     let mut term = |key| {
         let mut value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, tag::untag(&mut value, LEVELS)).map(|_| value)
+        at(key, tag::untag(&mut value, LEVELS, trust.structs)).map(|_| value)
     };
     Ok(Decision {
         approved,
@@ -332,15 +353,15 @@ fn read_decision(value: Value) -> Result<Decision, Error> {
     })
 }
 
-fn read_result(status: Status, value: Value) -> Result<Outcome, Error> {
+fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {
     let mut fields = fields(value, "a map with a value or parts")?;
     let output = match (fields.take(keys::VALUE), fields.take(keys::PARTS)) {
         (Some(mut value), None) => {
-            at(keys::VALUE, tag::untag(&mut value, LEVELS))?;
+            at(keys::VALUE, tag::untag(&mut value, LEVELS, trust.structs))?;
             Output::Value(value)
         }
         (None, Some(Value::List(parts))) => {
-            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result))?)
+            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result, trust))?)
         }
         (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
         (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
@@ -411,11 +432,15 @@ pub(crate) fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Va
 }
 
 /// A map of values under a key.
-pub(crate) fn take_map(fields: &mut Fields, key: &'static str) -> Result<Option<Map>, Error> {
+pub(crate) fn take_map(
+    fields: &mut Fields,
+    key: &'static str,
+    trust: Trust,
+) -> Result<Option<Map>, Error> {
     let Some(mut value) = fields.take_given(key) else {
         return Ok(None);
     };
-    at(key, tag::untag(&mut value, LEVELS))?;
+    at(key, tag::untag(&mut value, LEVELS, trust.structs))?;
     match value {
         Value::Map(map) => Ok(Some(map)),
         _ => Err(wrong(key, "a map")),
