@@ -9,6 +9,7 @@ use crate::ids::Ids;
 use crate::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
+use crate::origin::Origin;
 use crate::part::{item_id, Content, Place, Provider};
 use crate::results::read_results;
 use crate::time::Time;
@@ -38,6 +39,7 @@ pub struct Context {
     pub(crate) created_at: Time,
     pub(crate) updated_at: Time,
     pub(crate) metadata: Notes,
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) extra: Option<Arc<Map>>,
     /// What of the log is shown; `None`: all of it.
     pub(crate) view: Option<Arc<View>>,
@@ -89,6 +91,7 @@ impl Context {
             created_at: at,
             updated_at: at,
             metadata: Notes::default(),
+            origin: None,
             extra: None,
             view: None,
             tallies: Tallies::default(),
@@ -422,7 +425,7 @@ impl Context {
             .map(|(common, _)| common.number)
     }
 
-    /// The conversation's id; forks keep it.
+    /// The conversation's id; [`Context::fork`] gives another one.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -563,8 +566,9 @@ impl Context {
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
         let view = self.view().map_or(Size::default(), View::size);
+        let origin = self.origin().map_or(Size::default(), Origin::size);
         let beside = self.metadata.size().plus(system).plus(view);
-        self.size.plus(beside)
+        self.size.plus(beside).plus(origin)
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
@@ -731,6 +735,7 @@ impl PartialEq for Context {
             && self.created_at == other.created_at
             && self.updated_at == other.updated_at
             && self.metadata == other.metadata
+            && self.origin == other.origin
             && self.extra == other.extra
             && self.view == other.view
             && self.current == other.current

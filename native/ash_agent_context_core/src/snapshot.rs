@@ -30,6 +30,7 @@ pub const NESTING: usize = 3 * LEVELS + 12;
 mod keys {
     pub const VERSION: &str = "version";
     pub const ID: &str = "id";
+    pub const ORIGIN: &str = "origin";
     pub const SINCE: &str = "since";
     pub const SHARED: &str = "shared";
     pub const CREATED_AT: &str = "created_at";

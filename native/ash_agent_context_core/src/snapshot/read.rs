@@ -17,6 +17,7 @@ use crate::json;
 use crate::masks::Masks;
 use crate::message::{Message, Outcome, Output, Role, Status};
 use crate::notes::Notes;
+use crate::origin::Origin;
 use crate::part::{Content, Part, PartKind, Place, Provider};
 use crate::time::{self, Time};
 use crate::usage::{Reported, Usage};
@@ -146,6 +147,7 @@ struct Head {
     created_at: Time,
     updated_at: Time,
     metadata: Notes,
+    origin: Option<Arc<Origin>>,
     system: Option<Arc<Message>>,
     view: Option<Stored>,
     iterations: Vec<Value>,
@@ -172,6 +174,7 @@ impl Head {
         }
         let system = fields.take_given(keys::SYSTEM);
         let view = fields.take_given(keys::VIEW);
+        let origin = fields.take_given(keys::ORIGIN).map(read_origin);
         Ok(Self {
             id,
             since,
@@ -181,6 +184,7 @@ impl Head {
             metadata: take_map(&mut fields, keys::METADATA, trust)?
                 .unwrap_or_default()
                 .into(),
+            origin: at(keys::ORIGIN, origin.transpose())?.map(Arc::new),
             system: at(
                 keys::SYSTEM,
                 system
@@ -268,6 +272,7 @@ impl Head {
         context.created_at = self.created_at;
         context.updated_at = self.updated_at;
         context.metadata = self.metadata;
+        context.origin = self.origin;
         context.system = self.system;
         context.set_extra(self.extra);
         context.view = None;
@@ -277,6 +282,20 @@ impl Head {
             None => Ok(()),
         }
     }
+}
+
+fn read_origin(value: Value) -> Result<Origin, Error> {
+    let mut fields = fields(value, "where a fork came from")?;
+    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    if id.is_empty() {
+        return Err(wrong(keys::ID, "non-empty text"));
+    }
+    let iteration = fields.take(keys::ITERATION).unwrap_or(Value::Nil);
+    Ok(Origin {
+        id,
+        iteration: at(keys::ITERATION, read_number(iteration))?,
+        extra: rest(fields)?,
+    })
 }
 
 /// The conversation before an iteration, with another one in its place.

@@ -125,6 +125,13 @@ impl Context {
             json.key(keys::UPDATED_AT)
                 .string(&time::to_text(self.updated_at));
             tag::entries(json.key(keys::METADATA), &self.metadata);
+            if let Some(origin) = self.origin() {
+                json.key(keys::ORIGIN).object(|json| {
+                    text(json, keys::ID, Some(&origin.id));
+                    json.key(keys::ITERATION).value(&origin.iteration);
+                    unknown(json, origin.extra.as_ref());
+                });
+            }
             if let Some(system) = self.system() {
                 message(json.key(keys::SYSTEM), system, None);
             }
