@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::call::{MessagePlace, ToolCall};
-use crate::done::Done;
 use crate::error::Error;
-use crate::ids::Ids;
-use crate::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
-use crate::message::{Message, Outcome, Output, Role, Status};
-use crate::notes::Notes;
-use crate::origin::Origin;
-use crate::part::{item_id, Content, Place, Provider};
-use crate::results::read_results;
-use crate::time::Time;
+use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::done::Done;
+use crate::log::ids::Ids;
+use crate::log::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::notes::Notes;
+use crate::log::origin::Origin;
+use crate::log::part::{item_id, Content, Place};
+use crate::log::provider::Provider;
+use crate::log::results::read_results;
+use crate::log::usage::{Reported, Usage};
 use crate::tokens::Tallies;
-use crate::usage::{Reported, Usage};
+use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::View;
 
@@ -355,6 +356,36 @@ impl Context {
                 self.done.set(index, iteration);
             }
         }
+    }
+
+    /// A conversation of its own that goes on from here, under another id.
+    ///
+    /// What waits for its result has to be approved again: an approval was given for one run.
+    ///
+    /// # Complexity
+    /// O(calls of the last message)
+    #[must_use]
+    pub fn fork(&self, id: &str, at: Time) -> Self {
+        let mut fork = self.clone();
+        fork.origin = Some(Arc::new(Origin {
+            id: self.id().into(),
+            iteration: self.current_iteration(),
+            extra: None,
+        }));
+        fork.id = id.into();
+        fork.created_at = at;
+        fork.updated_at = at;
+        if self.current().count_pending() > 0 {
+            fork.update_exchange(Exchange::forget_approvals);
+        }
+        fork.grown();
+        fork
+    }
+
+    /// Where the conversation came from, when it is a fork.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_deref()
     }
 
     /// How much [`Context::rewind`] counts anew.

@@ -1,0 +1,36 @@
+//! One room a provider: what it accepts, how its messages are written and read, how it reports tokens.
+//!
+//! A new provider is a folder, declared here, and a line in [`providers`].
+
+pub mod accepts;
+pub mod dialect;
+pub mod figures;
+pub mod foreign;
+pub mod format;
+pub mod listener;
+pub mod options;
+pub mod usage;
+pub mod writer;
+
+mod anthropic;
+mod bedrock;
+mod gemini;
+mod mistral;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+
+use crate::log::provider::{providers, Provider};
+use format::Format;
+
+macro_rules! rooms {
+    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $variant:ident $name:literal $room:ident,)*) => {
+        /// The rules of a provider.
+        pub(crate) fn room(provider: Provider) -> &'static dyn Format {
+            match provider {
+                $($(#[cfg($cfg)])? Provider::$variant => &$room::Room,)*
+            }
+        }
+    };
+}
+providers!(rooms);

@@ -1,0 +1,9 @@
+//! OpenAI Responses.
+
+mod accepts;
+mod read;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;
