@@ -15,7 +15,7 @@ use crate::part::Provider;
 use crate::time::Time;
 use crate::tokens::Tallies;
 use crate::usage::{Reported, Usage};
-use crate::value::{Map, Size};
+use crate::value::{Map, Size, Value};
 use crate::wire::Wire;
 
 /// Calls up to which looking for an id one by one beats an index.
@@ -87,6 +87,15 @@ impl Exchange {
 
     pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
         self.decisions.put(slot, decision);
+    }
+
+    /// The arguments that the undecided call of a slot was asked about with, where its own are others.
+    pub(crate) fn asked(&self, slot: usize) -> Option<&Value> {
+        self.decisions.asked(slot)
+    }
+
+    pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
+        self.decisions.ask(slot, arguments);
     }
 
     /// The same, to be shared.

@@ -54,6 +54,8 @@ mod keys {
     pub const PARTS: &str = "parts";
     pub const WIRE: &str = "wire";
     pub const DECISION: &str = "decision";
+    pub const ASKED: &str = "asked";
+    pub const DIGEST: &str = "digest";
     pub const APPROVED: &str = "approved";
     pub const BY: &str = "by";
     pub const AT: &str = "at";

@@ -536,8 +536,9 @@ fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> 
     let mut exchange = Exchange::new(values.len());
     for (position, value) in values.into_iter().enumerate() {
         let (call, state) = read_call(value).map_err(|error| error.within(index(position)))?;
-        if let Some(decision) = state.decision {
-            exchange.decide(position, decision);
+        match state.decision {
+            Some(decision) => exchange.decide(position, decision),
+            None => exchange.ask(position, state.asked),
         }
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
@@ -558,6 +559,7 @@ fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> 
 /// Where a call stands.
 struct State {
     decision: Option<Decision>,
+    asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
@@ -618,6 +620,7 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
     }
     let decision = fields.take_given(keys::DECISION).map(read_decision);
     let decision = at(keys::DECISION, decision.transpose())?;
+    let asked = take_term(fields, keys::ASKED)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -636,7 +639,11 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(State { decision, outcome })
+    Ok(State {
+        decision,
+        asked,
+        outcome,
+    })
 }
 
 fn read_decision(value: Value) -> Result<Decision, Error> {
@@ -644,16 +651,25 @@ fn read_decision(value: Value) -> Result<Decision, Error> {
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let mut term = |key| {
-        let mut value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, tag::untag(&mut value, LEVELS)).map(|_| value)
-    };
+    let by = take_term(&mut fields, keys::BY)?;
+    let reason = take_term(&mut fields, keys::REASON)?;
+    let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
     Ok(Decision {
         approved,
-        by: term(keys::BY)?,
-        reason: term(keys::REASON)?,
+        by: by.unwrap_or(Value::Nil),
+        reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+        arguments: take_term(&mut fields, keys::ARGUMENTS)?,
+        digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
+}
+
+fn take_term(fields: &mut Fields, key: &'static str) -> Result<Option<Value>, Error> {
+    let mut value = fields.take_given(key);
+    if let Some(value) = &mut value {
+        at(key, tag::untag(value, LEVELS))?;
+    }
+    Ok(value)
 }
 
 fn read_result(status: Status, value: Value) -> Result<Outcome, Error> {
