@@ -41,6 +41,12 @@ defmodule AshAgent.Runtime do
   `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run without a decision being noted. A call that is approved
   already, by whomever, is not asked about again.
 
+  What was shown is what runs. The hooks `:before_tool` come before the question, and the calls of a `Paused` have the
+  arguments that the tool would get. An approval holds for these. When others would run after a pause, because a hook
+  makes something else of them by then or because the stored conversation was changed, the call does not run: its result
+  is an error that says so, and the model may call again. So a hook should give the same for the same call. What is
+  never the same twice, such as a time or a token, belongs into the tool.
+
   A tool that halts the run ends it also when calls are left to ask about; these are interrupted.
 
   ## Permissions and hooks
@@ -517,16 +523,18 @@ defmodule AshAgent.Runtime do
 
   # All calls are decided before the first one runs, so that what was decided is noted whatever the tools do.
   defp execute(run, calls) do
-    case decide(run, Enum.with_index(calls)) do
+    undecided = Map.new(Context.undecided_tool_calls(run.context), &{&1.id, &1.arguments})
+
+    case decide(run, Enum.with_index(calls), undecided) do
       {:decided, run, ready, 0} -> run |> carry_out(ready) |> carried_out(length(calls))
       {:decided, run, ready, asked} -> paused(carry_out(run, ready), length(calls) - asked)
       {:timeout, run} -> timed_out(run)
     end
   end
 
-  defp decide(run, indexed) do
+  defp decide(run, indexed, undecided) do
     Enum.reduce_while(indexed, {:decided, run, [], 0}, fn {call, index}, {_, run, ready, asked} ->
-      case decision(run, call) do
+      case decision(run, call, Map.fetch(undecided, call.id)) do
         {:run, run, call} ->
           {:cont, {:decided, run, [{call, {index, :called}} | ready], asked}}
 
@@ -545,23 +553,28 @@ defmodule AshAgent.Runtime do
     end)
   end
 
-  defp decision(run, %{id: id} = call) do
+  # `asked` is what an undecided call would run with as far as the context knows, or :error for one that is approved.
+  defp decision(run, %{id: id} = call, asked) do
     started = System.monotonic_time()
-    approved? = Context.tool_call_status(run.context, id) == :approved
+    approved? = if asked == :error, do: &approved?(run.context, id, &1)
     env = run |> gate_env() |> Map.put(:approved?, approved?)
 
     case Gate.decide(run.gate, call, env) do
       {:approve, call} ->
-        decided(run, call, :approved, :approval, started)
-        {:run, changed(run, Context.approve_tool_call(run.context, id, by: :approval)), call}
+        note(run, call, :approved, started, fn context ->
+          Context.approve_tool_call(context, id, by: :approval, arguments: call.arguments)
+        end)
+
+      {:ask, %{arguments: arguments} = call} ->
+        note(run, call, :ask, started, fn context ->
+          if asked == {:ok, arguments},
+            do: context,
+            else: Context.ask_about_tool_call(context, id, arguments)
+        end)
 
       {:deny, by, reason} ->
         decided(run, call, :denied, by, started)
-        {:denied, changed(run, deny(run.context, id, approved?, by, reason))}
-
-      :ask ->
-        decided(run, call, :ask, :approval, started)
-        {:ask, run}
+        {:denied, changed(run, deny(run.context, id, asked == :error, by, reason))}
 
       {run_or_refused, call} ->
         {run_or_refused, run, call}
@@ -569,6 +582,35 @@ defmodule AshAgent.Runtime do
       :timeout ->
         :timeout
     end
+  end
+
+  defp approved?(context, id, arguments) do
+    Context.tool_call_approved?(context, id, arguments)
+  rescue
+    # No context can hold such arguments, so nobody has approved them.
+    _ in [Context.Error, ArgumentError] -> false
+  end
+
+  # Only what is kept with the call can be approved: arguments that a hook has made may be nothing to be kept.
+  defp note(run, call, decision, started, change) do
+    case kept(run.context, change) do
+      {:ok, context} ->
+        decided(run, call, decision, :approval, started)
+        run = if context == run.context, do: run, else: changed(run, context)
+        if decision == :ask, do: {:ask, run}, else: {:run, run, call}
+
+      {:error, error} ->
+        words = "a hook (:before_tool) gave arguments that cannot be kept: "
+        decided(run, call, :denied, :before_tool, started)
+        reason = words <> Exception.message(error)
+        {:denied, changed(run, deny(run.context, call.id, false, :before_tool, reason))}
+    end
+  end
+
+  defp kept(context, change) do
+    {:ok, change.(context)}
+  rescue
+    error in [Context.Error, ArgumentError] -> {:error, error}
   end
 
   defp gate_env(run) do
@@ -637,7 +679,7 @@ defmodule AshAgent.Runtime do
     do: {:stop, {:ok, result(run, :halted, term)}, calls}
 
   defp paused({:done, run, []}, calls) do
-    waiting = Context.pending_tool_calls(run.context)
+    waiting = Context.undecided_tool_calls(run.context)
     Events.emit(run.events, [:iteration, :pause], Events.started(%{tool_calls: length(waiting)}))
 
     paused = %Paused{

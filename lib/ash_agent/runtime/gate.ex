@@ -8,6 +8,8 @@ defmodule AshAgent.Runtime.Gate do
 
   alias AshAgent.Runtime.{Events, Permissions, Tool, ToolExecutor}
 
+  @others "the arguments are not those that were approved; call the tool again to have them decided about"
+
   @options [:allowed_tools, :permission_rules, :before_tool, :after_tool, :approval]
 
   @enforce_keys [:permissions, :before, :after, :approval]
@@ -53,11 +55,11 @@ defmodule AshAgent.Runtime.Gate do
     do: raise(ArgumentError, "expected :approval to be :auto or a function of arity 2")
 
   @doc """
-  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and whether the call is
-  `approved?` already.
+  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and, for a call that was
+  approved before, `approved?`, which says of arguments whether these were; it is `nil` for all others.
 
   Returns `{:run, call}` with the arguments that the tool is to get, `{:approve, call}` when it was approved just now,
-  `{:refused, call}` when no tool can take it, `{:deny, by, reason}`, `:ask`, or `:timeout`.
+  `{:ask, call}`, `{:refused, call}` when no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
     with :ok <- permitted(gate, call, env),
@@ -118,14 +120,17 @@ defmodule AshAgent.Runtime.Gate do
     do:
       {:halt, undecided(:before_tool, "returned a call with another id or name, or no arguments")}
 
+  defp approved(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
+    if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
+  end
+
   defp approved(%{approval: :auto}, call, _env), do: {:run, call}
-  defp approved(_gate, call, %{approved?: true}), do: {:run, call}
 
   defp approved(%{approval: approval}, call, env) do
     isolated(env, :infinity, :approval, fn ->
       case guarded(:approval, fn -> approval.(call, env.tool_context) end) do
         {:returned, :approve} -> {:approve, call}
-        {:returned, :ask} -> :ask
+        {:returned, :ask} -> {:ask, call}
         {:returned, {:deny, reason}} -> {:deny, :approval, reason}
         {:returned, _} -> undecided(:approval, "returned something else")
         {:failed, words} -> undecided(:approval, words)
