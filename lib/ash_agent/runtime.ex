@@ -98,12 +98,12 @@ defmodule AshAgent.Runtime do
   alias AshAgent.{Context, LLM}
 
   alias AshAgent.Runtime.{
+    Bounds,
     Error,
     Events,
     Gate,
     Options,
     Paused,
-    Permissions,
     Result,
     SubAgent,
     Tool,
@@ -119,6 +119,9 @@ defmodule AshAgent.Runtime do
     :permission_rules,
     :before_tool,
     :after_tool,
+    :max_calls,
+    :max_total_tokens,
+    :max_sub_agents,
     approval: :auto,
     tools: %{},
     max_iterations: 10,
@@ -142,6 +145,13 @@ defmodule AshAgent.Runtime do
     * `:tools` - see `AshAgent.Runtime.Tool`. Defaults to none.
     * `:max_iterations` - how many iterations a turn, from the last user message up to now, may have. Defaults to `10`.
       With that many behind it, the turn ends with `{:max_iterations_exceeded, max}`.
+    * `:max_calls` - how many calls of models this run may make, those of all its sub-agents together, or `:infinity`.
+      Defaults to `200`, or to `:max_iterations` when that is more. Then it ends with `{:max_calls_exceeded, max}`.
+    * `:max_total_tokens` - how many tokens the models of this run, sub-agents included, may report until one more is
+      asked, or `:infinity`. Answers that are under way by then still come in. Defaults to `10_000_000`. Then it ends with
+      `{:max_total_tokens_exceeded, max}`.
+    * `:max_sub_agents` - how many sub-agents this run may start, at all depths together, or `:infinity`. The call of one
+      too many gets an error that the model reads. Defaults to `50`.
     * `:runtime_context` - a map for the tools, such as `%{agent: .., domain: .., actor: .., tenant: ..}`; it is not
       stored. Defaults to `%{}`.
     * `:timeout` - milliseconds for the whole run, or `:infinity`. Defaults to `:infinity`.
@@ -184,17 +194,21 @@ defmodule AshAgent.Runtime do
   @doc since: "0.1.0"
   @spec run(Context.t(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
-  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, 0)
+  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, outermost())
 
   @doc false
-  # `depth` says how many runs this one is within, see AshAgent.Runtime.SubAgent.
-  def run(context, opts, depth) do
+  # `within` says what runs this one is within, see AshAgent.Runtime.SubAgent: how many, their permissions, and the
+  # bounds that they share.
+  def run(context, opts, within) do
     opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> state(opts, supervisor, depth) |> begin()
+      context |> state(opts, supervisor, within) |> begin()
     end)
   end
+
+  @doc false
+  def outermost, do: %{depth: 0, permissions: [], bounds: nil}
 
   @doc """
   Goes on with a conversation that waited for decisions, and returns what `run/2` returns.
@@ -241,18 +255,21 @@ defmodule AshAgent.Runtime do
       do: raise(ArgumentError, "expected :on_change to be a function of arity 1")
 
     Gate.new(opts)
+    Bounds.new(opts)
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &Tool.new/1)
   end
 
-  defp state(context, opts, supervisor, depth) do
-    gate = Gate.new(opts)
-    tools = Enum.filter(opts[:tools], &Permissions.offer?(gate.permissions, &1.name))
+  defp state(context, opts, supervisor, within) do
+    gate = Gate.new(opts, within.permissions)
+    bounds = within.bounds || Bounds.new(opts)
+    tools = Enum.filter(opts[:tools], &Gate.offer?(gate, &1.name))
 
     %{
       context: context,
       llm: opts[:llm],
       offered: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
       gate: gate,
+      bounds: bounds,
       max_iterations: opts[:max_iterations],
       first: first_of_turn(context, opts[:max_iterations]),
       timeout: opts[:timeout],
@@ -271,7 +288,9 @@ defmodule AshAgent.Runtime do
         max_concurrency: opts[:max_concurrency],
         supervisor: supervisor,
         scope: %{
-          depth: depth,
+          depth: within.depth,
+          permissions: gate.permissions,
+          bounds: bounds,
           context_id: context[:id],
           inherited: Keyword.take(opts, SubAgent.inherited())
         }
@@ -318,9 +337,14 @@ defmodule AshAgent.Runtime do
   defp iterate(run) do
     # The function counts from the conversation's first iteration; a turn has had its number when it stands at the
     # iteration behind it.
-    if Context.exceeded_max_iterations?(run.context, run.first + run.max_iterations),
-      do: {:error, error(run, {:max_iterations_exceeded, run.max_iterations})},
-      else: iteration(run, &ask/1)
+    with false <-
+           Context.exceeded_max_iterations?(run.context, run.first + run.max_iterations),
+         :ok <- Bounds.ask(run.bounds) do
+      iteration(run, &ask/1)
+    else
+      true -> {:error, error(run, {:max_iterations_exceeded, run.max_iterations})}
+      {:error, reason} -> {:error, error(run, reason)}
+    end
   end
 
   # One iteration: `step` is what it begins with.
@@ -377,6 +401,7 @@ defmodule AshAgent.Runtime do
     case answer(run) do
       {:ok, context, answer} ->
         calls = Context.extract_tool_calls(context)
+        Bounds.report(run.bounds, run.context, context)
 
         Events.emit(
           run.events,

@@ -66,6 +66,9 @@ defmodule AshAgent.Session do
     :llm_timeout,
     :tool_timeout,
     :max_concurrency,
+    :max_calls,
+    :max_total_tokens,
+    :max_sub_agents,
     :on_event,
     :allowed_tools,
     :permission_rules,
@@ -102,9 +105,9 @@ defmodule AshAgent.Session do
       Defaults to `:queue`.
     * `:max_queue` - how many prompts may wait; more get `{:error, :busy}`. Defaults to `100`.
     * `:name` - a name to register, as `GenServer` has it. Defaults to none.
-    * `:tools`, `:max_iterations`, `:runtime_context`, `:timeout`, `:llm_timeout`, `:tool_timeout`, `:max_concurrency`,
-      `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`, `:after_tool`, `:approval` - as in
-      `AshAgent.Runtime.run/2`.
+    * `:tools`, `:max_iterations`, `:max_calls`, `:max_total_tokens`, `:max_sub_agents`, `:runtime_context`, `:timeout`,
+      `:llm_timeout`, `:tool_timeout`, `:max_concurrency`, `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`,
+      `:after_tool`, `:approval` - as in `AshAgent.Runtime.run/2`, for each prompt.
 
   Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
 

@@ -15,6 +15,8 @@ defmodule AshAgent.Runtime.Error do
 
   @typedoc """
     * `{:max_iterations_exceeded, max}` - the turn has used up its iterations
+    * `{:max_calls_exceeded, max}` - the run, with its sub-agents, has called models that many times
+    * `{:max_total_tokens_exceeded, max}` - the models of the run, sub-agents included, have reported that many tokens
     * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
     * `{:llm_error, term}` - the model returned `{:error, term}`
@@ -25,6 +27,8 @@ defmodule AshAgent.Runtime.Error do
   """
   @type reason ::
           {:max_iterations_exceeded, pos_integer()}
+          | {:max_calls_exceeded, pos_integer()}
+          | {:max_total_tokens_exceeded, pos_integer()}
           | {:timeout, pos_integer()}
           | {:llm_timeout, pos_integer()}
           | {:llm_error, term()}
@@ -49,6 +53,16 @@ defmodule AshAgent.Runtime.Error do
   defp describe({:max_iterations_exceeded, max}) do
     "the model still called tools after #{max} iterations of this turn. " <>
       "Add a user message, or run again with a greater :max_iterations"
+  end
+
+  defp describe({:max_calls_exceeded, max}) do
+    "the run and its sub-agents have made #{max} model calls. " <>
+      "Run again to go on, or give a greater :max_calls"
+  end
+
+  defp describe({:max_total_tokens_exceeded, max}) do
+    "the models of the run and its sub-agents have reported #{max} tokens or more. " <>
+      "Run again to go on, or give a greater :max_total_tokens"
   end
 
   defp describe({:timeout, timeout}), do: "the run took longer than #{timeout} ms"

@@ -18,14 +18,20 @@ defmodule AshAgent.Runtime.Gate do
   @doc "The options that `new/1` takes, among others."
   def options, do: @options
 
-  @doc "Raises `ArgumentError` for wrong options."
-  def new(opts) do
+  @doc """
+  The gate of these options, behind the permissions of the runs that this one is within, the outermost first.
+
+  Raises `ArgumentError` for wrong options.
+  """
+  def new(opts, above \\ []) do
+    own =
+      Permissions.new(
+        allowed_tools: opts[:allowed_tools],
+        permission_rules: rules(opts[:permission_rules])
+      )
+
     %__MODULE__{
-      permissions:
-        Permissions.new(
-          allowed_tools: opts[:allowed_tools],
-          permission_rules: rules(opts[:permission_rules])
-        ),
+      permissions: above ++ [own],
       before: hooks(opts, :before_tool, 2),
       after: hooks(opts, :after_tool, 3),
       approval: approval(opts[:approval])
@@ -54,6 +60,10 @@ defmodule AshAgent.Runtime.Gate do
   defp approval(_other),
     do: raise(ArgumentError, "expected :approval to be :auto or a function of arity 2")
 
+  @doc "Whether a tool of this name is offered to the model."
+  def offer?(%__MODULE__{permissions: permissions}, name),
+    do: Enum.all?(permissions, &Permissions.offer?(&1, name))
+
   @doc """
   Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and, for a call that was
   approved before, `approved?`, which says of arguments whether these were; it is `nil` for all others.
@@ -75,13 +85,18 @@ defmodule AshAgent.Runtime.Gate do
   defp taken({:error, _words}, call), do: {:refused, call}
 
   defp permitted(%{permissions: permissions}, call, env) do
-    if Permissions.predicates?(permissions),
+    if Enum.any?(permissions, &Permissions.predicates?/1),
       do: isolated(env, env.timeout, :permissions, fn -> permission(permissions, call) end),
       else: permission(permissions, call)
   end
 
+  # All have to let it through: what one run denies, none within it allows.
   defp permission(permissions, call) do
-    with {:deny, words} <- Permissions.check(permissions, call), do: {:deny, :permissions, words}
+    Enum.find_value(permissions, :ok, fn permissions ->
+      with {:deny, words} <- Permissions.check(permissions, call),
+           do: {:deny, :permissions, words},
+           else: (:ok -> nil)
+    end)
   end
 
   defp prepared(%{before: []}, call, _env), do: {:ok, call}

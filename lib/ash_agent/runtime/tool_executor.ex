@@ -38,6 +38,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   killed. A tool's process has the caller among its `$callers`.
   """
 
+  alias AshAgent.Runtime
   alias AshAgent.Runtime.{Events, SubAgent, Tool}
 
   @timeout 60_000
@@ -88,7 +89,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       max_concurrency: positive!(opts[:max_concurrency], :max_concurrency),
       deadline: :infinity,
       events: Events.new(opts[:on_event]),
-      scope: %{depth: 0, context_id: nil, inherited: []}
+      scope: Map.merge(Runtime.outermost(), %{context_id: nil, inherited: []})
     }
 
     indexed = Enum.with_index(tool_calls)
