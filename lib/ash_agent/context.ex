@@ -50,7 +50,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Context.{Error, Native, Trust}
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -577,6 +577,21 @@ defmodule AshAgent.Context do
   The data may come from anywhere: whatever is wrong with it is an error with the path to it, and it never makes atoms.
   An atom that this VM does not have comes back as `AshAgent.Context.UnknownAtom`.
 
+  A document can say that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
+  of any path, for a tool to find in its arguments. Both are right in what the application stored itself and wrong in
+  what a stranger sends: load that with `load(document, approvals: :drop, structs: :known)`. What was said, the results
+  of tools included, is then still the stranger's.
+
+  ## Options
+
+    * `:approvals` - `:keep`, or `:drop` for no decisions about tool calls at all: a call that was approved and has no
+      result is pending again. A call that was denied keeps its result, since a filled slot is final, and has the status
+      `:error`; calls that ran keep result and status. Defaults to `:keep`.
+    * `:structs` - `:keep`; `:known` for structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, with
+      exactly their fields and values that these modules would give them (the ISO calendar, a day that exists, an exponent
+      within 6,176 of zero); or `:drop` for none. A struct that is not kept becomes a plain map: the same data without
+      `:__struct__`. Defaults to `:keep`.
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!")
@@ -587,13 +602,19 @@ defmodule AshAgent.Context do
       iex> {:error, error} = AshAgent.Context.load(%{"version" => 1, "id" => 7})
       iex> error.reason
       {:invalid, ["id"], "text"}
+
+      iex> document = AshAgent.Context.dump(AshAgent.Context.new("Hello!", metadata: %{day: ~D[2026-02-28], at: 1..3}))
+      iex> {:ok, context} = AshAgent.Context.load(document, structs: :known)
+      iex> AshAgent.Context.metadata(context)
+      %{day: ~D[2026-02-28], at: %{first: 1, last: 3, step: 1}}
   """
   @doc since: "0.1.0"
   @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(document), do: document |> Native.snapshot_load() |> wrap()
+  def load(document), do: document |> Native.snapshot_load(Trust.check!([])) |> wrap()
 
   @doc """
-  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`.
+  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`; a
+  document with options is loaded as `load/1` describes.
 
   The delta's iterations take the place of the context's own from the first of them on; everything else of the
   conversation, such as its metadata, is as the delta has it. Loading a delta twice is the same as loading it once. A
@@ -609,8 +630,29 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec load(t(), term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(%__MODULE__{ref: ref}, delta), do: ref |> Native.snapshot_load_delta(delta) |> wrap()
+  @spec load(t(), delta :: term()) :: {:ok, t()} | {:error, Error.t()}
+  @spec load(document :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{} = context, delta), do: load(context, delta, [])
+
+  def load(document, opts) when is_list(opts),
+    do: document |> Native.snapshot_load(Trust.check!(opts)) |> wrap()
+
+  @doc """
+  Puts a delta onto a context as `load/2` does, with the options of `load/1` for the delta. What the context has already
+  stays as it is.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", metadata: %{pages: 1..3})
+      iex> delta = AshAgent.Context.dump(context, since: 1)
+      iex> {:ok, context} = AshAgent.Context.load(context, delta, structs: :drop)
+      iex> AshAgent.Context.metadata(context)
+      %{pages: %{first: 1, last: 3, step: 1}}
+  """
+  @doc since: "0.1.0"
+  @spec load(t(), delta :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref}, delta, opts) when is_list(opts),
+    do: ref |> Native.snapshot_load_delta(delta, Trust.check!(opts)) |> wrap()
 
   @doc """
   Like `load/1`, but returns the context or raises `AshAgent.Context.Error`.
@@ -633,10 +675,28 @@ defmodule AshAgent.Context do
       iex> context = AshAgent.Context.new("Hello!")
       iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1)).current_iteration
       1
+      iex> AshAgent.Context.load!(AshAgent.Context.dump(context), structs: :known).current_iteration
+      1
   """
   @doc since: "0.1.0"
-  @spec load!(t(), term()) :: t()
-  def load!(%__MODULE__{} = context, delta), do: context |> load(delta) |> bang!()
+  @spec load!(t(), delta :: term()) :: t()
+  @spec load!(document :: term(), keyword()) :: t()
+  def load!(context_or_document, delta_or_opts),
+    do: context_or_document |> load(delta_or_opts) |> bang!()
+
+  @doc """
+  Like `load/3`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1), approvals: :drop).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec load!(t(), delta :: term(), keyword()) :: t()
+  def load!(%__MODULE__{} = context, delta, opts) when is_list(opts),
+    do: context |> load(delta, opts) |> bang!()
 
   @doc """
   Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
@@ -653,7 +713,8 @@ defmodule AshAgent.Context do
   def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
 
   @doc """
-  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map.
+  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map, whose options
+  it takes.
 
   ## Examples
 
@@ -663,11 +724,12 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec from_snapshot(binary()) :: {:ok, t()} | {:error, Error.t()}
-  def from_snapshot(text) when is_binary(text), do: text |> Native.snapshot_decode() |> wrap()
+  @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts),
+    do: text |> Native.snapshot_decode(Trust.check!(opts)) |> wrap()
 
   @doc """
-  Like `from_snapshot/1`, but returns the context or raises `AshAgent.Context.Error`.
+  Like `from_snapshot/2`, but returns the context or raises `AshAgent.Context.Error`.
 
   ## Examples
 
@@ -676,8 +738,8 @@ defmodule AshAgent.Context do
       1
   """
   @doc since: "0.1.0"
-  @spec from_snapshot!(binary()) :: t()
-  def from_snapshot!(text), do: text |> from_snapshot() |> bang!()
+  @spec from_snapshot!(binary(), keyword()) :: t()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 

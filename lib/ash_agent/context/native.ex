@@ -77,10 +77,10 @@ defmodule AshAgent.Context.Native do
     import_messages: 3,
     snapshot_dump: 2,
     snapshot_dump_beside: 2,
-    snapshot_load: 1,
-    snapshot_load_delta: 2,
+    snapshot_load: 2,
+    snapshot_load_delta: 3,
     snapshot_encode: 1,
-    snapshot_decode: 1,
+    snapshot_decode: 2,
     json_decode: 1,
     json_encode: 1
   ]

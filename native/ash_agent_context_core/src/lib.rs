@@ -51,7 +51,7 @@ pub use notes::Notes;
 pub use part::{Content, Part, PartKind, Place, Provider, Source};
 pub use prompt::{Prompt, Unready};
 pub use request::{Change, Located, Options, Segment, SystemRole, Thinking};
-pub use snapshot::{has_masks, NESTING};
+pub use snapshot::{has_masks, Approvals, Structs, Trust, NESTING};
 pub use time::Time;
 pub use tokens::{Method, Tokens};
 pub use usage::{Reported, Usage};

@@ -6,10 +6,12 @@
 mod read;
 mod tag;
 mod text;
+mod trust;
 mod view;
 mod write;
 
 pub use read::has_masks;
+pub use trust::{Approvals, Structs, Trust};
 
 use crate::value::MAX_DEPTH;
 

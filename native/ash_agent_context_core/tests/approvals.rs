@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ash_agent_context_core::{time, CallStatus, Context, Error, Stamp, Time, Value};
+use ash_agent_context_core::{time, CallStatus, Context, Error, Stamp, Time, Trust, Value};
 use proptest::prelude::*;
 
 fn at() -> Time {
@@ -196,6 +196,35 @@ fn only_what_waits_can_be_asked_about_or_run() {
         ended.ask_about_tool_call("nobody", path("x"), at()),
         Err(Error::UnknownToolCall { .. })
     ));
+}
+
+#[test]
+fn what_a_stranger_says_of_decisions_is_dropped_whole() {
+    let asked = waiting(&path("/"))
+        .ask_about_tool_call("a", path("harmless"), at())
+        .unwrap();
+    for context in [approve(&asked, None), asked] {
+        let trust = Trust::from_names("drop", "keep").unwrap();
+        let loaded = Context::from_snapshot_with(&context.to_snapshot(), trust).unwrap();
+        assert!(loaded == waiting(&path("/")));
+    }
+}
+
+#[test]
+fn what_was_shown_is_a_map() {
+    let asked = waiting(&path("x")).ask_about_tool_call("a", path("y"), at());
+    let asked = asked.unwrap();
+    for (context, key) in [
+        (asked.clone(), "asked"),
+        (approve(&asked, None), "arguments"),
+    ] {
+        let text = String::from_utf8(context.to_snapshot()).unwrap();
+        let shown = format!(r#""{key}":{{"path":"y"}}"#);
+        assert!(text.contains(&shown), "{text}");
+        let text = text.replace(&shown, &format!(r#""{key}":"y""#));
+        let error = Context::from_snapshot(text.as_bytes()).err();
+        assert!(matches!(error, Some(Error::Invalid { .. })));
+    }
 }
 
 fn value() -> impl Strategy<Value = Value> {

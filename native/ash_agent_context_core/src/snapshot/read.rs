@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::trust::{Approvals, Trust};
 use super::view::Stored;
 use super::{keys, tag, LEVELS, NESTING, VERSION};
 use crate::call::{Arguments, Name, ToolCall};
@@ -34,12 +35,28 @@ impl Context {
         Self::load(json::read(text, NESTING)?)
     }
 
+    /// As [`Context::from_snapshot`], for a document that is believed only so far.
+    ///
+    /// # Errors
+    /// As [`Context::from_snapshot`].
+    pub fn from_snapshot_with(text: &[u8], trust: Trust) -> Result<Self, Error> {
+        Self::load_with(json::read(text, NESTING)?, trust)
+    }
+
     /// The conversation of a document as a value with string keys.
     ///
     /// # Errors
     /// As [`Context::from_snapshot`].
     pub fn load(document: Value) -> Result<Self, Error> {
-        let head = Head::read(document, None)?;
+        Self::load_with(document, Trust::default())
+    }
+
+    /// As [`Context::load`], for a document that is believed only so far.
+    ///
+    /// # Errors
+    /// As [`Context::from_snapshot`].
+    pub fn load_with(document: Value, trust: Trust) -> Result<Self, Error> {
+        let head = Head::read(document, None, trust)?;
         if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
             return Err(Error::invalid(
                 vec![Value::text(keys::SINCE)],
@@ -59,8 +76,17 @@ impl Context {
     /// # Complexity
     /// That of [`Context::from_snapshot`] for the document, O(log n) for the conversation.
     pub fn load_delta(&self, document: Value) -> Result<Self, Error> {
+        self.load_delta_with(document, Trust::default())
+    }
+
+    /// As [`Context::load_delta`], for a document that is believed only so far. What the
+    /// conversation has already stays as it is.
+    ///
+    /// # Errors
+    /// As [`Context::load_delta`].
+    pub fn load_delta_with(&self, document: Value, trust: Trust) -> Result<Self, Error> {
         let known = self.view.as_deref().and_then(|view| view.masks.as_ref());
-        let head = Head::read(document, known)?;
+        let head = Head::read(document, known, trust)?;
         if *head.id != *self.id {
             return Err(wrong(
                 keys::ID,
@@ -124,10 +150,11 @@ struct Head {
     view: Option<Stored>,
     iterations: Vec<Value>,
     extra: Option<Map>,
+    trust: Trust,
 }
 
 impl Head {
-    fn read(document: Value, masks: Option<&Arc<Masks>>) -> Result<Self, Error> {
+    fn read(document: Value, masks: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys")?;
         check_version(fields.take(keys::VERSION))?;
         let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
@@ -151,16 +178,23 @@ impl Head {
             shared: shared.unwrap_or_default(),
             created_at: at(keys::CREATED_AT, take_time(&mut fields, keys::CREATED_AT))?,
             updated_at: at(keys::UPDATED_AT, take_time(&mut fields, keys::UPDATED_AT))?,
-            metadata: take_map(&mut fields, keys::METADATA)?
+            metadata: take_map(&mut fields, keys::METADATA, trust)?
                 .unwrap_or_default()
                 .into(),
-            system: at(keys::SYSTEM, system.map(read_system).transpose())?,
+            system: at(
+                keys::SYSTEM,
+                system
+                    .map(|system| read_message_as(system, Role::System, trust))
+                    .transpose(),
+            )?,
             view: at(
                 keys::VIEW,
-                view.map(|view| Stored::read(view, masks)).transpose(),
+                view.map(|view| Stored::read(view, masks, trust))
+                    .transpose(),
             )?,
             iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
             extra: rest(fields)?,
+            trust,
         })
     }
 
@@ -171,13 +205,13 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let first = || {
-            let (iteration, messages) = read_iteration(first, None)?;
+            let (iteration, messages) = read_iteration(first, None, self.trust)?;
             let mut context = Context::starting(&self.id, iteration.started_at, iteration);
-            read_messages(&mut context, messages)?;
+            read_messages(&mut context, messages, self.trust)?;
             Ok(context)
         };
         let mut context = first().map_err(|error: Error| in_iterations(error, 0))?;
-        open_all(&mut context, iterations, 1)?;
+        open_all(&mut context, iterations, 1, self.trust)?;
         self.put_into(&mut context)?;
         Ok(context)
     }
@@ -203,7 +237,7 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let open_first = || {
-            let (iteration, messages) = read_iteration(first, Some(since))?;
+            let (iteration, messages) = read_iteration(first, Some(since), self.trust)?;
             let mut context = cut_before(base, since, iteration);
             let entries = base
                 .numbered(since)
@@ -216,7 +250,7 @@ impl Head {
                 let expected = format!("no more than {}", context.current().entries().len());
                 return Err(wrong(keys::SHARED, expected));
             }
-            read_messages(&mut context, messages)?;
+            read_messages(&mut context, messages, self.trust)?;
             Ok(context)
         };
         let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
@@ -224,7 +258,7 @@ impl Head {
         if held_by != context.current().held_by() {
             context.forget_wire(held_by, false);
         }
-        open_all(&mut context, iterations, 1)?;
+        open_all(&mut context, iterations, 1, self.trust)?;
         self.put_into(&mut context)?;
         Ok(context)
     }
@@ -275,6 +309,7 @@ fn open_all(
     context: &mut Context,
     iterations: impl Iterator<Item = Value>,
     position: usize,
+    trust: Trust,
 ) -> Result<(), Error> {
     for (value, position) in iterations.zip(position..) {
         let read = || {
@@ -286,9 +321,9 @@ fn open_all(
                 ));
             }
             let due = context.current_iteration().saturating_add(1);
-            let (iteration, messages) = read_iteration(value, Some(due))?;
+            let (iteration, messages) = read_iteration(value, Some(due), trust)?;
             context.open(iteration);
-            read_messages(context, messages)
+            read_messages(context, messages, trust)
         };
         read().map_err(|error| in_iterations(error, position))?;
     }
@@ -302,7 +337,11 @@ fn in_iterations(error: Error, position: usize) -> Error {
 }
 
 /// An iteration without its messages, and these.
-fn read_iteration(value: Value, due: Option<u64>) -> Result<(Iteration, Vec<Value>), Error> {
+fn read_iteration(
+    value: Value,
+    due: Option<u64>,
+    trust: Trust,
+) -> Result<(Iteration, Vec<Value>), Error> {
     let mut fields = fields(value, "an iteration")?;
     let number = at(
         keys::NUMBER,
@@ -317,21 +356,21 @@ fn read_iteration(value: Value, due: Option<u64>) -> Result<(Iteration, Vec<Valu
     if let Some(completed_at) = fields.take_given(keys::COMPLETED_AT) {
         iteration.completed_at = Some(at(keys::COMPLETED_AT, read_time(&completed_at))?);
     }
-    iteration.metadata = take_map(&mut fields, keys::METADATA)?
+    iteration.metadata = take_map(&mut fields, keys::METADATA, trust)?
         .unwrap_or_default()
         .into();
     let messages = at(keys::MESSAGES, take_list(&mut fields, keys::MESSAGES))?;
     Ok((iteration.with_extra(rest(fields)?), messages))
 }
 
-fn read_messages(context: &mut Context, messages: Vec<Value>) -> Result<(), Error> {
+fn read_messages(context: &mut Context, messages: Vec<Value>, trust: Trust) -> Result<(), Error> {
     for (position, value) in messages.into_iter().enumerate() {
         let read = || {
             if context.check_nothing_pending().is_err() {
                 let expected = "results for the tool calls of the message before";
                 return Err(Error::invalid(Vec::new(), expected));
             }
-            read_message(value)
+            read_message(value, trust)
         };
         let (message, exchange, usage) = read().map_err(|error| {
             error
@@ -346,19 +385,22 @@ fn read_messages(context: &mut Context, messages: Vec<Value>) -> Result<(), Erro
     Ok(())
 }
 
-fn read_system(value: Value) -> Result<Arc<Message>, Error> {
-    read_message_as(value, Role::System)
-}
-
-pub(super) fn read_message_as(value: Value, role: Role) -> Result<Arc<Message>, Error> {
-    let (message, _, _) = read_message(value)?;
+pub(super) fn read_message_as(
+    value: Value,
+    role: Role,
+    trust: Trust,
+) -> Result<Arc<Message>, Error> {
+    let (message, _, _) = read_message(value, trust)?;
     if message.role == role {
         return Ok(Arc::new(message));
     }
     Err(wrong(keys::ROLE, format!("{:?}", role.name())))
 }
 
-fn read_message(value: Value) -> Result<(Message, Exchange, Option<Reported>), Error> {
+fn read_message(
+    value: Value,
+    trust: Trust,
+) -> Result<(Message, Exchange, Option<Reported>), Error> {
     let mut fields = fields(value, "a message")?;
     let role = fields.take(keys::ROLE);
     let role = role
@@ -372,13 +414,13 @@ fn read_message(value: Value) -> Result<(Message, Exchange, Option<Reported>), E
         Role::Assistant => Place::Assistant,
     };
     let content = fields.take(keys::CONTENT).unwrap_or(Value::Nil);
-    let content = at(keys::CONTENT, read_content(content, place))?;
-    let metadata = take_map(&mut fields, keys::METADATA)?;
+    let content = at(keys::CONTENT, read_content(content, place, trust))?;
+    let metadata = take_map(&mut fields, keys::METADATA, trust)?;
     let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS) {
         None => (Box::default(), Exchange::default()),
         Some(Value::List(calls)) if role == Role::Assistant && !calls.is_empty() => {
-            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec()))?;
-            exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA)?);
+            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec(), trust))?;
+            exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA, trust)?);
             exchange.wire = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
                 .filter(|_| exchange.pending() == 0);
             (calls, exchange)
@@ -480,24 +522,24 @@ fn is_elements(json: &str, of_system: bool) -> bool {
     }
 }
 
-fn read_content(value: Value, place: Place) -> Result<Content, Error> {
+fn read_content(value: Value, place: Place, trust: Trust) -> Result<Content, Error> {
     let expected = "text, a list of parts or null";
     match tag::untag_text(value)? {
         Value::Nil => Ok(Content::None),
         Value::Binary(text) => Ok(Content::Text(text)),
-        Value::List(parts) => read_parts(parts, place).map(Content::Parts),
+        Value::List(parts) => read_parts(parts, place, trust).map(Content::Parts),
         _ => Err(Error::invalid(Vec::new(), expected)),
     }
 }
 
-fn read_parts(parts: Box<[Value]>, place: Place) -> Result<Box<[Part]>, Error> {
+fn read_parts(parts: Box<[Value]>, place: Place, trust: Trust) -> Result<Box<[Part]>, Error> {
     let read = |(position, part)| {
-        read_part(part, place).map_err(|error: Error| error.within(index(position)))
+        read_part(part, place, trust).map_err(|error: Error| error.within(index(position)))
     };
     parts.into_vec().into_iter().enumerate().map(read).collect()
 }
 
-fn read_part(value: Value, place: Place) -> Result<Part, Error> {
+fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     let mut fields = fields(value, "a content part")?;
     let name = fields.take(keys::TYPE).unwrap_or(Value::Nil);
     let name = name.as_str().unwrap_or_default();
@@ -510,7 +552,7 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
     };
     for key in own {
         if let Some(value) = fields.get_mut(key) {
-            at(key, tag::untag(value, LEVELS))?;
+            at(key, tag::untag(value, LEVELS, trust.structs))?;
         }
     }
     let kind = PartKind::read(name, place, &mut fields).map_err(|key| {
@@ -522,7 +564,7 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
             },
         )
     })?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA)?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     Ok(Part {
         kind,
         provider_metadata,
@@ -531,11 +573,12 @@ fn read_part(value: Value, place: Place) -> Result<Part, Error> {
     })
 }
 
-fn read_calls(values: Vec<Value>) -> Result<(Box<[ToolCall]>, Exchange), Error> {
+fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exchange), Error> {
     let mut calls = Vec::with_capacity(values.len());
     let mut exchange = Exchange::new(values.len());
     for (position, value) in values.into_iter().enumerate() {
-        let (call, state) = read_call(value).map_err(|error| error.within(index(position)))?;
+        let (call, state) =
+            read_call(value, trust).map_err(|error| error.within(index(position)))?;
         match state.decision {
             Some(decision) => exchange.decide(position, decision),
             None => exchange.ask(position, state.asked),
@@ -563,7 +606,7 @@ struct State {
     outcome: Option<Outcome>,
 }
 
-fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
+fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
@@ -573,10 +616,10 @@ fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
         other => utf8(other).map(Name::Text),
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
-    let arguments = read_arguments(&mut fields)?;
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA)?;
-    let extra = take_map(&mut fields, keys::EXTRA)?;
-    let state = read_state(&mut fields)?;
+    let arguments = read_arguments(&mut fields, trust)?;
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let extra = take_map(&mut fields, keys::EXTRA, trust)?;
+    let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
         name,
@@ -589,9 +632,12 @@ fn read_call(value: Value) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
+fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
-    at(keys::ARGUMENTS, tag::untag(&mut value, LEVELS))?;
+    at(
+        keys::ARGUMENTS,
+        tag::untag(&mut value, LEVELS, trust.structs),
+    )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
     }
@@ -609,7 +655,7 @@ fn read_arguments(fields: &mut Fields) -> Result<Arguments, Error> {
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut Fields) -> Result<State, Error> {
+fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
     let status = fields.take(keys::STATUS);
     let status = status.as_ref().and_then(Value::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
@@ -618,9 +664,11 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
         let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
         return Err(wrong(keys::STATUS, expected));
     }
-    let decision = fields.take_given(keys::DECISION).map(read_decision);
+    let decision = fields
+        .take_given(keys::DECISION)
+        .map(|decision| read_decision(decision, trust));
     let decision = at(keys::DECISION, decision.transpose())?;
-    let asked = take_term(fields, keys::ASKED)?;
+    let asked = take_seen(fields, keys::ASKED, trust)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -633,9 +681,13 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
             "the decision that the status tells of",
         ));
     }
+    let (decision, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, asked, ended),
+        Approvals::Drop => (None, None, ended.map(undecided)),
+    };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
-        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result))?),
+        (Some(status), Some(result)) => Some(at(keys::RESULT, read_result(status, result, trust))?),
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
@@ -646,41 +698,58 @@ fn read_state(fields: &mut Fields) -> Result<State, Error> {
     })
 }
 
-fn read_decision(value: Value) -> Result<Decision, Error> {
+/// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
+fn undecided(ended: Status) -> Status {
+    match ended {
+        Status::Denied => Status::Error,
+        other => other,
+    }
+}
+
+fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
     let mut fields = fields(value, "a decision")?;
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let by = take_term(&mut fields, keys::BY)?;
-    let reason = take_term(&mut fields, keys::REASON)?;
+    let by = take_term(&mut fields, keys::BY, trust)?;
+    let reason = take_term(&mut fields, keys::REASON, trust)?;
     let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
     Ok(Decision {
         approved,
         by: by.unwrap_or(Value::Nil),
         reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
-        arguments: take_term(&mut fields, keys::ARGUMENTS)?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
         digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
 }
 
-fn take_term(fields: &mut Fields, key: &'static str) -> Result<Option<Value>, Error> {
+/// Arguments that somebody was shown.
+fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(map @ Value::Map(_)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
+    }
+}
+
+fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
     let mut value = fields.take_given(key);
     if let Some(value) = &mut value {
-        at(key, tag::untag(value, LEVELS))?;
+        at(key, tag::untag(value, LEVELS, trust.structs))?;
     }
     Ok(value)
 }
 
-fn read_result(status: Status, value: Value) -> Result<Outcome, Error> {
+fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {
     let mut fields = fields(value, "a map with a value or parts")?;
     let output = match (fields.take(keys::VALUE), fields.take(keys::PARTS)) {
         (Some(mut value), None) => {
-            at(keys::VALUE, tag::untag(&mut value, LEVELS))?;
+            at(keys::VALUE, tag::untag(&mut value, LEVELS, trust.structs))?;
             Output::Value(value)
         }
         (None, Some(Value::List(parts))) => {
-            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result))?)
+            Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result, trust))?)
         }
         (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
         (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
@@ -756,11 +825,11 @@ pub(super) fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Va
 }
 
 /// A map of values under a key.
-fn take_map(fields: &mut Fields, key: &'static str) -> Result<Option<Map>, Error> {
+fn take_map(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Map>, Error> {
     let Some(mut value) = fields.take_given(key) else {
         return Ok(None);
     };
-    at(key, tag::untag(&mut value, LEVELS))?;
+    at(key, tag::untag(&mut value, LEVELS, trust.structs))?;
     match value {
         Value::Map(map) => Ok(Some(map)),
         _ => Err(wrong(key, "a map")),
