@@ -170,8 +170,10 @@ defmodule AshAgent.Runtime do
       `:ask`. Defaults to `:auto`.
     * `:on_event` - a function that hears of each step, see `AshAgent.Runtime.Events`. Defaults to none.
     * `:on_change` - a function that gets every new context before the next step begins, to store it. It gets one for each
-      answer of the model, one for each decision about a call, and one for each result of a tool. When it fails, that is
-      logged and the run goes on. Defaults to none.
+      answer of the model, one for each decision about a call, and one for each result of a tool. When it returns
+      `{:error, reason}`, the run ends with `{:on_change_error, reason}`: tools that run are killed, their calls
+      interrupted, and no other context is given to it. When it fails in another way, that is logged and the run goes on.
+      Defaults to none.
     * `:supervisor` - a `Task.Supervisor` to run model and tools under, for callers that end what they leave behind
       themselves. Defaults to one of the run's own.
 
@@ -276,6 +278,7 @@ defmodule AshAgent.Runtime do
       deadline: deadline(opts[:timeout]),
       llm_timeout: opts[:llm_timeout],
       on_change: opts[:on_change],
+      refused: nil,
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
       iterations: 0,
@@ -425,9 +428,11 @@ defmodule AshAgent.Runtime do
             context
           )
 
-        if calls == [],
-          do: {:stop, {:ok, result(run, :answered, text(content(answer)))}, 0},
-          else: execute(run, calls)
+        cond do
+          run.refused -> {:failed, run, run.refused}
+          calls == [] -> {:stop, {:ok, result(run, :answered, text(content(answer)))}, 0}
+          true -> execute(run, calls)
+        end
 
       {:error, reason, stacktrace} ->
         {kind, label} = failure(reason)
@@ -554,12 +559,19 @@ defmodule AshAgent.Runtime do
       {:decided, run, ready, 0} -> run |> carry_out(ready) |> carried_out(length(calls))
       {:decided, run, ready, asked} -> paused(carry_out(run, ready), length(calls) - asked)
       {:timeout, run} -> timed_out(run)
+      {:refused, run} -> {:failed, run, run.refused}
     end
   end
 
   defp decide(run, indexed, undecided) do
     Enum.reduce_while(indexed, {:decided, run, [], 0}, fn {call, index}, {_, run, ready, asked} ->
       case decision(run, call, Map.fetch(undecided, call.id)) do
+        {_decision, %{refused: reason} = run} when reason != nil ->
+          {:halt, {:refused, run}}
+
+        {_decision, %{refused: reason} = run, _call} when reason != nil ->
+          {:halt, {:refused, run}}
+
         {:run, run, call} ->
           {:cont, {:decided, run, [{call, {index, :called}} | ready], asked}}
 
@@ -670,7 +682,12 @@ defmodule AshAgent.Runtime do
 
   # Returns the run with the terms of the tools that end it, the first call's first.
   defp carry_out(run, ready) do
-    settings = Map.merge(run.execution, %{events: run.events, deadline: run.deadline})
+    settings =
+      Map.merge(run.execution, %{
+        events: run.events,
+        deadline: run.deadline,
+        over?: fn {run, _halts} -> run.refused != nil end
+      })
 
     {state, {run, halts}} =
       ready
@@ -687,6 +704,7 @@ defmodule AshAgent.Runtime do
         end
       end)
 
+    state = if run.refused, do: :refused, else: state
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
   end
 
@@ -696,6 +714,7 @@ defmodule AshAgent.Runtime do
   defp metadata({_status, _term, metadata}), do: metadata
   defp metadata(_outcome), do: nil
 
+  defp carried_out({:refused, run, _halts}, _calls), do: unkept(run)
   defp carried_out({:timeout, run, _halts}, _calls), do: timed_out(run)
   defp carried_out({:done, run, []}, calls), do: {:next, run, calls}
 
@@ -720,15 +739,23 @@ defmodule AshAgent.Runtime do
   # A run that a tool has ended asks for nothing any more.
   defp paused({:done, run, halts}, calls) do
     context = Context.interrupt(run.context, "interrupted: another tool ended the run")
-    carried_out({:done, changed(run, context), halts}, calls)
+    run = changed(run, context)
+    carried_out({if(run.refused, do: :refused, else: :done), run, halts}, calls)
   end
 
-  defp paused({:timeout, run, _halts}, _calls), do: timed_out(run)
+  defp paused({refused_or_timeout, _run, _halts} = carried_out, calls)
+       when refused_or_timeout in [:refused, :timeout],
+       do: carried_out(carried_out, calls)
 
   # Killed in the middle, a tool may have done its work or not: the model is to know that.
   defp timed_out(run) do
     context = Context.interrupt(run.context, "interrupted: the time of the run was up")
     {:failed, changed(run, context), {:timeout, run.timeout}}
+  end
+
+  defp unkept(run) do
+    context = Context.interrupt(run.context, "interrupted: the conversation could not be kept")
+    {:failed, changed(run, context), run.refused}
   end
 
   defp add_result(context, id, result, metadata \\ nil) do
@@ -756,10 +783,15 @@ defmodule AshAgent.Runtime do
 
   ## What comes out
 
-  defp changed(run, context) do
-    if run.on_change, do: Events.safely(fn -> run.on_change.(context) end, ":on_change")
-    %{run | context: context}
+  # What the application has refused to keep ends the run before its next step.
+  defp changed(%{refused: nil} = run, context) do
+    case Events.store(run.on_change, context) do
+      :ok -> %{run | context: context}
+      {:error, reason} -> %{run | context: context, refused: reason}
+    end
   end
+
+  defp changed(run, context), do: %{run | context: context}
 
   defp result(run, status, output) do
     %Result{

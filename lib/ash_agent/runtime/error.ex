@@ -22,6 +22,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:llm_error, term}` - the model returned `{:error, term}`
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
     * `{:invalid_answer, term}` - what the model returned is no answer; the term is an exception or text
+    * `{:on_change_error, term}` - `:on_change` returned `{:error, term}`; it has not been given the context since
     * `:cancelled` - `AshAgent.Session.cancel/1`
     * `{:exit, term}` - the process of the run was killed
   """
@@ -34,6 +35,7 @@ defmodule AshAgent.Runtime.Error do
           | {:llm_error, term()}
           | {:llm_exception, :error | :exit | :throw, term()}
           | {:invalid_answer, Exception.t() | String.t()}
+          | {:on_change_error, term()}
           | :cancelled
           | {:exit, term()}
 
@@ -85,6 +87,13 @@ defmodule AshAgent.Runtime.Error do
     do: "the model's answer cannot be kept: " <> Exception.message(error)
 
   defp describe({:invalid_answer, words}), do: "the model's answer cannot be kept: " <> words
+
+  defp describe({:on_change_error, reason}) do
+    "the conversation could not be kept: :on_change returned the error " <>
+      short(reason) <>
+      ". The error's context has what was reached: store it, or go on from what is stored"
+  end
+
   defp describe(:cancelled), do: "the run was cancelled"
   defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
 

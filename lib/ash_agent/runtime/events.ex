@@ -98,12 +98,28 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # Runs a function of the application for its effect; what it raises is logged, without its message, which may hold text.
   def safely(function, name) do
-    function.()
-    :ok
+    with {:ok, _value} <- attempt(function, name), do: :ok
+  end
+
+  @doc false
+  # The same for a function whose answer counts.
+  def attempt(function, name) do
+    {:ok, function.()}
   catch
     kind, reason ->
       log(kind, reason, __STACKTRACE__, name)
       :error
+  end
+
+  @doc false
+  # Gives a context to the application to be kept. What it refuses with is the reason; a failure is logged.
+  def store(nil, _context), do: :ok
+
+  def store(on_change, context) do
+    case attempt(fn -> on_change.(context) end, ":on_change") do
+      {:ok, {:error, reason}} -> {:error, {:on_change_error, reason}}
+      _stored_or_logged -> :ok
+    end
   end
 
   @doc false

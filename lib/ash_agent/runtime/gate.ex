@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.Gate do
   # The application's functions run in a process of their own each time, so that whatever they do, the run goes on and
   # keeps its time. What they leave undecided is denied.
 
-  alias AshAgent.Runtime.{Events, Permissions, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
 
   @others "the arguments are not those that were approved; call the tool again to have them decided about"
 
@@ -217,7 +217,8 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp reply(supervisor, fun, timeout) do
-    task = Task.Supervisor.async_nolink(supervisor, fun, shutdown: :brutal_kill)
+    sealed = fn -> Sealed.run(fun) end
+    task = Task.Supervisor.async_nolink(supervisor, sealed, shutdown: :brutal_kill)
     Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 end
