@@ -296,5 +296,6 @@ defmodule AshAgent.Runtime.SubAgent do
   defp words({:llm_exception, kind, reason}),
     do: "the sub-agent's model #{Tool.failure(kind, reason)}"
 
+  defp words({:on_change_error, _reason}), do: "the sub-agent's conversation could not be kept"
   defp words({:invalid_answer, _reason}), do: "the sub-agent's model gave no valid answer"
 end

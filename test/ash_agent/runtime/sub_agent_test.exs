@@ -211,6 +211,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
              "the sub-agent's model threw a value that nobody caught"},
             {[llm: fn _ -> Process.exit(self(), :kill) end], "the sub-agent's model exited"},
             {[llm: fn _ -> :nonsense end], "the sub-agent's model gave no valid answer"},
+            {[on_change: fn _ -> {:error, "secret"} end],
+             "the sub-agent's conversation could not be kept"},
             {[llm: fn _ -> Process.sleep(:infinity) end, llm_timeout: 30],
              "the sub-agent's model took longer than 30 ms"},
             {[llm: fn _ -> Process.sleep(:infinity) end, timeout: 30],
