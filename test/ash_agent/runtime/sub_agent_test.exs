@@ -362,7 +362,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
         {:ok, %{tool_calls: calls, usage: %{input_tokens: 10, output_tokens: 5}}}
       end
 
-      agent(llm: llm, tools: fn -> [greedy(test)] end, max_iterations: 10)
+      agent(llm: llm, tools: fn -> [greedy(test)] end, max_concurrency: 1)
     end
 
     defp greedily(opts) do
