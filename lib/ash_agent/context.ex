@@ -42,7 +42,8 @@ defmodule AshAgent.Context do
   alive; `:binary.copy/1` detaches one.
 
   Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works on
-  the node that made it only; to store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
+  the node that made it only, and as long as that runs: anywhere else, every function raises an `ArgumentError` that names
+  that node. To store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
@@ -50,7 +51,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Native, Trust}
+  alias AshAgent.Context.{Error, Handle, Native, Trust}
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -1193,8 +1194,18 @@ defmodule AshAgent.Context do
   end
 
   defp beyond(context, common) do
-    first = if common, do: common + 1, else: Native.context_first_iteration(context.ref)
-    for number <- first..context.current_iteration//1, do: get_iteration(context, number)
+    first = Native.context_first_iteration(context.ref)
+    last = first + count_iterations(context) - 1
+
+    # The field may have been changed by hand: asking for so many iterations would fill the memory.
+    if context.current_iteration !== last do
+      raise ArgumentError,
+            "expected a context whose current_iteration is #{last}, the conversation's own, got: " <>
+              inspect(context.current_iteration)
+    end
+
+    for number <- if(common, do: common + 1, else: first)..last//1,
+        do: get_iteration(context, number)
   end
 
   @typedoc """
@@ -2076,8 +2087,10 @@ defmodule AshAgent.Context do
   @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
           {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
   def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
-      when is_list(enhancers) and is_list(opts),
-      do: AshAgent.Context.Enhancer.run(context, enhancers, opts)
+      when is_list(enhancers) and is_list(opts) do
+    Handle.check!(context)
+    AshAgent.Context.Enhancer.run(context, enhancers, opts)
+  end
 
   defp token_method(opts) do
     opts = Keyword.validate!(opts, method: :auto)
@@ -2181,13 +2194,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @impl Access
   def fetch(%__MODULE__{} = context, :iterations), do: {:ok, iterations(context)}
-  def fetch(%__MODULE__{} = context, :current_iteration), do: {:ok, context.current_iteration}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
 
   def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
-  def fetch(%__MODULE__{}, _key), do: :error
+  def fetch(%__MODULE__{} = context, key) do
+    Handle.check!(context)
+    if key == :current_iteration, do: {:ok, context.current_iteration}, else: :error
+  end
 
   @doc false
   @impl Access
@@ -2340,6 +2355,8 @@ defmodule AshAgent.Context do
   end
 
   defimpl Inspect do
+    alias AshAgent.Context.{Error, Handle, Native}
+
     # Counts only: this ends up in logs. A handle from another node is still a context.
     def inspect(context, _opts) do
       %{messages: messages, pending: pending, hidden: view?} = Native.context_summary(context.ref)
@@ -2348,8 +2365,13 @@ defmodule AshAgent.Context do
       "#AshAgent.Context<iteration #{context.current_iteration}, #{messages} #{shown}, #{pending} pending>"
     rescue
       ArgumentError ->
-        "#AshAgent.Context<iteration #{context.current_iteration}, on another node>"
+        "#AshAgent.Context<iteration #{context.current_iteration}, #{where(Handle.check(context))}>"
     end
+
+    defp where({:error, %Error{reason: {:foreign_handle, node}}}) when node != node(),
+      do: "on the node #{node}"
+
+    defp where(_error), do: "without a handle of this VM"
   end
 
   defimpl Enumerable do

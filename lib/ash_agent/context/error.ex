@@ -36,6 +36,7 @@ defmodule AshAgent.Context.Error do
           | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
           | {:unknown_branch, name :: String.t(), names :: [String.t()]}
           | {:branch_exists, name :: String.t()}
+          | {:foreign_handle, node()}
           | {:active_branch, name :: String.t()}
           | {:not_a_child, child :: String.t(), parent :: String.t()}
 
@@ -174,6 +175,16 @@ defmodule AshAgent.Context.Error do
   defp describe({:not_a_child, child, parent}) do
     "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
       "its parent_id is another. Complete it in the chat that it was spawned from"
+  end
+
+  defp describe({:foreign_handle, node}) when node == node() do
+    "the context's handle belongs to an earlier run of the node #{inspect(node)}: handles do not outlive their VM. " <>
+      "Store what dump/1 or to_snapshot/1 gives, and load it"
+  end
+
+  defp describe({:foreign_handle, node}) do
+    "the context was made on the node #{inspect(node)} and works there only; this is #{inspect(node())}. " <>
+      "Send what dump/1 or to_snapshot/1 gives there, and load it here"
   end
 
   defp describe({:enhancer_failed, enhancer, reason}) do
