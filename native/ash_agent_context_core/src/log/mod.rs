@@ -590,13 +590,13 @@ impl Log {
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
             for part in parts {
-                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(id));
+                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(&id));
             }
         }
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
-            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
         }
     }
 
