@@ -74,6 +74,9 @@ pub(crate) struct Log {
     segment_end: usize,
 }
 
+/// What the result of a call says that was interrupted, where no one gave another reason.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
 /// When an operation happens, and what the application notes beside its message.
 #[derive(Debug)]
 pub struct Stamp {

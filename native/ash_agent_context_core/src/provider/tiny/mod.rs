@@ -18,6 +18,7 @@ mod tests {
     use crate::provider::options::Options;
     use crate::value::time::Time;
     use crate::value::{json, Map, Value};
+    use crate::view::change::ChangeKind;
 
     const AT: Time = Time::UNIX_EPOCH;
 
@@ -63,7 +64,11 @@ mod tests {
         let renamed: Vec<_> = changes
             .map(|change| (change.what, change.from, change.to))
             .collect();
-        let id = ("renamed_id", "call 1".to_owned(), Some("call_1".to_owned()));
+        let id = (
+            ChangeKind::RenamedId,
+            "call 1".to_owned(),
+            Some("call_1".to_owned()),
+        );
         assert_eq!(renamed, [id.clone(), id]);
     }
 
