@@ -124,7 +124,8 @@ defmodule AshAgent.Context do
 
     * `:system_prompt` - text or a list of text parts. Defaults to none.
     * `:metadata` - a map kept with the conversation, see `metadata/1`. Defaults to `%{}`.
-    * `:id` - the conversation's id, non-empty text; forks keep it. Defaults to a new UUID v4.
+    * `:id` - the conversation's id, non-empty text; every context that is made of it keeps it, `fork/2` alone gives
+      another one. Defaults to a new UUID v4.
     * `:at` - the time it starts, a `DateTime`. Defaults to now.
     * `:max_result_bytes` - see `put_max_result_bytes/3`. Defaults to no limit.
 
@@ -451,8 +452,8 @@ defmodule AshAgent.Context do
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.
 
-  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` and
-  `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
+  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
+  `:created_at` and `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
   `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last iteration, or the
   one behind it, which then opens empty. Without iterations there is an empty first one.
 
@@ -520,7 +521,7 @@ defmodule AshAgent.Context do
 
   @doc """
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
-  `:updated_at`.
+  `:updated_at`, and of a fork the `:origin`, see `fork/2`.
 
   Costs O(n). `create!/1` makes a context of it that gives the same map again. Two things have no place in the map: the
   JSON text that arguments were given as, and whether an error came from `interrupt/2`.
@@ -550,9 +551,10 @@ defmodule AshAgent.Context do
 
     * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
       size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
-    * `:beside` - another context that began as the same conversation, such as the one that this is a fork of; the map then
-      holds what this one has beyond it, and no message that both have. `load/2` puts it onto that one. When the two share
-      nothing, the map holds everything and has no `"since"`; it is for `load/1`.
+    * `:beside` - another context of the same id that began as the same conversation, such as one that was kept when this
+      one was rewound; the map then holds what this one has beyond it, and no message that both have. `load/2` puts it onto
+      that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
+      `"since"`; it is for `load/1`.
 
   Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
@@ -647,7 +649,8 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec load(t(), delta :: term()) :: {:ok, t()} | {:error, Error.t()}
   @spec load(document :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
-  def load(%__MODULE__{} = context, delta), do: load(context, delta, [])
+  def load(%__MODULE__{ref: ref} = context, delta) when is_reference(ref),
+    do: load(context, delta, [])
 
   def load(document, opts) when is_list(opts),
     do: document |> Native.snapshot_load(Trust.check!(opts)) |> wrap()
@@ -1100,6 +1103,53 @@ defmodule AshAgent.Context do
       other ->
         raise ArgumentError, "expected :to to be an iteration's number, got: #{inspect(other)}"
     end
+  end
+
+  @doc """
+  Makes a conversation of its own that goes on from here, under another id, and returns it. Costs O(calls of the last
+  message).
+
+  Both conversations share everything up to now, and each goes its own way from here on. Without a fork, two contexts that
+  came from one have one id: whoever stores both under it overwrites one with the other.
+
+  `context[:origin]` of a fork is `%{id: id, iteration: number}`: which conversation it was made of, and that one's current
+  iteration then. `to_map/1` and `dump/2` have it, too, and a fork of a fork has the nearer one. All other contexts have
+  `nil`. To fork at an earlier iteration, `rewind/2` first.
+
+  The fork's `:created_at` and `:updated_at` are the time of the fork. Metadata, view and reports on tokens are those of the
+  context. Calls that wait for their results wait in the fork as well, to be approved again: an approval was given for one
+  run, and not for two.
+
+  As a conversation of its own, a fork is not `equal?/2` to what it was made of, and is dumped as a whole and by its own
+  deltas: `dump/2` with `:beside` shares nothing between two ids, and a delta of one is refused by the other.
+
+  ## Options
+
+    * `:id` - the fork's id, non-empty text other than the context's. Defaults to a new UUID v4.
+    * `:at` - the time of the fork, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Name a city.", id: "c1") |> Context.add_assistant_message("Rome.")
+      iex> fork = context |> Context.fork(id: "c2") |> Context.add_user_message("Another one.")
+      iex> {fork[:id], fork[:origin]}
+      {"c2", %{id: "c1", iteration: 1}}
+      iex> context[:origin]
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec fork(t(), keyword()) :: t()
+  def fork(%__MODULE__{ref: ref} = context, opts \\ []) do
+    opts = Keyword.validate!(opts, [:id, :at])
+    id = id(opts)
+
+    if id != nil and id == context[:id] do
+      raise ArgumentError,
+            "expected :id to be another one than the context's, got: #{inspect(id)}"
+    end
+
+    ref |> Native.context_fork(id, at(opts)) |> wrap!()
   end
 
   @doc """
@@ -2052,7 +2102,7 @@ defmodule AshAgent.Context do
   @behaviour Access
 
   @doc """
-  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` or `:updated_at`, so that
+  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`, `:created_at` or `:updated_at`, so that
   `context[:iterations]` works.
 
   ## Examples
@@ -2068,7 +2118,7 @@ defmodule AshAgent.Context do
   def fetch(%__MODULE__{} = context, :current_iteration), do: {:ok, context.current_iteration}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :created_at, :updated_at],
+  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
   def fetch(%__MODULE__{}, _key), do: :error

@@ -29,6 +29,7 @@ defmodule AshAgent.Context.Native do
     context_add_assistant_message: 5,
     context_add_tool_results: 4,
     context_interrupt: 5,
+    context_fork: 3,
     context_put_metadata: 4,
     context_put_iteration_metadata: 5,
     context_create: 2,

@@ -14,6 +14,7 @@ use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Status};
 use crate::log::notes::Notes;
+use crate::log::origin::Origin;
 use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp, INTERRUPTED};
 use crate::value::time::Time;
@@ -227,6 +228,23 @@ impl Context {
         Ok(next)
     }
 
+    /// A conversation of its own that goes on from here, under another id.
+    ///
+    /// What waits for its result has to be approved again: an approval was given for one run.
+    ///
+    /// # Complexity
+    /// O(calls of the last message)
+    #[must_use]
+    pub fn fork(&self, id: &str, at: Time) -> Self {
+        self.with(self.log.fork(id, at))
+    }
+
+    /// Where the conversation came from, when it is a fork.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Origin> {
+        self.log.origin.as_deref()
+    }
+
     /// How much [`Context::rewind`] counts anew.
     #[must_use]
     pub fn rewind_size(&self, to: i64) -> Size {
@@ -248,7 +266,7 @@ impl Context {
         self.log.last_common(&other.log)
     }
 
-    /// The conversation's id; forks keep it.
+    /// The conversation's id; [`Context::fork`] gives another one.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.log.id

@@ -27,6 +27,7 @@ pub use log::exchange::{Entry, Exchange, MessageRef};
 pub use log::iteration::Iteration;
 pub use log::message::{Message, Outcome, Output, Role, Status};
 pub use log::notes::Notes;
+pub use log::origin::Origin;
 pub use log::part::{Content, Part, PartKind, Place, Source};
 pub use log::provider::Provider;
 pub use log::usage::{Reported, Usage};

@@ -399,8 +399,7 @@ defmodule AshAgent.Context.TrustTest do
 
       error = assert_caller_bug(fn -> Context.load(dump, structs: :some) end)
 
-      assert Exception.message(error) ==
-               "expected :structs to be one of [:keep, :known, :drop], got: :some"
+      assert Exception.message(error) =~ "expected one of :keep, :known, :drop, got: :some"
     end
 
     test "say how far a delta is believed, not what it is put onto" do

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::origin::Origin;
 use crate::log::part::{Content, Place};
 use crate::log::results;
 use crate::value::fields::{Fields, NotThat};
@@ -24,7 +25,7 @@ pub struct Defaults<'a> {
 }
 
 const ATTRIBUTES: &str =
-    "one of :id, :iterations, :current_iteration, :metadata, :created_at, :updated_at";
+    "one of :id, :iterations, :current_iteration, :metadata, :origin, :created_at, :updated_at";
 const ITERATION_KEYS: &str =
     "one of :number, :messages, :tool_calls, :started_at, :completed_at, :metadata";
 const MESSAGE_KEYS: &str = "one of :role, :content, :tool_calls, :metadata";
@@ -41,6 +42,7 @@ impl Context {
         let mut context = read_iterations(id, iterations, defaults.at)
             .map_err(|error| error.within(given.iterations_key))?;
         context.log.metadata = given.metadata.unwrap_or_default().into();
+        context.log.origin = given.origin.map(Arc::new);
         context.log.created_at = given.created_at.unwrap_or(context.log.created_at);
         context.log.updated_at = given.updated_at.unwrap_or(defaults.at);
         context.reach(given.current, given.current_key, defaults.at)?;
@@ -60,6 +62,7 @@ impl Context {
                     .map_err(|error| error.within(given.iterations_key))?;
                 read.log.created_at = self.created_at();
                 read.log.metadata = self.metadata().clone();
+                read.log.origin = self.log.origin.clone();
                 read.log.set_extra(self.extra().cloned());
                 read.take_rules(self);
                 read
@@ -70,6 +73,9 @@ impl Context {
         }
         if let Some(metadata) = given.metadata {
             next.log.metadata = metadata.into();
+        }
+        if let Some(origin) = given.origin {
+            next.log.origin = Some(Arc::new(origin));
         }
         next.log.created_at = given.created_at.unwrap_or(next.log.created_at);
         next.log.updated_at = given.updated_at.unwrap_or(at);
@@ -108,6 +114,7 @@ struct Attributes {
     current_key: Value,
     current: Option<u64>,
     metadata: Option<Map>,
+    origin: Option<Origin>,
     created_at: Option<Time>,
     updated_at: Option<Time>,
 }
@@ -122,12 +129,18 @@ impl Attributes {
             iterations: take(&mut fields, "iterations", take_list, "a list of iterations")?,
             current: take(&mut fields, "current_iteration", take_number, NUMBER)?,
             metadata: take_metadata(&mut fields)?,
+            origin: take_origin(&mut fields)?,
             created_at: take(&mut fields, "created_at", take_time, TIME)?,
             updated_at: take(&mut fields, "updated_at", take_time, TIME)?,
         };
         fields.done(ATTRIBUTES)?;
         Ok(attributes)
     }
+}
+
+fn take_origin(fields: &mut Fields) -> Result<Option<Origin>, Error> {
+    let origin = fields.take_given("origin").map(Origin::read).transpose();
+    origin.map_err(|error| error.within(fields.key("origin")))
 }
 
 fn take_id(fields: &mut Fields, name: &str) -> Result<Option<Box<str>>, NotThat> {

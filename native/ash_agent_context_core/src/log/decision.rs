@@ -68,6 +68,15 @@ impl Decisions {
         }
     }
 
+    /// Leaves those of some slots, as if the others had never been there.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        for (slot, decision) in self.0.iter_mut().enumerate() {
+            decision.take_if(|_| !keep(slot));
+        }
+        let last = self.0.iter().rposition(Option::is_some);
+        self.0.truncate(last.map_or(0, |last| last + 1));
+    }
+
     pub fn size(&self) -> Size {
         self.0
             .iter()

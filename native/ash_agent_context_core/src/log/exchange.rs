@@ -79,6 +79,13 @@ impl Exchange {
         self.decisions.put(slot, decision);
     }
 
+    /// Leaves the decisions about calls that have their result.
+    pub(crate) fn forget_approvals(&mut self) {
+        let slots = &self.slots;
+        self.decisions
+            .retain(|slot| slots.get(slot).is_some_and(Option::is_some));
+    }
+
     /// The same, to be shared.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
         self.slots.iter().map(Option::as_ref)

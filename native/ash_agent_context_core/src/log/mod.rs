@@ -14,6 +14,7 @@ pub mod media;
 pub mod message;
 pub mod notes;
 pub mod once;
+pub mod origin;
 pub mod part;
 pub mod provider;
 pub mod results;
@@ -31,6 +32,7 @@ use crate::log::ids::Ids;
 use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::notes::Notes;
+use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Place};
 use crate::log::provider::Provider;
 use crate::log::results::read_results;
@@ -59,6 +61,7 @@ pub(crate) struct Log {
     pub(crate) created_at: Time,
     pub(crate) updated_at: Time,
     pub(crate) metadata: Notes,
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) extra: Option<Arc<Map>>,
     pub(crate) usage: Usage,
     ids: Ids,
@@ -112,6 +115,7 @@ impl Log {
             created_at: at,
             updated_at: at,
             metadata: Notes::default(),
+            origin: None,
             extra: None,
             usage: Usage::default(),
             ids: Ids::default(),
@@ -526,12 +530,40 @@ impl Log {
         }
     }
 
+    /// A conversation of its own that goes on from here, under another id.
+    ///
+    /// What waits for its result has to be approved again: an approval was given for one run.
+    ///
+    /// # Complexity
+    /// O(calls of the last message)
+    #[must_use]
+    pub fn fork(&self, id: &str, at: Time) -> Self {
+        let mut fork = self.clone();
+        fork.origin = Some(Arc::new(Origin {
+            id: (*self.id).into(),
+            iteration: self.current.number,
+            extra: None,
+        }));
+        fork.id = id.into();
+        fork.created_at = at;
+        fork.updated_at = at;
+        if self.current.count_pending() > 0 {
+            fork.update_exchange(Exchange::forget_approvals);
+        }
+        fork.grown();
+        fork
+    }
+
     /// How much there is to walk and to copy, at most.
     #[must_use]
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
+        let origin = self
+            .origin
+            .as_ref()
+            .map_or(Size::default(), |origin| origin.size());
         let beside = self.metadata.size().plus(system).plus(self.beside);
-        self.size.plus(beside)
+        self.size.plus(beside).plus(origin)
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
@@ -703,6 +735,7 @@ impl PartialEq for Log {
             && self.created_at == other.created_at
             && self.updated_at == other.updated_at
             && self.metadata == other.metadata
+            && self.origin == other.origin
             && self.extra == other.extra
             && self.current == other.current
             && self.done == other.done

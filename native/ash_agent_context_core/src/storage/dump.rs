@@ -10,7 +10,7 @@ use crate::storage::limits::VERSION;
 use crate::storage::tag::{self};
 use crate::storage::text::Json;
 use crate::storage::view;
-use crate::storage::write::{message, unknown};
+use crate::storage::write::{message, text, unknown};
 use crate::value::time;
 use crate::value::Size;
 
@@ -124,6 +124,13 @@ impl Context {
             json.key(keys::UPDATED_AT)
                 .string(&time::to_text(self.updated_at()));
             tag::entries(json.key(keys::METADATA), self.metadata());
+            if let Some(origin) = self.origin() {
+                json.key(keys::ORIGIN).object(|json| {
+                    text(json, keys::ID, Some(&origin.id));
+                    json.key(keys::ITERATION).value(&origin.iteration);
+                    unknown(json, origin.extra.as_ref());
+                });
+            }
             if let Some(system) = self.system() {
                 message(json.key(keys::SYSTEM), system, None);
             }

@@ -6,6 +6,7 @@ pub const SINCE: &str = "since";
 pub const SHARED: &str = "shared";
 pub const CREATED_AT: &str = "created_at";
 pub const UPDATED_AT: &str = "updated_at";
+pub const ORIGIN: &str = "origin";
 pub const METADATA: &str = "metadata";
 pub const SYSTEM: &str = "system";
 pub const ITERATIONS: &str = "iterations";

@@ -7,6 +7,7 @@ use crate::error::{index, Error};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::notes::Notes;
+use crate::log::origin::Origin;
 use crate::storage::keys;
 use crate::storage::limits::{NESTING, VERSION};
 use crate::storage::read::{
@@ -143,6 +144,7 @@ struct Head {
     created_at: Time,
     updated_at: Time,
     metadata: Notes,
+    origin: Option<Arc<Origin>>,
     system: Option<Arc<Message>>,
     view: Option<Stored>,
     iterations: Vec<Value>,
@@ -169,6 +171,7 @@ impl Head {
         }
         let system = fields.take_given(keys::SYSTEM);
         let view = fields.take_given(keys::VIEW);
+        let origin = fields.take_given(keys::ORIGIN).map(read_origin);
         Ok(Self {
             id,
             since,
@@ -178,6 +181,7 @@ impl Head {
             metadata: take_map(&mut fields, keys::METADATA, trust)?
                 .unwrap_or_default()
                 .into(),
+            origin: at(keys::ORIGIN, origin.transpose())?.map(Arc::new),
             system: at(
                 keys::SYSTEM,
                 system
@@ -266,6 +270,7 @@ impl Head {
         context.log.created_at = self.created_at;
         context.log.updated_at = self.updated_at;
         context.log.metadata = self.metadata;
+        context.log.origin = self.origin;
         context.log.system = self.system;
         context.log.set_extra(self.extra);
         context.view = None;
@@ -275,6 +280,20 @@ impl Head {
             None => Ok(()),
         }
     }
+}
+
+fn read_origin(value: Value) -> Result<Origin, Error> {
+    let mut fields = fields(value, "where a fork came from")?;
+    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    if id.is_empty() {
+        return Err(wrong(keys::ID, "non-empty text"));
+    }
+    let iteration = fields.take(keys::ITERATION).unwrap_or(Value::Nil);
+    Ok(Origin {
+        id,
+        iteration: at(keys::ITERATION, read_number(iteration))?,
+        extra: rest(fields)?,
+    })
 }
 
 /// The conversation before an iteration, with another one in its place.

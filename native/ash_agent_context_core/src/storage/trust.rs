@@ -62,7 +62,7 @@ const STRUCT: &str = "__struct__";
 
 impl Structs {
     /// The map, as a struct only when it may be one.
-    pub(super) fn admit(self, map: Map) -> Map {
+    pub(crate) fn admit(self, map: Map) -> Map {
         if self == Self::Keep || map.get_atom(STRUCT).is_none() {
             return map;
         }
