@@ -207,7 +207,7 @@ impl Context {
 
     /// Whether new messages have to go to the next iteration: the current one ended, as one does to
     /// which a conversation was rewound, or is hidden.
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.current.completed_at.is_some() || self.hides(self.current.number)
     }
 
@@ -516,7 +516,7 @@ impl Context {
     }
 
     /// The system prompt, where an iteration shows it: the first one does.
-    fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
+    pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
         let leads = iteration.number == self.first_number();
         self.system()
             .filter(|_| leads)

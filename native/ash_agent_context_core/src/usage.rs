@@ -214,7 +214,11 @@ impl Context {
     /// # Complexity
     /// O(what came since the tokens were last estimated).
     pub fn add_token_usage(&self, report: Value, at: Time) -> Result<Self, Error> {
-        let last = Usage::read(report)?;
+        self.note_usage(Usage::read(report)?, at)
+    }
+
+    /// The same for a report that was read.
+    pub(crate) fn note_usage(&self, last: Usage, at: Time) -> Result<Self, Error> {
         let Some(number) = self
             .iterations_back()
             .find(|iteration| iteration.has_assistant())

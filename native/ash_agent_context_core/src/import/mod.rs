@@ -25,6 +25,9 @@ use crate::json;
 use crate::part::Provider;
 use crate::value::{Map, Value, MAX_DEPTH};
 
+pub(crate) use bedrock::assistant_part as bedrock_part;
+pub(crate) use gemini::content_part as gemini_part;
+
 use history::History;
 use read::Object;
 

@@ -1,0 +1,2 @@
+//! Anthropic Messages.
+pub(crate) mod response;

@@ -1,0 +1,2 @@
+//! Bedrock Converse.
+pub(crate) mod response;

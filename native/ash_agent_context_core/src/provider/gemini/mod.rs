@@ -1,0 +1,3 @@
+//! Gemini generateContent.
+pub(crate) mod response;
+mod paths;

@@ -1,0 +1,2 @@
+//! Mistral chat completions.
+pub(crate) mod response;

@@ -1,0 +1,2 @@
+//! Ollama chat.
+pub(crate) mod response;

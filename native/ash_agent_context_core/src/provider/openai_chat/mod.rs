@@ -1,0 +1,2 @@
+//! OpenAI Chat Completions and the servers that speak it.
+pub(crate) mod response;

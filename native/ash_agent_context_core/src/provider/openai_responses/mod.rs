@@ -1,0 +1,2 @@
+//! OpenAI Responses.
+pub(crate) mod response;

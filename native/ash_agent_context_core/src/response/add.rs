@@ -1,0 +1,97 @@
+//! Putting a response on a conversation.
+
+use std::collections::HashSet;
+
+use crate::call::MessagePlace;
+use crate::context::{Context, Stamp};
+use crate::error::Error;
+use crate::iteration::Exchange;
+use crate::message::{Message, Outcome, Output, Role, Status};
+use crate::provider::event::Finish;
+use crate::provider::fault::Fault;
+use crate::value::Value;
+
+use super::{Response, State};
+
+/// What the model reads of a call that broke off with its response.
+const CUT: &str = "The response broke off in the middle of this call. It was not run.";
+
+/// The same where the model reached its limit.
+const CUT_BY_LENGTH: &str =
+    "The answer reached its limit of tokens in the middle of this call. It was not run.";
+
+/// What it reads of a call after which the response broke off.
+const NOT_RUN: &str = "The response broke off after this call. It was not run.";
+
+impl Context {
+    /// Adds what a provider sent back to the current iteration: the message with its calls, what was
+    /// counted, and where it came from.
+    ///
+    /// A call that broke off is answered at once with an error that says so, and so is every call of a
+    /// response that was interrupted: none of them ever waits to be run.
+    ///
+    /// # Errors
+    /// [`Error::Response`] for one that failed or is still open, [`Error::PendingToolCalls`].
+    ///
+    /// # Complexity
+    /// O(size of the message)
+    pub fn add_response(&self, response: &Response, stamp: Stamp) -> Result<Self, Error> {
+        match response.state() {
+            State::Complete | State::Interrupted(_) => {}
+            State::Open => return Err(Error::Response(Fault::Open)),
+            State::Failed(fault) => return Err(Error::Response(fault.clone())),
+        }
+        self.check_nothing_pending()?;
+        let mut next = self.clone();
+        if self.is_closed() {
+            next.complete(stamp.at);
+        }
+        let position = next.current().count_messages() + next.lead(next.current()).count();
+        let place = MessagePlace {
+            iteration: next.current_iteration(),
+            position,
+        };
+        let said = response.said();
+        let mut calls = said.calls;
+        // An id that a provider used twice would be no id.
+        let mut seen = HashSet::new();
+        for call in &mut calls {
+            if !seen.insert(call.id.clone()) {
+                call.id = Box::default();
+            }
+        }
+        place.name_calls(&mut calls);
+        let mut exchange = Exchange::new(calls.len());
+        for (slot, done) in said.done.iter().enumerate() {
+            if let Some(words) = response.why_not_run(*done) {
+                let output = Output::Value(Value::text(words));
+                exchange.fill(slot, Outcome::new(Status::Interrupted, output));
+            }
+        }
+        let waits = exchange.pending() > 0 || calls.is_empty();
+        let calls = calls.into_boxed_slice();
+        let message = Message::new(Role::Assistant, said.content, calls, stamp.metadata)
+            .with_reply(Some(response.reply()));
+        next.append_answered(message, exchange);
+        next.updated_at = stamp.at;
+        if let Some(usage) = response.usage() {
+            next = next.note_usage(usage, stamp.at)?;
+        }
+        if !waits {
+            next.complete(stamp.at);
+        }
+        Ok(next)
+    }
+}
+
+impl Response {
+    fn why_not_run(&self, done: bool) -> Option<&'static str> {
+        let is_complete = *self.state() == State::Complete;
+        match (done, is_complete) {
+            (true, true) => None,
+            (true, false) => Some(NOT_RUN),
+            (false, true) if self.finish_reason() == Some(Finish::Length) => Some(CUT_BY_LENGTH),
+            (false, _) => Some(CUT),
+        }
+    }
+}
