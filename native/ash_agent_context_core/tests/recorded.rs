@@ -132,6 +132,8 @@ fn streams_are_complete_and_say_what_their_message_has() {
         assert!(response.finish_reason().is_some(), "{name}");
         let (message, half) = response.message();
         assert_eq!(half.len(), 0, "{name}");
+        let says = message.content != Content::None || !message.calls.is_empty();
+        assert!(says || response.finish_reason() == Some(Finish::Refusal), "{name}");
         assert_eq!(joined(&events), texts(&message), "{name}");
         let calls = events.iter().filter(|event| matches!(event, Event::Call(_)));
         assert_eq!(calls.count(), message.calls.len(), "{name}");

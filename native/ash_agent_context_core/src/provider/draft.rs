@@ -302,6 +302,7 @@ impl Draft {
             }
         }
         let at = match key {
+            Key::Nth(at) if *at >= self.blocks.len() => return None,
             Key::Nth(at) => *at,
             key => *self.keys.get(key)?,
         };
