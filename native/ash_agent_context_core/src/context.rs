@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::call::{MessagePlace, ToolCall};
-use crate::done::Done;
 use crate::error::Error;
-use crate::ids::Ids;
-use crate::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
-use crate::message::{Message, Outcome, Output, Role, Status};
-use crate::notes::Notes;
-use crate::part::{item_id, Content, Place, Provider};
-use crate::results::read_results;
-use crate::time::Time;
+use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::done::Done;
+use crate::log::ids::Ids;
+use crate::log::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::notes::Notes;
+use crate::log::part::{item_id, Content, Place};
+use crate::log::provider::Provider;
+use crate::log::results::read_results;
+use crate::log::usage::{Reported, Usage};
 use crate::tokens::Tallies;
-use crate::usage::{Reported, Usage};
+use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::View;
 

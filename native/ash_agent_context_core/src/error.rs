@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::provider::fault::Fault;
+use crate::fault::Fault;
 use crate::value::Value;
 
 /// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
@@ -136,6 +136,11 @@ pub enum Error {
         /// The tokens of what it stands for.
         replaced: u64,
     },
+    /// Something that this build of the library left out.
+    FeatureMissing {
+        /// The Cargo feature that brings it.
+        feature: &'static str,
+    },
     /// A pattern that is no regular expression.
     InvalidPattern {
         /// The pattern.
@@ -261,6 +266,9 @@ impl fmt::Display for Error {
             } => write!(f, "iterations {first} to {last}; allowed are {allowed:?}"),
             Self::SummaryTooLong { tokens, replaced } => {
                 write!(f, "a summary of {tokens} tokens for {replaced}")
+            }
+            Self::FeatureMissing { feature } => {
+                write!(f, "the library was built without the feature {feature}")
             }
             Self::InvalidPattern { pattern, problem } => write!(f, "{pattern:?}: {problem}"),
             Self::Response(fault) => write!(f, "{fault}"),

@@ -117,7 +117,10 @@ fn check_requests(name: &str, context: &Context) {
 
 #[test]
 fn streams_are_complete_and_say_what_their_message_has() {
-    for recorded in streams().into_iter().filter(|recorded| !is_broken(recorded)) {
+    for recorded in streams()
+        .into_iter()
+        .filter(|recorded| !is_broken(recorded))
+    {
         let (response, events) = feed(&recorded, &[]);
         let name = &recorded.name;
         if name.contains("openai-error") {
@@ -133,28 +136,46 @@ fn streams_are_complete_and_say_what_their_message_has() {
         let (message, half) = response.message();
         assert_eq!(half.len(), 0, "{name}");
         let says = message.content != Content::None || !message.calls.is_empty();
-        assert!(says || response.finish_reason() == Some(Finish::Refusal), "{name}");
+        assert!(
+            says || response.finish_reason() == Some(Finish::Refusal),
+            "{name}"
+        );
         assert_eq!(joined(&events), texts(&message), "{name}");
-        let calls = events.iter().filter(|event| matches!(event, Event::Call(_)));
+        let calls = events
+            .iter()
+            .filter(|event| matches!(event, Event::Call(_)));
         assert_eq!(calls.count(), message.calls.len(), "{name}");
-        let starts = events.iter().filter(|event| matches!(event, Event::CallStarted { .. }));
+        let starts = events
+            .iter()
+            .filter(|event| matches!(event, Event::CallStarted { .. }));
         assert!(starts.count() >= message.calls.len(), "{name}");
         assert_eq!(
             response.finish_reason() == Some(Finish::ToolCalls),
             !message.calls.is_empty(),
             "{name}"
         );
-        let context = question().add_response(&response, Stamp::at(at(1))).unwrap();
-        assert_eq!(context.current().count_pending(), message.calls.len(), "{name}");
+        let context = question()
+            .add_response(&response, Stamp::at(at(1)))
+            .unwrap();
+        assert_eq!(
+            context.current().count_pending(),
+            message.calls.len(),
+            "{name}"
+        );
         let context = context.interrupt(&Value::text("stop"), Stamp::at(at(2)));
-        let next = context.add_user_message(Value::text("go on"), Stamp::at(at(3))).unwrap();
+        let next = context
+            .add_user_message(Value::text("go on"), Stamp::at(at(3)))
+            .unwrap();
         check_requests(name, &next);
     }
 }
 
 #[test]
 fn any_cut_gives_the_same_response() {
-    for recorded in streams().into_iter().filter(|recorded| !is_broken(recorded)) {
+    for recorded in streams()
+        .into_iter()
+        .filter(|recorded| !is_broken(recorded))
+    {
         let whole = feed(&recorded, &[]);
         let check = |cuts: &[usize]| {
             let (response, events) = feed(&recorded, cuts);
@@ -183,7 +204,10 @@ fn places(len: usize) -> Vec<usize> {
 
 #[test]
 fn what_breaks_off_is_kept_and_never_waits() {
-    for recorded in streams().into_iter().filter(|recorded| !is_broken(recorded)) {
+    for recorded in streams()
+        .into_iter()
+        .filter(|recorded| !is_broken(recorded))
+    {
         let name = &recorded.name;
         let (whole, _) = feed(&recorded, &[]);
         let mut response = fresh(&recorded);
@@ -191,7 +215,9 @@ fn what_breaks_off_is_kept_and_never_waits() {
         let mut from = 0;
         let mut last = None;
         for place in places(recorded.body.len()) {
-            let (next, more) = response.feed(&recorded.body[from..place], usize::MAX).unwrap();
+            let (next, more) = response
+                .feed(&recorded.body[from..place], usize::MAX)
+                .unwrap();
             from = place;
             response = next;
             events.extend(more);
@@ -213,7 +239,13 @@ fn what_breaks_off_is_kept_and_never_waits() {
 
 fn check_broken(name: &str, broken: &Response, whole: &Response) {
     let context = question().add_response(broken, Stamp::at(at(1))).unwrap();
-    let message = context.iteration(1).unwrap().last().unwrap().message.clone();
+    let message = context
+        .iteration(1)
+        .unwrap()
+        .last()
+        .unwrap()
+        .message
+        .clone();
     assert!(message.is_interrupted(), "{name}");
     assert_eq!(context.current().count_pending(), 0, "{name}");
     let (wanted, _) = whole.message();
@@ -224,7 +256,10 @@ fn check_broken(name: &str, broken: &Response, whole: &Response) {
     }
     // What the provider wants to see again is what it said at the end, or nothing.
     let notes = |message: &Message| match &message.content {
-        Content::Parts(parts) => parts.iter().filter_map(|part| part.provider_metadata.clone()).collect(),
+        Content::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| part.provider_metadata.clone())
+            .collect(),
         _ => Vec::new(),
     };
     let known = notes(&wanted);
@@ -232,7 +267,9 @@ fn check_broken(name: &str, broken: &Response, whole: &Response) {
         let is_bare = note.len() == 1;
         assert!(is_bare || known.contains(&note), "{name}: {note:?}");
     }
-    let next = context.add_user_message(Value::text("go on"), Stamp::at(at(3))).unwrap();
+    let next = context
+        .add_user_message(Value::text("go on"), Stamp::at(at(3)))
+        .unwrap();
     check_requests(name, &next);
 }
 
@@ -256,10 +293,17 @@ fn whole_responses_are_read() {
         let (message, half) = response.message();
         assert_eq!(half.len(), 0, "{name}");
         let says = message.content != Content::None || !message.calls.is_empty();
-        assert!(says || response.finish_reason() == Some(Finish::Refusal), "{name}");
-        let context = question().add_response(&response, Stamp::at(at(1))).unwrap();
+        assert!(
+            says || response.finish_reason() == Some(Finish::Refusal),
+            "{name}"
+        );
+        let context = question()
+            .add_response(&response, Stamp::at(at(1)))
+            .unwrap();
         let context = context.interrupt(&Value::text("stop"), Stamp::at(at(2)));
-        let next = context.add_user_message(Value::text("go on"), Stamp::at(at(3))).unwrap();
+        let next = context
+            .add_user_message(Value::text("go on"), Stamp::at(at(3)))
+            .unwrap();
         check_requests(name, &next);
     }
 }

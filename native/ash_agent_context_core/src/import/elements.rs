@@ -1,9 +1,9 @@
 //! The elements of a request's list, and which messages and exchanges were made of them.
 
-use crate::json;
-use crate::part::Provider;
+use crate::log::provider::Provider;
+use crate::log::wire::Wire;
+use crate::value::json;
 use crate::value::Value;
-use crate::wire::Wire;
 
 /// Elements as JSON, to be given back to their provider as they were.
 ///

@@ -3,33 +3,25 @@
 //! Here, and only here, history is repaired; see [`Repair`]. Valid history needs none.
 //!
 //! The neutral form has no place for everything that a provider's has. So messages and exchanges
-//! that no repair touched keep the elements they were made of, see [`crate::wire::Wire`], and their
+//! that no repair touched keep the elements they were made of, see [`crate::log::wire::Wire`], and their
 //! own provider gets those back; every other provider gets what the neutral form says.
 
-mod anthropic;
-mod bedrock;
+pub mod attributes;
 mod elements;
 mod fits;
-mod gemini;
-mod history;
+pub mod history;
 mod messages;
-mod ollama;
-mod openai_chat;
-mod openai_responses;
-mod read;
 
-use crate::attributes::Defaults;
 use crate::context::Context;
 use crate::error::Error;
-use crate::json;
-use crate::part::Provider;
+use crate::import::attributes::Defaults;
+use crate::log::provider::Provider;
+use crate::value::json;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-pub(crate) use bedrock::assistant_part as bedrock_part;
-pub(crate) use gemini::content_part as gemini_part;
-
+use crate::provider;
+use crate::provider::foreign::Object;
 use history::History;
-use read::Object;
 
 /// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
 pub const BODY_DEPTH: usize = MAX_DEPTH + 8;
@@ -109,16 +101,7 @@ impl Context {
         };
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
         let mut history = History::of(Some(provider));
-        match provider {
-            Provider::Anthropic => anthropic::read(&mut body, &mut history)?,
-            Provider::OpenAiChat | Provider::Mistral => {
-                openai_chat::read(&mut body, &mut history, provider)?;
-            }
-            Provider::OpenAiResponses => openai_responses::read(&mut body, &mut history)?,
-            Provider::Gemini => gemini::read(&mut body, &mut history)?,
-            Provider::Bedrock => bedrock::read(&mut body, &mut history)?,
-            Provider::Ollama => ollama::read(&mut body, &mut history)?,
-        }
+        provider::room(provider).read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
     }

@@ -7,15 +7,19 @@ use std::sync::Arc;
 
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
-use crate::call::{Arguments, Name, ToolCall};
-use crate::part::{Content, Part, PartKind, Provider};
-use crate::usage::Usage;
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::event::{Event, Finish};
-use super::fault::Fault;
+use crate::log::reply::Finish;
+
+use super::event::Event;
 use super::node::{self, Node};
+use super::room;
 use super::rope::Rope;
+use crate::fault::Fault;
 
 /// Numbers that are kept of reports that come one by one; those of real ones are ten.
 const COUNTED: usize = 100;
@@ -79,7 +83,10 @@ enum Kind {
     /// Any part that came as a whole.
     Whole(Arc<Part>),
     /// An element of the notes on the model's thinking, whose text is still growing.
-    Detail { of: Arc<Map>, field: &'static str },
+    Detail {
+        of: Arc<Map>,
+        field: &'static str,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -218,7 +225,9 @@ impl Draft {
     /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
     /// no reason to lose an answer.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
-        let Ok(map) = node::to_map(report) else { return };
+        let Ok(map) = node::to_map(report) else {
+            return;
+        };
         let Ok(usage) = Usage::read(Value::Map(map)) else {
             return;
         };
@@ -230,7 +239,9 @@ impl Draft {
 
     /// The same where a report has only what is new.
     pub fn count_more_tokens(&mut self, report: &Node<'_>) {
-        let Ok(map) = node::to_map(report) else { return };
+        let Ok(map) = node::to_map(report) else {
+            return;
+        };
         let mut entries = self.head.counted.clone().into_entries();
         let room = COUNTED.saturating_sub(entries.len());
         let given = map.into_entries().into_iter();
@@ -472,19 +483,24 @@ impl Draft {
     }
 
     fn add_note(&mut self, key: &Key, name: &'static str, value: Value, listed: bool) {
-        let provider = self.provider;
         let Some(at) = self.find(key) else { return };
         let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
             return;
         };
         let value = Arc::new(value);
-        block.notes.push_front_mut(Note { name, value, listed });
-        let stands_alone = match block.kind {
-            Kind::Thinking => true,
-            Kind::Text => provider == Provider::Gemini,
-            _ => false,
-        };
-        if stands_alone {
+        block.notes.push_front_mut(Note {
+            name,
+            value,
+            listed,
+        });
+        if matches!(block.kind, Kind::Thinking) {
+            self.show(at);
+        }
+    }
+
+    /// Shows a part although it has no words.
+    pub fn show_empty(&mut self, key: &Key) {
+        if let Some(at) = self.find(key) {
             self.show(at);
         }
     }
@@ -541,12 +557,18 @@ impl Draft {
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
         if let Some(block) = self.block(&Key::Only("detail")) {
-            if let Kind::Detail { of: known, field: known_field } = &mut block.kind {
+            if let Kind::Detail {
+                of: known,
+                field: known_field,
+            } = &mut block.kind
+            {
                 if *known_field == field && same(known, &of, "type") && same(known, &of, "index") {
                     block.text.push(text.as_bytes());
                     let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
                     let more = of.iter().filter(given);
-                    let adds = more.clone().any(|(key, value)| known.get(key) != Some(value));
+                    let adds = more
+                        .clone()
+                        .any(|(key, value)| known.get(key) != Some(value));
                     if adds && known.len() < FIELDS {
                         let entries = known.iter().chain(more).cloned().collect();
                         *known = Arc::new(Map::new(entries));
@@ -581,7 +603,9 @@ impl Draft {
     pub fn name_call(&mut self, key: &Key, name: &str) {
         let position = self.calls;
         let Some(block) = self.block(key) else { return };
-        let Kind::Call(call) = &mut block.kind else { return };
+        let Kind::Call(call) = &mut block.kind else {
+            return;
+        };
         if name.is_empty() || !call.name.is_empty() {
             return;
         }
@@ -600,7 +624,12 @@ impl Draft {
 
     /// Gives a call its id, once.
     pub fn identify_call(&mut self, key: &Key, id: &str) {
-        if let Some(Block { kind: Kind::Call(call), done: false, .. }) = self.block(key) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            done: false,
+            ..
+        }) = self.block(key)
+        {
             if call.id.is_empty() {
                 call.id = id.into();
             }
@@ -618,7 +647,10 @@ impl Draft {
     /// Whether a text begins arguments anew although those of a call look complete.
     pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
         let begins = json.is_some_and(|json| json.starts_with('{'));
-        begins && self.block(key).is_some_and(|block| block.text.last() == Some(b'}'))
+        begins
+            && self
+                .block(key)
+                .is_some_and(|block| block.text.last() == Some(b'}'))
     }
 
     /// More of the text of a call's arguments. Some servers send all of it again at the end.
@@ -643,14 +675,24 @@ impl Draft {
 
     /// Arguments that came with the name of a call.
     pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
-        if let Some(Block { kind: Kind::Call(call), .. }) = self.block(key) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            ..
+        }) = self.block(key)
+        {
             call.seed = Some(Arc::new(arguments));
         }
     }
 
     /// A value for one place of a call's arguments.
     pub fn push_piece(&mut self, key: &Key, piece: Piece) {
-        if let Some(Block { kind: Kind::Call(call), text, done: false, .. }) = self.block(key) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            text,
+            done: false,
+            ..
+        }) = self.block(key)
+        {
             // For what it costs to put the pieces together.
             text.push(&[0; 16]);
             call.pieces.push_front_mut(Arc::new(piece));
@@ -660,7 +702,11 @@ impl Draft {
     /// The pieces of a call's arguments, oldest first.
     pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<Piece>>, Fault> {
         self.check_budget(key)?;
-        let Some(Block { kind: Kind::Call(call), .. }) = self.block(key) else {
+        let Some(Block {
+            kind: Kind::Call(call),
+            ..
+        }) = self.block(key)
+        else {
             return Ok(Vec::new());
         };
         let mut pieces: Vec<_> = call.pieces.iter().cloned().collect();
@@ -706,7 +752,7 @@ impl Draft {
                     provider_metadata: block.metadata(provider, asked.as_deref(), false),
                     extra: None,
                     unknown: None,
-                    aliases: crate::ids::Aliases::default(),
+                    aliases: crate::log::ids::Aliases::default(),
                 };
                 block.done = true;
                 if let Kind::Call(call) = &mut block.kind {
@@ -948,7 +994,7 @@ impl Block {
             provider_metadata: None,
             extra: None,
             unknown: None,
-            aliases: crate::ids::Aliases::default(),
+            aliases: crate::log::ids::Aliases::default(),
         }
     }
 
@@ -957,17 +1003,14 @@ impl Block {
             return call.seed.as_deref().cloned().unwrap_or_default();
         }
         let bytes = self.text.join().into_boxed_slice();
-        match provider {
-            // Whose arguments are text, which goes back as it came.
-            Provider::OpenAiChat | Provider::OpenAiResponses | Provider::Mistral => {
-                Arguments::from_json(bytes)
-            }
-            _ => match node::read(&bytes, |node| Ok(object(node))) {
-                Ok(Some(arguments)) => arguments,
-                _ => Arguments {
-                    value: Value::Binary(bytes),
-                    json: None,
-                },
+        if room(provider).has_text_arguments() {
+            return Arguments::from_json(bytes);
+        }
+        match node::read(&bytes, |node| Ok(object(node))) {
+            Ok(Some(arguments)) => arguments,
+            _ => Arguments {
+                value: Value::Binary(bytes),
+                json: None,
             },
         }
     }
@@ -988,8 +1031,15 @@ pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
 fn content(mut parts: Vec<Part>) -> Content {
     match &*parts {
         [] => Content::None,
-        [Part { kind: PartKind::Text(_), provider_metadata: None, .. }] => match parts.pop() {
-            Some(Part { kind: PartKind::Text(text), .. }) => Content::Text(text),
+        [Part {
+            kind: PartKind::Text(_),
+            provider_metadata: None,
+            ..
+        }] => match parts.pop() {
+            Some(Part {
+                kind: PartKind::Text(text),
+                ..
+            }) => Content::Text(text),
             _ => Content::None,
         },
         _ => Content::Parts(parts.into_boxed_slice()),
@@ -997,7 +1047,12 @@ fn content(mut parts: Vec<Part>) -> Content {
 }
 
 /// Notes on the model's thinking stand with it; where it has no words, they make a part of their own.
-fn put_details(parts: &mut Vec<Part>, details: Vec<Value>, provider: Provider, asked: Option<&str>) {
+fn put_details(
+    parts: &mut Vec<Part>,
+    details: Vec<Value>,
+    provider: Provider,
+    asked: Option<&str>,
+) {
     if details.is_empty() {
         return;
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::value::{Map, Value};
 
-use super::fault::Fault;
+use crate::fault::Fault;
 
 /// A JSON value whose texts point into the bytes that were read.
 pub(crate) type Node<'a> = JsonValue<'a>;
@@ -189,7 +189,7 @@ pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
 
 /// The value as JSON text without white space, keys in their order.
 pub(crate) fn to_text(node: &Node<'_>) -> String {
-    crate::json::to_string(&AsText(node))
+    crate::value::json::to_string(&AsText(node))
 }
 
 struct AsText<'n, 'a>(&'n Node<'a>);

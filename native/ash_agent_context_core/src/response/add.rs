@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::call::MessagePlace;
 use crate::context::{Context, Stamp};
 use crate::error::Error;
-use crate::iteration::Exchange;
-use crate::message::{Message, Outcome, Output, Role, Status};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::fault::Fault;
+use crate::log::call::MessagePlace;
+use crate::log::iteration::Exchange;
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::reply::Finish;
 use crate::value::Value;
 
 use super::{Response, State};
@@ -75,7 +75,7 @@ impl Context {
         next.append_answered(message, exchange);
         next.updated_at = stamp.at;
         if let Some(usage) = response.usage() {
-            next = next.note_usage(usage, stamp.at)?;
+            next = next.add_usage(usage, stamp.at)?;
         }
         if !waits {
             next.complete(stamp.at);

@@ -6,18 +6,18 @@
 mod add;
 mod framing;
 
-pub use framing::Framing;
-
 use std::sync::Arc;
 
-use crate::message::{Message, Role};
-use crate::part::Provider;
+use crate::fault::Fault;
+use crate::log::message::{Message, Role};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::log::reply::Reply;
+use crate::log::usage::Usage;
 use crate::provider::draft::{Draft, Said};
-use crate::provider::event::{Event, Finish};
-use crate::provider::fault::Fault;
-use crate::provider::{self, node};
-use crate::reply::Reply;
-use crate::usage::Usage;
+use crate::provider::event::Event;
+use crate::provider::framing::Framing;
+use crate::provider::{node, room};
 use crate::value::Value;
 
 use framing::Frames;
@@ -41,10 +41,10 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     /// A stream of this provider, framed as it frames them.
     #[must_use]
-    pub const fn of(provider: Provider) -> Self {
+    pub fn of(provider: Provider) -> Self {
         Self {
             provider,
-            framing: Framing::of(provider),
+            framing: room(provider).framing(),
             model: None,
             max_bytes: MAX_BYTES,
         }
@@ -167,10 +167,16 @@ impl Response {
             ended = Err(Fault::CutOff);
         }
         if ended.is_ok() && !draft.ended {
-            ended = provider::read_end(draft);
+            ended = read_end(draft);
         }
         match next.settle(ended)? {
-            (Self { state: State::Failed(Fault::CutOff), .. }, _) => Err(Fault::CutOff),
+            (
+                Self {
+                    state: State::Failed(Fault::CutOff),
+                    ..
+                },
+                _,
+            ) => Err(Fault::CutOff),
             settled => Ok(settled),
         }
     }
@@ -296,15 +302,27 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     if draft.ended {
         return Ok(());
     }
+    let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
-        let speaks_chat = matches!(draft.provider, Provider::OpenAiChat | Provider::Mistral);
-        return if speaks_chat { draft.end() } else { Ok(()) };
+        return if room.says_done() {
+            draft.end()
+        } else {
+            Ok(())
+        };
     }
     node::read(bytes, |node| match event {
         // Some gateways name an error in the framing alone.
         Some("error") if node::get(node, "error").is_none() => {
             Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
         }
-        _ => provider::read(draft, event, node),
+        _ => room.read_response(draft, event, node),
     })
+}
+
+/// The end of the body, which some providers have for their last word.
+fn read_end(draft: &mut Draft) -> Result<(), Fault> {
+    match room(draft.provider).ends_with_body() && draft.finish_reason().is_some() {
+        true => draft.end(),
+        false => Err(Fault::CutOff),
+    }
 }

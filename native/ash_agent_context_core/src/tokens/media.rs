@@ -6,7 +6,7 @@ use base64::engine::DecodePaddingMode;
 use base64::Engine;
 
 use super::text::Method;
-use crate::part::Source;
+use crate::log::part::Source;
 
 /// An image is scaled down until no edge is longer; this, the pixels a token and the most tokens are
 /// Anthropic's (<https://docs.anthropic.com/en/docs/build-with-claude/vision>, before Claude Opus 4.7).

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 pub use text::Method;
 
-use crate::call::ToolCall;
 use crate::context::Context;
-use crate::iteration::{Entry, Exchange, Iteration};
-use crate::json;
-use crate::look::Look;
-use crate::message::{Message, Output, Role};
-use crate::once::Once;
-use crate::part::{Content, Part, PartKind};
+use crate::log::call::ToolCall;
+use crate::log::iteration::{Entry, Exchange, Iteration};
+use crate::log::message::{Message, Output, Role};
+use crate::log::once::Once;
+use crate::log::part::{Content, Part, PartKind};
+use crate::value::json;
 use crate::value::{Size, Value};
+use crate::view::look::Look;
 use crate::view::{Step, View};
 
 /// Tokens around a message: its role and the marks of its beginning and end, as OpenAI's models have

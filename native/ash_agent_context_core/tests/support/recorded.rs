@@ -13,7 +13,10 @@ pub struct Recorded {
 }
 
 fn folder() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/responses"))
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../shared/responses"
+    ))
 }
 
 fn files(ending: &str) -> Vec<(Provider, String, String)> {
@@ -113,7 +116,10 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
 fn event_frame(line: &str) -> Vec<u8> {
     let value: serde_json::Value = serde_json::from_str(line).unwrap();
     let (name, inner) = value.as_object().unwrap().iter().next().unwrap();
-    aws_frame(&[(":event-type", name), (":message-type", "event")], inner.to_string().as_bytes())
+    aws_frame(
+        &[(":event-type", name), (":message-type", "event")],
+        inner.to_string().as_bytes(),
+    )
 }
 
 /// A frame of the AWS event stream.

@@ -1,2 +1,10 @@
 //! Anthropic Messages.
-pub(crate) mod response;
+
+mod accepts;
+mod read;
+mod response;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

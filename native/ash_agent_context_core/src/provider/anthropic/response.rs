@@ -1,16 +1,30 @@
 //! What Anthropic Messages sends: one message, or events that make one.
 
+use super::Room;
 use std::sync::Arc;
 
-use crate::part::{Part, PartKind, Provider};
+use crate::fault::Fault;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key, Opaque};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::{Map, Value};
 
+impl Responds for Room {
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
 /// Reads an event, or a whole message.
-pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let index = Key::Index(node::number(node, "index").unwrap_or(0));
     match node::text(node, "type") {
         Some("content_block_delta") => delta(draft, &index, node),
@@ -41,7 +55,10 @@ pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             Some(fault) => Err(fault),
             // `ping`, and what is to come.
             None if node::text(node, "type").is_some() => Ok(()),
-            None => Err(Fault::neither(node, "neither a message nor an event of one")),
+            None => Err(Fault::neither(
+                node,
+                "neither a message nor an event of one",
+            )),
         },
     }
 }
@@ -75,7 +92,10 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "thinking" => {
             draft.open_thinking(key.clone());
-            draft.thinking(key.clone(), node::text(block, "thinking").unwrap_or_default());
+            draft.thinking(
+                key.clone(),
+                node::text(block, "thinking").unwrap_or_default(),
+            );
             sign(draft, &key, node::text(block, "signature"));
         }
         "redacted_thinking" => {
@@ -83,7 +103,11 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             draft.put_part(key, redacted(data));
         }
         "tool_use" => {
-            draft.open_call(key.clone(), node::text(block, "id"), node::text(block, "name"));
+            draft.open_call(
+                key.clone(),
+                node::text(block, "id"),
+                node::text(block, "name"),
+            );
             if let Some(caller) = node::get(block, "caller") {
                 draft.note(&key, "caller", node::to_value(caller)?);
             }

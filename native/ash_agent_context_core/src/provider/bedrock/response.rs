@@ -2,16 +2,38 @@
 //!
 //! Texts and reasoning have no event that begins them. Every event has random padding `p`.
 
+use super::Room;
 use std::sync::Arc;
 
+use crate::fault::Fault;
+use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key, Opaque};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
+use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
 use crate::value::{Map, Value};
 
+impl Responds for Room {
+    fn framing(&self) -> Framing {
+        Framing::EventStream
+    }
+
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, event, node)
+    }
+}
+
 /// Reads an event by its name, or a whole answer.
-pub(crate) fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(name) = event {
         return read_event(draft, name, node);
     }
@@ -31,7 +53,10 @@ pub(crate) fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> R
             return read_event(draft, name, inner);
         }
     }
-    Err(Fault::neither(node, "neither an answer of Converse nor an event of one"))
+    Err(Fault::neither(
+        node,
+        "neither an answer of Converse nor an event of one",
+    ))
 }
 
 fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
@@ -77,13 +102,7 @@ fn read_start(draft: &mut Draft, key: Key, start: &Node<'_>) -> Result<(), Fault
     Ok(())
 }
 
-fn open(
-    draft: &mut Draft,
-    key: Key,
-    data: Map,
-    input: Option<&'static str>,
-    around: &'static str,
-) {
+fn open(draft: &mut Draft, key: Key, data: Map, input: Option<&'static str>, around: &'static str) {
     let opaque = Opaque {
         data: Arc::new(data),
         input,
@@ -128,7 +147,11 @@ fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
 fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
     let reasoning = node::get(block, "reasoningContent");
     if let Some(tool) = node::get(block, "toolUse").filter(|of| node::get(of, "type").is_none()) {
-        draft.open_call(key.clone(), node::text(tool, "toolUseId"), node::text(tool, "name"));
+        draft.open_call(
+            key.clone(),
+            node::text(tool, "toolUseId"),
+            node::text(tool, "name"),
+        );
         if let Some(input) = node::get(tool, "input").and_then(object) {
             draft.seed_arguments(&key, input);
         }
@@ -140,7 +163,7 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
         sign(draft, &key, node::filled(thought, "signature"));
     } else if let Some(data) = reasoning.and_then(|of| node::text(of, "redactedContent")) {
         draft.redacted(key.clone(), data);
-    } else if let Ok(part) = crate::import::bedrock_part(node::to_value(block)?) {
+    } else if let Ok(part) = super::read::assistant_part(node::to_value(block)?) {
         draft.put_part(key.clone(), part);
     }
     draft.close(&key)

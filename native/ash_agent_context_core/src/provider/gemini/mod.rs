@@ -1,3 +1,11 @@
 //! Gemini generateContent.
-pub(crate) mod response;
+
+mod accepts;
 mod paths;
+mod read;
+mod response;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

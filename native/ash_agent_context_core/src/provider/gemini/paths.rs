@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use crate::json::AsJson;
+use crate::fault::Fault;
 use crate::provider::draft::Piece;
-use crate::provider::fault::Fault;
 use crate::provider::node::DEPTH;
+use crate::value::json::AsJson;
 use crate::value::Value;
 
 /// A value in the making.
@@ -54,7 +54,7 @@ pub(super) fn assemble(pieces: &[Arc<Piece>]) -> Result<String, Fault> {
         }
         place.put(&piece.value);
     }
-    Ok(crate::json::to_string(&root))
+    Ok(crate::value::json::to_string(&root))
 }
 
 impl Tree {
@@ -121,9 +121,15 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, Fault> {
             Step::Key(key)
         } else {
             let after = rest.strip_prefix('[').ok_or_else(wrong)?;
-            let quote = after.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
+            let quote = after
+                .chars()
+                .next()
+                .filter(|quote| matches!(quote, '\'' | '"'));
             if let Some(quote) = quote {
-                let (key, after) = after.get(1..).and_then(|after| after.split_once(quote)).ok_or_else(wrong)?;
+                let (key, after) = after
+                    .get(1..)
+                    .and_then(|after| after.split_once(quote))
+                    .ok_or_else(wrong)?;
                 rest = after.strip_prefix(']').ok_or_else(wrong)?;
                 Step::Key(key)
             } else {
@@ -188,7 +194,10 @@ mod tests {
             ("$['a b']", Value::Nil),
             ("$.b[999999999999]", Value::Int(2)),
         ];
-        assert_eq!(assembled(&pieces).unwrap(), r#"{"b":[{"n":"xy"},true,2],"a b":null}"#);
+        assert_eq!(
+            assembled(&pieces).unwrap(),
+            r#"{"b":[{"n":"xy"},true,2],"a b":null}"#
+        );
     }
 
     #[test]
@@ -197,7 +206,10 @@ mod tests {
             assert!(assembled(&[(path, Value::Nil)]).is_err(), "{path}");
         }
         let deep = format!("${}", ".a".repeat(201));
-        assert_eq!(assembled(&[(&deep, Value::Nil)]), Err(Fault::TooDeep { limit: 200 }));
+        assert_eq!(
+            assembled(&[(&deep, Value::Nil)]),
+            Err(Fault::TooDeep { limit: 200 })
+        );
         assert!(assembled(&[("$.a", Value::Int(1)), ("$.a.b", Value::Int(1))]).is_err());
     }
 }

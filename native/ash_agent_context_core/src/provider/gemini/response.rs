@@ -1,11 +1,14 @@
 //! What Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
 //! neighbours of one kind are one part, but a signature belongs to the part it stands on.
 
-use crate::call::Arguments;
-use crate::part::{Part, PartKind, Provider};
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::Arguments;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key, Piece};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
@@ -14,8 +17,23 @@ use super::paths;
 /// The call whose arguments come piece by piece.
 const OPEN: Key = Key::Only("call");
 
+impl Responds for Room {
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
 /// Reads an answer or a piece of one.
-pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(node) {
         return Err(fault);
     }
@@ -29,7 +47,10 @@ pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             false => Err(Fault::neither(node, "not an answer of generateContent")),
         };
     }
-    draft.start(node::text(node, "responseId"), node::text(node, "modelVersion"));
+    draft.start(
+        node::text(node, "responseId"),
+        node::text(node, "modelVersion"),
+    );
     let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
     let candidate = candidates.iter().find(first);
     if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
@@ -52,12 +73,23 @@ pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
 fn reason(word: &str) -> Finish {
     match word {
         "MAX_TOKENS" => Finish::Length,
-        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT" | "IMAGE_RECITATION" | "LANGUAGE" | "MODEL_ARMOR" => {
-            Finish::ContentFilter
-        }
-        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "TOO_MANY_TOOL_CALLS"
-        | "MISSING_THOUGHT_SIGNATURE" | "MALFORMED_RESPONSE" | "NO_IMAGE" | "IMAGE_OTHER"
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION"
+        | "LANGUAGE"
+        | "MODEL_ARMOR" => Finish::ContentFilter,
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "MALFORMED_RESPONSE"
+        | "NO_IMAGE"
+        | "IMAGE_OTHER"
         | "OTHER" => Finish::Error,
         _ => Finish::Stop,
     }
@@ -69,7 +101,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         return read_call(draft, call, signature);
     }
     let Some(text) = node::text(part, "text") else {
-        let part = match crate::import::gemini_part(node::to_value(part)?) {
+        let part = match super::read::content_part(node::to_value(part)?) {
             Ok(part) => part,
             Err(_) => opaque(part)?,
         };
@@ -91,6 +123,8 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
     }
     draft.text_or_thinking(key.clone(), text, thinks);
     draft.note(&key, "signature", Value::text(signature));
+    // A signature may stand on an empty text.
+    draft.show_empty(&key);
     draft.close(&key)
 }
 
@@ -123,14 +157,14 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     }
     for piece in node::list(call, "partialArgs") {
         let path = node::text(piece, "jsonPath").unwrap_or_default().into();
-        let value = match node::get(piece, "stringValue").or_else(|| node::get(piece, "numberValue"))
-        {
-            Some(value) => node::to_value(value)?,
-            None => match node::get(piece, "boolValue") {
+        let value =
+            match node::get(piece, "stringValue").or_else(|| node::get(piece, "numberValue")) {
                 Some(value) => node::to_value(value)?,
-                None => Value::Nil,
-            },
-        };
+                None => match node::get(piece, "boolValue") {
+                    Some(value) => node::to_value(value)?,
+                    None => Value::Nil,
+                },
+            };
         draft.push_piece(&OPEN, Piece { path, value });
     }
     if goes_on {

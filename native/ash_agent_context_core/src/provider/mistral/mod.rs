@@ -1,2 +1,10 @@
-//! Mistral chat completions.
-pub(crate) mod response;
+//! Mistral chat completions: OpenAI's shape with rules of its own.
+
+mod accepts;
+mod read;
+mod response;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

@@ -1,10 +1,31 @@
 //! What Mistral sends: chat completions whose content may be a list.
 
+use super::Room;
+use crate::fault::Fault;
+use crate::provider::dialect::chat;
 use crate::provider::draft::Draft;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
 use crate::provider::node::Node;
 
-/// Reads a chunk, or a whole completion.
-pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    crate::provider::openai_chat::response::read(draft, node)
+impl Responds for Room {
+    fn has_text_arguments(&self) -> bool {
+        true
+    }
+
+    fn says_done(&self) -> bool {
+        true
+    }
+
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        chat::response::read(draft, node)
+    }
 }

@@ -1,13 +1,31 @@
 //! What Ollama sends: a message a line, the last of them with what was counted.
 
-use crate::call::Arguments;
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::Arguments;
+use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
+use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
 
+impl Responds for Room {
+    fn framing(&self) -> Framing {
+        Framing::NdJson
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
 /// Reads a line, or a whole answer, which has the same form.
-pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(node) {
         return Err(fault);
     }

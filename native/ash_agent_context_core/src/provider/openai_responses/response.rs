@@ -3,16 +3,34 @@
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
-use crate::call::Arguments;
-use crate::part::{Part, PartKind, Provider};
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::Arguments;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
 use crate::provider::draft::{Draft, Key};
-use crate::provider::event::Finish;
-use crate::provider::fault::Fault;
+use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
+impl Responds for Room {
+    fn has_text_arguments(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
 /// Reads an event, or a whole response.
-pub(crate) fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     let Some(kind) = node::text(node, "type") else {
         if let Some(fault) = Fault::of(node) {
             return Err(fault);
@@ -115,7 +133,11 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
 
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
     if node::text(item, "type") == Some("function_call") && !draft.knows(&key) {
-        draft.open_call(key.clone(), node::text(item, "call_id"), node::text(item, "name"));
+        draft.open_call(
+            key.clone(),
+            node::text(item, "call_id"),
+            node::text(item, "name"),
+        );
         draft.arguments(&key, node::text(item, "arguments").unwrap_or_default());
     }
 }
@@ -200,7 +222,9 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
 fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
     let texts = |name| {
         let pieces = node::list(item, name).iter();
-        let texts: Vec<&str> = pieces.filter_map(|piece| node::filled(piece, "text")).collect();
+        let texts: Vec<&str> = pieces
+            .filter_map(|piece| node::filled(piece, "text"))
+            .collect();
         texts.join("\n\n")
     };
     let text = Some(texts("summary")).filter(|text| !text.is_empty());

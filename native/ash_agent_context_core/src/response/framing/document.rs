@@ -2,8 +2,8 @@
 
 use memchr::memchr2;
 
-use crate::provider::fault::Fault;
-use crate::provider::Rope;
+use crate::fault::Fault;
+use crate::provider::rope::Rope;
 
 use super::Take;
 

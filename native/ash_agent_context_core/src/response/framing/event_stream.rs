@@ -5,9 +5,9 @@
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 
-use crate::provider::fault::Fault;
+use crate::fault::Fault;
 use crate::provider::node;
-use crate::provider::Rope;
+use crate::provider::rope::Rope;
 
 use super::Take;
 
@@ -99,7 +99,9 @@ fn read_prelude(bytes: &[u8]) -> Result<usize, Fault> {
     let wrong = || Fault::unreadable("not a frame of an AWS event stream");
     let lengths = bytes.get(..8).ok_or_else(wrong)?;
     if number(bytes, 8) != Some(crc32fast::hash(lengths)) {
-        return Err(Fault::unreadable("an AWS event stream whose checksum is wrong"));
+        return Err(Fault::unreadable(
+            "an AWS event stream whose checksum is wrong",
+        ));
     }
     let total = number(bytes, 0).and_then(|total| usize::try_from(total).ok());
     total
@@ -138,7 +140,9 @@ fn parse(bytes: &[u8]) -> Result<Frame<'_>, Fault> {
     let end = bytes.len().checked_sub(SUM).ok_or_else(wrong)?;
     let body = bytes.get(..end).ok_or_else(wrong)?;
     if number(bytes, end) != Some(crc32fast::hash(body)) {
-        return Err(Fault::unreadable("an AWS event stream whose checksum is wrong"));
+        return Err(Fault::unreadable(
+            "an AWS event stream whose checksum is wrong",
+        ));
     }
     let length = number(bytes, 4).and_then(|length| usize::try_from(length).ok());
     let from = length.and_then(|length| length.checked_add(PRELUDE));

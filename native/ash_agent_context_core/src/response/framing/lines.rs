@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use memchr::memchr2;
 
-use crate::provider::fault::Fault;
-use crate::provider::Rope;
+use crate::fault::Fault;
+use crate::provider::rope::Rope;
 
 /// A line that is not complete yet.
 #[derive(Debug, Clone, Default)]

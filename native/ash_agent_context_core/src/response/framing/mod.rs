@@ -5,72 +5,13 @@ mod event_stream;
 mod lines;
 mod sse;
 
-use crate::part::Provider;
-use crate::provider::fault::Fault;
+use crate::fault::Fault;
+use crate::provider::framing::Framing;
 
 use document::Documents;
 use event_stream::EventStream;
 use lines::Lines;
 use sse::Sse;
-
-/// How documents are framed in a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// Server-sent events.
-    Sse,
-    /// A JSON document a line.
-    NdJson,
-    /// AWS's binary frames.
-    EventStream,
-    /// One JSON document, or a list of them.
-    Json,
-}
-
-impl Framing {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Sse, Self::NdJson, Self::EventStream, Self::Json];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sse => "sse",
-            Self::NdJson => "ndjson",
-            Self::EventStream => "aws_event_stream",
-            Self::Json => "json",
-        }
-    }
-
-    /// The framing of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
-    /// How a provider frames its streams.
-    #[must_use]
-    pub const fn of(provider: Provider) -> Self {
-        match provider {
-            Provider::Ollama => Self::NdJson,
-            Provider::Bedrock => Self::EventStream,
-            _ => Self::Sse,
-        }
-    }
-
-    /// The framing that a content type tells of, parameters and letter case aside.
-    #[must_use]
-    pub fn of_content_type(content_type: &str) -> Option<Self> {
-        let name = content_type.split(';').next().unwrap_or_default().trim();
-        match name.to_ascii_lowercase().as_str() {
-            "text/event-stream" => Some(Self::Sse),
-            "application/x-ndjson" | "application/ndjson" | "application/jsonl"
-            | "application/x-jsonlines" | "application/json-lines" => Some(Self::NdJson),
-            "application/vnd.amazon.eventstream" => Some(Self::EventStream),
-            "application/json" => Some(Self::Json),
-            _ => None,
-        }
-    }
-}
 
 /// What is done with a document: its name in the framing, if it has one there, and its bytes.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), Fault>;
@@ -151,5 +92,8 @@ fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
 
 fn first_letter(bytes: &[u8]) -> Option<u8> {
     let bytes = bytes.strip_prefix(sse::BOM).unwrap_or(bytes);
-    bytes.iter().find(|byte| !byte.is_ascii_whitespace()).copied()
+    bytes
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .copied()
 }

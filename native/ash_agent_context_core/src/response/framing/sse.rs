@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::provider::fault::Fault;
-use crate::provider::Rope;
+use crate::fault::Fault;
+use crate::provider::rope::Rope;
 
 use super::lines::Lines;
 use super::Take;
@@ -40,7 +40,9 @@ impl Sse {
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         let Self { lines, event } = self;
         let mut held: Held<'_> = None;
-        lines.feed(bytes, budget, &mut |line| event.line(line, &mut held, budget, take))?;
+        lines.feed(bytes, budget, &mut |line| {
+            event.line(line, &mut held, budget, take)
+        })?;
         event.keep(&mut held);
         Ok(())
     }

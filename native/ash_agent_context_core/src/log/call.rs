@@ -1,0 +1,221 @@
+//! Tool calls.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::value::fields::{utf8, Fields};
+use crate::value::json;
+use crate::value::{Map, Size, Value, MAX_DEPTH};
+
+/// One request of the model to run a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Unique in its message; a later message may use it again.
+    pub id: Box<str>,
+    /// The tool's name.
+    pub name: Name,
+    /// What the model passes to the tool.
+    pub arguments: Arguments,
+    /// What its provider wants to see again.
+    pub provider_metadata: Option<Map>,
+    /// Further keys, kept as given.
+    pub extra: Option<Map>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) unknown: Option<Map>,
+    /// Ids for providers that cannot take [`ToolCall::id`]; given when the call joins a context.
+    pub(crate) aliases: crate::log::ids::Aliases,
+}
+
+/// Where a message stands, for the ids of calls that bring none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessagePlace {
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// The 0-based position in it.
+    pub position: usize,
+}
+
+impl MessagePlace {
+    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
+    /// another call of the message has that.
+    pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
+        if calls.iter().all(|call| !call.id.is_empty()) {
+            return;
+        }
+        let given: HashSet<Box<str>> = calls.iter().map(|call| call.id.clone()).collect();
+        for (position, call) in calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{}_{}_{position}", self.iteration, self.position);
+                while given.contains(id.as_str()) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+/// The first id that two calls have.
+fn first_double(calls: &[ToolCall]) -> Option<&str> {
+    /// Up to here, comparing each with each beats an index.
+    const FEW: usize = 8;
+    if calls.len() <= FEW {
+        return calls.iter().enumerate().find_map(|(position, call)| {
+            let before = calls.iter().take(position);
+            before.map(|other| &*other.id).find(|id| *id == &*call.id)
+        });
+    }
+    let mut seen = HashSet::with_capacity(calls.len());
+    calls
+        .iter()
+        .map(|call| &*call.id)
+        .find(|id| !seen.insert(*id))
+}
+
+/// A name, and whether an atom or a string was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// `:get_weather`
+    Atom(Arc<str>),
+    /// `"get_weather"`
+    Text(Box<str>),
+}
+
+impl Name {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Atom(name) => name,
+            Self::Text(name) => name,
+        }
+    }
+}
+
+/// Arguments as a term, and the JSON text they came as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arguments {
+    /// A map, or the given text when that is no JSON object.
+    pub value: Value,
+    /// The text a provider gave, which it gets back byte for byte.
+    pub json: Option<Box<str>>,
+}
+
+impl Arguments {
+    pub(crate) fn from_value(value: Value) -> Option<Self> {
+        match value {
+            Value::Nil => Some(Self::default()),
+            Value::Map(_) => Some(Self { value, json: None }),
+            Value::Binary(bytes) => Some(Self::from_json(bytes)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn from_json(bytes: Box<[u8]>) -> Self {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Self::default();
+        }
+        match (
+            json::read_noting(&bytes, MAX_DEPTH),
+            std::str::from_utf8(&bytes),
+        ) {
+            (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
+                value,
+                // Who reads a key twice reads one thing or the other: it is not sent on.
+                json: (!doubled).then(|| text.into()),
+            },
+            _ => Self {
+                value: Value::Binary(bytes),
+                json: None,
+            },
+        }
+    }
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self {
+            value: Value::Map(Map::default()),
+            json: None,
+        }
+    }
+}
+
+impl ToolCall {
+    /// An id that every provider but Mistral takes.
+    pub(crate) fn safe_id(&self) -> &str {
+        self.aliases.safe.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Reads the calls of one message. A call without an id gets one made of its place.
+    ///
+    /// # Errors
+    /// [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`].
+    pub(crate) fn read_all(value: Value, place: MessagePlace) -> Result<Box<[Self]>, Error> {
+        let Value::List(values) = value else {
+            return match value {
+                Value::Nil => Ok(Box::default()),
+                _ => Err(Error::invalid(Vec::new(), "a list of tool calls")),
+            };
+        };
+        let mut calls = Vec::with_capacity(values.len());
+        for (position, value) in values.into_vec().into_iter().enumerate() {
+            let wrong = |key: &'static str| Error::InvalidToolCall {
+                position,
+                key: Value::atom(key),
+            };
+            calls.push(Self::read(value).map_err(wrong)?);
+        }
+        place.name_calls(&mut calls);
+        if let Some(id) = first_double(&calls) {
+            return Err(Error::DuplicateToolCall { id: id.into() });
+        }
+        Ok(calls.into_boxed_slice())
+    }
+
+    /// `Err` is the key that is wrong.
+    fn read(value: Value) -> Result<Self, &'static str> {
+        let mut fields = Fields::of(value).ok_or("id")?;
+        let id = fields.take_text("id").or(Err("id"))?;
+        let name = match fields.take("name") {
+            Some(Value::Atom(name)) => Name::Atom(name),
+            Some(text @ Value::Binary(_)) => Name::Text(utf8(text).or(Err("name"))?),
+            _ => return Err("name"),
+        };
+        let arguments = fields.take("arguments").unwrap_or(Value::Nil);
+        let provider_metadata = fields.take_map("provider_metadata");
+        if fields.take("result").is_some() {
+            // Results have a place of their own; an extra key of this name would hide them.
+            return Err("result");
+        }
+        Ok(Self {
+            id: id.unwrap_or_default(),
+            name,
+            arguments: Arguments::from_value(arguments).ok_or("arguments")?,
+            provider_metadata: provider_metadata.or(Err("provider_metadata"))?,
+            extra: fields.rest(),
+            unknown: None,
+            aliases: crate::log::ids::Aliases::default(),
+        })
+    }
+
+    /// Whether some provider gets another id for it.
+    pub(crate) const fn is_renamed(&self) -> bool {
+        self.aliases.safe.is_some() || self.aliases.clash || self.aliases.short.clash
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let maps = [&self.provider_metadata, &self.extra, &self.unknown];
+        let json = self.arguments.json.as_ref().map_or(0, |text| text.len());
+        maps.into_iter()
+            .flatten()
+            .fold(self.arguments.value.size(), |sum, map| sum.plus(map.size()))
+            .plus(Size::new(
+                6,
+                self.id.len() + self.name.as_str().len() + json,
+            ))
+    }
+}

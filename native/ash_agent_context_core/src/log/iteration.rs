@@ -1,0 +1,593 @@
+//! Iterations, and the exchanges in them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::Error;
+use crate::log::call::ToolCall;
+use crate::log::decision::{Decision, Decisions};
+use crate::log::entries::Entries;
+use crate::log::ids::Ids;
+use crate::log::message::{Message, Outcome, Role};
+use crate::log::notes::Notes;
+use crate::log::once::{Once, Pieces};
+use crate::log::provider::Provider;
+use crate::log::usage::{Reported, Usage};
+use crate::log::wire::Wire;
+use crate::tokens::Tallies;
+use crate::value::time::Time;
+use crate::value::{Map, Size};
+
+/// Calls up to which looking for an id one by one beats an index.
+const FEW: usize = 8;
+
+/// A message of an iteration, with the results of its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The message.
+    pub message: Arc<Message>,
+    /// The slots of its calls; `None` when it has no calls.
+    pub exchange: Option<Arc<Exchange>>,
+    /// What its provider reported of the tokens.
+    pub usage: Option<Arc<Reported>>,
+    /// Where the message stands among the iteration's messages; projected ones count.
+    position: usize,
+}
+
+/// The slots of an assistant message's calls.
+#[derive(Debug, Clone, Default)]
+pub struct Exchange {
+    slots: Vec<Option<Arc<Outcome>>>,
+    decisions: Decisions,
+    filled: usize,
+    /// The application's own notes on the results.
+    pub metadata: Option<Map>,
+    /// What it was imported from.
+    pub(crate) wire: Option<Wire>,
+    pub(crate) pieces: Pieces,
+    pub(crate) counts: Once<u64>,
+    longest: usize,
+}
+
+impl PartialEq for Exchange {
+    fn eq(&self, other: &Self) -> bool {
+        self.slots == other.slots
+            && self.decisions == other.decisions
+            && self.metadata == other.metadata
+            && self.wire == other.wire
+    }
+}
+
+impl Eq for Exchange {}
+
+impl Exchange {
+    pub(crate) fn new(calls: usize) -> Self {
+        Self {
+            slots: vec![None; calls],
+            ..Self::default()
+        }
+    }
+
+    /// The results in the order of the calls; `None` where one is pending.
+    pub fn slots(&self) -> impl Iterator<Item = Option<&Outcome>> {
+        self.slots.iter().map(Option::as_deref)
+    }
+
+    /// The result in a slot.
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> Option<&Outcome> {
+        self.slots.get(slot)?.as_deref()
+    }
+
+    /// What was decided about the call of a slot.
+    #[must_use]
+    pub fn decision(&self, slot: usize) -> Option<&Decision> {
+        self.decisions.get(slot)
+    }
+
+    pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
+        self.decisions.put(slot, decision);
+    }
+
+    /// The same, to be shared.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
+        self.slots.iter().map(Option::as_ref)
+    }
+
+    /// Number of calls.
+    #[must_use]
+    pub fn count_calls(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of text that the longest result has.
+    pub(crate) const fn longest_result(&self) -> usize {
+        self.longest
+    }
+
+    /// Number of calls that have no result.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.slots.len() - self.filled
+    }
+
+    /// Number of calls that have a result.
+    #[must_use]
+    pub const fn filled(&self) -> usize {
+        self.filled
+    }
+
+    pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
+        self.fill_shared(slot, Arc::new(outcome));
+    }
+
+    pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
+        self.longest = self.longest.max(outcome.longest());
+        if let Some(slot) = self.slots.get_mut(slot) {
+            if slot.replace(outcome).is_none() {
+                self.filled += 1;
+            }
+            self.wire = None; // imported results are complete; these are others
+        }
+    }
+
+    pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
+        let Some(metadata) = metadata else { return };
+        let merged = match self.metadata.take() {
+            None => metadata,
+            Some(old) => {
+                let mut entries = old.into_entries();
+                entries.extend(metadata.into_entries());
+                Map::new(entries)
+            }
+        };
+        self.metadata = Some(merged);
+    }
+
+    /// How much there is to walk and to copy.
+    pub(crate) fn size(&self) -> Size {
+        let wire = self.wire.as_ref().map_or(Size::new(4, 0), Wire::size);
+        let metadata = self
+            .metadata
+            .as_ref()
+            .map_or(wire, |map| wire.plus(map.size()));
+        self.slots()
+            .flatten()
+            .fold(metadata.plus(self.decisions.size()), |sum, outcome| {
+                sum.plus(outcome.size())
+            })
+    }
+}
+
+/// One of the messages that users and providers see.
+#[derive(Debug, Clone, Copy)]
+pub enum MessageRef<'a> {
+    /// A message that was added.
+    Added(&'a Message),
+    /// The message projected from the filled slots.
+    Results(&'a [ToolCall], &'a Exchange),
+}
+
+impl Entry {
+    /// The message and, once a slot is filled, the results behind it.
+    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        let results = self
+            .exchange
+            .as_deref()
+            .filter(|exchange| exchange.filled > 0)
+            .map(|exchange| MessageRef::Results(&self.message.calls, exchange));
+        std::iter::once(MessageRef::Added(&self.message)).chain(results)
+    }
+
+    /// Each call with its result.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
+        self.message
+            .calls
+            .iter()
+            .zip(self.exchange.iter().flat_map(|exchange| exchange.slots()))
+    }
+
+    fn count(&self) -> usize {
+        self.messages().count()
+    }
+}
+
+/// What a conversation was at the end of an iteration.
+#[derive(Debug, Clone)]
+pub(crate) struct Checkpoint {
+    pub ids: Ids,
+    pub messages: usize,
+    pub size: Size,
+    pub usage: Usage,
+}
+
+/// One cycle of the agent loop.
+#[derive(Debug, Clone)]
+pub struct Iteration {
+    /// Its number; never used again, never changed.
+    pub number: u64,
+    /// When it was opened.
+    pub started_at: Time,
+    /// When the last result came or the next user message; `None` while it runs.
+    pub completed_at: Option<Time>,
+    /// The application's own notes.
+    pub metadata: Notes,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    /// The number of the iteration with the message of the user that began the turn.
+    pub(crate) turn: u64,
+    /// The number of the last iteration up to this one that has a provider's report on tokens.
+    pub(crate) reported: Option<u64>,
+    /// What the conversation was at the end of this iteration; only some have it.
+    pub(crate) checkpoint: Option<Arc<Checkpoint>>,
+    entries: Entries,
+    messages: usize,
+    has_assistant: bool,
+    /// Encodings of all its messages; copies with the same messages share them.
+    pieces: OnceLock<Arc<Pieces>>,
+    pub(crate) tallies: Tallies,
+    usage: Usage,
+    pending: usize,
+    calls: usize,
+    longest: usize,
+    size: Size,
+}
+
+impl Iteration {
+    pub(crate) fn new(number: u64, started_at: Time) -> Self {
+        Self {
+            number,
+            started_at,
+            completed_at: None,
+            metadata: Notes::default(),
+            extra: None,
+            turn: number,
+            reported: None,
+            checkpoint: None,
+            entries: Entries::default(),
+            messages: 0,
+            has_assistant: false,
+            pieces: OnceLock::new(),
+            tallies: Tallies::default(),
+            usage: Usage::default(),
+            pending: 0,
+            calls: 0,
+            longest: 0,
+            size: Size::default(),
+        }
+    }
+
+    /// The iteration behind another one: the turn goes on.
+    pub(crate) fn behind(mut self, before: &Self) -> Self {
+        self.turn = before.turn;
+        self.reported = before.reported;
+        self
+    }
+
+    /// The iteration with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        self.size = self
+            .size
+            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        self.extra = extra;
+        self
+    }
+
+    /// The messages with their exchanges.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    /// The last message that was added.
+    #[must_use]
+    pub fn last(&self) -> Option<&Entry> {
+        self.entries.last()
+    }
+
+    /// All messages, projected ones in their places.
+    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        self.entries().flat_map(Entry::messages)
+    }
+
+    /// Number of messages, projected ones too.
+    #[must_use]
+    pub const fn count_messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Number of calls without a result.
+    #[must_use]
+    pub const fn count_pending(&self) -> usize {
+        self.pending
+    }
+
+    /// The message at a 0-based position.
+    ///
+    /// # Complexity
+    /// O(log² n)
+    #[must_use]
+    pub fn message(&self, position: usize) -> Option<MessageRef<'_>> {
+        if position >= self.messages {
+            return None;
+        }
+        // The last entry that begins at or before the position.
+        let (mut low, mut high) = (0, self.entries.len());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match self.entries.get(middle) {
+                Some(entry) if entry.position <= position => low = middle,
+                _ => high = middle,
+            }
+        }
+        let entry = self.entries.get(low)?;
+        entry.messages().nth(position - entry.position)
+    }
+
+    /// Each call with its result.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
+        self.entries().flat_map(Entry::calls)
+    }
+
+    /// The calls without a result.
+    pub fn pending(&self) -> impl Iterator<Item = &ToolCall> {
+        // Only the last message can have any: nothing is added while one waits.
+        self.last()
+            .filter(|_| self.pending > 0)
+            .into_iter()
+            .flat_map(Entry::calls)
+            .filter(|(_, outcome)| outcome.is_none())
+            .map(|(call, _)| call)
+    }
+
+    /// Their ids.
+    #[must_use]
+    pub fn pending_ids(&self) -> Vec<Box<str>> {
+        self.pending().map(|call| call.id.clone()).collect()
+    }
+
+    /// Whether the model has spoken.
+    #[must_use]
+    pub const fn has_assistant(&self) -> bool {
+        self.has_assistant
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size.plus(self.metadata.size()).plus(Size::new(8, 0))
+    }
+
+    /// Number of calls.
+    pub(crate) const fn count_calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Bytes of text that the longest result has, at least.
+    pub(crate) const fn longest_result(&self) -> usize {
+        self.longest
+    }
+
+    /// Encodings of all its messages.
+    pub(crate) fn pieces(&self) -> &Pieces {
+        self.pieces.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn push(&mut self, message: Message) {
+        let exchange = Exchange::new(message.calls.len());
+        self.push_answered(message, exchange);
+    }
+
+    /// Adds a message with the results of its calls.
+    pub(crate) fn push_answered(&mut self, message: Message, exchange: Exchange) {
+        let has_calls = !message.calls.is_empty();
+        self.push_entry(Entry {
+            message: Arc::new(message),
+            usage: None,
+            position: 0,
+            exchange: has_calls.then(|| Arc::new(exchange)),
+        });
+    }
+
+    /// Adds a message with all that belongs to it, perhaps of another iteration.
+    pub(crate) fn push_entry(&mut self, mut entry: Entry) {
+        let message = &entry.message;
+        self.size = self.size.plus(message.size());
+        self.calls += message.calls.len();
+        self.has_assistant |= message.role == Role::Assistant;
+        if message.role == Role::User {
+            self.turn = self.number;
+        }
+        if let Some(exchange) = entry.exchange.as_deref() {
+            // What slots hold is counted as it comes, what an exchange takes without it is the message's.
+            let answers = exchange.size().minus(Exchange::default().size());
+            self.size = self.size.plus(answers);
+            self.longest = self.longest.max(exchange.longest);
+            self.pending += exchange.pending();
+        }
+        if let Some(reported) = entry.usage.as_deref() {
+            self.reported = Some(self.number);
+            self.usage = self.usage.plus(reported.sum);
+        }
+        entry.position = self.messages;
+        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
+        self.messages += entry.count();
+        self.entries.push(entry);
+    }
+
+    /// Changes the report on the last message of the model.
+    pub(crate) fn report(&mut self, change: impl FnOnce(Reported) -> Reported) {
+        let Some(index) = self.entries.iter().rposition(Entry::is_model) else {
+            return;
+        };
+        let Some(mut entry) = self.entries.get(index).cloned() else {
+            return;
+        };
+        let before = entry.usage.as_deref().copied().unwrap_or_default();
+        let after = change(before);
+        self.usage = self.usage.minus(before.sum).plus(after.sum);
+        entry.usage = Some(Arc::new(after));
+        self.entries.set(index, entry);
+        self.reported = Some(self.number);
+    }
+
+    /// What providers reported.
+    #[must_use]
+    pub const fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Takes away what the last messages were imported as, up to the element that also held what
+    /// stood behind them. Tells whether that was found, or cannot be further in front.
+    pub(crate) fn forget_wire(&mut self, provider: Provider) -> bool {
+        for index in (0..self.entries.len()).rev() {
+            let Some(mut entry) = self.entries.get(index).cloned() else {
+                continue;
+            };
+            let results = entry.exchange.clone();
+            let results = results.filter(|exchange| exchange.filled() > 0);
+            let held = results
+                .as_deref()
+                .map(|results| Wire::of(results.wire.as_ref(), provider));
+            if let (Some(Some(_)), Some(results)) = (held, results.as_deref()) {
+                let mut exchange = results.clone();
+                exchange.wire = None;
+                entry.exchange = Some(Arc::new(exchange));
+            }
+            let message = entry.message.clone();
+            let message = Wire::of(message.wire.as_ref(), provider);
+            let reaches_message = matches!(held, None | Some(Some("")));
+            let ends = match (reaches_message, message) {
+                (false, _) | (_, None) => true,
+                (true, Some(json)) => !json.is_empty(),
+            };
+            if reaches_message && message.is_some() {
+                entry.message = Arc::new(entry.message.without_wire());
+            }
+            self.entries.set(index, entry);
+            self.pieces = OnceLock::new();
+            if ends {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whose element in front of the iteration holds its first message, as it was imported.
+    pub(crate) fn held_by(&self) -> Option<Provider> {
+        let first = self.entries.get(0)?;
+        let wire = first.message.wire.as_ref()?;
+        wire.json.is_empty().then_some(wire.provider)
+    }
+
+    /// The messages with their exchanges from one on.
+    pub(crate) fn entries_from(&self, start: usize, end: usize) -> impl Iterator<Item = &Entry> {
+        (start..end).filter_map(|index| self.entries.get(index))
+    }
+
+    /// Changes the exchange of the last message.
+    pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
+        let Some(mut entry) = self.entries.last().cloned() else {
+            return;
+        };
+        let Some(mut exchange) = entry.exchange.as_deref().cloned() else {
+            return;
+        };
+        let before = (entry.count(), exchange.pending(), exchange.size());
+        change(&mut exchange);
+        self.pending = self.pending - before.1 + exchange.pending();
+        self.size = self.size.plus(exchange.size()).minus(before.2);
+        self.longest = self.longest.max(exchange.longest);
+        entry.exchange = Some(Arc::new(exchange));
+        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
+        self.messages = self.messages - before.0 + entry.count();
+        self.entries
+            .set(self.entries.len().saturating_sub(1), entry);
+    }
+
+    /// Fills slots of the last message.
+    ///
+    /// # Errors
+    /// When a result has no slot, its slot is filled, or two results are for one slot.
+    pub(crate) fn fill(
+        &mut self,
+        results: Vec<(Box<str>, Outcome)>,
+        metadata: Option<Map>,
+    ) -> Result<(), Error> {
+        let Some(entry) = self.last().filter(|_| self.pending > 0) else {
+            return Err(Error::NoPendingToolCalls {
+                given: results.into_iter().map(|(id, _)| id).collect(),
+            });
+        };
+        let finder = Finder::new(&entry.message.calls);
+        let mut given = vec![false; entry.message.calls.len()];
+        let answered: Vec<bool> = entry
+            .calls()
+            .map(|(_, outcome)| outcome.is_some())
+            .collect();
+        let mut places = Vec::with_capacity(results.len());
+        for (id, _) in &results {
+            let Some(place) = finder.find(id) else {
+                return Err(Error::UnknownToolCall {
+                    id: id.clone(),
+                    pending: self.pending_ids(),
+                });
+            };
+            if given.get(place).copied().unwrap_or(false) {
+                return Err(Error::DuplicateToolResult { id: id.clone() });
+            }
+            if answered.get(place).copied().unwrap_or(false) {
+                return Err(Error::ToolCallAlreadyAnswered {
+                    id: id.clone(),
+                    pending: self.pending_ids(),
+                });
+            }
+            if let Some(given) = given.get_mut(place) {
+                *given = true;
+            }
+            places.push(place);
+        }
+        self.update_exchange(|exchange| {
+            for (place, (_, outcome)) in places.into_iter().zip(results) {
+                exchange.fill(place, outcome);
+            }
+            exchange.add_metadata(metadata);
+        });
+        Ok(())
+    }
+}
+
+impl PartialEq for Iteration {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+            && self.started_at == other.started_at
+            && self.completed_at == other.completed_at
+            && self.metadata == other.metadata
+            && self.extra == other.extra
+            && self.entries == other.entries
+    }
+}
+
+impl Eq for Iteration {}
+
+/// Finds calls by id: one by one while they are few, so that the usual exchange pays for no index.
+enum Finder<'a> {
+    Few(&'a [ToolCall]),
+    Many(HashMap<&'a str, usize>),
+}
+
+impl<'a> Finder<'a> {
+    fn new(calls: &'a [ToolCall]) -> Self {
+        if calls.len() <= FEW {
+            return Self::Few(calls);
+        }
+        let ids = calls.iter().map(|call| &*call.id);
+        Self::Many(ids.zip(0..).collect())
+    }
+
+    fn find(&self, id: &str) -> Option<usize> {
+        match self {
+            Self::Few(calls) => calls.iter().position(|call| &*call.id == id),
+            Self::Many(places) => places.get(id).copied(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Messages.
+
+use std::borrow::Cow;
+
+use crate::log::call::ToolCall;
+use crate::log::once::{Once, Pieces};
+use crate::log::part::{Content, Part};
+use crate::log::reply::Reply;
+use crate::log::wire::Wire;
+use crate::tokens::Tokens;
+use crate::value::json;
+use crate::value::words;
+use crate::value::{Map, Size, Value};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The application.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+
+    /// The role of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::System, Self::User, Self::Assistant]
+            .into_iter()
+            .find(|role| role.name() == name)
+    }
+}
+
+/// A message; it never changes.
+#[derive(Debug)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Content,
+    /// The tools that the model wants to be run, in its order.
+    pub calls: Box<[ToolCall]>,
+    /// The application's own notes.
+    pub metadata: Option<Map>,
+    /// Where the model's message came from, and whether it is all there.
+    pub reply: Option<Box<Reply>>,
+    /// What the provider it was imported from had beyond this; see [`crate::import`].
+    pub(crate) wire: Option<Wire>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    size: Size,
+    pub(crate) pieces: Pieces,
+    pub(crate) counts: Once<Tokens>,
+}
+
+impl Message {
+    pub(crate) fn new(
+        role: Role,
+        content: Content,
+        calls: Box<[ToolCall]>,
+        metadata: Option<Map>,
+    ) -> Self {
+        let size = calls
+            .iter()
+            .fold(content.size(), |sum, call| sum.plus(call.size()))
+            .plus(metadata.as_ref().map_or(Size::new(3, 0), Map::size));
+        Self {
+            role,
+            content,
+            calls,
+            metadata,
+            reply: None,
+            wire: None,
+            extra: None,
+            size,
+            pieces: Pieces::default(),
+            counts: Once::default(),
+        }
+    }
+
+    /// The message with what its provider's form had beyond it.
+    pub(crate) fn with_wire(mut self, wire: Option<Wire>) -> Self {
+        self.size = self
+            .size
+            .plus(wire.as_ref().map_or(Size::default(), Wire::size));
+        self.wire = wire;
+        self
+    }
+
+    /// The message with where it came from.
+    pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
+        let size = reply.as_ref().map_or(Size::default(), Reply::size);
+        self.size = self.size.plus(size);
+        self.reply = reply.map(Box::new);
+        self
+    }
+
+    /// Whether the message broke off before it was complete.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.reply
+            .as_ref()
+            .is_some_and(|reply| reply.interrupted.is_some())
+    }
+
+    /// The same message by the rules.
+    pub(crate) fn without_wire(&self) -> Self {
+        let content = self.content.clone();
+        Self::new(
+            self.role,
+            content,
+            self.calls.clone(),
+            self.metadata.clone(),
+        )
+        .with_reply(self.reply.as_deref().cloned())
+        .with_extra(self.extra.clone())
+    }
+
+    /// The message with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        self.size = self
+            .size
+            .plus(extra.as_ref().map_or(Size::default(), Map::size));
+        self.extra = extra;
+        self
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        self.role == other.role
+            && self.content == other.content
+            && self.calls == other.calls
+            && self.metadata == other.metadata
+            && self.reply == other.reply
+            && self.wire == other.wire
+            && self.extra == other.extra
+    }
+}
+
+// Also lets `Arc<Message>` compare by address first.
+impl Eq for Message {}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// With a result.
+    Ok,
+    /// With an error.
+    Error,
+    /// Not at all: the run was interrupted.
+    Interrupted,
+    /// Not at all: it was called off.
+    Cancelled,
+    /// Not at all: it was denied before it ran.
+    Denied,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Error,
+        Self::Interrupted,
+        Self::Cancelled,
+        Self::Denied,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+            Self::Denied => "denied",
+        }
+    }
+
+    /// The status of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+}
+
+/// What a tool gave.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the call ended.
+    pub status: Status,
+    /// The result, or the reason of the error.
+    pub output: Output,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    /// The text for the model, where it is not the output itself. Made with the result, so that
+    /// reading a conversation costs no bytes.
+    text: Option<Box<str>>,
+    size: Size,
+}
+
+/// A result for the application and its form for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Any term; the model gets text.
+    Value(Value),
+    /// Parts; the model gets them as they are.
+    Parts(Box<[Part]>),
+}
+
+impl Outcome {
+    pub(crate) fn new(status: Status, output: Output) -> Self {
+        let size = match &output {
+            Output::Value(value) => value.size(),
+            Output::Parts(parts) => parts
+                .iter()
+                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+        };
+        Self {
+            status,
+            extra: None,
+            text: describe(status, &output),
+            output,
+            size: size.plus(Size::new(8, 0)),
+        }
+    }
+
+    /// The result with fields that this version does not know.
+    pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
+        let size = extra.as_ref().map_or(Size::default(), Map::size);
+        self.size = self.size.plus(size);
+        self.extra = extra;
+        self
+    }
+
+    /// Whether the model is told of an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.status != Status::Ok
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Bytes of text that the model reads.
+    pub(crate) fn longest(&self) -> usize {
+        match &self.output {
+            Output::Parts(parts) => parts.iter().map(Part::text_bytes).sum(),
+            Output::Value(_) => self.text().map_or(0, <[u8]>::len),
+        }
+    }
+
+    /// What the model reads: text as it is, an error in words, anything else as JSON, nothing as
+    /// "(no output)"; always UTF-8. `None` when it gets parts.
+    #[must_use]
+    pub fn text(&self) -> Option<&[u8]> {
+        match (&self.output, &self.text) {
+            (_, Some(text)) => Some(text.as_bytes()),
+            (Output::Value(Value::Binary(bytes)), None) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// The text of a result that is no text of its own.
+fn describe(status: Status, output: &Output) -> Option<Box<str>> {
+    let text = match output {
+        Output::Parts(_) => return None,
+        Output::Value(Value::Nil) => String::new(),
+        Output::Value(Value::Binary(bytes)) => match String::from_utf8_lossy(bytes) {
+            Cow::Borrowed(text) if !text.trim().is_empty() => return None,
+            text => text.into_owned(),
+        },
+        Output::Value(value) if status == Status::Ok => json::write(value),
+        Output::Value(value) => words::reason(value),
+    };
+    if text.trim().is_empty() {
+        return Some(words::NO_OUTPUT.into());
+    }
+    Some(text.into())
+}
+
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        self.status == other.status && self.output == other.output && self.extra == other.extra
+    }
+}
+
+impl Eq for Outcome {}

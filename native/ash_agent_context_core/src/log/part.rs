@@ -1,0 +1,320 @@
+//! Content: text, or a list of parts.
+
+use crate::error::Error;
+use crate::log::provider::Provider;
+use crate::value::fields::Fields;
+use crate::value::json;
+use crate::value::{Bytes, Map, Size, Value};
+
+/// What a message says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing (`nil`): an assistant message that only calls tools.
+    None,
+    /// Text, mostly UTF-8.
+    Text(Bytes),
+    /// Parts in their order.
+    Parts(Box<[Part]>),
+}
+
+/// A piece of content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub kind: PartKind,
+    /// What its provider wants to see again.
+    pub provider_metadata: Option<Map>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+    /// Whether an earlier item has the id that OpenAI Responses gave this one; known when the
+    /// part joins a context.
+    pub(crate) item_reused: bool,
+}
+
+/// The kinds of parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PartKind {
+    /// Text.
+    Text(Bytes),
+    /// An image.
+    Image {
+        /// Such as `image/png`; always there with [`Source::Data`].
+        media_type: Option<Box<str>>,
+        /// Where its bytes are.
+        source: Source,
+    },
+    /// A file.
+    File {
+        /// Such as `application/pdf`; always there with [`Source::Data`].
+        media_type: Option<Box<str>>,
+        /// Where its bytes are.
+        source: Source,
+        /// Its name.
+        filename: Option<Box<str>>,
+    },
+    /// A model's reasoning.
+    Thinking(Bytes),
+    /// A model's reasoning in a form that only its provider reads.
+    RedactedThinking(Box<str>),
+    /// Anything else of a provider, for that provider only.
+    ProviderBlock {
+        /// Whose it is.
+        provider: Provider,
+        /// The block as the provider gave it.
+        data: Map,
+    },
+}
+
+/// Where the bytes of an image or a file are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Here, as base64 text.
+    Data(Box<str>),
+    /// Elsewhere.
+    Url(Box<str>),
+}
+
+/// Where content stands; it decides which parts it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the system prompt: text only.
+    System,
+    /// In a user message.
+    User,
+    /// In an assistant message.
+    Assistant,
+    /// In a tool result.
+    Result,
+}
+
+impl Content {
+    /// Content of a message: text, `nil` or parts.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
+    pub fn from_value(value: Value, place: Place) -> Result<Self, Error> {
+        match value {
+            Value::Nil => Ok(Self::None),
+            Value::Binary(text) => Ok(Self::Text(text)),
+            Value::List(parts) => read_parts(parts.into_vec(), place).map(Self::Parts),
+            _ => Err(Error::invalid(
+                Vec::new(),
+                "content: text, nil or a list of parts",
+            )),
+        }
+    }
+
+    /// Input of a user: text, parts, `%{message: text}`, or any other map, which becomes its JSON.
+    ///
+    /// # Errors
+    /// As [`Content::from_value`].
+    pub fn from_input(value: Value) -> Result<Self, Error> {
+        match value {
+            Value::Map(map) => {
+                if let (1, Some(Value::Binary(text))) = (map.len(), map.get_named("message")) {
+                    return Ok(Self::Text(text.clone()));
+                }
+                let json = json::write(&Value::Map(map));
+                Ok(Self::Text(json.into_bytes().into_boxed_slice()))
+            }
+            other => Self::from_value(other, Place::User),
+        }
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        match self {
+            Self::None => Size::new(1, 0),
+            Self::Text(text) => Size::new(1, text.len()),
+            Self::Parts(parts) => parts
+                .iter()
+                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+        }
+    }
+}
+
+fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
+    parts
+        .into_iter()
+        .enumerate()
+        .map(|(position, part)| Part::from_value(part, place, position))
+        .collect()
+}
+
+/// The parts of a tool result, when its value is a list of nothing but parts; else the value.
+///
+/// # Errors
+/// [`Error::InvalidPart`] when every element names the type of a part and one is wrong all the same.
+pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, Error> {
+    match value {
+        Value::List(items) if !items.is_empty() && items.iter().all(names_part) => {
+            read_parts(items.into_vec(), Place::Result).map(Ok)
+        }
+        other => Ok(Err(other)),
+    }
+}
+
+fn names_part(value: &Value) -> bool {
+    let Value::Map(map) = value else { return false };
+    let name = map.get_named("type").and_then(Value::as_name);
+    matches!(name, Some("text" | "image" | "file"))
+}
+
+impl Part {
+    /// The id that OpenAI Responses gave the item.
+    pub(crate) fn item_id(&self) -> Option<&str> {
+        item_id(self.provider_metadata.as_ref())
+    }
+
+    pub(crate) fn from_value(value: Value, place: Place, position: usize) -> Result<Self, Error> {
+        let wrong = |key: &'static str| Error::InvalidPart {
+            position,
+            key: Value::atom(key),
+        };
+        let mut fields = Fields::of(value).ok_or_else(|| wrong("type"))?;
+        let kind = fields.take("type").ok_or_else(|| wrong("type"))?;
+        let name = kind.as_name().ok_or_else(|| wrong("type"))?;
+        let kind = PartKind::read(name, place, &mut fields).map_err(wrong)?;
+        let provider_metadata = fields
+            .take_map("provider_metadata")
+            .map_err(|_| wrong("provider_metadata"))?;
+        match fields.unknown() {
+            Some(key) => Err(Error::InvalidPart {
+                position,
+                key: key.clone(),
+            }),
+            None => Ok(Self {
+                kind,
+                provider_metadata,
+                extra: None,
+                item_reused: false,
+            }),
+        }
+    }
+
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let source = |source: &Source| match source {
+            Source::Data(text) | Source::Url(text) => Size::new(4, text.len()),
+        };
+        let name =
+            |name: &Option<Box<str>>| Size::new(1, name.as_ref().map_or(0, |name| name.len()));
+        let kind = match &self.kind {
+            PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
+            PartKind::RedactedThinking(data) => Size::new(3, data.len()),
+            PartKind::Image {
+                source: at,
+                media_type,
+            } => source(at).plus(name(media_type)),
+            PartKind::File {
+                source: at,
+                media_type,
+                filename,
+            } => source(at).plus(name(media_type)).plus(name(filename)),
+            PartKind::ProviderBlock { data, .. } => data.size(),
+        };
+        [&self.provider_metadata, &self.extra]
+            .into_iter()
+            .flatten()
+            .fold(kind, |sum, map| sum.plus(map.size()))
+    }
+}
+
+impl PartKind {
+    /// `Err` is the key that is wrong.
+    pub(crate) fn read(
+        name: &str,
+        place: Place,
+        fields: &mut Fields,
+    ) -> Result<Self, &'static str> {
+        match (name, place) {
+            ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
+            (_, Place::System) => Err("type"),
+            ("image", _) => Ok(Self::Image {
+                media_type: fields.take_text("media_type").or(Err("media_type"))?,
+                source: Source::take(fields)?,
+            }
+            .with_media_type()?),
+            ("file", _) => Ok(Self::File {
+                media_type: fields.take_text("media_type").or(Err("media_type"))?,
+                source: Source::take(fields)?,
+                filename: fields.take_text("filename").or(Err("filename"))?,
+            }
+            .with_media_type()?),
+            ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
+            ("redacted_thinking", Place::Assistant) => {
+                let data = fields.take_text("data").or(Err("data"))?;
+                Ok(Self::RedactedThinking(data.ok_or("data")?))
+            }
+            ("provider_block", Place::User | Place::Assistant) => {
+                let provider = fields.take("provider").ok_or("provider")?;
+                let provider = provider.as_name().and_then(Provider::from_name);
+                let data = fields.take_map("data").or(Err("data"))?;
+                Ok(Self::ProviderBlock {
+                    provider: provider.ok_or("provider")?,
+                    data: data.ok_or("data")?,
+                })
+            }
+            _ => Err("type"),
+        }
+    }
+
+    /// Bytes need a media type; a URL's server tells it.
+    fn with_media_type(self) -> Result<Self, &'static str> {
+        match &self {
+            Self::Image {
+                media_type: None,
+                source: Source::Data(_),
+            }
+            | Self::File {
+                media_type: None,
+                source: Source::Data(_),
+                ..
+            } => Err("media_type"),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl Source {
+    fn take(fields: &mut Fields) -> Result<Self, &'static str> {
+        let data = fields.take_text("data").or(Err("data"))?;
+        let url = fields.take_text("url").or(Err("url"))?;
+        match (data, url) {
+            (Some(data), None) if is_base64(&data) => Ok(Self::Data(data)),
+            (None, Some(url)) if !url.trim().is_empty() => Ok(Self::Url(url)),
+            (_, Some(_)) => Err("url"),
+            (_, None) => Err("data"),
+        }
+    }
+}
+
+fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str> {
+    match fields.take(name) {
+        Some(Value::Binary(bytes)) => Ok(bytes),
+        _ => Err(name),
+    }
+}
+
+/// The id of an output item in what OpenAI Responses wants to see again.
+pub(crate) fn item_id(metadata: Option<&Map>) -> Option<&str> {
+    let metadata = metadata?;
+    let provider = metadata.get_named("provider")?.as_name()?;
+    (provider == Provider::OpenAiResponses.name())
+        .then(|| metadata.get_named("id")?.as_str())
+        .flatten()
+}
+
+/// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are
+/// found here and not by the provider.
+pub(crate) fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let alphabet = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    !digits.is_empty()
+        && padding <= 2
+        && text.len().is_multiple_of(4)
+        && digits.bytes().all(alphabet)
+}

@@ -1,0 +1,67 @@
+//! Reading tool results.
+
+use crate::error::Error;
+use crate::log::message::{Outcome, Output, Status};
+use crate::log::part::result_parts;
+use crate::value::fields::{utf8, Fields};
+use crate::value::Value;
+
+/// Reads `[%{id: id, result: result} | {id, result}]`.
+///
+/// # Errors
+/// [`Error::InvalidToolResult`], [`Error::InvalidPart`].
+pub(crate) fn read_results(value: Value) -> Result<Vec<(Box<str>, Outcome)>, Error> {
+    let Value::List(items) = value else {
+        return Err(Error::invalid(Vec::new(), "a list of tool results"));
+    };
+    let read = |(position, item)| read_one(item, position);
+    items.into_vec().into_iter().enumerate().map(read).collect()
+}
+
+fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> {
+    let wrong = |key: &'static str| Error::InvalidToolResult {
+        position,
+        key: Value::atom(key),
+    };
+    let (id, result) = match item {
+        Value::Tuple(pair) => match <[Value; 2]>::try_from(pair.into_vec()) {
+            Ok([id, result]) => (id, result),
+            Err(_) => return Err(wrong("id")),
+        },
+        item => {
+            let mut fields = Fields::of(item).ok_or_else(|| wrong("id"))?;
+            let id = fields.take("id").ok_or_else(|| wrong("id"))?;
+            let result = fields.take("result").ok_or_else(|| wrong("result"))?;
+            (id, result)
+        }
+    };
+    let id = utf8(id).map_err(|_| wrong("id"))?;
+    let Value::Tuple(result) = result else {
+        return Err(wrong("result"));
+    };
+    match <[Value; 2]>::try_from(result.into_vec()) {
+        Ok([Value::Atom(status), term]) => match &*status {
+            "ok" => Ok((id, ok(term)?)),
+            "error" => Ok((id, error(term))),
+            _ => Err(wrong("result")),
+        },
+        _ => Err(wrong("result")),
+    }
+}
+
+/// A result: parts when it is a list of nothing else, else any term.
+///
+/// # Errors
+/// [`Error::InvalidPart`]
+pub(crate) fn ok(term: Value) -> Result<Outcome, Error> {
+    let output = match result_parts(term)? {
+        Ok(parts) => Output::Parts(parts),
+        Err(term) => Output::Value(term),
+    };
+    Ok(Outcome::new(Status::Ok, output))
+}
+
+/// An error; its reason is never parts.
+pub(crate) fn error(reason: Value) -> Outcome {
+    Outcome::new(Status::Error, Output::Value(reason))
+}

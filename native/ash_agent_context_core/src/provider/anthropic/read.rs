@@ -1,0 +1,217 @@
+//! Anthropic Messages.
+
+use super::Room;
+use crate::error::Error;
+use crate::log::message::Status;
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
+use crate::value::Value;
+
+use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::foreign::{
+    at, call, each, inline_image, json_part, metadata, misplaced, name_at, part, provider_block,
+    text_block, Object, CONTENT,
+};
+use crate::provider::listener::{Answer, Listener};
+
+const PROVIDER: Provider = Provider::Anthropic;
+
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        if let Some(system) = body.take("system") {
+            let key = body.key("system");
+            history
+                .read_prompt(system, system_content)
+                .map_err(|error| error.within(key))?;
+        }
+        let messages = body.need_list("messages", "a list of messages")?;
+        history
+            .read_each(messages, read_message)
+            .map_err(|error| error.within(body.key("messages")))
+    }
+}
+
+fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
+    let mut message = Object::read(message, "a message, an object")?;
+    let role = message.need_text("role")?;
+    let content = message.take("content").unwrap_or(Value::Nil);
+    let read = match &*role {
+        "user" => user(content, history),
+        "assistant" => assistant(content, history),
+        "system" => system_content(content).map(|content| history.system(content, None)),
+        _ => return Err(message.wrong("role", "\"user\", \"assistant\" or \"system\"")),
+    };
+    read.map_err(|error| error.within(message.key("content")))
+}
+
+fn system_content(content: Value) -> Result<Content, Error> {
+    match content {
+        Value::Binary(text) => Ok(Content::Text(text)),
+        Value::List(blocks) => {
+            let blocks = each(blocks.into_vec(), |block| text_block(block, "text"))?;
+            Ok(Content::Parts(blocks.into_boxed_slice()))
+        }
+        _ => Err(Error::invalid(Vec::new(), CONTENT)),
+    }
+}
+
+/// The results of the message, then what else it says.
+fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
+    let blocks = match content {
+        Value::Nil => Vec::new(),
+        Value::Binary(text) => {
+            history.user(Content::Text(text), None);
+            return Ok(());
+        }
+        Value::List(blocks) => blocks.into_vec(),
+        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
+    };
+    let mut parts = Vec::new();
+    let mut answers: Vec<Answer> = Vec::new();
+    each(blocks, |block| {
+        if name_at(&block, "type") == Some("tool_result") {
+            let mut answer = result(block)?;
+            answer.moved = !parts.is_empty();
+            answers.push(answer);
+        } else {
+            parts.push(user_part(block)?);
+        }
+        Ok(())
+    })?;
+    history.user_turn(answers, parts);
+    Ok(())
+}
+
+fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
+    let blocks = match content {
+        Value::Nil => Vec::new(),
+        Value::Binary(text) => {
+            history.assistant(Content::Text(text), Vec::new(), None);
+            return Ok(());
+        }
+        Value::List(blocks) => blocks.into_vec(),
+        _ => return Err(Error::invalid(Vec::new(), CONTENT)),
+    };
+    let mut said = Said::default();
+    each(blocks, |block| {
+        if name_at(&block, "type") == Some("tool_use") {
+            let mut block = Object::read(block, "")?;
+            let id = block.text("id")?;
+            let name = block.need_name("name")?;
+            said.call(call(id, name, block.arguments("input")?, None));
+        } else {
+            said.part(assistant_part(block)?);
+        }
+        Ok(())
+    })?;
+    said.join(history);
+    Ok(())
+}
+
+fn user_part(block: Value) -> Result<Part, Error> {
+    match name_at(&block, "type") {
+        Some("text") => text_block(block, "text"),
+        Some("image" | "document") => match media(&block) {
+            Some(kind) => Ok(part(kind, None)),
+            None => provider_block(PROVIDER, block),
+        },
+        Some("tool_use" | "thinking" | "redacted_thinking") => Err(misplaced(&block)),
+        _ => provider_block(PROVIDER, block),
+    }
+}
+
+fn assistant_part(block: Value) -> Result<Part, Error> {
+    match name_at(&block, "type") {
+        Some("text") => text_block(block, "text"),
+        Some("thinking") => {
+            let mut block = Object::read(block, "")?;
+            let text = block.need_bytes("thinking")?;
+            let signature = block.text("signature")?;
+            let metadata = metadata(PROVIDER, &[("signature", signature.as_deref())]);
+            Ok(part(PartKind::Thinking(text), Some(metadata)))
+        }
+        Some("redacted_thinking") => {
+            let data = Object::read(block, "")?.need_text("data")?;
+            let metadata = metadata(PROVIDER, &[]);
+            Ok(part(PartKind::RedactedThinking(data), Some(metadata)))
+        }
+        Some("tool_result") => Err(misplaced(&block)),
+        _ => provider_block(PROVIDER, block),
+    }
+}
+
+/// An image or a document whose bytes or address are there.
+fn media(block: &Value) -> Option<PartKind> {
+    let source = at(block, "source")?;
+    let is_image = name_at(block, "type") == Some("image");
+    match (name_at(source, "type")?, is_image) {
+        ("base64", true) => {
+            let media_type = name_at(source, "media_type")?;
+            inline_image(media_type.into(), name_at(source, "data")?.into())
+        }
+        ("base64", false) => {
+            let media_type = name_at(source, "media_type")?;
+            let data = name_at(source, "data")?;
+            crate::log::part::is_base64(data).then(|| PartKind::File {
+                media_type: Some(media_type.into()),
+                source: Source::Data(data.into()),
+                filename: name_at(block, "title").map(Into::into),
+            })
+        }
+        ("url", _) => {
+            let url = name_at(source, "url").filter(|url| !url.trim().is_empty())?;
+            let source = Source::Url(url.into());
+            Some(if is_image {
+                PartKind::Image {
+                    media_type: None,
+                    source,
+                }
+            } else {
+                PartKind::File {
+                    media_type: None,
+                    source,
+                    filename: name_at(block, "title").map(Into::into),
+                }
+            })
+        }
+        _ => None,
+    }
+}
+
+fn result(block: Value) -> Result<Answer, Error> {
+    let mut block = Object::read(block, "")?;
+    let id = block.need_text("tool_use_id")?;
+    let status = match block.take("is_error") {
+        Some(Value::Bool(true)) => Status::Error,
+        _ => Status::Ok,
+    };
+    let content = block.content("content", result_part)?;
+    Ok(Answer {
+        id: Some(id),
+        status,
+        ..Answer::ok(output(content, status))
+    })
+}
+
+fn result_part(block: Value) -> Result<Part, Error> {
+    match name_at(&block, "type") {
+        Some("text") => text_block(block, "text"),
+        Some("image" | "document") => match (media(&block), text_of_document(&block)) {
+            (Some(kind), _) => Ok(part(kind, None)),
+            (None, Some(text)) => Ok(crate::provider::foreign::text_part(text.as_bytes().into())),
+            (None, None) => json_part(&block),
+        },
+        Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => {
+            Err(misplaced(&block))
+        }
+        _ => json_part(&block),
+    }
+}
+
+fn text_of_document(block: &Value) -> Option<&str> {
+    let source = at(block, "source")?;
+    (name_at(source, "type")? == "text")
+        .then(|| name_at(source, "data"))
+        .flatten()
+}

@@ -1,0 +1,298 @@
+//! Anthropic Messages.
+
+use crate::log::iteration::Exchange;
+use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::value::json::AsObject;
+
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, thinking_first, Thought, Writer};
+use crate::value::letters::trim_end;
+
+impl Writes for Room {
+    fn system_key(&self) -> Option<&'static str> {
+        Some("system")
+    }
+
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
+        if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
+            if let Some(text) = out.text(bytes) {
+                out.json.text(&text);
+            }
+            return;
+        }
+        let texts = texts(&system.content, out);
+        if texts.is_empty() {
+            return;
+        }
+        out.json.raw("[");
+        for text in texts {
+            text_block(&text, out);
+        }
+        out.json.raw("]");
+    }
+
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+        match (message.role, &message.content) {
+            (Role::Assistant, _) => assistant(message, out),
+            (_, Content::Text(bytes)) => {
+                if let Some(text) = out.text(bytes) {
+                    one_text(false, &text, out);
+                }
+            }
+            (_, Content::Parts(parts)) => out.blocks(false, |out| {
+                for part in &**parts {
+                    user_part(part, out);
+                }
+            }),
+            (_, Content::None) => {}
+        }
+    }
+
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
+        out.blocks(false, |out| {
+            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
+                let Some(outcome) = outcome else { continue };
+                let id = out.id(call);
+                result(&id, outcome, out);
+            }
+        });
+    }
+
+    fn user_first(&self) -> bool {
+        true
+    }
+
+    fn cache_mark(&self) -> &'static str {
+        ",\"cache_control\":{\"type\":\"ephemeral\"}"
+    }
+}
+
+/// A message with nothing but a text: a string, or a block where a breakpoint may have to stand.
+fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
+    if out.options.cache {
+        out.blocks(is_model, |out| text_block(text, out));
+        return;
+    }
+    out.json.raw(if is_model {
+        ",{\"role\":\"assistant\",\"content\":"
+    } else {
+        ",{\"role\":\"user\",\"content\":"
+    });
+    out.json.text(text);
+    out.json.raw("}");
+}
+
+fn text_block(text: &str, out: &mut Writer<'_>) {
+    out.json.object(|block| {
+        block.field("type", "text").text("text", text);
+    });
+    out.mark_inside();
+}
+
+fn user_part(part: &Part, out: &mut Writer<'_>) {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+            }
+        }
+        PartKind::ProviderBlock { .. } => own_block(part, out),
+        _ => media(part, out),
+    }
+}
+
+fn own_block(part: &Part, out: &mut Writer<'_>) {
+    if let Some(data) = out.own_block(part) {
+        out.json.element(&AsObject(data));
+    }
+}
+
+fn assistant(message: &Message, out: &mut Writer<'_>) {
+    if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
+        if let Some(text) = out.text(bytes) {
+            one_text(true, trim_end(&text), out);
+        }
+        return;
+    }
+    out.blocks(true, |out| {
+        let start = out.json.0.len();
+        let speaks = content(message, out);
+        for call in &message.calls {
+            let (id, name) = (out.id(call), out.name(call));
+            let input = out.arguments(call);
+            out.json.object(|block| {
+                block
+                    .field("type", "tool_use")
+                    .field("id", &*id)
+                    .field("name", &*name)
+                    .raw("input", &input);
+            });
+            out.mark_inside();
+        }
+        if !speaks && message.calls.is_empty() {
+            // No history may end with thinking, so thinking that leads to nothing is never sent.
+            out.json.0.truncate(start);
+        }
+    });
+}
+
+/// Writes what a model says and tells whether that is more than thinking.
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
+    let parts = match &message.content {
+        Content::None => return false,
+        Content::Text(bytes) => {
+            let Some(text) = out.text(bytes) else {
+                return false;
+            };
+            text_block(&text, out);
+            return true;
+        }
+        Content::Parts(parts) => thinking_first(parts, out, |part| is_thinking(part, out)),
+    };
+    let mut texts = Vec::new();
+    for part in &parts {
+        if let PartKind::Text(bytes) = &part.kind {
+            texts.push(out.text(bytes));
+        }
+    }
+    let last_text = texts.iter().rposition(Option::is_some);
+    let mut texts = texts.into_iter().enumerate();
+    let mut speaks = false;
+    for part in parts {
+        let before = out.json.0.len();
+        match &part.kind {
+            PartKind::Text(_) => {
+                let Some((index, Some(text))) = texts.next() else {
+                    continue;
+                };
+                // A history must not end in white space; one that goes on keeps its bytes.
+                let is_end = message.calls.is_empty() && Some(index) == last_text;
+                text_block(if is_end { trim_end(&text) } else { &text }, out);
+            }
+            PartKind::ProviderBlock { .. } => own_block(part, out),
+            PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
+                speaks |= thinking(part, out);
+                continue;
+            }
+            PartKind::Image { .. } | PartKind::File { .. } => {
+                let words = out.media_words(part);
+                text_block(trim_end(&words), out);
+            }
+        }
+        speaks |= out.json.0.len() > before;
+    }
+    speaks
+}
+
+/// Whether a part will be sent as thinking.
+fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
+    match &part.kind {
+        PartKind::Thinking(_) => {
+            part.is_of(out.options) && part.provider_text("signature").is_some()
+        }
+        PartKind::RedactedThinking(_) => part.is_of(out.options),
+        _ => false,
+    }
+}
+
+/// Writes a thinking part and tells whether it has become text.
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
+    if let PartKind::RedactedThinking(data) = &part.kind {
+        if is_thinking(part, out) {
+            out.json.object(|block| {
+                block.field("type", "redacted_thinking").text("data", data);
+            });
+        } else {
+            out.dropped(part);
+        }
+        return false;
+    }
+    match out.thinking(part, true) {
+        Thought::Own { text, signature } => {
+            out.json.object(|block| {
+                block
+                    .field("type", "thinking")
+                    .text("thinking", &text)
+                    .field("signature", signature.unwrap_or_default());
+            });
+            false
+        }
+        Thought::Text(text) => {
+            text_block(trim_end(&text), out);
+            true
+        }
+        Thought::Nothing => false,
+    }
+}
+
+fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
+    let mut content = out.apart(|out| match &outcome.output {
+        Output::Value(_) => {
+            let text = out.result_text(outcome);
+            out.json.text(&text);
+        }
+        Output::Parts(parts) => out.wrapped("[", "]", |out| {
+            for part in &**parts {
+                user_part(part, out);
+            }
+        }),
+    });
+    if content.is_empty() {
+        content = out.apart(|out| out.json.text(crate::value::words::NO_OUTPUT));
+    }
+    out.json.object(|block| {
+        block
+            .field("type", "tool_result")
+            .field("tool_use_id", id)
+            .raw("content", &content);
+        if outcome.is_error() {
+            block.field("is_error", &true);
+        }
+    });
+    out.mark_inside();
+}
+
+fn media(part: &Part, out: &mut Writer<'_>) {
+    let Some(media) = Media::of(&part.kind) else {
+        out.dropped(part);
+        return;
+    };
+    let is_pdf = media.guessed_type() == Some("application/pdf");
+    let kind = match media.is_image {
+        true if media.is_common_image() || matches!(media.source, Location::Web(_)) => "image",
+        false if is_pdf => "document",
+        _ => "",
+    };
+    let url = match media.source {
+        Location::Web(url) => Some(url),
+        _ => None,
+    };
+    let data = match media.source {
+        Location::Inline(data) => media.media_type.map(|of| (of, data)),
+        _ => None,
+    };
+    if kind.is_empty() || (url.is_none() && data.is_none()) {
+        let words = out.media_words(part);
+        text_block(&words, out);
+        return;
+    }
+    out.json.object(|block| {
+        block.field("type", kind).object("source", |source| {
+            if let Some((media_type, data)) = data {
+                source
+                    .field("type", "base64")
+                    .field("media_type", media_type)
+                    .text("data", data);
+            } else if let Some(url) = url {
+                source.field("type", "url").text("url", url);
+            }
+        });
+        if let (false, Some(title)) = (media.is_image, media.filename) {
+            block.field("title", title);
+        }
+    });
+    out.mark_inside();
+}

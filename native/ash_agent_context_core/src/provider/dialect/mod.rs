@@ -1,0 +1,4 @@
+//! What several providers have in common.
+
+pub mod blocks;
+pub mod chat;

@@ -1,0 +1,378 @@
+//! Taking foreign objects apart, with the path to what is wrong.
+
+use crate::error::Error;
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::value::fields::{utf8, Fields};
+use crate::value::{Bytes, Map, Value, MAX_DEPTH};
+
+/// What a role's content may be.
+pub const CONTENT: &str = "content: text or a list of parts";
+
+/// An object of a foreign history, its keys atoms or strings.
+pub struct Object {
+    fields: Fields,
+}
+
+impl Object {
+    pub fn read(value: Value, expected: &'static str) -> Result<Self, Error> {
+        let fields = Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))?;
+        Ok(Self { fields })
+    }
+
+    /// An error at one of its keys.
+    pub fn wrong(&self, name: &str, expected: &'static str) -> Error {
+        Error::invalid(vec![self.key(name)], expected)
+    }
+
+    /// A known key as the object spells its keys.
+    pub fn key(&self, name: &str) -> Value {
+        self.fields.key(name)
+    }
+
+    /// Takes the value of a key; `nil` is none.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        self.fields.take_given(name)
+    }
+
+    /// Takes UTF-8 text; an atom is text too.
+    pub fn text(&mut self, name: &str) -> Result<Option<Box<str>>, Error> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Atom(atom)) => Ok(Some((*atom).into())),
+            Some(value) => match utf8(value) {
+                Ok(text) => Ok(Some(text)),
+                Err(_) => Err(self.wrong(name, "text")),
+            },
+        }
+    }
+
+    /// Takes UTF-8 text that must be there.
+    pub fn need_text(&mut self, name: &str) -> Result<Box<str>, Error> {
+        let text = self.text(name)?;
+        text.ok_or_else(|| self.wrong(name, "text"))
+    }
+
+    /// Takes text that must be there, whatever its bytes.
+    pub fn need_bytes(&mut self, name: &str) -> Result<Bytes, Error> {
+        match self.take(name) {
+            Some(Value::Binary(bytes)) => Ok(bytes),
+            _ => Err(self.wrong(name, "text")),
+        }
+    }
+
+    /// Takes the name of a tool.
+    pub fn need_name(&mut self, name: &str) -> Result<Name, Error> {
+        let read = match self.take(name) {
+            Some(Value::Atom(atom)) => Some(Name::Atom(atom)),
+            Some(value) => utf8(value).ok().map(Name::Text),
+            None => None,
+        };
+        read.ok_or_else(|| self.wrong(name, "a tool's name"))
+    }
+
+    /// Takes a list that must be there.
+    pub fn need_list(&mut self, name: &str, expected: &'static str) -> Result<Vec<Value>, Error> {
+        match self.take(name) {
+            Some(Value::List(items)) => Ok(items.into_vec()),
+            _ => Err(self.wrong(name, expected)),
+        }
+    }
+
+    /// Takes an object that must be there, and what `read` makes of it.
+    pub fn need_object<T>(
+        &mut self,
+        name: &str,
+        expected: &'static str,
+        read: impl FnOnce(Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self.take(name).and_then(Fields::of) {
+            Some(fields) => read(Self { fields }).map_err(|error| error.within(self.key(name))),
+            None => Err(self.wrong(name, expected)),
+        }
+    }
+
+    /// Takes arguments: an object or its JSON text, which may be left out.
+    pub fn arguments(&mut self, name: &str) -> Result<Arguments, Error> {
+        let value = self.take(name).unwrap_or(Value::Nil);
+        bounded(&value, MAX_DEPTH)?;
+        Arguments::from_value(value)
+            .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
+    }
+
+    /// Takes a map that may be left out.
+    pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Map(map)) => Ok(Some(map)),
+            Some(_) => Err(self.wrong(name, "a map")),
+        }
+    }
+
+    /// Takes content, each part of a list with `read`.
+    pub fn content(
+        &mut self,
+        name: &str,
+        read: impl FnMut(Value) -> Result<Part, Error>,
+    ) -> Result<Content, Error> {
+        match self.take(name) {
+            None => Ok(Content::None),
+            Some(Value::Binary(text)) => Ok(Content::Text(text)),
+            Some(Value::List(parts)) => {
+                let parts = each(parts.into_vec(), read);
+                let parts = parts.map_err(|error| error.within(self.key(name)))?;
+                Ok(Content::Parts(parts.into_boxed_slice()))
+            }
+            Some(_) => Err(self.wrong(name, CONTENT)),
+        }
+    }
+
+    /// What nobody took.
+    pub fn rest(self) -> Option<Map> {
+        self.fields.rest()
+    }
+}
+
+/// An index as a step of a path.
+pub fn index(index: usize) -> Value {
+    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
+}
+
+/// Reads each element of a list; errors say which.
+pub fn each<T>(
+    items: Vec<Value>,
+    mut read: impl FnMut(Value) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let read = |(at, item)| read(item).map_err(|error: Error| error.within(index(at)));
+    items.into_iter().enumerate().map(read).collect()
+}
+
+/// The value under a key of a value that may be a map; `nil` is none.
+pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    match value {
+        Value::Map(map) => map.get_named(key).filter(|value| **value != Value::Nil),
+        _ => None,
+    }
+}
+
+/// Whether a value is a map that has something under this key.
+pub fn has(value: &Value, key: &str) -> bool {
+    at(value, key).is_some()
+}
+
+/// The name under a key of a value that may be a map.
+pub fn name_at<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    at(value, key)?.as_name()
+}
+
+/// Metadata that names its provider, with the texts that it wants to see again.
+pub fn metadata(provider: Provider, texts: &[(&str, Option<&str>)]) -> Map {
+    let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
+    for (key, text) in texts {
+        entries.extend(text.map(|text| (Value::atom(key), Value::text(text))));
+    }
+    Map::new(entries)
+}
+
+/// The same when there is a text, else none.
+pub fn metadata_of(provider: Provider, key: &str, text: Option<&str>) -> Option<Map> {
+    text.map(|text| metadata(provider, &[(key, Some(text))]))
+}
+
+/// A part.
+pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
+    Part {
+        kind,
+        provider_metadata,
+        extra: None,
+        item_reused: false,
+    }
+}
+
+/// A text part.
+pub fn text_part(text: Bytes) -> Part {
+    part(PartKind::Text(text), None)
+}
+
+/// A block with its text under this key.
+pub fn text_block(block: Value, key: &str) -> Result<Part, Error> {
+    let mut block = Object::read(block, BLOCK)?;
+    block.need_bytes(key).map(text_part)
+}
+
+const BLOCK: &str = "a content block, an object";
+
+/// A block that has no neutral form.
+pub fn provider_block(provider: Provider, block: Value) -> Result<Part, Error> {
+    match json_like(block, MAX_DEPTH)? {
+        Value::Map(data) => Ok(part(PartKind::ProviderBlock { provider, data }, None)),
+        _ => Err(Error::invalid(Vec::new(), BLOCK)),
+    }
+}
+
+/// A block that has no neutral form, where a model gets text: its JSON.
+pub fn json_part(block: &Value) -> Result<Part, Error> {
+    match block {
+        Value::Map(_) => {
+            let json = crate::value::json::write(block);
+            Ok(text_part(json.into_bytes().into_boxed_slice()))
+        }
+        _ => Err(Error::invalid(Vec::new(), BLOCK)),
+    }
+}
+
+/// A block that the message around it cannot have.
+pub fn misplaced(block: &Value) -> Error {
+    let name = name_at(block, "type").unwrap_or("this");
+    let expected = format!("another block than {name} in a message of this role");
+    Error::invalid(vec![Value::text("type")], expected)
+}
+
+/// A call; an id that is missing is given when the call joins the context.
+pub fn call(
+    id: Option<Box<str>>,
+    name: Name,
+    arguments: Arguments,
+    provider_metadata: Option<Map>,
+) -> ToolCall {
+    ToolCall {
+        id: id.unwrap_or_default(),
+        name,
+        arguments,
+        provider_metadata,
+        extra: None,
+        unknown: None,
+        aliases: crate::log::ids::Aliases::default(),
+    }
+}
+
+/// An image whose base64 and media type are known; nothing when it is no base64.
+pub fn inline_image(media_type: Box<str>, data: Box<str>) -> Option<PartKind> {
+    is_base64(&data).then_some(PartKind::Image {
+        media_type: Some(media_type),
+        source: Source::Data(data),
+    })
+}
+
+/// The image of a URL, which may hold its bytes.
+pub fn url_image(url: Box<str>) -> PartKind {
+    match data_url(&url) {
+        Some((media_type, data)) => PartKind::Image {
+            media_type: Some(media_type.into()),
+            source: Source::Data(data.into()),
+        },
+        None => PartKind::Image {
+            media_type: None,
+            source: Source::Url(url),
+        },
+    }
+}
+
+/// A file whose base64 stands in a data URL, or bare: then it is a PDF, which all providers mean.
+pub fn inline_file(data: &str, filename: Option<Box<str>>) -> Option<PartKind> {
+    let (media_type, data) = match data_url(data) {
+        Some(parts) => parts,
+        None if is_base64(data) => ("application/pdf", data),
+        None => return None,
+    };
+    Some(PartKind::File {
+        media_type: Some(media_type.into()),
+        source: Source::Data(data.into()),
+        filename,
+    })
+}
+
+/// The media type and the base64 of a data URL that is nothing more.
+fn data_url(url: &str) -> Option<(&str, &str)> {
+    let (media_type, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    let plain = media_type.contains('/') && !media_type.contains([';', ',']);
+    (plain && is_base64(data)).then_some((media_type, data))
+}
+
+/// Foreign data as JSON has it: keys and atoms are text. Recursion ends where the levels do.
+///
+/// # Errors
+/// [`Error::TooDeep`]
+pub fn json_like(value: Value, levels: usize) -> Result<Value, Error> {
+    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
+    let all = |items: Box<[Value]>| -> Result<Box<[Value]>, Error> {
+        let inner = inner()?;
+        let items = items.into_vec().into_iter();
+        items.map(|item| json_like(item, inner)).collect()
+    };
+    Ok(match value {
+        Value::Atom(name) => Value::text(&name),
+        Value::List(items) => Value::List(all(items)?),
+        // A date or the like: it is written as its text.
+        Value::Map(map) if map.get_atom("__struct__").is_some() => {
+            let value = Value::Map(map);
+            bounded(&value, levels)?;
+            value
+        }
+        Value::Map(map) => {
+            let inner = inner()?;
+            let entries = map.into_entries().into_iter();
+            let entries: Result<Vec<_>, Error> = entries
+                .map(|(key, value)| {
+                    let name = key.as_name().map(Value::text);
+                    Ok((name.unwrap_or(key), json_like(value, inner)?))
+                })
+                .collect();
+            Value::Map(Map::new(entries?))
+        }
+        other => {
+            bounded(&other, levels)?;
+            other
+        }
+    })
+}
+
+const TOO_DEEP: Error = Error::TooDeep { limit: MAX_DEPTH };
+
+/// Refuses a value with more levels than these.
+///
+/// # Errors
+/// [`Error::TooDeep`]
+pub fn bounded(value: &Value, levels: usize) -> Result<(), Error> {
+    let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
+    match value {
+        Value::List(items) | Value::Tuple(items) => {
+            let inner = inner()?;
+            items.iter().try_for_each(|item| bounded(item, inner))
+        }
+        Value::Map(map) => {
+            let inner = inner()?;
+            map.iter().try_for_each(|(key, value)| {
+                bounded(key, inner)?;
+                bounded(value, inner)
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Content of parts: none, and where the provider has no other form for it, a text alone is text.
+pub fn plain_content(mut parts: Vec<Part>) -> Content {
+    match parts.pop() {
+        None => Content::None,
+        Some(Part {
+            kind: PartKind::Text(text),
+            provider_metadata: None,
+            ..
+        }) if parts.is_empty() => Content::Text(text),
+        Some(last) => {
+            parts.push(last);
+            Content::Parts(parts.into_boxed_slice())
+        }
+    }
+}
+
+/// The parts of content.
+pub fn into_parts(content: Content) -> Vec<Part> {
+    match content {
+        Content::None => Vec::new(),
+        Content::Text(text) => vec![text_part(text)],
+        Content::Parts(parts) => parts.into_vec(),
+    }
+}

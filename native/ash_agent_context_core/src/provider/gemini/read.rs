@@ -1,0 +1,247 @@
+//! Gemini generateContent. Keys are read in snake case, too, as the servers do.
+
+use super::Room;
+use crate::error::Error;
+use crate::log::call::ToolCall;
+use crate::log::message::{Output, Status};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
+use crate::value::{Map, Value, MAX_DEPTH};
+
+use crate::provider::foreign::{
+    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, part, plain_content,
+    provider_block, text_part, Object,
+};
+use crate::provider::listener::{Answer, Listener};
+
+const PROVIDER: Provider = Provider::Gemini;
+
+/// Both spellings of a key.
+type Key = (&'static str, &'static str);
+
+const SYSTEM: Key = ("systemInstruction", "system_instruction");
+const CALL: Key = ("functionCall", "function_call");
+const RESPONSE: Key = ("functionResponse", "function_response");
+const SIGNATURE: Key = ("thoughtSignature", "thought_signature");
+const INLINE: Key = ("inlineData", "inline_data");
+const FILE: Key = ("fileData", "file_data");
+const TYPE: Key = ("mimeType", "mime_type");
+const URI: Key = ("fileUri", "file_uri");
+const NAME: Key = ("displayName", "display_name");
+
+fn find(value: &Value, key: Key) -> Option<&Value> {
+    at(value, key.0).or_else(|| at(value, key.1))
+}
+
+fn find_name(value: &Value, key: Key) -> Option<&str> {
+    find(value, key)?.as_name()
+}
+
+/// The spelling of a key that an object has.
+fn spelled(value: &Value, key: Key) -> &'static str {
+    match at(value, key.0) {
+        Some(_) => key.0,
+        None => key.1,
+    }
+}
+
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        for key in [SYSTEM.0, SYSTEM.1] {
+            if let Some(system) = body.take(key) {
+                let spelled = body.key(key);
+                history
+                    .read_prompt(system, system_content)
+                    .map_err(|error| error.within(spelled))?;
+            }
+        }
+        let contents = body.need_list("contents", "a list of contents")?;
+        history
+            .read_each(contents, read_content)
+            .map_err(|error| error.within(body.key("contents")))
+    }
+}
+
+/// A content, or the text alone, which clients take too.
+fn system_content(system: Value) -> Result<Content, Error> {
+    if let Value::Binary(text) = system {
+        return Ok(Content::Text(text));
+    }
+    let mut system = Object::read(system, "a content, an object")?;
+    let parts = system.content("parts", |part| match at(&part, "text") {
+        Some(Value::Binary(text)) => Ok(text_part(text.clone())),
+        _ => Err(Error::invalid(Vec::new(), "a text part")),
+    })?;
+    Ok(
+        match plain_content(crate::provider::foreign::into_parts(parts)) {
+            Content::None => Content::Parts(Box::default()),
+            content => content,
+        },
+    )
+}
+
+fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
+    let mut content = Object::read(content, "a content, an object")?;
+    let role = content.text("role")?;
+    let parts = content.need_list("parts", "a list of parts")?;
+    let read = match role.as_deref() {
+        None | Some("user" | "function") => user(parts, history),
+        Some("model") => model(parts, history),
+        Some(_) => return Err(content.wrong("role", "\"user\" or \"model\"")),
+    };
+    read.map_err(|error| error.within(content.key("parts")))
+}
+
+fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
+    let mut parts = Vec::new();
+    let mut answers: Vec<Answer> = Vec::new();
+    each(values, |value| {
+        if find(&value, RESPONSE).is_some() {
+            let key = spelled(&value, RESPONSE);
+            let mut answer = Object::read(value, "")?.need_object(key, "a response", response)?;
+            answer.moved = !parts.is_empty();
+            answers.push(answer);
+        } else if find(&value, CALL).is_some() {
+            return Err(Error::invalid(Vec::new(), "a part of a user's content"));
+        } else if at(&value, "thought") == Some(&Value::Bool(true)) && at(&value, "text").is_some()
+        {
+            // Users do not think: there is no neutral form.
+            parts.push(provider_block(PROVIDER, value)?);
+        } else {
+            parts.push(content_part(value)?);
+        }
+        Ok(())
+    })?;
+    history.user_turn(answers, parts);
+    Ok(())
+}
+
+fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
+    let (mut parts, mut calls) = (Vec::new(), Vec::new());
+    each(values, |value| {
+        if find(&value, CALL).is_some() {
+            calls.push(read_call(value)?);
+        } else if find(&value, RESPONSE).is_some() {
+            return Err(Error::invalid(Vec::new(), "a part of a model's content"));
+        } else {
+            parts.push(content_part(value)?);
+        }
+        Ok(())
+    })?;
+    history.assistant(plain_content(parts), calls, None);
+    Ok(())
+}
+
+fn read_call(value: Value) -> Result<ToolCall, Error> {
+    let signature = find_name(&value, SIGNATURE);
+    let metadata = metadata_of(PROVIDER, "signature", signature);
+    let key = spelled(&value, CALL);
+    Object::read(value, "")?.need_object(key, "a function call", |mut function| {
+        let id = function.text("id")?;
+        let name = function.need_name("name")?;
+        Ok(call(id, name, function.arguments("args")?, metadata))
+    })
+}
+
+pub fn content_part(value: Value) -> Result<Part, Error> {
+    let signature = find_name(&value, SIGNATURE);
+    let signed = metadata_of(PROVIDER, "signature", signature);
+    match at(&value, "text") {
+        Some(Value::Binary(text)) if at(&value, "thought") == Some(&Value::Bool(true)) => {
+            let metadata = metadata(PROVIDER, &[("signature", signature)]);
+            return Ok(part(PartKind::Thinking(text.clone()), Some(metadata)));
+        }
+        Some(Value::Binary(text)) => return Ok(part(PartKind::Text(text.clone()), signed)),
+        Some(_) => return Err(Error::invalid(vec![Value::text("text")], "text")),
+        None => {}
+    }
+    match media(&value) {
+        Some(kind) => Ok(part(kind, signed)),
+        None => provider_block(PROVIDER, value),
+    }
+}
+
+fn media(value: &Value) -> Option<PartKind> {
+    if let Some(blob) = find(value, INLINE) {
+        let media_type = find_name(blob, TYPE)?;
+        let data = name_at(blob, "data")?;
+        if media_type.starts_with("image/") {
+            return inline_image(media_type.into(), data.into());
+        }
+        return is_base64(data).then(|| PartKind::File {
+            media_type: Some(media_type.into()),
+            source: Source::Data(data.into()),
+            filename: find_name(blob, NAME).map(Into::into),
+        });
+    }
+    let file = find(value, FILE)?;
+    let uri = find_name(file, URI).filter(|uri| !uri.trim().is_empty())?;
+    let media_type = find_name(file, TYPE).map(Into::into);
+    let source = Source::Url(uri.into());
+    let is_image = find_name(file, TYPE).is_some_and(|name| name.starts_with("image/"));
+    Some(if is_image {
+        PartKind::Image { media_type, source }
+    } else {
+        PartKind::File {
+            media_type,
+            source,
+            filename: find_name(file, NAME).map(Into::into),
+        }
+    })
+}
+
+fn response(mut response: Object) -> Result<Answer, Error> {
+    let id = response.text("id")?;
+    let name = response.text("name")?;
+    let given = response.map("response")?.unwrap_or_default();
+    given
+        .iter()
+        .try_for_each(|(_, value)| bounded(value, MAX_DEPTH - 1))?;
+    let key = response.key("parts");
+    let media = match response.take("parts") {
+        Some(Value::List(parts)) => {
+            each(parts.into_vec(), content_part).map_err(|error| error.within(key))?
+        }
+        _ => Vec::new(),
+    };
+    let (status, value) = result(given);
+    let output = if media.is_empty() {
+        Output::Value(value)
+    } else {
+        let words = match value {
+            Value::Binary(text) => text,
+            other => crate::value::json::write(&other)
+                .into_bytes()
+                .into_boxed_slice(),
+        };
+        let is_media = |part: &Part| {
+            matches!(
+                part.kind,
+                PartKind::Text(_) | PartKind::Image { .. } | PartKind::File { .. }
+            )
+        };
+        let mut parts = vec![text_part(words)];
+        parts.extend(media.into_iter().filter(is_media));
+        Output::Parts(parts.into_boxed_slice())
+    };
+    Ok(Answer {
+        id,
+        name,
+        status,
+        ..Answer::ok(output)
+    })
+}
+
+/// The documented keys with nothing beside them are what they say; other objects are results.
+fn result(given: Map) -> (Status, Value) {
+    match (
+        given.len(),
+        given.get_named("output"),
+        given.get_named("error"),
+    ) {
+        (1, Some(text @ Value::Binary(_)), _) => (Status::Ok, text.clone()),
+        (1, _, Some(reason)) => (Status::Error, reason.clone()),
+        _ => (Status::Ok, Value::Map(given)),
+    }
+}

@@ -1,0 +1,186 @@
+//! Mistral chat completions: OpenAI's shape with rules of its own.
+
+use crate::log::iteration::Exchange;
+use crate::log::message::{Message, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::value::json::AsObject;
+
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::letters::is_blank;
+
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
+        match &system.content {
+            Content::Parts(_) => {
+                let texts = texts(&system.content, out);
+                out.wrapped(",{\"role\":\"system\",\"content\":[", "]}", |out| {
+                    for text in texts {
+                        text_part(&text, out);
+                    }
+                });
+            }
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_message("system", &text, out);
+                }
+            }
+            Content::None => {}
+        }
+    }
+
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+        if message.role == Role::Assistant {
+            assistant(message, out);
+            return;
+        }
+        match &message.content {
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_message("user", &text, out);
+                }
+            }
+            Content::Parts(parts) => out.blocks(false, |out| {
+                for part in &**parts {
+                    user_part(part, out);
+                }
+            }),
+            Content::None => {}
+        }
+    }
+
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
+        let mut behind = Vec::new();
+        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
+            let Some(outcome) = outcome else { continue };
+            let (id, name) = (out.id(call), out.name(call));
+            let (text, media) = out.split_result(outcome, is_sent);
+            behind.extend(media);
+            out.json.raw(",");
+            out.json.bare_object(|message| {
+                message
+                    .field("role", "tool")
+                    .field("tool_call_id", &*id)
+                    .field("name", &*name)
+                    .text("content", &text);
+            });
+        }
+        out.blocks(false, |out| {
+            for part in behind {
+                user_part(part, out);
+            }
+        });
+    }
+
+    fn user_last(&self) -> bool {
+        true
+    }
+}
+
+fn user_part(part: &Part, out: &mut Writer<'_>) {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_part(&text, out);
+            }
+        }
+        PartKind::ProviderBlock { .. } => {
+            if let Some(data) = out.own_block(part) {
+                out.json.element(&AsObject(data));
+            }
+        }
+        _ => media(part, out),
+    }
+}
+
+fn assistant(message: &Message, out: &mut Writer<'_>) {
+    let mut speaks = false;
+    let content = out.apart(|out| match &message.content {
+        Content::None => {}
+        Content::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                out.json.text(&text);
+                speaks = true;
+            }
+        }
+        Content::Parts(parts) => out.wrapped("[", "]", |out| {
+            for part in &**parts {
+                speaks |= assistant_part(part, out);
+            }
+        }),
+    });
+    // Thinking that leads to nothing is not sent.
+    if speaks || !message.calls.is_empty() {
+        message_with_calls(message, &content, out);
+    }
+}
+
+/// Writes a part and tells whether it is more than thinking.
+fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
+    let before = out.json.0.len();
+    match &part.kind {
+        PartKind::Thinking(_) => match out.thinking(part, false) {
+            Thought::Own { text, signature } if !is_blank(&text) => {
+                out.json.object(|written| {
+                    written.field("type", "thinking").list("thinking", |list| {
+                        list.object(|piece| {
+                            piece.field("type", "text").text("text", &text);
+                        });
+                    });
+                    if let Some(signature) = signature {
+                        written.field("signature", signature);
+                    }
+                });
+                return false;
+            }
+            Thought::Text(text) => text_part(&text, out),
+            Thought::Own { .. } | Thought::Nothing => {}
+        },
+        PartKind::Image { .. } | PartKind::File { .. } => {
+            let words = out.media_words(part);
+            text_part(&words, out);
+        }
+        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::Text(_) | PartKind::ProviderBlock { .. } => user_part(part, out),
+    }
+    out.json.0.len() > before
+}
+
+fn is_sent(media: &Media<'_>) -> bool {
+    match (media.is_image, media.source) {
+        (true, Location::Inline(_)) => media.is_common_image(),
+        (true, Location::Web(_)) => true,
+        (false, Location::Inline(_) | Location::Web(_)) => {
+            media.guessed_type() == Some("application/pdf")
+        }
+        (_, Location::Store(_)) => false,
+    }
+}
+
+fn media(part: &Part, out: &mut Writer<'_>) {
+    let Some(media) = Media::of(&part.kind) else {
+        out.dropped(part);
+        return;
+    };
+    if !is_sent(&media) {
+        let words = out.media_words(part);
+        text_part(&words, out);
+        return;
+    }
+    let url = media.url();
+    out.json.object(|written| {
+        if media.is_image {
+            written.field("type", "image_url").text("image_url", &url);
+        } else {
+            written
+                .field("type", "document_url")
+                .text("document_url", &url);
+            if let Some(name) = media.filename {
+                written.field("document_name", name);
+            }
+        }
+    });
+}

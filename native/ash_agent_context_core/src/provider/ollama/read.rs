@@ -1,0 +1,113 @@
+//! Ollama chat.
+
+use super::Room;
+use crate::error::Error;
+use crate::log::message::Output;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
+use crate::value::Value;
+
+use crate::provider::foreign::{call, each, inline_image, metadata, part, text_part, Object};
+use crate::provider::listener::{Answer, Listener};
+
+const PROVIDER: Provider = Provider::Ollama;
+const ROLES: &str = "\"system\", \"user\", \"assistant\" or \"tool\"";
+
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        let messages = body.need_list("messages", "a list of messages")?;
+        history
+            .read_each(messages, read_message)
+            .map_err(|error| error.within(body.key("messages")))
+    }
+}
+
+fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
+    let mut message = Object::read(message, "a message, an object")?;
+    let role = message.need_text("role")?;
+    let text = match message.take("content") {
+        None => None,
+        Some(Value::Binary(text)) => Some(text),
+        Some(_) => return Err(message.wrong("content", "text")),
+    };
+    let images = match message.take("images") {
+        None => Vec::new(),
+        Some(Value::List(images)) => {
+            each(images.into_vec(), image).map_err(|error| error.within(message.key("images")))?
+        }
+        Some(_) => return Err(message.wrong("images", "a list of images")),
+    };
+    match &*role {
+        "system" => history.system(text.map_or(Content::None, Content::Text), None),
+        "user" => history.user(content(Vec::new(), text, images), None),
+        "assistant" => {
+            let mut parts = Vec::new();
+            if let Some(thinking) = message.text("thinking")?.filter(|text| !text.is_empty()) {
+                let thinking = PartKind::Thinking(thinking.into_boxed_bytes());
+                parts.push(part(thinking, Some(metadata(PROVIDER, &[]))));
+            }
+            let calls = match message.take("tool_calls") {
+                None => Vec::new(),
+                Some(Value::List(none)) if none.is_empty() => {
+                    history.refused();
+                    Vec::new()
+                }
+                Some(Value::List(calls)) => each(calls.into_vec(), read_call)
+                    .map_err(|error| error.within(message.key("tool_calls")))?,
+                Some(_) => return Err(message.wrong("tool_calls", "a list of tool calls")),
+            };
+            // Where there is nothing to say, the server wants an empty text.
+            let text = text.filter(|text| !text.is_empty() || calls.is_empty());
+            history.assistant(content(parts, text, images), calls, None);
+        }
+        "tool" => {
+            let name = match message.text("tool_name")? {
+                Some(name) => Some(name),
+                None => message.text("name")?,
+            };
+            let output = Output::Value(text.map_or(Value::Nil, Value::Binary));
+            history.answer(Answer {
+                id: message.text("tool_call_id")?,
+                name,
+                ..Answer::ok(output)
+            });
+        }
+        _ => return Err(message.wrong("role", ROLES)),
+    }
+    Ok(())
+}
+
+/// Text alone is text; beside thinking or images it is a part, unless it is empty.
+fn content(mut parts: Vec<Part>, text: Option<Box<[u8]>>, mut images: Vec<Part>) -> Content {
+    if parts.is_empty() && images.is_empty() {
+        return text.map_or(Content::None, Content::Text);
+    }
+    parts.extend(text.filter(|text| !text.is_empty()).map(text_part));
+    parts.append(&mut images);
+    Content::Parts(parts.into_boxed_slice())
+}
+
+fn read_call(value: Value) -> Result<crate::log::call::ToolCall, Error> {
+    let mut object = Object::read(value, "a tool call, an object")?;
+    let id = object.text("id")?;
+    object.need_object("function", "the function that is called", |mut function| {
+        let name = function.need_name("name")?;
+        Ok(call(id, name, function.arguments("arguments")?, None))
+    })
+}
+
+/// Bare base64, whose first bytes tell what it is.
+fn image(value: Value) -> Result<Part, Error> {
+    let data = value.as_str().unwrap_or_default();
+    let media_type = match data {
+        _ if data.starts_with("/9j/") => "image/jpeg",
+        _ if data.starts_with("R0lGOD") => "image/gif",
+        _ if data.starts_with("UklGR") => "image/webp",
+        _ => "image/png",
+    };
+    match inline_image(media_type.into(), data.into()) {
+        Some(kind) => Ok(part(kind, None)),
+        None => Err(Error::invalid(Vec::new(), "base64")),
+    }
+}

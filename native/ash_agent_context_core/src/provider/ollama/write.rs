@@ -1,0 +1,148 @@
+//! Ollama chat: every content is one string, images stand beside it.
+
+use std::borrow::Cow;
+
+use crate::log::iteration::Exchange;
+use crate::log::message::{Message, Role};
+use crate::log::part::{Content, Part, PartKind};
+
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::text_message;
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::letters::is_blank;
+
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
+        let texts = texts(&system.content, out);
+        if !texts.is_empty() {
+            text_message("system", &texts.join("\n\n"), out);
+        }
+    }
+
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
+        if message.role == Role::Assistant {
+            assistant(message, out);
+            return;
+        }
+        match &message.content {
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_message("user", &text, out);
+                }
+            }
+            Content::Parts(parts) => user(parts.iter(), out),
+            Content::None => {}
+        }
+    }
+
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
+        let mut behind = Vec::new();
+        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
+            let Some(outcome) = outcome else { continue };
+            let (id, name) = (out.id(call), out.name(call));
+            let (text, media) = out.split_result(outcome, is_sent);
+            behind.extend(media);
+            out.json.raw(",");
+            out.json.bare_object(|message| {
+                message
+                    .field("role", "tool")
+                    .text("content", &text)
+                    .field("tool_name", &*name)
+                    .field("tool_call_id", &*id);
+            });
+        }
+        user(behind.into_iter(), out);
+    }
+}
+
+fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
+    let (mut texts, mut images) = (Vec::new(), Vec::new());
+    for part in parts {
+        match (&part.kind, Media::of(&part.kind)) {
+            (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
+            (PartKind::Image { .. } | PartKind::File { .. }, Some(media)) => {
+                match (is_sent(&media), media.source) {
+                    (true, Location::Inline(data)) => images.push(data.to_owned()),
+                    _ => {
+                        let words = out.media_words(part);
+                        texts.push(Cow::Owned(words));
+                    }
+                }
+            }
+            _ => out.dropped(part),
+        }
+    }
+    if texts.is_empty() && images.is_empty() {
+        return;
+    }
+    out.json.raw(",");
+    out.json.bare_object(|message| {
+        message
+            .field("role", "user")
+            .text("content", &texts.join("\n\n"));
+        if !images.is_empty() {
+            message.field("images", &images);
+        }
+    });
+}
+
+fn assistant(message: &Message, out: &mut Writer<'_>) {
+    let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
+    match &message.content {
+        Content::None => {}
+        Content::Text(bytes) => texts.extend(out.text(bytes)),
+        Content::Parts(parts) => {
+            for part in &**parts {
+                match &part.kind {
+                    PartKind::Text(bytes) => texts.extend(out.text(bytes)),
+                    PartKind::Thinking(_) => match out.thinking(part, false) {
+                        Thought::Own { text, .. } if !is_blank(&text) => thoughts.push(text),
+                        Thought::Text(text) => texts.push(text),
+                        Thought::Own { .. } | Thought::Nothing => {}
+                    },
+                    PartKind::Image { .. } | PartKind::File { .. } => {
+                        texts.push(Cow::Owned(out.media_words(part)));
+                    }
+                    PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. } => {
+                        out.dropped(part);
+                    }
+                }
+            }
+        }
+    }
+    if texts.is_empty() && message.calls.is_empty() {
+        return;
+    }
+    let calls: Vec<_> = message
+        .calls
+        .iter()
+        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
+        .collect();
+    out.json.raw(",");
+    out.json.bare_object(|written| {
+        written
+            .field("role", "assistant")
+            .text("content", &texts.join("\n\n"));
+        if !thoughts.is_empty() {
+            written.text("thinking", &thoughts.join("\n\n"));
+        }
+        if !calls.is_empty() {
+            written.list("tool_calls", |list| {
+                for (id, name, arguments) in &calls {
+                    list.object(|call| {
+                        call.field("id", &**id).object("function", |function| {
+                            function.field("name", &**name).raw("arguments", arguments);
+                        });
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// Images that are here; the server fetches nothing and reads no other files.
+fn is_sent(media: &Media<'_>) -> bool {
+    media.is_common_image() && matches!(media.source, Location::Inline(_))
+}

@@ -1,0 +1,14 @@
+//! Reading requests to OpenAI Chat Completions.
+
+use super::Room;
+use crate::error::Error;
+use crate::provider::dialect::chat::read::{self, OPENAI};
+use crate::provider::foreign::Object;
+use crate::provider::format::Reads;
+use crate::provider::listener::Listener;
+
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        read::read(body, history, &OPENAI)
+    }
+}

@@ -1,0 +1,226 @@
+//! The view in a stored conversation.
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::message::{Message, Role};
+use crate::storage::read::{
+    at, fields, index, read_message_as, read_size, rest, take_list, take_name, wrong,
+};
+use crate::storage::text::Json;
+use crate::storage::write::{message, text};
+use crate::storage::{keys, read};
+use crate::value::fields::Fields;
+use crate::value::{Size, Value};
+use crate::view::masks::Masks;
+use crate::view::{Cleared, Cover, View};
+
+pub(crate) fn write(json: &mut Json, view: &View) {
+    json.key(keys::VIEW).object(|json| {
+        json.key(keys::COVERS).list(view.covers(), cover);
+        if let Some(cleared) = view.cleared() {
+            json.key(keys::CLEARED).object(|json| {
+                json.key(keys::ITERATION).value(&cleared.iteration);
+                json.key(keys::CALLS).value(&cleared.calls);
+                text(json, keys::PLACEHOLDER, Some(&cleared.placeholder));
+            });
+        }
+        if let Some(most) = view.max_result_bytes() {
+            json.key(keys::MAX_RESULT_BYTES).value(&most);
+        }
+        if let Some(masks) = view.masks() {
+            json.key(keys::MASKS)
+                .list(masks.iter(), |json, (pattern, replacement)| {
+                    json.object(|json| {
+                        text(json, keys::PATTERN, Some(pattern));
+                        text(json, keys::REPLACEMENT, Some(replacement));
+                    });
+                });
+        }
+        if !view.blocks().is_empty() {
+            json.key(keys::BLOCKS)
+                .list(view.blocks(), |json, (name, block)| {
+                    json.object(|json| {
+                        text(json, keys::NAME, Some(name));
+                        text(json, keys::TEXT, Some(block));
+                    });
+                });
+        }
+    });
+}
+
+fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
+    json.object(|json| {
+        json.key(keys::FIRST).value(&first);
+        json.key(keys::LAST).value(&cover.last);
+        if let Some(summary) = &cover.summary {
+            message(json.key(keys::SUMMARY), summary, None);
+        }
+    });
+}
+
+/// How much a view is to walk and to write.
+pub(crate) fn size(view: &View) -> Size {
+    let summary = |cover: &Cover| {
+        cover
+            .summary
+            .as_deref()
+            .map_or(Size::new(4, 40), Message::size)
+    };
+    let covers = view
+        .covers()
+        .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
+    view.blocks().iter().fold(covers, |sum, (_, block)| {
+        sum.plus(Size::new(4, block.len()))
+    })
+}
+
+/// A view that is being read; its covers are checked against the conversation it is put on.
+pub(crate) struct Stored {
+    covers: Vec<Covered>,
+    cleared: Option<Cleared>,
+    max_result_bytes: Option<usize>,
+    masks: Option<Arc<Masks>>,
+    blocks: Vec<(Box<str>, Box<str>)>,
+}
+
+struct Covered {
+    first: u64,
+    last: u64,
+    summary: Option<Arc<Message>>,
+}
+
+impl Stored {
+    /// `known` has been compiled already.
+    pub fn read(value: Value, known: Option<&Arc<Masks>>) -> Result<Self, Error> {
+        let mut fields = fields(value, "a view")?;
+        let stored = Self {
+            covers: read_list(&mut fields, keys::COVERS, read_cover)?,
+            cleared: read_given(&mut fields, keys::CLEARED, read_cleared)?,
+            max_result_bytes: read_given(&mut fields, keys::MAX_RESULT_BYTES, read_size)?,
+            masks: read_masks(&mut fields, known)?,
+            blocks: read_list(&mut fields, keys::BLOCKS, |value| {
+                read_pair(value, keys::NAME, keys::TEXT)
+            })?,
+        };
+        rest(fields)?;
+        Ok(stored)
+    }
+
+    pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
+        context.change_view(|view| {
+            view.cleared = self.cleared.map(Arc::new);
+            view.max_result_bytes = self.max_result_bytes;
+            view.masks = self.masks;
+            view.blocks = self.blocks.into();
+        });
+        context.show_system();
+        let mut behind = context.first_number();
+        for (position, cover) in self.covers.into_iter().enumerate() {
+            let Covered {
+                first,
+                last,
+                summary,
+            } = cover;
+            if !may_cover(context, first.max(behind), last) || first < behind {
+                let expected =
+                    "a range of iterations without pending calls, behind the cover before it";
+                let error = wrong(keys::LAST, expected);
+                return Err(error
+                    .within(index(position))
+                    .within(Value::text(keys::COVERS)));
+            }
+            match summary {
+                Some(summary) => context.put_summary(first, last, summary),
+                None => context.put_hidden(first, last),
+            }
+            behind = last.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+fn may_cover(context: &Context, first: u64, last: u64) -> bool {
+    let current = context.current_iteration();
+    let pending = context.current().count_pending() > 0;
+    first <= last && (last < current || (last == current && !pending))
+}
+
+fn read_given<T>(
+    fields: &mut Fields,
+    key: &'static str,
+    read: impl FnOnce(Value) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    at(key, fields.take_given(key).map(read).transpose())
+}
+
+fn read_list<T>(
+    fields: &mut Fields,
+    key: &'static str,
+    read: impl Fn(Value) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    if fields.get_mut(key).is_none() {
+        return Ok(Vec::new());
+    }
+    let values = at(key, take_list(fields, key))?;
+    let read = |(position, value)| read(value).map_err(|error| error.within(index(position)));
+    at(key, values.into_iter().enumerate().map(read).collect())
+}
+
+fn read_cover(value: Value) -> Result<Covered, Error> {
+    let mut fields = fields(value, "a cover")?;
+    let number = |fields: &mut Fields, key| {
+        let value = fields.take(key).unwrap_or(Value::Nil);
+        at(key, read::read_number(value))
+    };
+    Ok(Covered {
+        first: number(&mut fields, keys::FIRST)?,
+        last: number(&mut fields, keys::LAST)?,
+        summary: read_given(&mut fields, keys::SUMMARY, |value| {
+            read_message_as(value, Role::User)
+        })?,
+    })
+}
+
+fn read_cleared(value: Value) -> Result<Cleared, Error> {
+    let mut fields = fields(value, "a place in the conversation")?;
+    let iteration = fields.take(keys::ITERATION).unwrap_or(Value::Nil);
+    let calls = fields.take(keys::CALLS).unwrap_or(Value::Nil);
+    Ok(Cleared {
+        iteration: at(keys::ITERATION, read::read_number(iteration))?,
+        calls: at(keys::CALLS, read_size(calls))?,
+        placeholder: at(keys::PLACEHOLDER, take_name(&mut fields, keys::PLACEHOLDER))?,
+    })
+}
+
+fn read_masks(
+    fields: &mut Fields,
+    known: Option<&Arc<Masks>>,
+) -> Result<Option<Arc<Masks>>, Error> {
+    let pairs = read_list(fields, keys::MASKS, |value| {
+        read_pair(value, keys::PATTERN, keys::REPLACEMENT)
+    })?;
+    if pairs.is_empty() {
+        return Ok(None);
+    }
+    let given = || pairs.iter().map(|(pattern, text)| (&**pattern, &**text));
+    if let Some(known) = known.filter(|known| known.iter().eq(given())) {
+        return Ok(Some(known.clone()));
+    }
+    let masks = Masks::new(pairs)
+        .map_err(|error| Error::invalid(Vec::new(), format!("regular expressions: {error}")));
+    at(keys::MASKS, masks.map(|masks| Some(Arc::new(masks))))
+}
+
+fn read_pair(
+    value: Value,
+    first: &'static str,
+    second: &'static str,
+) -> Result<(Box<str>, Box<str>), Error> {
+    let mut fields = fields(value, "a map of two texts")?;
+    Ok((
+        at(first, take_name(&mut fields, first))?,
+        at(second, take_name(&mut fields, second))?,
+    ))
+}

@@ -1,0 +1,313 @@
+//! JSON text: reading it into values, and the JSON that stands for a value.
+//!
+//! Reading is [`jiter`]'s: it keeps integers of any size exact (serde_json turns those beyond 64
+//! bits into floats) and lets us hold nesting on a stack of our own. Writing is serde_json's.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use jiter::{Jiter, JiterErrorType, JsonErrorType, NumberAny, NumberInt, Peek};
+use num_bigint::BigInt;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::value::{Map, Value};
+
+/// Decimal digits up to which an integer is written as a JSON number; reading accepts no more
+/// (jiter's limit, and Python's). Converting between bases is not linear, so there must be one.
+pub(crate) const MAX_DIGITS: u64 = 4300;
+
+/// Integers of so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
+const MAX_BITS: u64 = 14_280;
+
+enum Open {
+    Array(Vec<Value>),
+    Object(Vec<(Value, Value)>, Box<[u8]>),
+}
+
+/// Reads one JSON document: objects become maps with string keys; of duplicate keys the last counts.
+///
+/// # Errors
+/// [`Error::Invalid`] that says where the text is no JSON, [`Error::TooDeep`] beyond `limit` levels.
+///
+/// # Complexity
+/// O(n), nesting included.
+pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
+    read_noting(text, limit).map(|(value, _)| value)
+}
+
+/// Like [`read`], and tells whether an object had a key twice.
+pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
+    let mut jiter = Jiter::new(text);
+    let read = read_value(&mut jiter, limit).map_err(|fault| fault.explain(&jiter))?;
+    jiter
+        .finish()
+        .map_err(|error| Fault::from(error).explain(&jiter))?;
+    Ok(read)
+}
+
+enum Fault {
+    TooDeep(usize),
+    Number(usize),
+    Syntax(jiter::JiterError),
+}
+
+impl From<jiter::JiterError> for Fault {
+    fn from(error: jiter::JiterError) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+impl Fault {
+    fn explain(self, jiter: &Jiter<'_>) -> Error {
+        let (what, index) = match self {
+            Self::TooDeep(limit) => return Error::TooDeep { limit },
+            Self::Number(index) => ("a number that a float can hold".to_owned(), index),
+            Self::Syntax(error) => {
+                let what = match error.error_type {
+                    JiterErrorType::JsonError(JsonErrorType::NumberOutOfRange) => {
+                        format!("an integer of at most {MAX_DIGITS} digits")
+                    }
+                    other => format!("JSON ({other})"),
+                };
+                (what, error.index)
+            }
+        };
+        let position = jiter.error_position(index);
+        Error::invalid(
+            Vec::new(),
+            format!(
+                "{what}, at line {} column {}",
+                position.line, position.column
+            ),
+        )
+    }
+}
+
+fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Fault> {
+    let mut doubled = false;
+    let mut open: Vec<Open> = Vec::new();
+    let mut peek = jiter.peek()?;
+    loop {
+        // One value: a scalar, an empty container, or the opening of one more level.
+        let mut value = match peek {
+            Peek::Array => {
+                if open.len() >= limit {
+                    return Err(Fault::TooDeep(limit));
+                }
+                if let Some(first) = jiter.known_array()? {
+                    open.push(Open::Array(Vec::new()));
+                    peek = first;
+                    continue;
+                }
+                Value::List(Box::default())
+            }
+            Peek::Object => {
+                if open.len() >= limit {
+                    return Err(Fault::TooDeep(limit));
+                }
+                if let Some(key) = jiter.known_object()? {
+                    let key = key.as_bytes().into();
+                    open.push(Open::Object(Vec::new(), key));
+                    peek = jiter.peek()?;
+                    continue;
+                }
+                Value::Map(Map::default())
+            }
+            _ => read_scalar(jiter, peek)?,
+        };
+        // Hand it to the level around it; close every level that ends here.
+        loop {
+            match open.pop() {
+                None => return Ok((value, doubled)),
+                Some(Open::Array(mut items)) => {
+                    items.push(value);
+                    if let Some(next) = jiter.array_step()? {
+                        open.push(Open::Array(items));
+                        peek = next;
+                        break;
+                    }
+                    value = Value::List(items.into_boxed_slice());
+                }
+                Some(Open::Object(mut entries, key)) => {
+                    entries.push((Value::Binary(key), value));
+                    if let Some(key) = jiter.next_key()? {
+                        let key = key.as_bytes().into();
+                        open.push(Open::Object(entries, key));
+                        peek = jiter.peek()?;
+                        break;
+                    }
+                    let given = entries.len();
+                    let map = Map::new(entries);
+                    doubled |= map.len() != given;
+                    value = Value::Map(map);
+                }
+            }
+        }
+    }
+}
+
+fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, Fault> {
+    Ok(match peek {
+        Peek::Null => {
+            jiter.known_null()?;
+            Value::Nil
+        }
+        Peek::True | Peek::False => Value::Bool(jiter.known_bool(peek)?),
+        Peek::String => Value::text(jiter.known_str()?),
+        _ => {
+            let index = jiter.current_index();
+            match jiter.known_number(peek)? {
+                NumberAny::Int(NumberInt::Int(small)) => Value::Int(small),
+                // By its bytes: jiter has another version of num-bigint than rustler.
+                NumberAny::Int(NumberInt::BigInt(big)) => {
+                    Value::integer(BigInt::from_signed_bytes_le(&big.to_signed_bytes_le()))
+                }
+                NumberAny::Float(float) => {
+                    if !float.is_finite() {
+                        return Err(Fault::Number(index));
+                    }
+                    Value::Float(float)
+                }
+            }
+        }
+    })
+}
+
+/// The JSON of a value, as a model or a provider gets it.
+///
+/// Atoms and dates are strings, tuples arrays, keyword lists objects, structs objects without
+/// their name; what is no UTF-8 is replaced. Keys stand in an order that no VM decides.
+#[derive(Debug, Clone, Copy)]
+pub struct AsJson<'a>(pub &'a Value);
+
+/// JSON text of a value.
+#[must_use]
+pub fn write(value: &Value) -> String {
+    to_string(&AsJson(value))
+}
+
+/// serde_json into a string, for types whose serialisation cannot fail.
+pub(crate) fn to_string(value: &impl Serialize) -> String {
+    // A map key that is no string would be serde_json's only error here; we write none.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+impl Serialize for AsJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Nil => serializer.serialize_unit(),
+            Value::Bool(flag) => serializer.serialize_bool(*flag),
+            Value::Int(integer) => serializer.serialize_i64(*integer),
+            Value::BigInt(integer) => serialize_big(integer, serializer),
+            Value::Float(float) => serializer.serialize_f64(*float),
+            Value::Atom(name) => serializer.serialize_str(name),
+            Value::Binary(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
+            Value::Tuple(items) => serialize_items(items, serializer),
+            Value::List(items) if is_keyword(items) => {
+                let entries = items.iter().filter_map(|item| match item {
+                    Value::Tuple(pair) => match &**pair {
+                        [key, value] => Some((key, value)),
+                        _ => None,
+                    },
+                    _ => None,
+                });
+                serialize_keyword(entries, serializer)
+            }
+            Value::List(items) => serialize_items(items, serializer),
+            Value::Map(map) => match crate::value::words::struct_text(map) {
+                Some(text) => serializer.serialize_str(&text),
+                None => serialize_map(map, serializer),
+            },
+        }
+    }
+}
+
+/// The JSON object of a map, whatever struct it may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AsObject<'a>(pub &'a Map);
+
+impl Serialize for AsObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_map(self.0, serializer)
+    }
+}
+
+fn serialize_items<S: Serializer>(items: &[Value], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut seq = serializer.serialize_seq(Some(items.len()))?;
+    for item in items {
+        seq.serialize_element(&AsJson(item))?;
+    }
+    seq.end()
+}
+
+fn serialize_map<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(None)?;
+    // Of keys that have the same text the first counts.
+    let mut seen = (!differ_as_text(map)).then(HashSet::new);
+    for (key, value) in map.iter() {
+        if matches!(key, Value::Atom(name) if &**name == "__struct__") {
+            continue;
+        }
+        let key = key_text(key);
+        if let Some(seen) = &mut seen {
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+        }
+        object.serialize_entry(&*key, &AsJson(value))?;
+    }
+    object.end()
+}
+
+/// Whether different keys surely have different texts: all of them are atoms, or all are UTF-8.
+fn differ_as_text(map: &Map) -> bool {
+    let is_atom = |key: &Value| matches!(key, Value::Atom(_) | Value::Nil | Value::Bool(_));
+    map.iter().all(|(key, _)| is_atom(key)) || map.iter().all(|(key, _)| key.as_str().is_some())
+}
+
+fn key_text(key: &Value) -> Cow<'_, str> {
+    match key {
+        Value::Binary(bytes) => String::from_utf8_lossy(bytes),
+        other => match other.as_name() {
+            Some(name) => Cow::Borrowed(name),
+            // Levels of keys within keys would be written and escaped again and again.
+            None if other.is_deeper_than(1) => Cow::Borrowed("(nested key)"),
+            None => Cow::Owned(write(other).replace(['"', '\\'], "'")),
+        },
+    }
+}
+
+fn is_keyword(items: &[Value]) -> bool {
+    !items.is_empty()
+        && items.iter().all(|item| {
+            matches!(item, Value::Tuple(pair)
+                if matches!(&**pair, [Value::Atom(_) | Value::Nil | Value::Bool(_), _]))
+        })
+}
+
+fn serialize_keyword<'a, S: Serializer>(
+    entries: impl Iterator<Item = (&'a Value, &'a Value)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut seen = HashSet::new();
+    let mut object = serializer.serialize_map(None)?;
+    for (key, value) in entries {
+        let key = key_text(key);
+        if seen.insert(key.clone()) {
+            object.serialize_entry(&*key, &AsJson(value))?;
+        }
+    }
+    object.end()
+}
+
+fn serialize_big<S: Serializer>(integer: &BigInt, serializer: S) -> Result<S::Ok, S::Error> {
+    if integer.bits() > MAX_BITS {
+        return serializer.serialize_str(&format!("{integer:#x}"));
+    }
+    match serde_json::value::RawValue::from_string(integer.to_string()) {
+        Ok(raw) => raw.serialize(serializer),
+        Err(_) => serializer.serialize_str(&integer.to_string()),
+    }
+}

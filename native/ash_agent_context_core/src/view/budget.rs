@@ -1,0 +1,313 @@
+//! Keeping a conversation within a budget: what is hidden, and what summaries stand for.
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::tokens::{Method, Tokens};
+use crate::value::time::Time;
+use crate::view::{self, Step};
+
+/// How [`Context::fit`] trims.
+#[derive(Debug, Clone, Copy)]
+pub struct Fit {
+    /// Tokens that the view may have, the answer included.
+    pub budget: u64,
+    /// Tokens that are kept free for the answer.
+    pub reserve: u64,
+    /// Iterations at the beginning that stay.
+    pub keep_first: u64,
+    /// Iterations at the end that stay.
+    pub keep_last: u64,
+    /// The number of the last hidden iteration is a multiple of this, where that is possible.
+    pub step: u64,
+    /// How tokens are counted; `None`: from the last report on.
+    pub method: Option<Method>,
+}
+
+impl Context {
+    /// Tokens of the view: by a method, or from the last report of a provider on.
+    ///
+    /// A report counts everything up to its message. To it comes the difference between what
+    /// [`Method::Estimate`] makes of the view now and what it made of it then: an estimate of what came since,
+    /// less what was hidden since.
+    ///
+    /// # Complexity
+    /// O(what was not counted yet)
+    #[must_use]
+    pub fn count_tokens(&self, method: Option<Method>) -> u64 {
+        let counted = self.tokens(method.unwrap_or(Method::Estimate)).total();
+        if method.is_some() {
+            return counted;
+        }
+        let reported = self
+            .last_reported()
+            .and_then(|entry| entry.reported_length());
+        reported.map_or(counted, |(length, estimate)| {
+            length.saturating_add(counted).saturating_sub(estimate)
+        })
+    }
+
+    /// Hides the oldest iterations until the view fits, and tells which are hidden then.
+    ///
+    /// The current turn stays, and so do summaries, as long as the rest can be hidden.
+    ///
+    /// # Errors
+    /// [`Error::CannotFit`].
+    ///
+    /// # Complexity
+    /// O(what it hides)
+    pub fn fit(&self, fit: &Fit, at: Time) -> Result<(Self, Option<(u64, u64)>), Error> {
+        let allowed = fit.budget.saturating_sub(fit.reserve);
+        let total = self.count_tokens(fit.method);
+        if total <= allowed {
+            return Ok((self.clone(), self.hidden_range()));
+        }
+        let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
+        let method = fit.method.unwrap_or(Method::Estimate);
+        let needed = total.saturating_sub(allowed);
+        let mut next = self.clone();
+        next.updated_at = at;
+        if let Some(boundary) = self.boundary(first, last, needed, method) {
+            let step = fit.step.max(1);
+            let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
+            next.hide(first, boundary);
+            let hidden = next.hidden_range();
+            return Ok((next, hidden));
+        }
+        let least = total.saturating_sub(self.view_tokens(method, first, last).total());
+        if least > allowed {
+            return Err(Error::CannotFit { least });
+        }
+        // Without the summaries, then.
+        next.put_hidden(first, last);
+        let hidden = next.hidden_range();
+        Ok((next, hidden))
+    }
+
+    /// The iteration up to which as many tokens can be hidden, leaving summaries.
+    fn boundary(&self, first: u64, last: u64, needed: u64, method: Method) -> Option<u64> {
+        let mut hidden = 0;
+        for step in self.steps(first, last) {
+            if let Step::Iteration(iteration, look) = step {
+                hidden += iteration.tokens(method, look).total();
+                if hidden >= needed {
+                    return Some(iteration.number);
+                }
+            }
+        }
+        None
+    }
+
+    /// The iterations that may be hidden: all but the first, the last, the current turn, and what has
+    /// one summary with them. None when the second number is smaller than the first.
+    fn may_hide(&self, keep_first: u64, keep_last: u64) -> (u64, u64) {
+        let first = self.first_number().saturating_add(keep_first);
+        let last = self.current_iteration().saturating_sub(keep_last);
+        let last = last.min(self.current.turn.saturating_sub(1));
+        self.without_cut_summaries(first, last)
+    }
+
+    /// A range without the summaries that reach out of it.
+    fn without_cut_summaries(&self, first: u64, last: u64) -> (u64, u64) {
+        let is_summary = |cover: &&view::Cover| cover.summary.is_some();
+        let first = match self.cover(first) {
+            Some((start, cover)) if is_summary(&cover) && start < first => {
+                cover.last.saturating_add(1)
+            }
+            _ => first,
+        };
+        let last = match self.cover(last) {
+            Some((start, cover)) if is_summary(&cover) && cover.last > last => {
+                start.saturating_sub(1)
+            }
+            _ => last,
+        };
+        (first, last)
+    }
+
+    /// The range from the first to the last of what is hidden.
+    fn hidden_range(&self) -> Option<(u64, u64)> {
+        let covers = || self.view().into_iter().flat_map(view::View::covers);
+        let mut hidden = covers().filter(|(_, cover)| cover.summary.is_none());
+        let (first, cover) = hidden.next()?;
+        let last = hidden.last().map_or(cover.last, |(_, cover)| cover.last);
+        Some((first, last))
+    }
+
+    /// The number of the last iteration with a message; an empty one shows nothing.
+    fn last_with_messages(&self) -> u64 {
+        let current = self.current_iteration();
+        if self.current.entries().len() == 0 {
+            return current.saturating_sub(1);
+        }
+        current
+    }
+
+    /// Shows only the last so many iterations with messages.
+    ///
+    /// # Complexity
+    /// O(what it hides)
+    #[must_use]
+    pub fn keep_last_iterations(&self, count: u64, at: Time) -> Self {
+        let last = self.last_with_messages().saturating_sub(count.max(1));
+        let mut next = self.clone();
+        if last >= self.first_number() {
+            next.hide_all(self.first_number(), last);
+        }
+        next.updated_at = at;
+        next
+    }
+
+    /// Hides iterations that began before a time; the last one with messages stays.
+    ///
+    /// # Complexity
+    /// O(n)
+    #[must_use]
+    pub fn remove_old_iterations(&self, before: Time, at: Time) -> Self {
+        let mut next = self.clone();
+        let mut run: Option<(u64, u64)> = None;
+        let end = self.last_with_messages();
+        for iteration in self.iterations().take_while(|one| one.number < end) {
+            let number = iteration.number;
+            run = match (run, iteration.started_at < before) {
+                (Some((first, _)), true) => Some((first, number)),
+                (None, true) => Some((number, number)),
+                (Some((first, last)), false) => {
+                    next.hide_all(first, last);
+                    None
+                }
+                (None, false) => None,
+            };
+        }
+        if let Some((first, last)) = run {
+            next.hide_all(first, last);
+        }
+        next.updated_at = at;
+        next
+    }
+
+    /// Shows only the iterations of a range. What is added later is shown, too.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`] when the range leaves out the current iteration and calls wait in it.
+    pub fn iteration_range(&self, first: u64, last: u64, at: Time) -> Result<Self, Error> {
+        let mut next = self.clone();
+        let current = self.current_iteration();
+        // An empty iteration shows nothing: what comes next goes there.
+        let end = if self.current.entries().len() == 0 {
+            current.saturating_sub(1)
+        } else {
+            current
+        };
+        if last < current || current < first {
+            self.check_nothing_pending()?;
+        }
+        if last < end {
+            next.hide_all(last.saturating_add(1).max(self.first_number()), end);
+        }
+        if first > self.first_number() {
+            next.hide_all(self.first_number(), (first - 1).min(end));
+        }
+        next.updated_at = at;
+        Ok(next)
+    }
+
+    /// Hides a range, summaries that lie within it included; one that reaches out of it stays.
+    fn hide_all(&mut self, first: u64, last: u64) {
+        let (first, last) = self.without_cut_summaries(first, last);
+        if first <= last {
+            self.put_hidden(first, last);
+        }
+    }
+
+    /// The range that a compaction may take: of the one that is asked for or of all, what is no part of
+    /// the current turn, has no pending calls and is not hidden; summaries in it are taken as a whole.
+    ///
+    /// # Errors
+    /// [`Error::NotCompactable`] when a range is asked for that is not all of that kind.
+    pub fn compactable(
+        &self,
+        range: Option<(u64, u64)>,
+        keep_first: u64,
+        keep_last: u64,
+    ) -> Result<Option<(u64, u64)>, Error> {
+        let (first, last) = self.may_hide(keep_first, keep_last);
+        let allowed = (first <= last).then_some((first, last));
+        let (first, last) = match (range, allowed) {
+            (None, None) => return Ok(None),
+            (None, Some(all)) => all,
+            (Some(asked), Some(all))
+                if all.0 <= asked.0 && asked.0 <= asked.1 && asked.1 <= all.1 =>
+            {
+                asked
+            }
+            (Some((first, last)), allowed) => {
+                return Err(Error::NotCompactable {
+                    first,
+                    last,
+                    allowed,
+                })
+            }
+        };
+        let summary = |number| {
+            let cover = self.cover(number);
+            cover.filter(|(_, cover)| cover.summary.is_some())
+        };
+        let first = summary(first).map_or(first, |(start, _)| start);
+        let last = summary(last).map_or(last, |(_, cover)| cover.last);
+        let has_messages = self.messages_between(first, last).next().is_some();
+        Ok(has_messages.then_some((first, last)))
+    }
+
+    /// Hides a range that [`Context::compactable`] gave.
+    #[must_use]
+    pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
+        let mut next = self.clone();
+        next.hide_all(first, last);
+        next.updated_at = at;
+        next
+    }
+
+    /// Puts a summary in the place of iterations; the log keeps them.
+    ///
+    /// # Errors
+    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`].
+    ///
+    /// # Complexity
+    /// O(what it stands for)
+    pub fn summarize(&self, first: u64, last: u64, text: &str, at: Time) -> Result<Self, Error> {
+        let Some((first, last)) = self.compactable(Some((first, last)), 0, 0)? else {
+            return Err(Error::NotCompactable {
+                first,
+                last,
+                allowed: self.compactable(None, 0, 0)?,
+            });
+        };
+        let summary = view::summary(first, last, text);
+        let look = self.look(u64::MAX);
+        let tokens = summary.tokens(Method::Estimate, look).total();
+        let replaced = self.view_tokens(Method::Estimate, first, last).total();
+        if tokens >= replaced {
+            return Err(Error::SummaryTooLong { tokens, replaced });
+        }
+        let mut next = self.clone();
+        next.put_summary(first, last, Arc::new(summary));
+        next.updated_at = at;
+        next.grown();
+        Ok(next)
+    }
+
+    /// The summary that stands for an iteration.
+    #[must_use]
+    pub fn summary(&self, number: u64) -> Option<&[u8]> {
+        let (_, cover) = self.cover(number)?;
+        view::summary_text(cover.summary.as_deref()?)
+    }
+
+    /// Tokens of the view by kind, by the method that [`Context::count_tokens`] falls back to.
+    #[must_use]
+    pub fn token_breakdown(&self, method: Option<Method>) -> Tokens {
+        self.tokens(method.unwrap_or(Method::Estimate))
+    }
+}

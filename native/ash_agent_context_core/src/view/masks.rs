@@ -1,0 +1,271 @@
+//! Masks: what must not be shown to a model.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::Engine as _;
+use regex::{NoExpand, Regex, RegexBuilder};
+
+use crate::error::Error;
+use crate::log::call::{Arguments, ToolCall};
+use crate::log::media::words_of;
+use crate::log::message::{Outcome, Output};
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::value::json;
+use crate::value::{Map, Value};
+
+/// Bytes that a compiled pattern may take.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// Patterns that there may be: each one is a walk over all texts, and takes milliseconds to compile.
+const MOST: usize = 100;
+
+/// How many times as long as copying a byte it takes to look for a pattern in it, at worst.
+const SEARCH: usize = 30;
+
+/// Patterns, and what stands in the place of what they match.
+#[derive(Debug)]
+pub struct Masks {
+    masks: Vec<Mask>,
+    pub(crate) key: u64,
+}
+
+#[derive(Debug)]
+struct Mask {
+    pattern: Regex,
+    replacement: Box<str>,
+}
+
+impl Masks {
+    /// Compiles regular expressions, each with its replacement.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPattern`].
+    pub fn new(pairs: impl IntoIterator<Item = (Box<str>, Box<str>)>) -> Result<Self, Error> {
+        let mut hasher = DefaultHasher::new();
+        let mut masks = Vec::new();
+        for (pattern, replacement) in pairs {
+            if masks.len() == MOST {
+                return Err(Error::InvalidPattern {
+                    pattern,
+                    problem: format!("there are {MOST} patterns already").into(),
+                });
+            }
+            (&pattern, &replacement).hash(&mut hasher);
+            let compiled = RegexBuilder::new(&pattern)
+                .size_limit(PATTERN_BYTES)
+                .build()
+                .map_err(|problem| Error::InvalidPattern {
+                    pattern,
+                    problem: problem.to_string().into(),
+                })?;
+            masks.push(Mask {
+                pattern: compiled,
+                replacement,
+            });
+        }
+        Ok(Self {
+            masks,
+            key: hasher.finish(),
+        })
+    }
+
+    /// The patterns with their replacements.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.masks
+            .iter()
+            .map(|mask| (mask.pattern.as_str(), &*mask.replacement))
+    }
+
+    /// How many times as long as copying it takes to mask a byte.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        1 + SEARCH * self.masks.len()
+    }
+
+    /// Number of patterns.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.masks.len()
+    }
+
+    /// Whether nothing is masked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.masks.is_empty()
+    }
+
+    fn text(&self, bytes: &[u8]) -> Option<String> {
+        let mut text = String::from_utf8_lossy(bytes);
+        let mut changed = false;
+        for mask in &self.masks {
+            let replacement = NoExpand(&mask.replacement);
+            if let Cow::Owned(masked) = mask.pattern.replace_all(&text, replacement) {
+                text = Cow::Owned(masked);
+                changed = true;
+            }
+        }
+        changed.then(|| text.into_owned())
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> Box<[u8]> {
+        match self.text(bytes) {
+            Some(text) => text.into_bytes().into(),
+            None => bytes.into(),
+        }
+    }
+
+    pub(crate) fn content(&self, content: &Content) -> Content {
+        match content {
+            Content::None => Content::None,
+            Content::Text(bytes) => Content::Text(self.bytes(bytes)),
+            Content::Parts(parts) => Content::Parts(self.parts(parts)),
+        }
+    }
+
+    fn parts(&self, parts: &[Part]) -> Box<[Part]> {
+        parts.iter().filter_map(|part| self.part(part)).collect()
+    }
+
+    /// `None` for a provider's block that would be another one: a provider takes its own as they were.
+    fn part(&self, given: &Part) -> Option<Part> {
+        let mut part = given.clone();
+        match &mut part.kind {
+            PartKind::Text(bytes) => *bytes = self.bytes(bytes),
+            PartKind::Thinking(bytes) => {
+                if let Some(text) = self.text(bytes) {
+                    *bytes = text.into_bytes().into();
+                    // Its signature is of the text as it was.
+                    part.provider_metadata = None;
+                }
+            }
+            PartKind::ProviderBlock { data, .. } if self.map(data) != *data => return None,
+            PartKind::ProviderBlock { .. } => {}
+            PartKind::Image { source, .. } => self.source(source, None),
+            PartKind::File {
+                source,
+                media_type,
+                filename,
+            } => {
+                self.source(source, media_type.as_deref());
+                if let Some(name) = filename {
+                    self.name(name);
+                }
+            }
+            PartKind::RedactedThinking(_) => {}
+        }
+        if part.url() != given.url() || part.is_empty_file() {
+            // Nothing can be fetched from there, or nothing is left.
+            let words = words_of(&part.kind).unwrap_or_default();
+            part = Part::text(words.into_bytes().into());
+        }
+        Some(part)
+    }
+
+    /// Addresses, and the text of files that are sent as text.
+    fn source(&self, source: &mut Source, media_type: Option<&str>) {
+        const DATA_URL: &str = ";base64,";
+        match source {
+            Source::Data(data) if media_type.is_some_and(|of| of.starts_with("text/")) => {
+                if let Some(masked) = self.base64(data) {
+                    *data = masked.into();
+                }
+            }
+            Source::Data(_) => {}
+            Source::Url(url) if url.starts_with("data:text/") => {
+                let masked = url
+                    .split_once(DATA_URL)
+                    .and_then(|(head, data)| Some([head, DATA_URL, &self.base64(data)?].concat()));
+                if let Some(masked) = masked {
+                    *url = masked.into();
+                }
+            }
+            Source::Url(url) if url.starts_with("data:") => {}
+            Source::Url(url) => self.name(url),
+        }
+    }
+
+    fn base64(&self, data: &str) -> Option<String> {
+        let bytes = BASE64.decode(data).ok()?;
+        self.text(&bytes).map(|text| BASE64.encode(text))
+    }
+
+    fn name(&self, name: &mut Box<str>) {
+        if let Some(masked) = self.text(name.as_bytes()) {
+            *name = masked.into();
+        }
+    }
+
+    pub(crate) fn call(&self, call: &ToolCall) -> ToolCall {
+        let value = self.value(&call.arguments.value);
+        let json = call.arguments.json.as_ref();
+        let json = json.filter(|_| value == call.arguments.value).cloned();
+        ToolCall {
+            arguments: Arguments { value, json },
+            ..call.clone()
+        }
+    }
+
+    pub(crate) fn output(&self, outcome: &Outcome) -> Option<Output> {
+        match &outcome.output {
+            Output::Parts(parts) => Some(Output::Parts(self.parts(parts))),
+            // A key next to a value can be what a pattern looks for: the text is what counts.
+            Output::Value(_) => {
+                let text = self.text(outcome.text()?)?;
+                Some(Output::Value(Value::text(&text)))
+            }
+        }
+    }
+
+    fn map(&self, map: &Map) -> Map {
+        let masked = |(key, value): &(Value, Value)| (self.value(key), self.value(value));
+        Map::new(map.iter().map(masked).collect())
+    }
+
+    /// Numbers and atoms are masked as a model reads them. Recurses at most [`crate::MAX_DEPTH`] levels.
+    fn value(&self, value: &Value) -> Value {
+        let all = |items: &[Value]| items.iter().map(|item| self.value(item)).collect();
+        let text = match value {
+            Value::Binary(bytes) => return Value::Binary(self.bytes(bytes)),
+            Value::List(items) => return Value::List(all(items)),
+            Value::Tuple(items) => return Value::Tuple(all(items)),
+            Value::Map(map) => return Value::Map(self.map(map)),
+            Value::Nil | Value::Bool(_) => return value.clone(),
+            Value::Atom(name) => self.text(name.as_bytes()),
+            Value::Int(_) | Value::BigInt(_) | Value::Float(_) => {
+                self.text(json::write(value).as_bytes())
+            }
+        };
+        text.map_or_else(|| value.clone(), |text| Value::text(&text))
+    }
+}
+
+impl Part {
+    /// Where an image or a file is, if that is an address.
+    fn url(&self) -> Option<&str> {
+        match &self.kind {
+            PartKind::Image {
+                source: Source::Url(url),
+                ..
+            }
+            | PartKind::File {
+                source: Source::Url(url),
+                ..
+            } if !url.starts_with("data:") => Some(url),
+            _ => None,
+        }
+    }
+
+    fn is_empty_file(&self) -> bool {
+        matches!(&self.kind, PartKind::File { source: Source::Data(data), .. } if data.is_empty())
+    }
+}
+
+impl PartialEq for Masks {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Masks {}

@@ -1,0 +1,193 @@
+//! The conversation as plain text, for models that take a single text.
+
+use std::fmt::Write as _;
+
+use crate::context::Context;
+use crate::log::iteration::{Iteration, MessageRef};
+use crate::log::media::words_of;
+use crate::log::message::{Message, Output, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::view::look::Shown;
+use crate::view::Step;
+
+/// How much of the conversation a prompt has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    /// All of it.
+    Full,
+    /// The system prompt and the last message of the user: the rest is known on the model's side.
+    Continuation,
+    /// The last message of the user, without a heading.
+    Message,
+}
+
+/// Why nothing can be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unready {
+    /// There is no message but the system prompt.
+    NoMessages,
+    /// The last message is the model's.
+    LastMessageFromAssistant,
+    /// Calls wait for their results.
+    PendingToolCalls(Vec<Box<str>>),
+}
+
+impl Context {
+    /// The view as plain text: blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by
+    /// blank lines.
+    ///
+    /// # Complexity
+    /// O(n) for all of it
+    #[must_use]
+    pub fn to_prompt(&self, how: Prompt) -> String {
+        let mut prompt = String::new();
+        if how == Prompt::Full {
+            for shown in self.messages() {
+                write(shown.see().message(), &mut prompt);
+            }
+            return prompt;
+        }
+        let system = self.messages().next();
+        let system =
+            system.filter(|_| how == Prompt::Continuation && self.shown_system().is_some());
+        if let Some(shown) = system {
+            write(shown.see().message(), &mut prompt);
+        }
+        let Some(last) = self.last_messages().find(|shown| !is_model(shown.message)) else {
+            return prompt;
+        };
+        match last.see().message() {
+            MessageRef::Added(message) if how == Prompt::Message => content_text(&message.content),
+            message => {
+                write(message, &mut prompt);
+                prompt
+            }
+        }
+    }
+
+    /// Why no request can be made of the view now; nothing when one can.
+    #[must_use]
+    pub fn unready(&self) -> Vec<Unready> {
+        let pending = self.current().pending_ids();
+        let pending = (!pending.is_empty()).then_some(Unready::PendingToolCalls(pending));
+        let last = match self.last_messages().next() {
+            None => Some(Unready::NoMessages),
+            // With calls pending, that is the reason.
+            Some(last) if is_model(last.message) && pending.is_none() => {
+                Some(Unready::LastMessageFromAssistant)
+            }
+            Some(_) => None,
+        };
+        last.into_iter().chain(pending).collect()
+    }
+
+    /// The messages of the view without the system prompt, newest iteration first, in each newest first.
+    fn last_messages(&self) -> impl Iterator<Item = Shown<'_>> {
+        let numbers = self.first_number()..=self.current_iteration();
+        let starts = numbers.rev().filter(|number| {
+            // A summary stands where its first iteration is.
+            self.cover(*number)
+                .is_none_or(|(first, _)| first == *number)
+        });
+        starts.flat_map(|number| self.steps(number, number).flat_map(Step::newest_first))
+    }
+}
+
+impl<'a> Step<'a> {
+    fn newest_first(self) -> impl Iterator<Item = Shown<'a>> {
+        let (iteration, look, summary) = match self {
+            Self::Iteration(iteration, look) => (Some(iteration), look, None),
+            Self::Cover(_, _, summary, look) => (None, look, summary),
+        };
+        let mut slots = iteration.map_or(0, Iteration::count_calls);
+        let entries = iteration.into_iter().flat_map(|one| one.entries().rev());
+        let shown = entries.flat_map(move |entry| {
+            slots = slots.saturating_sub(entry.message.calls.len());
+            let look = look.behind(slots);
+            let mut messages: Vec<_> = entry.messages().collect();
+            messages.reverse(); // two at most
+            messages
+                .into_iter()
+                .map(move |message| Shown { message, look })
+        });
+        let summary = summary.map(|summary| Shown {
+            message: MessageRef::Added(summary),
+            look,
+        });
+        summary.into_iter().chain(shown)
+    }
+}
+
+fn is_model(message: MessageRef<'_>) -> bool {
+    matches!(message, MessageRef::Added(message) if message.role == Role::Assistant)
+}
+
+fn write(message: MessageRef<'_>, prompt: &mut String) {
+    match message {
+        MessageRef::Added(message) => added(message, prompt),
+        MessageRef::Results(calls, exchange) => {
+            for (call, outcome) in calls.iter().zip(exchange.slots()) {
+                if let Some(outcome) = outcome {
+                    let text = match &outcome.output {
+                        Output::Parts(parts) => parts_text(parts),
+                        Output::Value(_) => lossy(outcome.text().unwrap_or_default()),
+                    };
+                    let sign = if outcome.is_error() { "Error: " } else { "" };
+                    let title = format!("Tool {}", call.name.as_str());
+                    block(&title, sign, &text, prompt);
+                }
+            }
+        }
+    }
+}
+
+fn content_text(content: &Content) -> String {
+    match content {
+        Content::None => String::new(),
+        Content::Text(bytes) => lossy(bytes),
+        Content::Parts(parts) => parts_text(parts),
+    }
+}
+
+fn added(message: &Message, prompt: &mut String) {
+    let mut text = content_text(&message.content);
+    for call in &message.calls {
+        let arguments = crate::value::json::write(&call.arguments.value);
+        let line = if text.is_empty() { "" } else { "\n" };
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "{line}(calls {} with {arguments})",
+            call.name.as_str()
+        );
+    }
+    let title = match message.role {
+        Role::System => "System",
+        Role::User => "User",
+        Role::Assistant => "Assistant",
+    };
+    block(title, "", &text, prompt);
+}
+
+fn block(title: &str, sign: &str, text: &str, prompt: &mut String) {
+    if text.trim().is_empty() {
+        return;
+    }
+    let gap = if prompt.is_empty() { "" } else { "\n\n" };
+    let _ = write!(prompt, "{gap}[{title}]\n{sign}{text}");
+}
+
+fn parts_text(parts: &[Part]) -> String {
+    let texts: Vec<String> = parts
+        .iter()
+        .filter_map(|part| match &part.kind {
+            PartKind::Text(bytes) => Some(lossy(bytes)),
+            kind => words_of(kind),
+        })
+        .collect();
+    texts.join("\n")
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
