@@ -43,6 +43,12 @@ defmodule AshAgent.Context.Native do
     context_call_status: 2,
     context_call_decision: 2,
     context_add_usage: 3,
+    context_add_response: 4,
+    response_feed: 2,
+    response_finish: 1,
+    response_interrupt: 2,
+    response_decode: 2,
+    response_message: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
     context_fit: 3,
@@ -113,6 +119,10 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
+    response_new: 1,
+    response_facts: 1,
+    response_reason: 1,
+    live_responses: 0,
     live_contexts: 0
   ]
 

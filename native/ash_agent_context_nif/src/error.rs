@@ -1,6 +1,6 @@
 //! Core errors as reason terms.
 
-use ash_agent_context_core::{Error, Path, Unsupported};
+use ash_agent_context_core::{Error, Fault, Path, Unsupported};
 use rustler::{Atom, Encoder, Env, Term};
 
 use crate::atoms;
@@ -22,6 +22,15 @@ pub enum NifError {
 impl From<Error> for NifError {
     fn from(error: Error) -> Self {
         Self::Core(error)
+    }
+}
+
+impl From<Fault> for NifError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooMuchWork => Self::Dirty,
+            other => Self::Core(Error::Response(other)),
+        }
     }
 }
 
@@ -111,6 +120,10 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
         Error::FeatureMissing { feature } => (atoms::feature_missing(), *feature).encode(env),
         Error::InvalidPattern { pattern, problem } => {
             (atoms::invalid_pattern(), &**pattern, &**problem).encode(env)
+        }
+        Error::Response(fault) => {
+            let fault = crate::response::encode_fault(env, fault);
+            (atoms::response(), fault).encode(env)
         }
         Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
         other => (atoms::invalid(), Vec::<i64>::new(), other.to_string()).encode(env),

@@ -39,7 +39,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         let role = role.to_term(self.env());
         let content = self.content(&message.content);
-        if message.calls.is_empty() && message.metadata.is_none() {
+        let is_plain = message.calls.is_empty() && message.metadata.is_none();
+        if is_plain && !message.is_interrupted() {
             return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
         }
         let mut fields = Fields::new(self.env());
@@ -49,7 +50,24 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
         }
         self.put_metadata(&mut fields, message.metadata.as_ref());
+        if message.is_interrupted() {
+            fields.put(atoms::state(), atoms::interrupted().to_term(self.env()));
+        }
         fields.end()
+    }
+
+    /// One message, and where it came from.
+    pub fn message_with_reply(&self, message: MessageRef<'r>) -> Term<'e> {
+        let shown = self.message(message);
+        match message {
+            MessageRef::Added(Message {
+                reply: Some(reply), ..
+            }) => {
+                let reply = self.reply(reply);
+                shown.map_put(atoms::response(), reply).unwrap_or(shown)
+            }
+            _ => shown,
+        }
     }
 
     fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
@@ -103,7 +121,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
         self.list(parts.iter().map(|part| self.part(part)))
     }
 
-    fn part(&self, part: &'r Part) -> Term<'e> {
+    /// A part.
+    pub fn part(&self, part: &'r Part) -> Term<'e> {
         let mut fields = Fields::new(self.env());
         let mut put_text = |key, text: Option<&'r str>| {
             if let Some(text) = text {
@@ -165,9 +184,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
         self.list(calls.map(|call| self.call(call).end()))
     }
 
-    fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+    /// A call; it has no id until it is part of a conversation, when its provider gives none.
+    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
-        fields.put(atoms::id(), self.text(&call.id));
+        if !call.id.is_empty() {
+            fields.put(atoms::id(), self.text(&call.id));
+        }
         let name = match &call.name {
             Name::Atom(name) => self.atom(name),
             Name::Text(name) => self.text(name),

@@ -1,7 +1,7 @@
 //! What there is to say of a model's message beside its words.
 
 use crate::log::provider::Provider;
-use crate::value::{Size, Value};
+use crate::value::{Map, Size, Value};
 
 /// Where a message of the model came from, why it ends, and whether it is all there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +18,8 @@ pub struct Reply {
     pub word: Option<Box<str>>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
 }
 
 impl Reply {
@@ -30,7 +32,8 @@ impl Reply {
             .interrupted
             .as_ref()
             .map_or(Size::default(), Value::size);
-        Size::new(8, bytes).plus(reason)
+        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
+        Size::new(8, bytes).plus(reason).plus(extra)
     }
 }
 

@@ -294,6 +294,7 @@ impl Response {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
             },
+            extra: None,
         }
     }
 }

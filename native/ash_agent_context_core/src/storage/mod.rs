@@ -90,4 +90,9 @@ mod keys {
     pub const DATA: &str = "data";
     pub const URL: &str = "url";
     pub const PROVIDER: &str = "provider";
+    pub const RESPONSE: &str = "response";
+    pub const MODEL: &str = "model";
+    pub const FINISH_REASON: &str = "finish_reason";
+    pub const FINISH_WORD: &str = "finish_word";
+    pub const INTERRUPTED: &str = "interrupted";
 }
