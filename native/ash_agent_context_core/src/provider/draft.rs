@@ -1019,6 +1019,7 @@ impl Block {
 /// Arguments that are an object, with the order of its keys.
 pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
     match node {
+        Node::Object(entries) if entries.is_empty() => Some(Arguments::default()),
         Node::Object(_) => {
             let json = node::to_text(node).into_bytes().into_boxed_slice();
             Some(Arguments::from_json(json))

@@ -143,8 +143,13 @@ impl Response {
         next.received = received;
         let Self { frames, draft, .. } = &mut next;
         draft.budget = budget;
-        let read = frames.feed(bytes, budget, &mut |event, bytes| read(draft, event, bytes));
-        next.settle(read)
+        let mut is_first = true;
+        let read = frames.feed(bytes, budget, &mut |event, bytes| {
+            read(draft, event, bytes)?;
+            is_first = false;
+            Ok(())
+        });
+        next.settle(read, is_first)
     }
 
     /// The body ended. Some providers have no other last word than that.
@@ -169,7 +174,7 @@ impl Response {
         if ended.is_ok() && !draft.ended {
             ended = read_end(draft);
         }
-        match next.settle(ended)? {
+        match next.settle(ended, true)? {
             (
                 Self {
                     state: State::Failed(Fault::CutOff),
@@ -191,14 +196,19 @@ impl Response {
         next
     }
 
-    fn settle(mut self, read: Result<(), Fault>) -> Result<(Self, Vec<Event>), Fault> {
+    /// `is_first` tells that no document was read in front of one that could not be.
+    fn settle(
+        mut self,
+        read: Result<(), Fault>,
+        is_first: bool,
+    ) -> Result<(Self, Vec<Event>), Fault> {
         let mut events = std::mem::take(&mut self.draft.events);
         match read {
             Ok(()) if self.draft.ended => self.state = State::Complete,
             Ok(()) => {}
             Err(Fault::TooMuchWork) => return Err(Fault::TooMuchWork),
             Err(fault) => {
-                if events.is_empty() && !matches!(fault, Fault::Provider { .. }) {
+                if is_first && events.is_empty() && !matches!(fault, Fault::Provider { .. }) {
                     return Err(fault);
                 }
                 events.push(Event::Error(fault.clone()));

@@ -30,7 +30,7 @@ enum Place {
 
 impl Documents {
     /// Whether nothing came yet.
-    pub fn is_new(&self) -> bool {
+    fn is_new(&self) -> bool {
         self.place == Place::Start && self.depth == 0
     }
 
@@ -63,7 +63,7 @@ impl Documents {
                 b']' if self.place == Place::List => self.place = Place::End,
                 b',' if self.place == Place::List => {}
                 _ if self.depth > 0 || byte.is_ascii_whitespace() => {}
-                _ if self.is_new() && matches!(byte, 0xef | 0xbb | 0xbf) => {}
+                _ if self.is_new() && super::sse::BOM.contains(byte) => {}
                 _ => return Err(Fault::unreadable("not one JSON object, nor a list of such")),
             }
         }

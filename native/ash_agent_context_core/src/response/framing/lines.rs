@@ -13,15 +13,9 @@ pub(crate) struct Lines {
     waiting: Rope,
     /// Whether a line feed at the beginning belongs to the line before.
     after_return: bool,
-    begun: bool,
 }
 
 impl Lines {
-    /// Whether no line came yet.
-    pub const fn is_new(&self) -> bool {
-        !self.begun && self.waiting.is_empty()
-    }
-
     /// Gives each line that ends in these bytes.
     pub fn feed<'a>(
         &mut self,
@@ -42,7 +36,6 @@ impl Lines {
                 self.after_return = after.is_empty();
                 rest = after.strip_prefix(b"\n").unwrap_or(after);
             }
-            self.begun = true;
             if self.waiting.is_empty() {
                 take(Cow::Borrowed(line))?;
                 continue;

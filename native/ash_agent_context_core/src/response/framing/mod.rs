@@ -18,7 +18,14 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), 
 
 /// A body that is being taken apart. Copies share what waits in it.
 #[derive(Debug, Clone)]
-pub(crate) enum Frames {
+pub(crate) struct Frames {
+    body: Body,
+    /// Whether anything but white space came.
+    begun: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
     Sse(Sse),
     NdJson(Lines),
     EventStream(EventStream),
@@ -27,12 +34,14 @@ pub(crate) enum Frames {
 
 impl Frames {
     pub fn new(framing: Framing) -> Self {
-        match framing {
-            Framing::Sse => Self::Sse(Sse::default()),
-            Framing::NdJson => Self::NdJson(Lines::default()),
-            Framing::EventStream => Self::EventStream(EventStream::default()),
-            Framing::Json => Self::Json(Documents::default()),
-        }
+        let body = match framing {
+            Framing::Sse => Body::Sse(Sse::default()),
+            Framing::NdJson => Body::NdJson(Lines::default()),
+            Framing::EventStream => Body::EventStream(EventStream::default()),
+            Framing::Json => Body::Json(Documents::default()),
+        };
+        let begun = false;
+        Self { body, begun }
     }
 
     /// Takes the next bytes apart.
@@ -44,28 +53,24 @@ impl Frames {
     /// # Complexity
     /// O(new bytes), and those of documents that end in them
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
-        // An error, or a whole answer, may come in the place of a stream.
-        if let (Self::Sse(sse), Some(first)) = (&*self, first_letter(bytes)) {
-            if sse.is_new() && matches!(first, b'{' | b'[') {
-                *self = Self::Json(Documents::default());
+        let first = first_letter(bytes).filter(|_| !self.begun);
+        self.begun |= first.is_some();
+        match (&self.body, first) {
+            // An error, or a whole answer, may come in the place of a stream.
+            (Body::Sse(_), Some(b'{' | b'[')) => self.body = Body::Json(Documents::default()),
+            (Body::EventStream(_), _) | (_, None) => {}
+            (_, Some(b'<')) => {
+                return Err(Fault::unreadable(
+                    "an HTML page: a gateway or proxy answered in place of the provider",
+                ));
             }
+            _ => {}
         }
-        let is_new = match self {
-            Self::Sse(sse) => sse.is_new(),
-            Self::NdJson(lines) => lines.is_new(),
-            Self::Json(documents) => documents.is_new(),
-            Self::EventStream(_) => false,
-        };
-        if is_new && first_letter(bytes) == Some(b'<') {
-            return Err(Fault::unreadable(
-                "an HTML page: a gateway or proxy answered in place of the provider",
-            ));
-        }
-        match self {
-            Self::Sse(sse) => sse.feed(bytes, budget, take),
-            Self::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
-            Self::EventStream(stream) => stream.feed(bytes, budget, take),
-            Self::Json(documents) => documents.feed(bytes, budget, take),
+        match &mut self.body {
+            Body::Sse(sse) => sse.feed(bytes, budget, take),
+            Body::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
+            Body::EventStream(stream) => stream.feed(bytes, budget, take),
+            Body::Json(documents) => documents.feed(bytes, budget, take),
         }
     }
 
@@ -74,11 +79,11 @@ impl Frames {
     /// # Errors
     /// [`Fault::CutOff`] in the middle of a document.
     pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
-        match self {
-            Self::Sse(sse) => sse.finish(take),
-            Self::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
-            Self::EventStream(stream) => stream.finish(),
-            Self::Json(documents) => documents.finish(),
+        match &mut self.body {
+            Body::Sse(sse) => sse.finish(take),
+            Body::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
+            Body::EventStream(stream) => stream.finish(),
+            Body::Json(documents) => documents.finish(),
         }
     }
 }
@@ -90,10 +95,8 @@ fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
     }
 }
 
+/// The first byte that is neither white space nor of the mark that may stand in front of everything.
 fn first_letter(bytes: &[u8]) -> Option<u8> {
-    let bytes = bytes.strip_prefix(sse::BOM).unwrap_or(bytes);
-    bytes
-        .iter()
-        .find(|byte| !byte.is_ascii_whitespace())
-        .copied()
+    let is_letter = |byte: &&u8| !byte.is_ascii_whitespace() && !sse::BOM.contains(byte);
+    bytes.iter().find(is_letter).copied()
 }

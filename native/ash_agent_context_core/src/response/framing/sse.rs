@@ -32,11 +32,6 @@ struct Event {
 type Held<'a> = Option<(Cow<'a, [u8]>, usize)>;
 
 impl Sse {
-    /// Whether no line came yet.
-    pub const fn is_new(&self) -> bool {
-        self.lines.is_new()
-    }
-
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         let Self { lines, event } = self;
         let mut held: Held<'_> = None;
