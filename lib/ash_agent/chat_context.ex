@@ -36,7 +36,7 @@ defmodule AshAgent.ChatContext do
 
   alias AshAgent.ChatContext.{Branch, Config, Document, Seed}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON}
+  alias AshAgent.Context.{Error, JSON, Trust}
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
   defstruct [:id, :parent_id, :config, :branches, :active_branch_name, :made, extra: %{}]
@@ -552,6 +552,14 @@ defmodule AshAgent.ChatContext do
   Branches share again what they shared. The data may come from anywhere: whatever is wrong with it is an error with the
   path to it, and it never makes atoms; see `AshAgent.Context.load/1`.
 
+  ## Options
+
+    * `:approvals`, `:structs` - how far the document is believed, as in `AshAgent.Context.load/1`: about all branches, and
+      `:structs` about the settings as well. Default to `:keep`.
+
+  The settings of a chat that a stranger sent are the stranger's, whatever the options: put your own `permission_rules`,
+  `allowed_tools`, `mcp_servers` and `toolboxes` in their place with `put_config/2` before an agent runs.
+
   ## Examples
 
       iex> chat = AshAgent.ChatContext.new(input: "Hello!") |> AshAgent.ChatContext.branch("idea")
@@ -565,11 +573,14 @@ defmodule AshAgent.ChatContext do
       {:invalid, ["active_branch"], "the name of one of the branches"}
   """
   @doc since: "0.1.0"
-  @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(document), do: Document.load(document)
+  @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(document, opts \\ []) when is_list(opts) do
+    Trust.check!(opts)
+    Document.load(document, opts)
+  end
 
   @doc """
-  Like `load/1`, but returns the chat or raises `AshAgent.Context.Error`.
+  Like `load/2`, but returns the chat or raises `AshAgent.Context.Error`.
 
   ## Examples
 
@@ -578,8 +589,8 @@ defmodule AshAgent.ChatContext do
       "c1"
   """
   @doc since: "0.1.0"
-  @spec load!(term()) :: t()
-  def load!(document), do: document |> load() |> bang!()
+  @spec load!(term(), keyword()) :: t()
+  def load!(document, opts \\ []), do: document |> load(opts) |> bang!()
 
   @doc """
   Returns the chat as JSON text: the text of `dump/1`.
@@ -596,7 +607,8 @@ defmodule AshAgent.ChatContext do
   def to_snapshot(%__MODULE__{} = chat), do: chat |> dump() |> Document.to_text()
 
   @doc """
-  Makes a chat of JSON text and returns `{:ok, chat}` or `{:error, error}`, as `load/1` does of a map.
+  Makes a chat of JSON text and returns `{:ok, chat}` or `{:error, error}`, as `load/2` does of a map, whose options it
+  takes.
 
   ## Examples
 
@@ -606,13 +618,14 @@ defmodule AshAgent.ChatContext do
       true
   """
   @doc since: "0.1.0"
-  @spec from_snapshot(binary()) :: {:ok, t()} | {:error, Error.t()}
-  def from_snapshot(text) when is_binary(text) do
-    with {:ok, document} <- JSON.decode(text), do: load(document)
+  @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts) do
+    Trust.check!(opts)
+    with {:ok, document} <- JSON.decode(text), do: Document.load(document, opts)
   end
 
   @doc """
-  Like `from_snapshot/1`, but returns the chat or raises `AshAgent.Context.Error`.
+  Like `from_snapshot/2`, but returns the chat or raises `AshAgent.Context.Error`.
 
   ## Examples
 
@@ -621,8 +634,8 @@ defmodule AshAgent.ChatContext do
       "c1"
   """
   @doc since: "0.1.0"
-  @spec from_snapshot!(binary()) :: t()
-  def from_snapshot!(text), do: text |> from_snapshot() |> bang!()
+  @spec from_snapshot!(binary(), keyword()) :: t()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
   @doc """
   Tells whether two chats have equal contents: ids, settings, and branches of the same names in the same order with equal

@@ -50,7 +50,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Context.{Error, Native, Trust}
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -129,7 +129,8 @@ defmodule AshAgent.Context do
 
     * `:system_prompt` - text or a list of text parts. Defaults to none.
     * `:metadata` - a map kept with the conversation, see `metadata/1`. Defaults to `%{}`.
-    * `:id` - the conversation's id, non-empty text; forks keep it. Defaults to a new UUID v4.
+    * `:id` - the conversation's id, non-empty text; every context that is made of it keeps it, `fork/2` alone gives
+      another one. Defaults to a new UUID v4.
     * `:at` - the time it starts, a `DateTime`. Defaults to now.
     * `:max_result_bytes` - see `put_max_result_bytes/3`. Defaults to no limit.
 
@@ -504,8 +505,8 @@ defmodule AshAgent.Context do
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.
 
-  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` and
-  `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
+  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
+  `:created_at` and `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
   `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last iteration, or the
   one behind it, which then opens empty. Without iterations there is an empty first one.
 
@@ -573,7 +574,7 @@ defmodule AshAgent.Context do
 
   @doc """
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
-  `:updated_at`.
+  `:updated_at`, and of a fork the `:origin`, see `fork/2`.
 
   Costs O(n). `create!/1` makes a context of it that gives the same map again. Two things have no place in the map: the
   JSON text that arguments were given as, and whether an error came from `interrupt/2`.
@@ -603,9 +604,10 @@ defmodule AshAgent.Context do
 
     * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
       size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
-    * `:beside` - another context that began as the same conversation, such as the one that this is a fork of; the map then
-      holds what this one has beyond it, and no message that both have. `load/2` puts it onto that one. When the two share
-      nothing, the map holds everything and has no `"since"`; it is for `load/1`.
+    * `:beside` - another context of the same id that began as the same conversation, such as one that was kept when this
+      one was rewound; the map then holds what this one has beyond it, and no message that both have. `load/2` puts it onto
+      that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
+      `"since"`; it is for `load/1`.
 
   Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
@@ -645,6 +647,21 @@ defmodule AshAgent.Context do
   The data may come from anywhere: whatever is wrong with it is an error with the path to it, and it never makes atoms.
   An atom that this VM does not have comes back as `AshAgent.Context.UnknownAtom`.
 
+  A document can say that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
+  of any path, for a tool to find in its arguments. Both are right in what the application stored itself and wrong in
+  what a stranger sends: load that with `load(document, approvals: :drop, structs: :known)`. What was said, the results
+  of tools included, is then still the stranger's.
+
+  ## Options
+
+    * `:approvals` - `:keep`, or `:drop` for no decisions about tool calls at all: a call that was approved and has no
+      result is pending again. A call that was denied keeps its result, since a filled slot is final, and has the status
+      `:error`; calls that ran keep result and status. Defaults to `:keep`.
+    * `:structs` - `:keep`; `:known` for structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, with
+      exactly their fields and values that these modules would give them (the ISO calendar, a day that exists, an exponent
+      within 6,176 of zero); or `:drop` for none. A struct that is not kept becomes a plain map: the same data without
+      `:__struct__`. Defaults to `:keep`.
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!")
@@ -655,13 +672,19 @@ defmodule AshAgent.Context do
       iex> {:error, error} = AshAgent.Context.load(%{"version" => 1, "id" => 7})
       iex> error.reason
       {:invalid, ["id"], "text"}
+
+      iex> document = AshAgent.Context.dump(AshAgent.Context.new("Hello!", metadata: %{day: ~D[2026-02-28], at: 1..3}))
+      iex> {:ok, context} = AshAgent.Context.load(document, structs: :known)
+      iex> AshAgent.Context.metadata(context)
+      %{day: ~D[2026-02-28], at: %{first: 1, last: 3, step: 1}}
   """
   @doc since: "0.1.0"
   @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(document), do: document |> Native.snapshot_load() |> wrap()
+  def load(document), do: document |> Native.snapshot_load(Trust.check!([])) |> wrap()
 
   @doc """
-  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`.
+  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`; a
+  document with options is loaded as `load/1` describes.
 
   The delta's iterations take the place of the context's own from the first of them on; everything else of the
   conversation, such as its metadata, is as the delta has it. Loading a delta twice is the same as loading it once. A
@@ -677,8 +700,30 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec load(t(), term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(%__MODULE__{ref: ref}, delta), do: ref |> Native.snapshot_load_delta(delta) |> wrap()
+  @spec load(t(), delta :: term()) :: {:ok, t()} | {:error, Error.t()}
+  @spec load(document :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref} = context, delta) when is_reference(ref),
+    do: load(context, delta, [])
+
+  def load(document, opts) when is_list(opts),
+    do: document |> Native.snapshot_load(Trust.check!(opts)) |> wrap()
+
+  @doc """
+  Puts a delta onto a context as `load/2` does, with the options of `load/1` for the delta. What the context has already
+  stays as it is.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", metadata: %{pages: 1..3})
+      iex> delta = AshAgent.Context.dump(context, since: 1)
+      iex> {:ok, context} = AshAgent.Context.load(context, delta, structs: :drop)
+      iex> AshAgent.Context.metadata(context)
+      %{pages: %{first: 1, last: 3, step: 1}}
+  """
+  @doc since: "0.1.0"
+  @spec load(t(), delta :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref}, delta, opts) when is_list(opts),
+    do: ref |> Native.snapshot_load_delta(delta, Trust.check!(opts)) |> wrap()
 
   @doc """
   Like `load/1`, but returns the context or raises `AshAgent.Context.Error`.
@@ -701,10 +746,28 @@ defmodule AshAgent.Context do
       iex> context = AshAgent.Context.new("Hello!")
       iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1)).current_iteration
       1
+      iex> AshAgent.Context.load!(AshAgent.Context.dump(context), structs: :known).current_iteration
+      1
   """
   @doc since: "0.1.0"
-  @spec load!(t(), term()) :: t()
-  def load!(%__MODULE__{} = context, delta), do: context |> load(delta) |> bang!()
+  @spec load!(t(), delta :: term()) :: t()
+  @spec load!(document :: term(), keyword()) :: t()
+  def load!(context_or_document, delta_or_opts),
+    do: context_or_document |> load(delta_or_opts) |> bang!()
+
+  @doc """
+  Like `load/3`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1), approvals: :drop).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec load!(t(), delta :: term(), keyword()) :: t()
+  def load!(%__MODULE__{} = context, delta, opts) when is_list(opts),
+    do: context |> load(delta, opts) |> bang!()
 
   @doc """
   Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
@@ -721,7 +784,8 @@ defmodule AshAgent.Context do
   def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
 
   @doc """
-  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map.
+  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map, whose options
+  it takes.
 
   ## Examples
 
@@ -731,11 +795,12 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec from_snapshot(binary()) :: {:ok, t()} | {:error, Error.t()}
-  def from_snapshot(text) when is_binary(text), do: text |> Native.snapshot_decode() |> wrap()
+  @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts),
+    do: text |> Native.snapshot_decode(Trust.check!(opts)) |> wrap()
 
   @doc """
-  Like `from_snapshot/1`, but returns the context or raises `AshAgent.Context.Error`.
+  Like `from_snapshot/2`, but returns the context or raises `AshAgent.Context.Error`.
 
   ## Examples
 
@@ -744,8 +809,8 @@ defmodule AshAgent.Context do
       1
   """
   @doc since: "0.1.0"
-  @spec from_snapshot!(binary()) :: t()
-  def from_snapshot!(text), do: text |> from_snapshot() |> bang!()
+  @spec from_snapshot!(binary(), keyword()) :: t()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
@@ -1091,6 +1156,53 @@ defmodule AshAgent.Context do
       other ->
         raise ArgumentError, "expected :to to be an iteration's number, got: #{inspect(other)}"
     end
+  end
+
+  @doc """
+  Makes a conversation of its own that goes on from here, under another id, and returns it. Costs O(calls of the last
+  message).
+
+  Both conversations share everything up to now, and each goes its own way from here on. Without a fork, two contexts that
+  came from one have one id: whoever stores both under it overwrites one with the other.
+
+  `context[:origin]` of a fork is `%{id: id, iteration: number}`: which conversation it was made of, and that one's current
+  iteration then. `to_map/1` and `dump/2` have it, too, and a fork of a fork has the nearer one. All other contexts have
+  `nil`. To fork at an earlier iteration, `rewind/2` first.
+
+  The fork's `:created_at` and `:updated_at` are the time of the fork. Metadata, view and reports on tokens are those of the
+  context. Calls that wait for their results wait in the fork as well, to be approved again: an approval was given for one
+  run, and not for two.
+
+  As a conversation of its own, a fork is not `equal?/2` to what it was made of, and is dumped as a whole and by its own
+  deltas: `dump/2` with `:beside` shares nothing between two ids, and a delta of one is refused by the other.
+
+  ## Options
+
+    * `:id` - the fork's id, non-empty text other than the context's. Defaults to a new UUID v4.
+    * `:at` - the time of the fork, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Name a city.", id: "c1") |> Context.add_assistant_message("Rome.")
+      iex> fork = context |> Context.fork(id: "c2") |> Context.add_user_message("Another one.")
+      iex> {fork[:id], fork[:origin]}
+      {"c2", %{id: "c1", iteration: 1}}
+      iex> context[:origin]
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec fork(t(), keyword()) :: t()
+  def fork(%__MODULE__{ref: ref} = context, opts \\ []) do
+    opts = Keyword.validate!(opts, [:id, :at])
+    id = id(opts)
+
+    if id != nil and id == context[:id] do
+      raise ArgumentError,
+            "expected :id to be another one than the context's, got: #{inspect(id)}"
+    end
+
+    ref |> Native.context_fork(id, at(opts)) |> wrap!()
   end
 
   @doc """
@@ -2043,7 +2155,7 @@ defmodule AshAgent.Context do
   @behaviour Access
 
   @doc """
-  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` or `:updated_at`, so that
+  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`, `:created_at` or `:updated_at`, so that
   `context[:iterations]` works.
 
   ## Examples
@@ -2059,7 +2171,7 @@ defmodule AshAgent.Context do
   def fetch(%__MODULE__{} = context, :current_iteration), do: {:ok, context.current_iteration}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :created_at, :updated_at],
+  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
   def fetch(%__MODULE__{}, _key), do: :error

@@ -29,6 +29,7 @@ defmodule AshAgent.Context.Native do
     context_add_assistant_message: 5,
     context_add_tool_results: 4,
     context_interrupt: 5,
+    context_fork: 3,
     context_put_metadata: 4,
     context_put_iteration_metadata: 5,
     context_create: 2,
@@ -83,10 +84,10 @@ defmodule AshAgent.Context.Native do
     import_messages: 3,
     snapshot_dump: 2,
     snapshot_dump_beside: 2,
-    snapshot_load: 1,
-    snapshot_load_delta: 2,
+    snapshot_load: 2,
+    snapshot_load_delta: 3,
     snapshot_encode: 1,
-    snapshot_decode: 1,
+    snapshot_decode: 2,
     json_decode: 1,
     json_encode: 1
   ]

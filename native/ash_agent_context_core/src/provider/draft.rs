@@ -17,7 +17,6 @@ use crate::log::reply::Finish;
 
 use super::event::Event;
 use super::node::{self, Node};
-use super::room;
 use super::rope::Rope;
 use crate::fault::Fault;
 
@@ -135,6 +134,7 @@ struct Head {
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub provider: Provider,
+    has_text_arguments: bool,
     head: Arc<Head>,
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
@@ -161,13 +161,15 @@ pub(crate) struct Said {
 }
 
 impl Draft {
-    pub fn new(provider: Provider, asked: Option<&str>) -> Self {
+    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came.
+    pub fn new(provider: Provider, has_text_arguments: bool, asked: Option<&str>) -> Self {
         let head = Head {
             asked: asked.map(Into::into),
             ..Head::default()
         };
         Self {
             provider,
+            has_text_arguments,
             head: Arc::new(head),
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
@@ -734,7 +736,7 @@ impl Draft {
     /// The stream says that a block is complete.
     pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
         self.check_budget(key)?;
-        let provider = self.provider;
+        let (provider, is_text) = (self.provider, self.has_text_arguments);
         let asked = self.head.asked.clone();
         let Some(at) = self.find(key) else {
             return Ok(());
@@ -748,11 +750,11 @@ impl Draft {
                 let whole = ToolCall {
                     id: call.id.clone(),
                     name: Name::Text(call.name.clone()),
-                    arguments: block.read_arguments(call, provider),
+                    arguments: block.read_arguments(call, is_text),
                     provider_metadata: block.metadata(provider, asked.as_deref(), false),
                     extra: None,
                     unknown: None,
-                    aliases: crate::log::ids::Aliases::default(),
+                    aliases: crate::log::alias::Aliases::default(),
                 };
                 block.done = true;
                 if let Kind::Call(call) = &mut block.kind {
@@ -994,16 +996,16 @@ impl Block {
             provider_metadata: None,
             extra: None,
             unknown: None,
-            aliases: crate::log::ids::Aliases::default(),
+            aliases: crate::log::alias::Aliases::default(),
         }
     }
 
-    fn read_arguments(&self, call: &Call, provider: Provider) -> Arguments {
+    fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
         if self.text.is_empty() {
             return call.seed.as_deref().cloned().unwrap_or_default();
         }
         let bytes = self.text.join().into_boxed_slice();
-        if room(provider).has_text_arguments() {
+        if is_text {
             return Arguments::from_json(bytes);
         }
         match node::read(&bytes, |node| Ok(object(node))) {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
 use crate::provider::draft::Draft;

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::context::{Context, Stamp};
+use crate::context::Context;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::log::call::MessagePlace;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::reply::Finish;
+use crate::log::Stamp;
 use crate::value::Value;
 
 use super::{Response, State};
@@ -41,15 +42,15 @@ impl Context {
             State::Open => return Err(Error::Response(Fault::Open)),
             State::Failed(fault) => return Err(Error::Response(fault.clone())),
         }
-        self.check_nothing_pending()?;
-        let mut next = self.clone();
+        self.log.check_nothing_pending()?;
+        let mut log = self.log.clone();
         if self.is_closed() {
-            next.complete(stamp.at);
+            log.complete(stamp.at);
         }
-        let position = next.current().count_messages() + next.lead(next.current()).count();
+        let current = &log.current;
         let place = MessagePlace {
-            iteration: next.current_iteration(),
-            position,
+            iteration: current.number,
+            position: current.count_messages() + log.lead(current).count(),
         };
         let said = response.said();
         let mut calls = said.calls;
@@ -72,13 +73,14 @@ impl Context {
         let calls = calls.into_boxed_slice();
         let message = Message::new(Role::Assistant, said.content, calls, stamp.metadata)
             .with_reply(Some(response.reply()));
-        next.append_answered(message, exchange);
-        next.updated_at = stamp.at;
+        log.append_answered(message, exchange);
+        log.updated_at = stamp.at;
+        let mut next = self.with(log);
         if let Some(usage) = response.usage() {
             next = next.add_usage(usage, stamp.at)?;
         }
         if !waits {
-            next.complete(stamp.at);
+            next.log.complete(stamp.at);
         }
         Ok(next)
     }

@@ -91,9 +91,10 @@ impl Response {
     /// A response of which nothing came yet.
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
+        let is_text = room(reading.provider).has_text_arguments();
         Self {
             frames: Frames::new(reading.framing),
-            draft: Draft::new(reading.provider, reading.model),
+            draft: Draft::new(reading.provider, is_text, reading.model),
             state: State::Open,
             received: 0,
             max_bytes: reading.max_bytes,

@@ -5,6 +5,7 @@ pub mod escape;
 pub mod fields;
 pub mod json;
 pub mod letters;
+pub mod structs;
 pub mod time;
 pub mod words;
 

@@ -65,7 +65,7 @@ pub fn wholes() -> Vec<Recorded> {
 }
 
 /// The streams of a recording: a turn with tools that the provider ran has one after the other.
-fn split<'a>(provider: Provider, text: &'a str) -> Vec<Vec<&'a str>> {
+fn split(provider: Provider, text: &str) -> Vec<Vec<&str>> {
     let ends = |line: &str| match provider {
         Provider::Anthropic => line.contains("\"type\":\"message_stop\""),
         Provider::OpenAiResponses => {

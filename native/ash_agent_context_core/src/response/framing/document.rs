@@ -5,7 +5,7 @@ use memchr::memchr2;
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
-use super::Take;
+use super::take::Take;
 
 /// Where the scan is.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::provider::node;
 use crate::provider::rope::Rope;
 
-use super::Take;
+use super::take::Take;
 
 /// Bytes of the two lengths and their checksum.
 const PRELUDE: usize = 12;

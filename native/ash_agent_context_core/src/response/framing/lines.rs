@@ -7,6 +7,9 @@ use memchr::memchr2;
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
+/// What is done with a line.
+pub(super) type TakeLine<'t, 'a> = &'t mut dyn FnMut(Cow<'a, [u8]>) -> Result<(), Fault>;
+
 /// A line that is not complete yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
@@ -21,7 +24,7 @@ impl Lines {
         &mut self,
         bytes: &'a [u8],
         budget: usize,
-        take: &mut dyn FnMut(Cow<'a, [u8]>) -> Result<(), Fault>,
+        take: TakeLine<'_, 'a>,
     ) -> Result<(), Fault> {
         let mut rest = bytes;
         if self.after_return && !rest.is_empty() {
@@ -52,10 +55,7 @@ impl Lines {
     }
 
     /// Gives the last line, which nothing ends.
-    pub fn finish(
-        &mut self,
-        take: &mut dyn FnMut(Cow<'_, [u8]>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    pub fn finish(&mut self, take: TakeLine<'_, '_>) -> Result<(), Fault> {
         match self.waiting.is_empty() {
             true => Ok(()),
             false => take(Cow::Owned(std::mem::take(&mut self.waiting).join())),

@@ -4,6 +4,7 @@ mod document;
 mod event_stream;
 mod lines;
 mod sse;
+mod take;
 
 use crate::fault::Fault;
 use crate::provider::framing::Framing;
@@ -12,9 +13,7 @@ use document::Documents;
 use event_stream::EventStream;
 use lines::Lines;
 use sse::Sse;
-
-/// What is done with a document: its name in the framing, if it has one there, and its bytes.
-pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), Fault>;
+use take::Take;
 
 /// A body that is being taken apart. Copies share what waits in it.
 #[derive(Debug, Clone)]

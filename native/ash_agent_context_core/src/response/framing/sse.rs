@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
 use super::lines::Lines;
-use super::Take;
+use super::take::Take;
 
 /// What may stand in front of everything.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";

@@ -4,7 +4,6 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
-use crate::log::call::Arguments;
 use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key};
@@ -245,7 +244,7 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) {
     }
     match node::get(function, "arguments") {
         Some(Node::Str(json)) => draft.arguments(key, json),
-        Some(other) => draft.seed_arguments(key, object(other).unwrap_or_else(Arguments::default)),
+        Some(other) => draft.seed_arguments(key, object(other).unwrap_or_default()),
         None => {}
     }
 }
