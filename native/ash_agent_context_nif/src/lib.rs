@@ -13,6 +13,7 @@ mod neutral;
 mod raw;
 mod request;
 mod resource;
+mod response;
 mod snapshot;
 mod tokens;
 mod view;
@@ -41,6 +42,9 @@ mod atoms {
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
         summary_too_long, tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
+        aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
+        json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
+        tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct MessagePlace {
 impl MessagePlace {
     /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
     /// another call of the message has that.
-    fn name_calls(self, calls: &mut [ToolCall]) {
+    pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
             return;
         }

@@ -17,6 +17,7 @@ pub mod once;
 pub mod origin;
 pub mod part;
 pub mod provider;
+pub mod reply;
 pub mod results;
 pub mod tally;
 pub mod usage;

@@ -130,12 +130,13 @@ impl Look<'_> {
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
         let masks = self.masks?;
         let calls = message.calls.iter().map(|call| masks.call(call)).collect();
-        Some(Message::new(
+        let shown = Message::new(
             message.role,
             masks.content(&message.content),
             calls,
             message.metadata.clone(),
-        ))
+        );
+        Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 
     /// The results as they look; `None`: as in the log.

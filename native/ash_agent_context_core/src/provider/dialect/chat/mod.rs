@@ -1,5 +1,6 @@
 //! The chat dialect: OpenAI's Chat Completions, and what others made of it.
 
 pub mod read;
+pub mod response;
 pub mod usage;
 pub mod write;
