@@ -210,8 +210,8 @@ defmodule AshAgent.Context do
   Adds what a model's provider sent back to the current iteration, and returns `{:ok, context}` or `{:error, error}`.
 
   The message gets everything that came: text, thinking with its signatures, calls, the provider's own blocks, and apart from
-  these the tokens that were counted (`usage/1`) and the model, id and finish reason (`fetch_message/2`). The next request to
-  the same provider has what its own SDK would send back.
+  these the tokens that were counted (`get_cumulative_tokens/1`) and the model, id and finish reason (`fetch_message/2`). The
+  next request to the same provider has what its own SDK would send back.
 
   A response that was interrupted is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
   answered with an error that says so, as is a call that was cut off in a response that is complete otherwise, such as by
