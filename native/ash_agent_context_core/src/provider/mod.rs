@@ -4,6 +4,8 @@
 //! A new provider is a folder, declared here, and a line in [`providers`].
 
 pub mod accepts;
+pub mod block;
+mod calls;
 pub mod dialect;
 pub mod draft;
 pub mod event;
@@ -16,6 +18,7 @@ pub mod listener;
 pub mod node;
 pub mod options;
 pub mod rope;
+pub mod said;
 pub mod usage;
 pub mod writer;
 

@@ -14,9 +14,10 @@ use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
-use crate::provider::draft::{Draft, Said};
+use crate::provider::draft::Draft;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
+use crate::provider::said::Said;
 use crate::provider::{node, room};
 use crate::value::Value;
 

@@ -6,7 +6,8 @@
 use crate::fault::Fault;
 use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
-use crate::provider::draft::{object, Draft, Key};
+use crate::provider::block::object;
+use crate::provider::draft::{Draft, Key};
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
