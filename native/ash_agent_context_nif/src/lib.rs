@@ -32,6 +32,7 @@ mod atoms {
         dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, reserved_field,
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,
+        audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
         approved, approval, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, cancelled,
         cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, full, hidden,

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Provider, Source};
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
@@ -184,6 +185,7 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
     Part {
         kind,
         provider_metadata,
+        hints: None,
         extra: None,
         item_reused: false,
     }
@@ -237,6 +239,7 @@ pub fn call(
 ) -> ToolCall {
     ToolCall {
         id: id.unwrap_or_default(),
+        kind: CallKind::Function,
         name,
         arguments,
         provider_metadata,

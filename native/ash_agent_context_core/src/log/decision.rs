@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::{Entry, Exchange};
+use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::value::time::Time;
 use crate::value::words;
@@ -132,7 +133,12 @@ impl Context {
             });
         };
         let at = decision.at;
-        let outcome = (!decision.approved).then(|| denied(&decision.reason));
+        let outcome = match (decision.approved, self.kind_at(slot)) {
+            (false, _) => Some(denied(&decision.reason)),
+            // There is nothing to run: the provider waits for the word.
+            (true, CallKind::McpApproval) => Some(approved()),
+            (true, _) => None,
+        };
         let mut next = self.clone();
         next.update_exchange(|exchange| {
             exchange.decide(slot, decision);
@@ -145,6 +151,15 @@ impl Context {
         }
         next.updated_at = at;
         Ok(next)
+    }
+
+    /// The kind of a call of the last message.
+    fn kind_at(&self, slot: usize) -> CallKind {
+        let call = self
+            .current
+            .last()
+            .and_then(|last| last.message.calls.get(slot));
+        call.map_or(CallKind::Function, |call| call.kind)
     }
 
     /// Where a call stands: the newest one of this id.
@@ -195,6 +210,11 @@ fn denied(reason: &Value) -> Outcome {
         words => format!("denied: {words}"),
     };
     Outcome::new(Status::Denied, Output::Value(Value::text(&text)))
+}
+
+/// The result of a request for approval that was approved.
+fn approved() -> Outcome {
+    Outcome::new(Status::Ok, Output::Value(Value::Bool(true)))
 }
 
 /// The decisions of an exchange; most have none.

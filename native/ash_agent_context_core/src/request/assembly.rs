@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::hints::Ttl;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::log::once::Piece;
+use crate::log::once::{ByHand, Piece};
 use crate::value::Size;
 use crate::view::look::Look;
 use crate::view::Step;
@@ -34,8 +35,8 @@ pub(crate) struct Assembly<'a, 'o> {
     options: &'o Options<'o>,
     key: u64,
     slices: Vec<Slice<'a>>,
-    /// The slices that have a mark, with the number of their iteration.
-    marks: Vec<(usize, u64)>,
+    /// The places that may have a mark, in their order.
+    marks: Vec<Place>,
     /// Whether the last element is the model's; `None` in front of the first.
     model_last: Option<bool>,
     /// The messages in the last element, when that is as it was imported.
@@ -44,10 +45,22 @@ pub(crate) struct Assembly<'a, 'o> {
     ends_imported: bool,
     /// What [`Assembly::model_last`] was in front of that element.
     before_imported: Option<bool>,
-    /// What stands in front of the list.
-    front: Vec<Segment<'a>>,
+    /// The system prompt that stands beside the list, and what stands in front of it.
+    system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
     left: usize,
+}
+
+/// Where a cache breakpoint may stand.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The slice; nothing for the system prompt beside the list.
+    slice: Option<usize>,
+    at: usize,
+    /// The number of the iteration.
+    number: u64,
+    /// For how long, where it was set by hand.
+    by_hand: Option<Ttl>,
 }
 
 /// Some bytes of a piece.
@@ -56,6 +69,7 @@ struct Slice<'a> {
     start: usize,
     end: usize,
     mark: Option<usize>,
+    by_hand: Vec<ByHand>,
     begins_with_model: bool,
     ends_with_model: bool,
     ends_imported: bool,
@@ -71,6 +85,7 @@ impl<'a> Slice<'a> {
         match piece {
             Ok(piece) => Self {
                 mark: piece.mark,
+                by_hand: piece.by_hand.clone(),
                 begins_with_model: piece.begins_with_model,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
@@ -80,6 +95,7 @@ impl<'a> Slice<'a> {
                 start: 0,
                 end: piece.bytes.len(),
                 mark: piece.mark,
+                by_hand: piece.by_hand,
                 begins_with_model: piece.begins_with_model,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
@@ -93,6 +109,7 @@ impl<'a> Slice<'a> {
             start: 0,
             end: bytes.len(),
             mark: None,
+            by_hand: Vec::new(),
             begins_with_model: false,
             ends_with_model: false,
             ends_imported: false,
@@ -100,12 +117,15 @@ impl<'a> Slice<'a> {
         }
     }
 
-    fn begins_with(&self, byte: u8) -> bool {
-        let bytes: &[u8] = match &self.bytes {
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
             Bytes::Kept(kept) => kept,
             Bytes::Made(made) => made,
-        };
-        bytes.first() == Some(&byte)
+        }
+    }
+
+    fn begins_with(&self, byte: u8) -> bool {
+        self.bytes().first() == Some(&byte)
     }
 
     fn part(&self, start: usize, end: usize) -> Segment<'a> {
@@ -131,28 +151,26 @@ impl<'a, 'o> Assembly<'a, 'o> {
             imported: Vec::new(),
             ends_imported: false,
             before_imported: None,
-            front: Vec::new(),
+            system: None,
             left: options.most,
         }
     }
 
     /// The request: `head` holds the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
-        let mut breakpoints = CACHE_POINTS;
         if let Some(system) = self.context.shown_system() {
-            breakpoints -= self.add_system(system, &mut head)?;
+            self.add_system(system, &mut head)?;
         }
         head.value(self.wire.list());
         head.raw(":[");
-        self.front.push(made(head));
         self.add_iterations()?;
         self.close();
-        let chosen = self.choose_marks(breakpoints);
-        Ok(self.segments(&chosen))
+        let chosen = self.choose_marks();
+        Ok(self.segments(head, &chosen))
     }
 
-    /// Writes the system prompt, beside the list or as its first element, and counts its breakpoints.
-    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<usize, Error> {
+    /// Writes the system prompt, beside the list or as its first element.
+    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let look = self.context.look(u64::MAX);
         let item = Item::Message(system, look);
         let key = self.key ^ item.look();
@@ -172,26 +190,42 @@ impl<'a, 'o> Assembly<'a, 'o> {
             }
         };
         if slice.end == 0 {
-            return Ok(0);
+            return Ok(());
         }
         // An element of the list has a comma in front; Responses knows both forms.
         let key = self.wire.system_key();
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
-            self.slices.push(slice);
-            return Ok(0);
+            self.push(slice, 0);
+            return Ok(());
         };
-        let mark = slice.mark.filter(|_| self.options.cache);
         head.value(key);
         head.raw(":");
-        self.front.push(made(std::mem::take(head)));
-        self.front.push(slice.part(0, mark.unwrap_or(0)));
-        if mark.is_some() {
-            let text = self.wire.cache_mark().as_bytes();
-            self.front.push(Segment::Made(Cow::Borrowed(text)));
-        }
-        self.front.push(slice.part(mark.unwrap_or(0), slice.end));
+        self.add_places(None, &slice, 0);
+        self.system = Some((std::mem::take(head), slice));
         head.raw(",");
-        Ok(usize::from(mark.is_some()))
+        Ok(())
+    }
+
+    /// Adds a slice, whatever stands in front of it.
+    fn push(&mut self, slice: Slice<'a>, number: u64) {
+        self.add_places(Some(self.slices.len()), &slice, number);
+        self.slices.push(slice);
+    }
+
+    fn add_places(&mut self, index: Option<usize>, slice: &Slice<'a>, number: u64) {
+        let place = |at, by_hand| Place {
+            slice: index,
+            at,
+            number,
+            by_hand,
+        };
+        let by_hand = slice.by_hand.iter();
+        let is_taken = by_hand.clone().any(|mark| Some(mark.at) == slice.mark);
+        self.marks
+            .extend(by_hand.map(|mark| place(mark.at, Some(mark.ttl))));
+        if let Some(at) = slice.mark.filter(|_| self.options.cache && !is_taken) {
+            self.marks.push(place(at, None));
+        }
     }
 
     fn add_iterations(&mut self) -> Result<(), Error> {
@@ -267,21 +301,25 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// All elements of an iteration, each written straight behind the one before.
     fn encode(&self, iteration: &Iteration, look: Look<'_>) -> Piece {
         let mut whole = Piece::default();
+        let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
         let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
         for item in items(iteration, look) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;
+            let mut by_hand = Vec::new();
             let imported = item.imported(self.options);
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
             } else if let Some(kept) = item.pieces().get(self.key ^ item.look()) {
                 bytes.extend_from_slice(&kept.bytes);
                 mark = kept.mark.map(|mark| start + mark);
+                let kept = kept.by_hand.iter();
+                by_hand.extend(kept.map(|mark| shift(mark, start + mark.at)));
             } else {
                 let mut out = Out::behind(bytes, self.options);
                 item.render(self.wire, &mut out);
-                (bytes, mark) = out.into_parts();
+                (bytes, mark, by_hand) = out.into_parts();
             }
             if bytes.len() == start {
                 continue;
@@ -292,9 +330,13 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 // Without the end of the one and the beginning of the other, and with a comma.
                 let seam = start - out::CLOSE.len()..start + out::open(is_model).len();
                 mark = mark.map(|mark| mark - seam.len() + 1);
+                for mark in &mut by_hand {
+                    mark.at -= seam.len() - 1;
+                }
                 bytes.splice(seam, [b',']);
             }
             whole.mark = mark.or(whole.mark);
+            whole.by_hand.append(&mut by_hand);
             whole.ends_with_model = is_model;
             whole.ends_imported = imported.is_some();
         }
@@ -382,13 +424,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
             slice.start = out::open(begins_with_model).len();
         }
         self.imported.clear();
-        if slice.mark.is_some() {
-            self.marks.push((self.slices.len(), number));
-        }
         self.before_imported = self.model_last;
         self.model_last = Some(slice.ends_with_model);
         self.ends_imported = slice.ends_imported;
-        self.slices.push(slice);
+        self.push(slice, number);
     }
 
     /// Makes the last element by the rules, if it is an imported one, whose form may be any. There
@@ -398,6 +437,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
             return;
         }
         self.slices.pop();
+        let len = self.slices.len();
+        self.marks.retain(|mark| mark.slice < Some(len));
         self.model_last = self.before_imported;
         for item in std::mem::take(&mut self.imported) {
             self.add(Slice::of(Err(item.encode(self.wire, self.options))), number);
@@ -417,43 +458,90 @@ impl<'a, 'o> Assembly<'a, 'o> {
         }
     }
 
-    /// The slices with a cache breakpoint: the last one, and the newest of those that stay where
-    /// they are while the conversation grows.
-    fn choose_marks(&self, breakpoints: usize) -> Vec<usize> {
-        if !self.options.cache {
-            return Vec::new();
-        }
-        let mut newest_first = self.marks.iter().rev();
-        let mut chosen: Vec<usize> = newest_first.next().map(|mark| mark.0).into_iter().collect();
-        let current = self.context.current_iteration();
-        let mut last = current;
-        for (slice, number) in newest_first {
-            if chosen.len() == breakpoints {
-                break;
+    /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
+    /// last of all, and the newest of those that stay where they are while the conversation grows.
+    fn choose_marks(&self) -> Vec<(Place, Ttl)> {
+        let (by_hand, placed): (Vec<Place>, Vec<Place>) =
+            self.marks.iter().partition(|mark| mark.by_hand.is_some());
+        let room = match by_hand.is_empty() {
+            true => CACHE_POINTS,
+            // What was imported has its own.
+            false => CACHE_POINTS.saturating_sub(self.count_imported()),
+        };
+        let mut chosen: Vec<Place> = by_hand.into_iter().rev().take(room).collect();
+        chosen.extend(self.choose_placed(&placed, room - chosen.len()));
+        chosen.sort_by_key(|mark| (mark.slice, mark.at));
+        // What is kept for an hour must not stand behind what is kept for minutes.
+        let hour = |mark: &Place| mark.by_hand == Some(Ttl::Hour);
+        let hours = chosen.iter().rposition(hour).map_or(0, |last| last + 1);
+        let ttl = |(index, mark): (usize, Place)| match mark.by_hand {
+            _ if index < hours => (mark, Ttl::Hour),
+            ttl => (mark, ttl.unwrap_or(Ttl::Default)),
+        };
+        chosen.into_iter().enumerate().map(ttl).collect()
+    }
+
+    fn choose_placed(&self, placed: &[Place], room: usize) -> Vec<Place> {
+        let (system, rest): (Vec<Place>, Vec<Place>) =
+            placed.iter().partition(|mark| mark.slice.is_none());
+        let mut chosen = system;
+        let mut newest_first = rest.iter().rev();
+        chosen.extend(newest_first.next());
+        let mut last = self.context.current_iteration();
+        for mark in newest_first {
+            if mark.number % CACHE_STEP == 0 && mark.number < last {
+                chosen.push(*mark);
+                last = mark.number;
             }
-            if number % CACHE_STEP == 0 && *number < last {
-                chosen.push(*slice);
-                last = *number;
-            }
         }
+        chosen.truncate(room);
         chosen
     }
 
-    fn segments(mut self, marked: &[usize]) -> Vec<Segment<'a>> {
-        let mut segments = std::mem::take(&mut self.front);
-        segments.reserve(self.slices.len() + 2 * marked.len() + 1);
+    /// Cache breakpoints in what was imported: no text can look like one.
+    fn count_imported(&self) -> usize {
+        let sign = match self.wire.cache_mark(Ttl::Default) {
+            "" => return 0,
+            mark => mark.trim_start_matches([',', '{']),
+        };
+        let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
+        let system = self.system.iter().map(|(_, slice)| slice);
+        let slices = system.chain(&self.slices);
+        slices
+            .map(|slice| {
+                slice
+                    .bytes()
+                    .windows(sign.len())
+                    .filter(|at| *at == sign)
+                    .count()
+            })
+            .sum()
+    }
+
+    fn segments(self, head: Json, chosen: &[(Place, Ttl)]) -> Vec<Segment<'a>> {
+        let mut segments = Vec::with_capacity(self.slices.len() + 2 * chosen.len() + 4);
+        let mut chosen = chosen.iter().peekable();
+        let mut cut = |slice: &Slice<'a>,
+                       index: Option<usize>,
+                       mut start: usize,
+                       segments: &mut Vec<Segment<'a>>| {
+            while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
+                segments.push(slice.part(start, mark.at));
+                let text = self.wire.cache_mark(*ttl).as_bytes();
+                segments.push(Segment::Made(Cow::Borrowed(text)));
+                start = mark.at;
+            }
+            segments.push(slice.part(start, slice.end));
+        };
+        if let Some((before, slice)) = self.system {
+            segments.push(made(before));
+            cut(&slice, None, 0, &mut segments);
+        }
+        segments.push(made(head));
         for (index, slice) in self.slices.iter().enumerate() {
             // The first element has a comma in front as all others do.
             let start = slice.start + usize::from(index == 0);
-            match slice.mark.filter(|_| marked.contains(&index)) {
-                Some(mark) => {
-                    segments.push(slice.part(start, mark));
-                    let text = self.wire.cache_mark().as_bytes();
-                    segments.push(Segment::Made(Cow::Borrowed(text)));
-                    segments.push(slice.part(mark, slice.end));
-                }
-                None => segments.push(slice.part(start, slice.end)),
-            }
+            cut(slice, Some(index), start, &mut segments);
         }
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments

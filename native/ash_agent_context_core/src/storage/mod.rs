@@ -47,6 +47,9 @@ mod keys {
     pub const ARGUMENTS: &str = "arguments";
     pub const ARGUMENTS_JSON: &str = "arguments_json";
     pub const PROVIDER_METADATA: &str = "provider_metadata";
+    pub const KIND: &str = "kind";
+    pub const OPTIONS: &str = "options";
+    pub const FILE_ID: &str = "file_id";
     pub const EXTRA: &str = "extra";
     pub const STATUS: &str = "status";
     pub const RESULT: &str = "result";

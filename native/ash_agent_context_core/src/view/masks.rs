@@ -9,6 +9,7 @@ use regex::{NoExpand, Regex, RegexBuilder};
 
 use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
+use crate::log::media_type::{is_text, normal};
 use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::request::words_of;
@@ -132,17 +133,25 @@ impl Masks {
     fn part(&self, given: &Part) -> Option<Part> {
         let mut part = given.clone();
         match &mut part.kind {
-            PartKind::Text(bytes) => *bytes = self.bytes(bytes),
+            PartKind::Text(bytes) => {
+                *bytes = self.bytes(bytes);
+                part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
+            }
             PartKind::Thinking(bytes) => {
                 if let Some(text) = self.text(bytes) {
                     *bytes = text.into_bytes().into();
                     // Its signature is of the text as it was.
                     part.provider_metadata = None;
                 }
+                part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
             }
             PartKind::ProviderBlock { data, .. } if self.map(data) != *data => return None,
             PartKind::ProviderBlock { .. } => {}
-            PartKind::Image { source, .. } => self.source(source, None),
+            PartKind::Image { media_type, source }
+            | PartKind::Audio { media_type, source }
+            | PartKind::Video { media_type, source } => {
+                self.source(source, media_type.as_deref());
+            }
             PartKind::File {
                 source,
                 media_type,
@@ -155,7 +164,7 @@ impl Masks {
             }
             PartKind::RedactedThinking(_) => {}
         }
-        if part.url() != given.url() || part.is_empty_file() {
+        if part.address() != given.address() || part.is_empty_file() {
             // Nothing can be fetched from there, or nothing is left.
             let words = words_of(&part.kind).unwrap_or_default();
             part = Part::text(words.into_bytes().into());
@@ -167,13 +176,13 @@ impl Masks {
     fn source(&self, source: &mut Source, media_type: Option<&str>) {
         const DATA_URL: &str = ";base64,";
         match source {
-            Source::Data(data) if media_type.is_some_and(|of| of.starts_with("text/")) => {
+            Source::Data(data) if media_type.is_some_and(|of| is_text(&normal(of))) => {
                 if let Some(masked) = self.base64(data) {
                     *data = masked.into();
                 }
             }
             Source::Data(_) => {}
-            Source::Url(url) if url.starts_with("data:text/") => {
+            Source::Url(url) if is_text_url(url) => {
                 let masked = url
                     .split_once(DATA_URL)
                     .and_then(|(head, data)| Some([head, DATA_URL, &self.base64(data)?].concat()));
@@ -183,6 +192,7 @@ impl Masks {
             }
             Source::Url(url) if url.starts_with("data:") => {}
             Source::Url(url) => self.name(url),
+            Source::Stored { id, .. } => self.name(id),
         }
     }
 
@@ -203,8 +213,19 @@ impl Masks {
         let json = json.filter(|_| value == call.arguments.value).cloned();
         ToolCall {
             arguments: Arguments { value, json },
+            provider_metadata: self.metadata(call.provider_metadata.as_ref()),
             ..call.clone()
         }
+    }
+
+    /// What a provider wants to see again, without the objects in it that would be others.
+    fn metadata(&self, metadata: Option<&Map>) -> Option<Map> {
+        let metadata = metadata?;
+        let stays = |(_, value): &&(Value, Value)| match value {
+            Value::Map(_) | Value::List(_) => self.value(value) == *value,
+            _ => true,
+        };
+        Some(Map::new(metadata.iter().filter(stays).cloned().collect()))
     }
 
     pub(crate) fn output(&self, outcome: &Outcome) -> Option<Output> {
@@ -241,24 +262,25 @@ impl Masks {
     }
 }
 
+fn is_text_url(url: &str) -> bool {
+    let media_type = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    media_type.is_some_and(|(of, _)| is_text(&normal(of)))
+}
+
 impl Part {
-    /// Where an image or a file is, if that is an address.
-    fn url(&self) -> Option<&str> {
-        match &self.kind {
-            PartKind::Image {
-                source: Source::Url(url),
-                ..
-            }
-            | PartKind::File {
-                source: Source::Url(url),
-                ..
-            } if !url.starts_with("data:") => Some(url),
+    /// Where its bytes are, if that is an address.
+    fn address(&self) -> Option<&str> {
+        match self.kind.media()?.1 {
+            Source::Url(url) if !url.starts_with("data:") => Some(url),
+            Source::Stored { id, .. } => Some(id),
             _ => None,
         }
     }
 
     fn is_empty_file(&self) -> bool {
-        matches!(&self.kind, PartKind::File { source: Source::Data(data), .. } if data.is_empty())
+        matches!(self.kind.media(), Some((_, Source::Data(data))) if data.is_empty())
     }
 }
 

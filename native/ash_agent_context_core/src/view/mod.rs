@@ -712,6 +712,7 @@ impl Part {
         Self {
             kind: PartKind::Text(bytes),
             provider_metadata: None,
+            hints: None,
             extra: None,
             item_reused: false,
         }

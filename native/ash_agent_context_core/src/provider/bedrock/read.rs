@@ -12,27 +12,9 @@ use crate::import::read::{
     provider_block, text_block, text_part, Object, CONTENT,
 };
 use crate::provider::anthropic::read::{output, Said};
+use crate::provider::bedrock::formats::DOCUMENTS;
 
 const PROVIDER: Provider = Provider::Bedrock;
-
-/// Formats of documents and their media types.
-const FORMATS: [(&str, &str); 9] = [
-    ("pdf", "application/pdf"),
-    ("csv", "text/csv"),
-    ("doc", "application/msword"),
-    (
-        "docx",
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ),
-    ("xls", "application/vnd.ms-excel"),
-    (
-        "xlsx",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    ),
-    ("html", "text/html"),
-    ("txt", "text/plain"),
-    ("md", "text/markdown"),
-];
 
 pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
     if let Some(system) = body.take("system") {
@@ -174,7 +156,7 @@ fn media(block: &Value) -> Option<PartKind> {
     let document = at(block, "document")?;
     let format = name_at(document, "format")?;
     let data = name_at(at(document, "source")?, "bytes")?;
-    let (_, media_type) = FORMATS.iter().find(|(name, _)| *name == format)?;
+    let (_, media_type) = DOCUMENTS.iter().find(|(name, _)| *name == format)?;
     is_base64(data).then(|| PartKind::File {
         media_type: Some((*media_type).into()),
         source: Source::Data(data.into()),

@@ -1,6 +1,7 @@
 //! Gemini generateContent.
 
 use crate::log::iteration::Exchange;
+use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind, Provider};
 use crate::value::json::AsObject;
@@ -147,8 +148,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
             .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
             .then_some(STAND_IN_SIGNATURE);
         for call in &message.calls {
-            let (id, name) = (out.id(call), out.name(call));
-            let args = out.arguments(call);
+            let [id, name, args] = out.function(call);
             let own = call
                 .provider_text(Provider::Gemini, "signature")
                 .filter(|signature| is_signature(signature));
@@ -167,7 +167,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
             });
         }
         if !speaks && message.calls.is_empty() {
-            out.json.0.truncate(start);
+            out.cut(start);
         }
     });
 }
@@ -195,10 +195,16 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
                 speaks |= out.json.0.len() > before;
             }
             PartKind::Thinking(_) => speaks |= thinking(part, out),
-            PartKind::Image { .. } | PartKind::File { .. } => {
+            PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::Video { .. }
+            | PartKind::File { .. } => {
+                speaks = true;
+                if own_media(part, out) {
+                    continue;
+                }
                 let words = out.media_words(part);
                 text_part(&words, out);
-                speaks = true;
             }
             PartKind::RedactedThinking(_) => out.dropped(part),
         }
@@ -276,13 +282,46 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Out<'_>) -> (String, Vec<&'a Par
     (response, media)
 }
 
+/// What Gemini's documents name; it refuses the rest.
+const TYPES: [&str; 28] = [
+    "application/pdf",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/heic",
+    "image/heif",
+    "audio/wav",
+    "audio/mpeg",
+    "audio/aiff",
+    "audio/aac",
+    "audio/ogg",
+    "audio/flac",
+    "audio/mp4",
+    "audio/opus",
+    "audio/webm",
+    "audio/pcm",
+    "audio/mpga",
+    "video/mp4",
+    "video/mpeg",
+    "video/mpg",
+    "video/quicktime",
+    "video/avi",
+    "video/x-flv",
+    "video/webm",
+    "video/wmv",
+    "video/3gpp",
+    "video/mpegps",
+];
+
 fn is_sent(media: &Media<'_>) -> bool {
+    let is_taken = media.guessed_type().is_some_and(|of| TYPES.contains(&of));
     match media.source {
-        Place::Inline(_) => {
-            media.media_type.is_some_and(|of| !is_blank(of)) && media.text().is_none()
-        }
-        Place::Web(_) => media.guessed_type().is_some(),
-        Place::Store(uri) => uri.starts_with("gs://") && media.guessed_type().is_some(),
+        Place::Inline(_) => is_taken,
+        Place::Stored(owner, _) => is_taken && owner == Provider::Gemini,
+        // The server reads texts there, too.
+        Place::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
+        Place::Store(uri) => is_taken && uri.starts_with("gs://"),
     }
 }
 
@@ -296,17 +335,41 @@ fn media(part: &Part, out: &mut Out<'_>) {
         text_part(&words, out);
         return;
     }
+    write_media(&media, None, out);
+}
+
+/// What a model made, as it came.
+fn own_media(part: &Part, out: &mut Out<'_>) -> bool {
+    let media = Media::of(&part.kind).filter(is_sent);
+    let Some(media) = media.filter(|_| part.is_of(out.options)) else {
+        return false;
+    };
+    let signature = part.provider_text("signature");
+    write_media(&media, signature.filter(|text| is_signature(text)), out);
+    true
+}
+
+fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Out<'_>) {
+    const FILES: &str = "https://generativelanguage.googleapis.com/v1beta/files/";
     let media_type = media.guessed_type().unwrap_or_default();
-    out.json.object(|written| match media.source {
-        Place::Inline(data) => {
+    let uri = match media.source {
+        Place::Stored(_, id) if !id.contains("://") => {
+            format!("{FILES}{}", id.trim_start_matches("files/"))
+        }
+        _ => media.url(),
+    };
+    out.json.object(|written| {
+        if let Place::Inline(data) = media.source {
             written.object("inlineData", |blob| {
                 blob.field("mimeType", media_type).text("data", data);
             });
-        }
-        Place::Web(uri) | Place::Store(uri) => {
+        } else {
             written.object("fileData", |file| {
-                file.field("mimeType", media_type).field("fileUri", uri);
+                file.field("mimeType", media_type).field("fileUri", &uri);
             });
+        }
+        if let Some(signature) = signature {
+            written.field("thoughtSignature", signature);
         }
     });
 }

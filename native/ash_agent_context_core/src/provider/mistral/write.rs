@@ -2,10 +2,11 @@
 
 use crate::log::iteration::Exchange;
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part, PartKind, Provider};
 use crate::value::json::AsObject;
 
-use crate::provider::media::{Media, Place};
+use crate::provider::media::{Class, Media, Place};
+use crate::provider::openai_chat::reasoning::Reasoning;
 use crate::provider::openai_chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::out::{texts, Out, Thought};
 use crate::provider::text::is_blank;
@@ -115,7 +116,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, out);
+        message_with_calls(message, &content, &Reasoning::Nothing, out);
     }
 }
 
@@ -140,7 +141,10 @@ fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
             Thought::Text(text) => text_part(&text, out),
             Thought::Own { .. } | Thought::Nothing => {}
         },
-        PartKind::Image { .. } | PartKind::File { .. } => {
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => {
             let words = out.media_words(part);
             text_part(&words, out);
         }
@@ -151,13 +155,15 @@ fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
 }
 
 fn is_sent(media: &Media<'_>) -> bool {
-    match (media.is_image, media.source) {
-        (true, Place::Inline(_)) => media.is_common_image(),
-        (true, Place::Web(_)) => true,
-        (false, Place::Inline(_) | Place::Web(_)) => {
-            media.guessed_type() == Some("application/pdf")
+    match (media.class, media.source) {
+        (_, Place::Stored(owner, _)) => owner == Provider::Mistral,
+        (Class::Image, Place::Inline(_)) => media.is_common_image(),
+        (Class::Image, Place::Web(_)) => true,
+        (Class::Audio, Place::Inline(_)) => {
+            matches!(media.guessed_type(), Some("audio/wav" | "audio/mpeg"))
         }
-        (_, Place::Store(_)) => false,
+        (Class::File, Place::Inline(_) | Place::Web(_)) => media.is_pdf(),
+        _ => false,
     }
 }
 
@@ -172,16 +178,35 @@ fn media(part: &Part, out: &mut Out<'_>) {
         return;
     }
     let url = media.url();
-    out.json.object(|written| {
-        if media.is_image {
-            written.field("type", "image_url").text("image_url", &url);
-        } else {
-            written
-                .field("type", "document_url")
-                .text("document_url", &url);
-            if let Some(name) = media.filename {
-                written.field("document_name", name);
+    // "original" is OpenAI's alone.
+    let detail = part.detail().filter(|detail| *detail != "original");
+    out.json
+        .object(|written| match (media.class, media.source, detail) {
+            (_, Place::Stored(_, id), _) => {
+                written.field("type", "file").field("file_id", id);
             }
-        }
-    });
+            (Class::Image, _, Some(detail)) => {
+                written
+                    .field("type", "image_url")
+                    .object("image_url", |image| {
+                        image.text("url", &url).field("detail", detail);
+                    });
+            }
+            (Class::Image, ..) => {
+                written.field("type", "image_url").text("image_url", &url);
+            }
+            (Class::Audio, Place::Inline(data), _) => {
+                written
+                    .field("type", "input_audio")
+                    .text("input_audio", data);
+            }
+            _ => {
+                written
+                    .field("type", "document_url")
+                    .text("document_url", &url);
+                if let Some(name) = media.filename {
+                    written.field("document_name", name);
+                }
+            }
+        });
 }

@@ -63,15 +63,13 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Out<'_>) {
     for part in parts {
         match (&part.kind, Media::of(&part.kind)) {
             (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
-            (PartKind::Image { .. } | PartKind::File { .. }, Some(media)) => {
-                match (is_sent(&media), media.source) {
-                    (true, Place::Inline(data)) => images.push(data.to_owned()),
-                    _ => {
-                        let words = out.media_words(part);
-                        texts.push(Cow::Owned(words));
-                    }
+            (_, Some(media)) => match (is_sent(&media), media.source) {
+                (true, Place::Inline(data)) => images.push(data.to_owned()),
+                _ => {
+                    let words = out.media_words(part);
+                    texts.push(Cow::Owned(words));
                 }
-            }
+            },
             _ => out.dropped(part),
         }
     }
@@ -103,7 +101,10 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
                         Thought::Text(text) => texts.push(text),
                         Thought::Own { .. } | Thought::Nothing => {}
                     },
-                    PartKind::Image { .. } | PartKind::File { .. } => {
+                    PartKind::Image { .. }
+                    | PartKind::Audio { .. }
+                    | PartKind::Video { .. }
+                    | PartKind::File { .. } => {
                         texts.push(Cow::Owned(out.media_words(part)));
                     }
                     PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. } => {
@@ -119,7 +120,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
     let calls: Vec<_> = message
         .calls
         .iter()
-        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
+        .map(|call| out.function(call))
         .collect();
     out.json.raw(",");
     out.json.bare_object(|written| {
@@ -131,7 +132,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
         }
         if !calls.is_empty() {
             written.list("tool_calls", |list| {
-                for (id, name, arguments) in &calls {
+                for [id, name, arguments] in &calls {
                     list.object(|call| {
                         call.field("id", &**id).object("function", |function| {
                             function.field("name", &**name).raw("arguments", arguments);

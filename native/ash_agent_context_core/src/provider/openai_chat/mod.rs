@@ -1,2 +1,3 @@
 pub mod read;
+pub mod reasoning;
 pub mod write;

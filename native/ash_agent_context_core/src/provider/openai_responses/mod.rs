@@ -1,2 +1,3 @@
+pub mod calls;
 pub mod read;
 pub mod write;
