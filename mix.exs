@@ -11,6 +11,13 @@ defmodule Mix.Tasks.Compile.Cargo do
   `Cargo.toml`, which rebuilds in seconds and runs a little slower; `MIX_ENV=prod` there is the release build, which the
   benches use.
 
+  An application chooses what is built in:
+
+      config :ash_agent_context, features: [:exact_tokens]
+
+  The features are those of `native/ash_agent_context_nif/Cargo.toml`; none is built in by default. The package's own
+  checkout builds all of them. After a change run `mix deps.compile ash_agent_context --force`.
+
   Cargo is started only when something it reads has changed since the last build (contents, not times), so that a
   compilation with nothing to do costs a few milliseconds. In its own checkout Cargo may update `Cargo.lock`; as a
   dependency it is run with `--locked`.
@@ -25,6 +32,8 @@ defmodule Mix.Tasks.Compile.Cargo do
   alias Mix.Task.Compiler.Diagnostic
 
   @crate "ash_agent_context_nif"
+  @features [:exact_tokens]
+  @default_features []
 
   @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
             ~w(native/ash_agent_context_*/Cargo.toml native/ash_agent_context_*/build.rs native/ash_agent_context_*/src/**/*)
@@ -56,8 +65,9 @@ defmodule Mix.Tasks.Compile.Cargo do
   end
 
   defp build(fingerprint) do
-    with {:ok, cargo} <- find_cargo(),
-         {:ok, output} <- run_cargo(cargo),
+    with {:ok, features} <- features(),
+         {:ok, cargo} <- find_cargo(),
+         {:ok, output} <- run_cargo(cargo, features),
          :ok <- install() do
       File.mkdir_p!(Path.dirname(manifest()))
       File.write!(manifest(), fingerprint)
@@ -90,8 +100,10 @@ defmodule Mix.Tasks.Compile.Cargo do
     end
   end
 
-  defp run_cargo(cargo) do
-    args = ~w(build --profile #{profile()} --package #{@crate} --target-dir) ++ [target_dir()] ++ locked()
+  defp run_cargo(cargo, features) do
+    args =
+      ~w(build --profile #{profile()} --package #{@crate} --features) ++
+        [Enum.join(features, ","), "--target-dir", target_dir()] ++ locked()
 
     port =
       Port.open({:spawn_executable, cargo}, [
@@ -119,6 +131,21 @@ defmodule Mix.Tasks.Compile.Cargo do
 
   defp profile do
     if own_checkout?() and Mix.env() in [:dev, :test], do: "checkout", else: "release"
+  end
+
+  defp features do
+    chosen =
+      if own_checkout?(),
+        do: @features,
+        else: Application.get_env(:ash_agent_context, :features, @default_features)
+
+    if is_list(chosen) and chosen -- @features == [] do
+      {:ok, chosen}
+    else
+      {:error,
+       "config :ash_agent_context, features: #{inspect(chosen)} is not a list of known features: " <>
+         "choose from #{inspect(@features)}."}
+    end
   end
 
   defp locked do
@@ -225,7 +252,10 @@ defmodule Mix.Tasks.Compile.Cargo do
     machine = :erlang.system_info(:system_architecture)
     variables = Enum.map(@variables, &System.get_env/1)
 
-    {files, machine, profile(), variables} |> :erlang.term_to_binary() |> :erlang.md5() |> Base.encode16()
+    {files, machine, profile(), features(), variables}
+    |> :erlang.term_to_binary()
+    |> :erlang.md5()
+    |> Base.encode16()
   end
 end
 

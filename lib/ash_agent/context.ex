@@ -1234,7 +1234,12 @@ defmodule AshAgent.Context do
     * `:auto` - the last report that `add_token_usage/2` noted, plus an estimate of what came since; an estimate of
       everything where there is no report
     * `:estimate` - from the text alone
-    * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models of these encodings count text
+    * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models of these encodings count text; the library needs the
+      feature `:exact_tokens`, or an `AshAgent.Context.Error` with the reason `{:feature_missing, "exact_tokens"}` is raised
+
+  The default build leaves the encodings out. An application takes them in with
+
+      config :ash_agent_context, features: [:exact_tokens]
   """
   @type token_method :: :auto | :estimate | :o200k_base | :cl100k_base
 

@@ -2,13 +2,19 @@
 //! as its length and its bytes.
 
 use std::error::Error;
-use std::path::Path;
-use std::{env, fs};
-
-use tiktoken_rs::CoreBPE;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    #[cfg(feature = "exact_tokens")]
+    vocabularies()?;
+    Ok(())
+}
+
+#[cfg(feature = "exact_tokens")]
+fn vocabularies() -> Result<(), Box<dyn Error>> {
+    use std::path::Path;
+    use std::{env, fs};
+
     let folder = env::var("OUT_DIR")?;
     let folder = Path::new(&folder);
     fs::write(
@@ -22,8 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The tokens without the special ones, which are behind a gap.
-fn tokens(vocabulary: &CoreBPE) -> Result<Vec<u8>, Box<dyn Error>> {
+/// The tokens without the special ones, which come after a gap.
+#[cfg(feature = "exact_tokens")]
+fn tokens(vocabulary: &tiktoken_rs::CoreBPE) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut all = Vec::new();
     let tokens = (0..).map_while(|id| vocabulary.decode_bytes(&[id]).ok());
     for token in tokens {

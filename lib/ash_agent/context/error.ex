@@ -30,6 +30,7 @@ defmodule AshAgent.Context.Error do
           | {:cannot_fit, least :: non_neg_integer()}
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
           | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
+          | {:feature_missing, feature :: String.t()}
           | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
           | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
           | {:unknown_branch, name :: String.t(), names :: [String.t()]}
@@ -146,6 +147,11 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:summary_too_long, tokens, replaced}) do
     "the summary has #{tokens} tokens and what it would stand for #{replaced}; it must be shorter"
+  end
+
+  defp describe({:feature_missing, feature}) do
+    "the Rust library was built without the feature #{feature}: add :#{feature} to the list in " <>
+      "config :ash_agent_context, features: [...] and run mix deps.compile ash_agent_context --force"
   end
 
   defp describe({:invalid_pattern, pattern, problem}) do

@@ -9,6 +9,9 @@ defmodule AshAgent.Context.Native do
 
   @on_load :load
 
+  # Read here so that Mix says when an application's list has changed since the library was built.
+  _ = Application.compile_env(:ash_agent_context, :features, [])
+
   @doc false
   def load do
     path = :filename.join(:code.priv_dir(:ash_agent_context), ~c"native/libash_agent_context_nif")

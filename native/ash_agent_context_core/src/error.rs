@@ -135,6 +135,11 @@ pub enum Error {
         /// The tokens of what it stands for.
         replaced: u64,
     },
+    /// Something that this build of the library left out.
+    FeatureMissing {
+        /// The Cargo feature that brings it.
+        feature: &'static str,
+    },
     /// A pattern that is no regular expression.
     InvalidPattern {
         /// The pattern.
@@ -258,6 +263,9 @@ impl fmt::Display for Error {
             } => write!(f, "iterations {first} to {last}; allowed are {allowed:?}"),
             Self::SummaryTooLong { tokens, replaced } => {
                 write!(f, "a summary of {tokens} tokens for {replaced}")
+            }
+            Self::FeatureMissing { feature } => {
+                write!(f, "the library was built without the feature {feature}")
             }
             Self::InvalidPattern { pattern, problem } => write!(f, "{pattern:?}: {problem}"),
             Self::UnknownIteration {

@@ -108,6 +108,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
         Error::SummaryTooLong { tokens, replaced } => {
             (atoms::summary_too_long(), tokens, replaced).encode(env)
         }
+        Error::FeatureMissing { feature } => (atoms::feature_missing(), *feature).encode(env),
         Error::InvalidPattern { pattern, problem } => {
             (atoms::invalid_pattern(), &**pattern, &**problem).encode(env)
         }

@@ -35,7 +35,7 @@ mod atoms {
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
         approved, approval, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, cancelled,
-        cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, full, hidden,
+        cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
         hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
         max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, output_tokens,
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,

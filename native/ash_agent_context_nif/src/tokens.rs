@@ -34,6 +34,7 @@ pub fn method(atom: Atom) -> Option<Method> {
 /// Refuses to count more than a lane may.
 pub fn allow(lane: Lane, context: &Context, method: Option<Method>) -> Result<(), NifError> {
     let counted = method.unwrap_or(Method::Estimate);
+    counted.check()?;
     if !counted.is_ready() {
         lane.allow(Size::new(usize::MAX, 0))?; // its tables are made first, which takes a second
     }

@@ -1,6 +1,6 @@
 //! The elements of a request's list, and which messages and exchanges were made of them.
 
-use crate::log::part::Provider;
+use crate::log::provider::Provider;
 use crate::log::wire::Wire;
 use crate::value::json;
 use crate::value::Value;

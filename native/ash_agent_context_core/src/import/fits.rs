@@ -2,26 +2,26 @@
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
-use crate::log::part::{Content, Part, PartKind, Provider};
-use crate::provider::patterns::{self, takes_id, takes_name};
+use crate::log::part::{Content, Part, PartKind};
+use crate::provider::format::Format;
+use crate::value::letters;
 use crate::value::Value;
 
 /// Whether a message has neither blank texts nor calls whose id or name the provider refuses.
-pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> bool {
+pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bool {
     let says = match content {
         Content::None => true,
         // Beside calls there may be an empty one.
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
         Content::Parts(parts) => has_words(parts),
     };
-    says && calls.iter().all(|call| takes(provider, call))
+    says && calls.iter().all(|call| takes(format, call))
 }
 
 /// Whether a result is none that the provider refuses.
-pub fn result(provider: Provider, output: &Output) -> bool {
+pub fn result(format: &dyn Format, output: &Output) -> bool {
     match output {
-        // An object around it.
-        Output::Value(_) if provider == Provider::Gemini => true,
+        Output::Value(_) if format.history().wraps_results => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
         Output::Parts(parts) => has_words(parts),
@@ -38,9 +38,9 @@ fn has_words(parts: &[Part]) -> bool {
 }
 
 fn is_blank(text: &[u8]) -> bool {
-    std::str::from_utf8(text).is_ok_and(patterns::is_blank)
+    std::str::from_utf8(text).is_ok_and(letters::is_blank)
 }
 
-fn takes(provider: Provider, call: &ToolCall) -> bool {
-    takes_id(provider, &call.id, true) && takes_name(provider, call.name.as_str())
+fn takes(format: &dyn Format, call: &ToolCall) -> bool {
+    format.takes_id(&call.id, true) && format.takes_name(call.name.as_str())
 }

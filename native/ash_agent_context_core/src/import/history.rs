@@ -4,50 +4,25 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::error::Error;
 use crate::import::attributes::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::iteration::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
 use crate::log::wire::Wire;
-use crate::value::json;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
 use crate::import::fits;
-use crate::import::read::{index, into_parts, plain_content};
 use crate::import::{Imported, Repair, RepairKind};
+use crate::provider;
+use crate::provider::accepts::{Rules, SystemPlace};
+use crate::provider::foreign::{into_parts, plain_content};
+use crate::provider::listener::{is_said, Answer, Listen};
 
 /// What synthesised results say, as those of an interrupted run do.
 const INTERRUPTED: &str = "interrupted";
-
-/// A result as it was read.
-#[derive(Debug)]
-pub struct Answer {
-    /// The id of its call, where it has one.
-    pub id: Option<Box<str>>,
-    /// The tool's name, where it has one.
-    pub name: Option<Box<str>>,
-    pub status: Status,
-    pub output: Output,
-    pub metadata: Option<Map>,
-    /// Whether something stands in front of it in its message that belongs behind it.
-    pub moved: bool,
-}
-
-impl Answer {
-    pub const fn ok(output: Output) -> Self {
-        Self {
-            id: None,
-            name: None,
-            status: Status::Ok,
-            output,
-            metadata: None,
-            moved: false,
-        }
-    }
-}
 
 /// A message of the history.
 #[derive(Debug)]
@@ -113,6 +88,7 @@ struct Latest {
 #[derive(Debug)]
 pub struct History {
     provider: Option<Provider>,
+    rules: Rules,
     prompt: Option<(Content, Option<Wire>)>,
     elements: Elements,
     /// The element that is being read.
@@ -130,6 +106,9 @@ impl History {
     pub fn of(provider: Option<Provider>) -> Self {
         Self {
             provider,
+            rules: provider.map_or_else(Rules::default, |provider| {
+                provider::room(provider).history()
+            }),
             prompt: None,
             elements: Elements::of(provider),
             element: 0,
@@ -139,33 +118,6 @@ impl History {
             spoken: 0,
             repairs: Vec::new(),
         }
-    }
-
-    /// Reads the elements of the list one by one.
-    pub fn read_each(
-        &mut self,
-        elements: Vec<Value>,
-        mut read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for (at, element) in elements.into_iter().enumerate() {
-            self.element = at;
-            self.elements.push(&element);
-            read(element, self).map_err(|error| error.within(index(at)))?;
-        }
-        Ok(())
-    }
-
-    /// Whether neighbours of one role are one turn.
-    const fn merges_neighbours(&self) -> bool {
-        matches!(
-            self.provider,
-            Some(Provider::Anthropic | Provider::Gemini | Provider::Bedrock)
-        )
-    }
-
-    /// Whether the provider has no other form of a text than a list with it.
-    pub const fn has_lists_only(&self) -> bool {
-        matches!(self.provider, Some(Provider::Gemini | Provider::Bedrock))
     }
 
     /// What changes the element that is being read, or takes it out.
@@ -179,179 +131,16 @@ impl History {
         });
     }
 
-    /// A system prompt that stands beside the messages, and the field it stands in.
-    pub fn prompt(
-        &mut self,
-        field: Value,
-        read: impl FnOnce(Value) -> Result<Content, Error>,
-    ) -> Result<(), Error> {
-        let wire = self.provider.map(|provider| Wire {
-            provider,
-            json: json::write(&field).into_boxed_str(),
-        });
-        self.prompt = Some((read(field)?, wire));
-        Ok(())
-    }
-
-    /// A call stood in front of text or thinking of its message.
-    pub fn call_moved(&mut self, id: &str) {
-        self.repair(RepairKind::MovedCall, Some(id));
-    }
-
-    /// The element that is being read has a shape that its provider refuses.
-    pub fn refused(&mut self) {
-        self.elements.change_element(self.element);
-    }
-
-    /// The position of the element that is being read.
-    pub const fn element(&self) -> usize {
-        self.element
-    }
-
-    /// A system message; when the first message of all is one, it is the system prompt.
-    pub fn system(&mut self, content: Content, metadata: Option<Map>) {
-        let is_refused = match self.provider {
-            Some(Provider::Ollama) => !self.entries.is_empty(),
-            Some(Provider::Mistral) => matches!(self.entries.last(), Some(Entry::Assistant(_))),
-            _ => false,
-        };
-        if is_refused {
-            self.elements.change_element(self.element);
-        }
-        self.push(Entry::Other {
-            role: Role::System,
-            content,
-            metadata,
-        });
-    }
-
-    pub fn user(&mut self, content: Content, metadata: Option<Map>) {
-        let says_nothing = match &content {
-            Content::None => true,
-            Content::Text(_) => false,
-            Content::Parts(parts) => parts.is_empty(),
-        };
-        if says_nothing {
-            return self.repair(RepairKind::DroppedEmptyMessage, None);
-        }
-        self.push(Entry::Other {
-            role: Role::User,
-            content,
-            metadata,
-        });
-    }
-
-    /// A message with results and with what else the user says.
-    pub fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>) {
-        let answered = !answers.is_empty();
-        if answered && !parts.is_empty() && self.provider == Some(Provider::Gemini) {
-            // It was never seen to take both in one.
-            self.elements.change_element(self.element);
-        }
-        for answer in answers {
-            self.answer(answer);
-        }
-        if !parts.is_empty() || !answered {
-            let content = if self.has_lists_only() {
-                plain_content(parts)
-            } else {
-                Content::Parts(parts.into_boxed_slice())
-            };
-            self.user(content, None);
-        }
-    }
-
     fn push(&mut self, entry: Entry) {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         if let (Some(provider), Entry::Other { content, .. }) = (self.provider, &entry) {
-            if !fits::message(provider, content, &[]) {
+            if !fits::message(provider::room(provider), content, &[]) {
                 self.elements.change(number);
             }
         }
         self.spoken = self.entries.len();
         self.entries.push(entry);
-    }
-
-    /// A message of the model.
-    pub fn assistant(&mut self, content: Content, calls: Vec<ToolCall>, metadata: Option<Map>) {
-        let elements = [self.element];
-        self.assistant_of(&elements, content, calls, metadata);
-    }
-
-    /// A message of the model that these elements make.
-    pub fn assistant_of(
-        &mut self,
-        elements: &[usize],
-        content: Content,
-        calls: Vec<ToolCall>,
-        metadata: Option<Map>,
-    ) {
-        if calls.is_empty() && says_nothing(&content) {
-            return self.repair(RepairKind::DroppedEmptyMessage, None);
-        }
-        let speaks = match &content {
-            Content::None => false,
-            Content::Text(_) => true,
-            Content::Parts(parts) => {
-                let is_text = |part: &Part| matches!(part.kind, PartKind::Text(_));
-                parts.iter().any(is_text)
-            }
-        };
-        let is_taken = self
-            .provider
-            .is_none_or(|provider| fits::message(provider, &content, &calls));
-        let is_bedrock = self.provider == Some(Provider::Bedrock);
-        let merges = self.merges_neighbours();
-        let calls_come_last = self.provider != Some(Provider::Gemini);
-        let mut moved = None;
-        let before = self.entries.len();
-        match self.entries.last_mut() {
-            // A second message of the turn whose calls wait: results are for both of them.
-            Some(Entry::Assistant(last))
-                if merges && last.filled == 0 && !last.calls.is_empty() =>
-            {
-                let mut parts = into_parts(content);
-                let call = last.calls.last().map(|call| call.id.clone());
-                moved = call.filter(|_| calls_come_last && parts.iter().any(is_said));
-                last.more.append(&mut parts);
-            }
-            _ => {
-                if !calls.is_empty() {
-                    self.latest = Latest {
-                        entry: self.entries.len(),
-                        ..Latest::default()
-                    };
-                }
-                self.entries.push(Entry::Assistant(Exchanged {
-                    element: elements.first().copied().unwrap_or(self.element),
-                    content,
-                    more: Vec::new(),
-                    metadata,
-                    calls: Vec::new(),
-                    uses: HashMap::new(),
-                    slots: Vec::new(),
-                    filled: 0,
-                    answered: None,
-                    notes: Vec::new(),
-                }));
-            }
-        }
-        if let Some(id) = moved {
-            self.call_moved(&id);
-        }
-        let is_second = self.entries.len() == before;
-        let entry = self.entries.len().saturating_sub(1);
-        if self.provider == Some(Provider::OpenAiResponses) && speaks {
-            self.spoken = entry;
-        }
-        for element in elements {
-            self.elements.claim(message_number(entry), *element);
-        }
-        if !is_taken || (is_second && is_bedrock) {
-            self.elements.change(message_number(entry));
-        }
-        self.join(entry, calls);
     }
 
     /// Calls join the last message; those that have an id of it get another one.
@@ -371,8 +160,8 @@ impl History {
             if !call.id.is_empty() {
                 let is_known = self.by_id.contains_key(&call.id);
                 let open = self.by_id.entry(call.id.clone()).or_default();
-                if is_known && self.provider == Some(Provider::OpenAiResponses) {
-                    // There an id may be used once in a conversation.
+                if is_known && self.rules.has_items {
+                    // An id may be used once in a conversation.
                     self.elements.change(message_number(entry));
                 }
                 if open.entry != entry {
@@ -404,49 +193,6 @@ impl History {
                 }
             }
             last.calls.push(call);
-        }
-    }
-
-    /// A result goes into the slot of its call: the last one in front of it that has its id.
-    pub fn answer(&mut self, mut answer: Answer) {
-        let id = answer.id.take().filter(|id| !id.is_empty());
-        let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
-        let found = match id.as_ref().and_then(|id| self.by_id.get_mut(id)) {
-            Some(open) => open.next(&self.entries),
-            None => self.find_unnamed(id.is_some(), answer.name.as_deref()),
-        };
-        let Some((entry, slot)) = found else {
-            let kind = if known {
-                RepairKind::DroppedDuplicateResult
-            } else {
-                RepairKind::DroppedOrphanResult
-            };
-            return self.repair(kind, id.as_deref());
-        };
-        let last = self.entries.len() - 1;
-        let is_responses = self.provider == Some(Provider::OpenAiResponses);
-        if is_responses && entry < last && entry >= self.spoken {
-            // Further calls of the model in between are no matter there.
-            self.elements
-                .join_range(results_number(entry), results_number(last));
-        } else if answer.moved || entry < last {
-            self.repair(RepairKind::MovedResult, id.as_deref());
-            self.elements.change(results_number(entry));
-        }
-        self.elements.claim(results_number(entry), self.element);
-        let provider = self.provider;
-        if let Some(Entry::Assistant(exchanged)) = self.entries.get_mut(entry) {
-            let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
-            let wants_one = matches!(provider, Some(Provider::Gemini | Provider::Bedrock));
-            let is_taken = provider.is_none_or(|provider| fits::result(provider, &answer.output));
-            if !is_taken || (wants_one && !in_one) {
-                self.elements.change(results_number(entry));
-            }
-            exchanged.notes.extend(answer.metadata.take());
-            if let Some(place) = exchanged.slots.get_mut(slot) {
-                *place = Some(answer);
-                exchanged.filled += 1;
-            }
         }
     }
 
@@ -530,9 +276,10 @@ impl History {
                 Entry::Assistant(exchanged) => exchanged,
                 Entry::Other { role, .. } => {
                     let is_last = entry + 1 == entries.len();
-                    if is_last && *role == Role::System && self.provider == Some(Provider::Mistral)
+                    if is_last
+                        && *role == Role::System
+                        && self.rules.system == SystemPlace::AfterUser
                     {
-                        // Nothing may end with it there.
                         elements.change(message_number(entry));
                     }
                     continue;
@@ -598,6 +345,204 @@ impl History {
     }
 }
 
+impl Listen for History {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn begin(&mut self, position: usize, element: &Value) {
+        self.element = position;
+        self.elements.push(element);
+    }
+
+    fn prompt(&mut self, content: Content, json: Box<str>) {
+        let wire = self.provider.map(|provider| Wire { provider, json });
+        self.prompt = Some((content, wire));
+    }
+
+    /// A call stood in front of text or thinking of its message.
+    fn call_moved(&mut self, id: &str) {
+        self.repair(RepairKind::MovedCall, Some(id));
+    }
+
+    /// The element that is being read has a shape that its provider refuses.
+    fn refused(&mut self) {
+        self.elements.change_element(self.element);
+    }
+
+    /// The position of the element that is being read.
+    fn element(&self) -> usize {
+        self.element
+    }
+
+    /// A system message; when the first message of all is one, it is the system prompt.
+    fn system(&mut self, content: Content, metadata: Option<Map>) {
+        let is_refused = match self.rules.system {
+            SystemPlace::Anywhere => false,
+            SystemPlace::First => !self.entries.is_empty(),
+            SystemPlace::AfterUser => matches!(self.entries.last(), Some(Entry::Assistant(_))),
+        };
+        if is_refused {
+            self.elements.change_element(self.element);
+        }
+        self.push(Entry::Other {
+            role: Role::System,
+            content,
+            metadata,
+        });
+    }
+
+    fn user(&mut self, content: Content, metadata: Option<Map>) {
+        let says_nothing = match &content {
+            Content::None => true,
+            Content::Text(_) => false,
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        if says_nothing {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        self.push(Entry::Other {
+            role: Role::User,
+            content,
+            metadata,
+        });
+    }
+
+    /// A message with results and with what else the user says.
+    fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>) {
+        let answered = !answers.is_empty();
+        if answered && !parts.is_empty() && self.rules.results_stand_alone {
+            self.elements.change_element(self.element);
+        }
+        for answer in answers {
+            self.answer(answer);
+        }
+        if !parts.is_empty() || !answered {
+            let content = if self.rules.lists_only {
+                plain_content(parts)
+            } else {
+                Content::Parts(parts.into_boxed_slice())
+            };
+            self.user(content, None);
+        }
+    }
+
+    /// A message of the model that these elements make.
+    fn assistant_of(
+        &mut self,
+        elements: &[usize],
+        content: Content,
+        calls: Vec<ToolCall>,
+        metadata: Option<Map>,
+    ) {
+        if calls.is_empty() && says_nothing(&content) {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        let speaks = match &content {
+            Content::None => false,
+            Content::Text(_) => true,
+            Content::Parts(parts) => {
+                let is_text = |part: &Part| matches!(part.kind, PartKind::Text(_));
+                parts.iter().any(is_text)
+            }
+        };
+        let is_taken = self
+            .provider
+            .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
+        let rules = self.rules;
+        let mut moved = None;
+        let before = self.entries.len();
+        match self.entries.last_mut() {
+            // A second message of the turn whose calls wait: results are for both of them.
+            Some(Entry::Assistant(last))
+                if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
+            {
+                let mut parts = into_parts(content);
+                let call = last.calls.last().map(|call| call.id.clone());
+                moved = call.filter(|_| !rules.calls_anywhere && parts.iter().any(is_said));
+                last.more.append(&mut parts);
+            }
+            _ => {
+                if !calls.is_empty() {
+                    self.latest = Latest {
+                        entry: self.entries.len(),
+                        ..Latest::default()
+                    };
+                }
+                self.entries.push(Entry::Assistant(Exchanged {
+                    element: elements.first().copied().unwrap_or(self.element),
+                    content,
+                    more: Vec::new(),
+                    metadata,
+                    calls: Vec::new(),
+                    uses: HashMap::new(),
+                    slots: Vec::new(),
+                    filled: 0,
+                    answered: None,
+                    notes: Vec::new(),
+                }));
+            }
+        }
+        if let Some(id) = moved {
+            self.call_moved(&id);
+        }
+        let is_second = self.entries.len() == before;
+        let entry = self.entries.len().saturating_sub(1);
+        if rules.has_items && speaks {
+            self.spoken = entry;
+        }
+        for element in elements {
+            self.elements.claim(message_number(entry), *element);
+        }
+        if !is_taken || (is_second && rules.remakes_merged) {
+            self.elements.change(message_number(entry));
+        }
+        self.join(entry, calls);
+    }
+
+    /// A result goes into the slot of its call: the last one in front of it that has its id.
+    fn answer(&mut self, mut answer: Answer) {
+        let id = answer.id.take().filter(|id| !id.is_empty());
+        let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
+        let found = match id.as_ref().and_then(|id| self.by_id.get_mut(id)) {
+            Some(open) => open.next(&self.entries),
+            None => self.find_unnamed(id.is_some(), answer.name.as_deref()),
+        };
+        let Some((entry, slot)) = found else {
+            let kind = if known {
+                RepairKind::DroppedDuplicateResult
+            } else {
+                RepairKind::DroppedOrphanResult
+            };
+            return self.repair(kind, id.as_deref());
+        };
+        let last = self.entries.len() - 1;
+        if self.rules.has_items && entry < last && entry >= self.spoken {
+            // Further calls of the model in between are no matter there.
+            self.elements
+                .join_range(results_number(entry), results_number(last));
+        } else if answer.moved || entry < last {
+            self.repair(RepairKind::MovedResult, id.as_deref());
+            self.elements.change(results_number(entry));
+        }
+        self.elements.claim(results_number(entry), self.element);
+        let (provider, rules) = (self.provider, self.rules);
+        if let Some(Entry::Assistant(exchanged)) = self.entries.get_mut(entry) {
+            let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
+            let is_taken = provider
+                .is_none_or(|provider| fits::result(provider::room(provider), &answer.output));
+            if !is_taken || (rules.results_stand_together && !in_one) {
+                self.elements.change(results_number(entry));
+            }
+            exchanged.notes.extend(answer.metadata.take());
+            if let Some(place) = exchanged.slots.get_mut(slot) {
+                *place = Some(answer);
+                exchanged.filled += 1;
+            }
+        }
+    }
+}
+
 /// Messages and exchanges are numbered in turn.
 const fn message_number(entry: usize) -> usize {
     2 * entry
@@ -632,14 +577,6 @@ impl Exchanged {
             }
         }
     }
-}
-
-/// Whether a part is what a provider wants in front of calls.
-pub fn is_said(part: &Part) -> bool {
-    matches!(
-        part.kind,
-        PartKind::Text(_) | PartKind::Thinking(_) | PartKind::RedactedThinking(_)
-    )
 }
 
 fn says_nothing(content: &Content) -> bool {

@@ -3,22 +3,19 @@
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Role, Status};
-use crate::log::part::{Content, Part, Place, Provider};
+use crate::log::part::{Content, Part, Place};
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::import::history::{Answer, History};
-use crate::import::read::{bounded, call, each, has, name_at, Object, CONTENT};
-use crate::provider::openai_chat::read as openai_chat;
+use crate::provider::dialect::chat::read::{self as chat, OPENAI};
+use crate::provider::foreign::{bounded, call, each, has, name_at, Object, CONTENT};
+use crate::provider::listener::{Answer, Listener};
 
-/// Whose form the messages have that are not neutral.
-const PROVIDER: Provider = Provider::OpenAiChat;
-
-pub fn read(messages: Vec<Value>, history: &mut History) -> Result<(), Error> {
+pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_each(messages, |message, history| {
         if is_neutral(&message) {
             neutral(message, history)
         } else {
-            openai_chat::read_message(message, history, PROVIDER)
+            chat::read_message(message, history, &OPENAI)
         }
     })
 }
@@ -47,7 +44,7 @@ fn is_neutral_part(part: &Value) -> bool {
     }
 }
 
-fn neutral(message: Value, history: &mut History) -> Result<(), Error> {
+fn neutral(message: Value, history: &mut Listener) -> Result<(), Error> {
     let mut message = Object::read(message, "a message, a map")?;
     let role = message.text("role")?;
     let role = role.as_deref().and_then(Role::from_name);
@@ -114,10 +111,10 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
     if !is_neutral_part(&item) {
         match (name_at(&item, "type"), place) {
             (Some("image_url" | "input_audio" | "file"), Place::User) => {
-                return openai_chat::user_part(item, PROVIDER);
+                return chat::user_part(item, &OPENAI);
             }
             (Some("refusal"), Place::Assistant) => {
-                return openai_chat::assistant_part(item, PROVIDER);
+                return chat::assistant_part(item, &OPENAI);
             }
             _ => {}
         }
@@ -133,7 +130,7 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
     if has(&value, "function") {
-        return openai_chat::read_call(value);
+        return chat::read_call(value);
     }
     bounded(&value, MAX_DEPTH + 1)?;
     let mut object = Object::read(value, "a tool call, a map")?;

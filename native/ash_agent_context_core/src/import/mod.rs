@@ -11,17 +11,17 @@ mod elements;
 mod fits;
 pub mod history;
 mod messages;
-pub mod read;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::import::attributes::Defaults;
-use crate::log::part::Provider;
+use crate::log::provider::Provider;
 use crate::value::json;
 use crate::value::{Map, Value, MAX_DEPTH};
 
+use crate::provider;
+use crate::provider::foreign::Object;
 use history::History;
-use read::Object;
 
 /// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
 pub const BODY_DEPTH: usize = MAX_DEPTH + 8;
@@ -101,18 +101,7 @@ impl Context {
         };
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
         let mut history = History::of(Some(provider));
-        match provider {
-            Provider::Anthropic => crate::provider::anthropic::read::read(&mut body, &mut history)?,
-            Provider::OpenAiChat | Provider::Mistral => {
-                crate::provider::openai_chat::read::read(&mut body, &mut history, provider)?;
-            }
-            Provider::OpenAiResponses => {
-                crate::provider::openai_responses::read::read(&mut body, &mut history)?
-            }
-            Provider::Gemini => crate::provider::gemini::read::read(&mut body, &mut history)?,
-            Provider::Bedrock => crate::provider::bedrock::read::read(&mut body, &mut history)?,
-            Provider::Ollama => crate::provider::ollama::read::read(&mut body, &mut history)?,
-        }
+        provider::room(provider).read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
     }

@@ -163,6 +163,11 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
+    /// An id that every provider but Mistral takes.
+    pub(crate) fn safe_id(&self) -> &str {
+        self.aliases.safe.as_deref().unwrap_or(&self.id)
+    }
+
     /// Reads the calls of one message. A call without an id gets one made of its place.
     ///
     /// # Errors

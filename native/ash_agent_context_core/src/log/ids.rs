@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
-use crate::provider::patterns::is_plain;
+use crate::value::letters::is_plain;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;

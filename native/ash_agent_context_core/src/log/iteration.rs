@@ -11,7 +11,7 @@ use crate::log::ids::Ids;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::notes::Notes;
 use crate::log::once::{Once, Pieces};
-use crate::log::part::Provider;
+use crate::log::provider::Provider;
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
 use crate::tokens::Tallies;

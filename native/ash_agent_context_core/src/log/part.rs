@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::log::hints;
+use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
 use crate::value::{Bytes, Map, Size, Value};
@@ -95,58 +96,6 @@ pub enum Source {
         /// What it is called there.
         id: Box<str>,
     },
-}
-
-/// Whose API a request is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Provider {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Chat Completions and the servers that speak it.
-    OpenAiChat,
-    /// OpenAI Responses.
-    OpenAiResponses,
-    /// Gemini generateContent.
-    Gemini,
-    /// Bedrock Converse.
-    Bedrock,
-    /// Ollama chat.
-    Ollama,
-    /// Mistral chat completions.
-    Mistral,
-}
-
-impl Provider {
-    /// All providers.
-    pub const ALL: [Self; 7] = [
-        Self::Anthropic,
-        Self::OpenAiChat,
-        Self::OpenAiResponses,
-        Self::Gemini,
-        Self::Bedrock,
-        Self::Ollama,
-        Self::Mistral,
-    ];
-
-    /// The name that stands for it in Elixir.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAiChat => "openai_chat",
-            Self::OpenAiResponses => "openai_responses",
-            Self::Gemini => "gemini",
-            Self::Bedrock => "bedrock",
-            Self::Ollama => "ollama",
-            Self::Mistral => "mistral",
-        }
-    }
-
-    /// The provider of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
 }
 
 /// Where content stands; it decides which parts it may have.

@@ -8,9 +8,7 @@ use crate::log::iteration::{Entry, Iteration};
 use crate::log::message::Role;
 use crate::log::part::{Content, PartKind};
 use crate::tokens::Method;
-use crate::value::fields::Fields;
 use crate::value::time::Time;
-use crate::value::{Map, Value};
 
 /// Tokens that a provider counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,159 +60,14 @@ impl Usage {
             reasoning: self.reasoning.saturating_sub(part.reasoning),
         }
     }
-
-    /// Reads the report of any provider, or the answer that holds it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidUsage`].
-    pub fn read(value: Value) -> Result<Self, Error> {
-        let mut report = Report::of(value)?;
-        if let Some(inner) = report.take_map(&["usage", "usageMetadata", "usage_metadata"])? {
-            report = Report::of(Value::Map(inner))?;
-        }
-        report.read()
-    }
-}
-
-/// A report that is being read. A number is taken from the first key that has one, so that a report
-/// which names it in two ways is counted once.
-struct Report {
-    fields: Fields,
-    known: bool,
-}
-
-impl Report {
-    fn of(value: Value) -> Result<Self, Error> {
-        match Fields::of(value) {
-            Some(fields) => Ok(Self {
-                fields,
-                known: false,
-            }),
-            None => Err(Error::InvalidUsage { key: Value::Nil }),
-        }
-    }
-
-    fn read(mut self) -> Result<Usage, Error> {
-        let details = ["prompt_tokens_details", "input_tokens_details"];
-        let mut input_details = self.take_details(&details)?;
-        let details = ["completion_tokens_details", "output_tokens_details"];
-        let mut output_details = self.take_details(&details)?;
-        // What Anthropic and Bedrock read from and wrote to their caches is not in their input.
-        let read = self.first(&["cache_read_input_tokens", "cacheReadInputTokens"])?;
-        let written = self.first(&["cache_creation_input_tokens", "cacheWriteInputTokens"])?;
-        let beside = read.unwrap_or(0).saturating_add(written.unwrap_or(0));
-        let whole_input = [
-            "prompt_tokens",
-            "promptTokenCount",
-            "prompt_token_count",
-            "prompt_eval_count",
-        ];
-        let input = match self.first(&["input_tokens", "inputTokens"])? {
-            Some(input) => input.saturating_add(beside),
-            None => self.first(&whole_input)?.unwrap_or(beside),
-        };
-        // Gemini counts what its own tools read, and thoughts, apart.
-        let tools = self
-            .first(&["toolUsePromptTokenCount", "tool_use_prompt_token_count"])?
-            .unwrap_or(0);
-        let thoughts = self.first(&["thoughtsTokenCount", "thoughts_token_count"])?;
-        let names = [
-            "output_tokens",
-            "outputTokens",
-            "completion_tokens",
-            "eval_count",
-        ];
-        let output = match self.first(&names)? {
-            Some(output) => output,
-            None => {
-                let names = ["candidatesTokenCount", "candidates_token_count"];
-                let candidates = self.first(&names)?.unwrap_or(0);
-                candidates.saturating_add(thoughts.unwrap_or(0))
-            }
-        };
-        let total = [
-            "total_tokens",
-            "totalTokenCount",
-            "total_token_count",
-            "totalTokens",
-        ];
-        let total = self.first(&total)?.unwrap_or(0);
-        let names = [
-            "cached_tokens",
-            "cachedContentTokenCount",
-            "cached_content_token_count",
-            "prompt_cache_hit_tokens", // DeepSeek
-        ];
-        let cached = self.first(&names)?.or(read);
-        let reasoning = self.first(&["reasoning_tokens"])?.or(thoughts);
-        let cached = match cached {
-            Some(cached) => cached,
-            None => input_details.first(&["cached_tokens"])?.unwrap_or(0),
-        };
-        let reasoning = match reasoning {
-            Some(reasoning) => reasoning,
-            None => output_details.first(&["reasoning_tokens"])?.unwrap_or(0),
-        };
-        if !self.known {
-            return Err(Error::InvalidUsage { key: Value::Nil });
-        }
-        let input = input.saturating_add(tools);
-        Ok(Usage {
-            input,
-            output,
-            total: total.max(input.saturating_add(output)),
-            cached,
-            reasoning,
-        })
-    }
-
-    /// The number under the first of these keys that has one.
-    fn first(&mut self, names: &[&str]) -> Result<Option<u64>, Error> {
-        let mut found = None;
-        for name in names {
-            let key = self.fields.key(name);
-            let number = match self.fields.take_given(name) {
-                None => continue,
-                Some(Value::Int(number)) => u64::try_from(number).ok(),
-                Some(_) => None,
-            };
-            let number = number.ok_or(Error::InvalidUsage { key })?;
-            self.known = true;
-            found = found.or(Some(number));
-        }
-        Ok(found)
-    }
-
-    fn take_map(&mut self, names: &[&str]) -> Result<Option<Map>, Error> {
-        for name in names {
-            let key = self.fields.key(name);
-            if let Some(map) = self
-                .fields
-                .take_map(name)
-                .map_err(|_| Error::InvalidUsage { key })?
-            {
-                return Ok(Some(map));
-            }
-        }
-        Ok(None)
-    }
-
-    fn take_details(&mut self, names: &[&str]) -> Result<Self, Error> {
-        let map = self.take_map(names)?.unwrap_or_default();
-        Self::of(Value::Map(map))
-    }
 }
 
 impl Context {
     /// Notes what a provider reported with the last message of the model.
     ///
     /// # Errors
-    /// [`Error::InvalidUsage`], [`Error::NoAssistantMessage`].
-    ///
-    /// # Complexity
-    /// O(what came since the tokens were last estimated).
-    pub fn add_token_usage(&self, report: Value, at: Time) -> Result<Self, Error> {
-        let last = Usage::read(report)?;
+    /// [`Error::NoAssistantMessage`].
+    pub(crate) fn add_usage(&self, last: Usage, at: Time) -> Result<Self, Error> {
         let Some(number) = self
             .iterations_back()
             .find(|iteration| iteration.has_assistant())

@@ -1,6 +1,6 @@
 //! What an imported message was in its provider's own form.
 
-use crate::log::part::Provider;
+use crate::log::provider::Provider;
 use crate::value::Size;
 
 /// The elements of a request's list that a message or an exchange was imported from, so that its

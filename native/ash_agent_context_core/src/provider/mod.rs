@@ -1,13 +1,36 @@
-//! One room a provider.
+//! One room a provider: what it accepts, how its messages are written and read, how it reports tokens.
+//!
+//! A new provider is a folder, declared here, and a line in [`providers`].
 
-pub mod anthropic;
-pub mod bedrock;
-pub mod gemini;
-pub mod media;
-pub mod mistral;
-pub mod ollama;
-pub mod openai_chat;
-pub mod openai_responses;
-pub mod out;
-pub mod patterns;
-pub mod text;
+pub mod accepts;
+pub mod dialect;
+pub mod figures;
+pub mod foreign;
+pub mod format;
+pub mod listener;
+pub mod options;
+pub mod usage;
+pub mod writer;
+
+mod anthropic;
+mod bedrock;
+mod gemini;
+mod mistral;
+mod ollama;
+mod openai_chat;
+mod openai_responses;
+
+use crate::log::provider::{providers, Provider};
+use format::Format;
+
+macro_rules! rooms {
+    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $variant:ident $name:literal $room:ident,)*) => {
+        /// The rules of a provider.
+        pub(crate) fn room(provider: Provider) -> &'static dyn Format {
+            match provider {
+                $($(#[cfg($cfg)])? Provider::$variant => &$room::Room,)*
+            }
+        }
+    };
+}
+providers!(rooms);

@@ -15,8 +15,10 @@ use crate::value::Size;
 use crate::view::look::Look;
 use crate::view::Step;
 
-use crate::provider::out::{self, Out};
-use crate::request::{items, Item, Options, Segment, Wire};
+use crate::provider::format::Format;
+use crate::provider::options::Options;
+use crate::provider::writer::{self, Writer};
+use crate::request::{items, Item, Segment};
 use crate::value::builder::Json;
 
 /// Iterations between two cache breakpoints that stay where they are.
@@ -31,7 +33,7 @@ const BESIDE_TEXT: usize = 512;
 /// A request's list in the making.
 pub(crate) struct Assembly<'a, 'o> {
     context: &'a Context,
-    wire: &'static dyn Wire,
+    format: &'static dyn Format,
     options: &'o Options<'o>,
     key: u64,
     slices: Vec<Slice<'a>>,
@@ -139,10 +141,14 @@ impl<'a> Slice<'a> {
 }
 
 impl<'a, 'o> Assembly<'a, 'o> {
-    pub fn new(context: &'a Context, wire: &'static dyn Wire, options: &'o Options<'o>) -> Self {
+    pub fn new(
+        context: &'a Context,
+        format: &'static dyn Format,
+        options: &'o Options<'o>,
+    ) -> Self {
         Self {
             context,
-            wire,
+            format,
             options,
             key: options.key(),
             slices: Vec::with_capacity(context.count_iterations() + 8),
@@ -161,7 +167,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if let Some(system) = self.context.shown_system() {
             self.add_system(system, &mut head)?;
         }
-        head.value(self.wire.list());
+        head.value(self.format.list());
         head.raw(":[");
         self.add_iterations()?;
         self.close();
@@ -178,12 +184,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
             Some(imported) => Slice::kept(imported.as_bytes()),
             None => {
                 self.spend_unless(system.pieces.get(key).is_some(), system.size())?;
-                let (wire, options) = (self.wire, self.options);
+                let (format, options) = (self.format, self.options);
                 Slice::of(system.pieces.get_or_make(key, || {
-                    let mut out = Out::new(options);
+                    let mut out = Writer::new(options, format);
                     match look.message(system) {
-                        Some(shown) => wire.system(&shown, &mut out),
-                        None => wire.system(system, &mut out),
+                        Some(shown) => format.system(&shown, &mut out),
+                        None => format.system(system, &mut out),
                     }
                     out.piece()
                 }))
@@ -193,7 +199,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
             return Ok(());
         }
         // An element of the list has a comma in front; Responses knows both forms.
-        let key = self.wire.system_key();
+        let key = self.format.system_key();
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
             self.push(slice, 0);
             return Ok(());
@@ -288,7 +294,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// may have to be made anew where roles alternate, or begin in the iteration before.
     fn is_whole(&self, iteration: &Iteration, look: Look<'_>) -> bool {
         let mut imported = items(iteration, look).map(|item| item.imported(self.options));
-        if self.wire.alternates() {
+        if self.format.alternates() {
             imported.all(|elements| elements.is_none())
         } else if look.key_of_iteration(iteration) != 0 {
             // The element that holds another message may be the one that looks different.
@@ -317,8 +323,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 let kept = kept.by_hand.iter();
                 by_hand.extend(kept.map(|mark| shift(mark, start + mark.at)));
             } else {
-                let mut out = Out::behind(bytes, self.options);
-                item.render(self.wire, &mut out);
+                let mut out = Writer::behind(bytes, self.options, self.format);
+                item.render(self.format, &mut out);
                 (bytes, mark, by_hand) = out.into_parts();
             }
             if bytes.len() == start {
@@ -328,7 +334,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 whole.begins_with_model = is_model;
             } else if self.joins(Some(whole.ends_with_model), is_model) {
                 // Without the end of the one and the beginning of the other, and with a comma.
-                let seam = start - out::CLOSE.len()..start + out::open(is_model).len();
+                let seam = start - writer::CLOSE.len()..start + writer::open(is_model).len();
                 mark = mark.map(|mark| mark - seam.len() + 1);
                 for mark in &mut by_hand {
                     mark.at -= seam.len() - 1;
@@ -373,10 +379,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
     fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
         let key = self.key ^ item.look();
         self.spend_unless(item.pieces().get(key).is_some(), item.size())?;
-        let (wire, options) = (self.wire, self.options);
+        let (format, options) = (self.format, self.options);
         let piece = item
             .pieces()
-            .get_or_make(key, || item.encode(wire, options));
+            .get_or_make(key, || item.encode(format, options));
         self.add(Slice::of(piece), number);
         Ok(())
     }
@@ -401,7 +407,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// Whether what begins with this role has to go on in the element in front of it.
     fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
-        self.wire.alternates() && model_last == Some(begins_with_model)
+        self.format.alternates() && model_last == Some(begins_with_model)
     }
 
     fn add(&mut self, mut slice: Slice<'a>, number: u64) {
@@ -412,16 +418,16 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if self.joins(self.model_last, begins_with_model) {
             self.remake_imported(number);
         }
-        if self.model_last.is_none() && begins_with_model && self.wire.user_first() {
+        if self.model_last.is_none() && begins_with_model && self.format.user_first() {
             self.stand_in();
         }
         if self.joins(self.model_last, begins_with_model) {
             // The element before goes on: without its end, and without our beginning.
             if let Some(last) = self.slices.last_mut() {
-                last.end -= out::CLOSE.len();
+                last.end -= writer::CLOSE.len();
             }
             self.slices.push(Slice::kept(b","));
-            slice.start = out::open(begins_with_model).len();
+            slice.start = writer::open(begins_with_model).len();
         }
         self.imported.clear();
         self.before_imported = self.model_last;
@@ -441,19 +447,22 @@ impl<'a, 'o> Assembly<'a, 'o> {
         self.marks.retain(|mark| mark.slice < Some(len));
         self.model_last = self.before_imported;
         for item in std::mem::take(&mut self.imported) {
-            self.add(Slice::of(Err(item.encode(self.wire, self.options))), number);
+            self.add(
+                Slice::of(Err(item.encode(self.format, self.options))),
+                number,
+            );
         }
     }
 
     fn stand_in(&mut self) {
         self.slices
-            .push(Slice::kept(self.wire.stand_in().as_bytes()));
+            .push(Slice::kept(self.format.stand_in().as_bytes()));
         self.model_last = Some(false);
     }
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message.
     fn close(&mut self) {
-        if self.model_last.is_none() || (self.wire.user_last() && self.model_last == Some(true)) {
+        if self.model_last.is_none() || (self.format.user_last() && self.model_last == Some(true)) {
             self.stand_in();
         }
     }
@@ -500,7 +509,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// Cache breakpoints in what was imported: no text can look like one.
     fn count_imported(&self) -> usize {
-        let sign = match self.wire.cache_mark(Ttl::Default) {
+        let sign = match self.format.cache_mark(Ttl::Default) {
             "" => return 0,
             mark => mark.trim_start_matches([',', '{']),
         };
@@ -527,7 +536,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
                        segments: &mut Vec<Segment<'a>>| {
             while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
                 segments.push(slice.part(start, mark.at));
-                let text = self.wire.cache_mark(*ttl).as_bytes();
+                let text = self.format.cache_mark(*ttl).as_bytes();
                 segments.push(Segment::Made(Cow::Borrowed(text)));
                 start = mark.at;
             }

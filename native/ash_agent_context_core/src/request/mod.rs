@@ -8,207 +8,26 @@ mod assembly;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::hints::Ttl;
 use crate::log::iteration::{Exchange, Iteration};
 use crate::log::message::{Message, Role};
 use crate::log::once::{Piece, Pieces};
-use crate::log::part::{PartKind, Provider};
 use crate::log::wire::Wire as Imported;
 use crate::value::json::AsJson;
-use crate::value::{Map, Size, Value};
+use crate::value::{Map, Size};
 use crate::view::look::Look;
 use crate::view::{self, Step};
 
-pub use crate::provider::out::Change;
-use crate::provider::out::Out;
+use crate::provider;
+use crate::provider::format::Format;
+use crate::provider::options::Options;
+use crate::provider::writer::Writer;
 use crate::value::builder::Json;
+use crate::view::change::Change;
 use assembly::Assembly;
-
-/// How a request is made.
-#[derive(Debug, Clone)]
-pub struct Options<'a> {
-    /// Whom it is for.
-    pub provider: Provider,
-    /// The model it is for, where that matters.
-    pub model: Option<&'a str>,
-    /// What becomes of thinking that another provider or model gave.
-    pub thinking: Thinking,
-    /// The role of the system prompt for OpenAI.
-    pub system_role: SystemRole,
-    /// What a server that speaks OpenAI's chat format makes of reasoning.
-    pub dialect: Option<Dialect>,
-    /// What the provider keeps of the conversation itself.
-    pub known: Known<'a>,
-    /// Whether to place cache breakpoints.
-    pub cache: bool,
-    /// The number of the first iteration to send.
-    pub from: Option<u64>,
-    /// Bytes of text that a tool result may have, where that is less than the view allows.
-    pub max_result_bytes: Option<usize>,
-    /// Bytes to encode at most. What is encoded already does not count.
-    pub most: usize,
-}
-
-/// What becomes of thinking that another provider or model gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Thinking {
-    /// It is left out.
-    Drop,
-    /// It becomes text.
-    Text,
-}
-
-/// The role of the system prompt for OpenAI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SystemRole {
-    /// `"system"`
-    System,
-    /// `"developer"`, for o1 and newer.
-    Developer,
-}
-
-/// What a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
-/// back as it came, and no other reasoning goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// It takes none.
-    OpenAi,
-    /// It wants `reasoning_content` with calls.
-    DeepSeek,
-    /// It takes `reasoning_details`.
-    OpenRouter,
-    /// It takes `reasoning` with calls.
-    Vllm,
-}
-
-impl Dialect {
-    /// The dialect of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "openai" => Self::OpenAi,
-            "deepseek" => Self::DeepSeek,
-            "openrouter" => Self::OpenRouter,
-            "vllm" => Self::Vllm,
-            _ => return None,
-        })
-    }
-}
-
-/// What OpenAI Responses keeps of the conversation itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Known<'a> {
-    /// Nothing: all of it is sent.
-    #[default]
-    Nothing,
-    /// All up to the response with this id.
-    Response(&'a str),
-    /// All up to the last response in the conversation with this id.
-    Conversation(&'a str),
-}
-
-impl<'a> Options<'a> {
-    /// The defaults for a provider.
-    #[must_use]
-    pub const fn new(provider: Provider) -> Self {
-        Self {
-            provider,
-            model: None,
-            thinking: Thinking::Drop,
-            system_role: SystemRole::System,
-            dialect: None,
-            known: Known::Nothing,
-            cache: false,
-            from: None,
-            max_result_bytes: None,
-            most: usize::MAX,
-        }
-    }
-
-    /// What of the options decides how a message is encoded.
-    fn key(&self) -> u64 {
-        // SipHash with fixed keys: the same number for the same options.
-        let mut hasher = DefaultHasher::new();
-        let Self {
-            provider,
-            model,
-            thinking,
-            system_role,
-            dialect,
-            cache,
-            known: _, // it decides what is sent, not how
-            from: _,
-            max_result_bytes: _, // in the look of what it changes
-            most: _,
-        } = self;
-        (provider, model, thinking, system_role, dialect, cache).hash(&mut hasher);
-        hasher.finish()
-    }
-}
-
-/// The rules of one provider.
-pub(crate) trait Wire: Sync {
-    /// The key of the list of messages.
-    fn list(&self) -> &'static str {
-        "messages"
-    }
-
-    /// The key of the system prompt beside the list, if it stands there.
-    fn system_key(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Writes the system prompt: the field's value, or the first elements of the list.
-    fn system(&self, system: &Message, out: &mut Out<'_>);
-
-    /// Writes the elements that a message adds.
-    fn message(&self, message: &Message, out: &mut Out<'_>);
-
-    /// Writes the elements that the results of a message's calls add.
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>);
-
-    /// Whether a list must begin with the user.
-    fn user_first(&self) -> bool {
-        false
-    }
-
-    /// Whether a list must not end with the model.
-    fn user_last(&self) -> bool {
-        false
-    }
-
-    /// Whether neighbours of one role must be one message.
-    fn alternates(&self) -> bool {
-        false
-    }
-
-    /// What makes a cache breakpoint where a piece has its mark.
-    fn cache_mark(&self, _ttl: Ttl) -> &'static str {
-        ""
-    }
-
-    /// A user message where one has to stand and there is none.
-    fn stand_in(&self) -> &'static str {
-        ",{\"role\":\"user\",\"content\":\"Continue.\"}"
-    }
-}
-
-fn wire(provider: Provider) -> &'static dyn Wire {
-    match provider {
-        Provider::Anthropic => &crate::provider::anthropic::write::Anthropic,
-        Provider::OpenAiChat => &crate::provider::openai_chat::write::OpenAiChat,
-        Provider::OpenAiResponses => &crate::provider::openai_responses::write::OpenAiResponses,
-        Provider::Gemini => &crate::provider::gemini::write::Gemini,
-        Provider::Bedrock => &crate::provider::bedrock::write::Bedrock,
-        Provider::Ollama => &crate::provider::ollama::write::Ollama,
-        Provider::Mistral => &crate::provider::mistral::write::Mistral,
-    }
-}
 
 /// A stretch of a request's bytes.
 #[derive(Debug)]
@@ -246,7 +65,7 @@ impl Context {
     ) -> Result<Vec<Segment<'_>>, Error> {
         self.check_nothing_pending()?;
         self.check_from(options)?;
-        let wire = wire(options.provider);
+        let format = provider::room(options.provider);
         let mut head = Json::default();
         head.raw("{");
         let mut seen = HashSet::new();
@@ -254,7 +73,7 @@ impl Context {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
-            if key == wire.list() || Some(key) == wire.system_key() {
+            if key == format.list() || Some(key) == format.system_key() {
                 return Err(Error::ReservedField { key: key.into() });
             }
             head.value(key);
@@ -262,7 +81,7 @@ impl Context {
             head.value(&AsJson(value));
             head.raw(",");
         }
-        Assembly::new(self, wire, options).finish(head)
+        Assembly::new(self, format, options).finish(head)
     }
 
     /// What a projection changes of the conversation, so that the provider takes it.
@@ -272,14 +91,14 @@ impl Context {
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
         self.check_nothing_pending()?;
         self.check_from(options)?;
-        let wire = wire(options.provider);
+        let format = provider::room(options.provider);
         let mut report = Vec::new();
         for step in self.sent(options) {
             match step {
                 Step::Iteration(iteration, look) => {
                     let leads = usize::from(self.leads(iteration));
                     for (item, position) in items(iteration, look).zip(leads..) {
-                        let changes = item.changes(wire, options);
+                        let changes = item.changes(format, options);
                         report.extend(changes.into_iter().map(|change| Located {
                             change,
                             iteration: iteration.number,
@@ -408,9 +227,9 @@ impl<'a> Item<'a> {
     }
 
     /// The elements by the rules.
-    fn encode(self, wire: &dyn Wire, options: &Options<'_>) -> Piece {
-        let mut out = Out::new(options);
-        self.render(wire, &mut out);
+    fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
+        let mut out = Writer::new(options, format);
+        self.render(format, &mut out);
         let is_model = self.is_model();
         Piece {
             begins_with_model: is_model,
@@ -442,23 +261,23 @@ impl<'a> Item<'a> {
         Imported::of(imported, options.provider)
     }
 
-    fn render(self, wire: &dyn Wire, out: &mut Out<'_>) {
+    fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
         match self {
             Self::Message(message, look) | Self::Remade(message, look) => {
                 match look.message(message) {
-                    Some(shown) => wire.message(&shown, out),
-                    None => wire.message(message, out),
+                    Some(shown) => format.message(&shown, out),
+                    None => format.message(message, out),
                 }
             }
             Self::Results(message, exchange, look) => match look.exchange(exchange) {
-                Some(shown) => wire.results(message, &shown, out),
-                None => wire.results(message, exchange, out),
+                Some(shown) => format.results(message, &shown, out),
+                None => format.results(message, exchange, out),
             },
         }
     }
 
     /// What is changed so that the provider takes it, or by its look.
-    fn changes(self, wire: &dyn Wire, options: &Options<'_>) -> Vec<Change> {
+    fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
             Self::Message(message, look) | Self::Remade(message, look) => {
                 look.changes_of_message(message)
@@ -469,23 +288,10 @@ impl<'a> Item<'a> {
         };
         // What is imported goes back as it came.
         if self.imported(options).is_none() {
-            let mut out = Out::reporting(options);
-            self.render(wire, &mut out);
+            let mut out = Writer::reporting(options, format);
+            self.render(format, &mut out);
             changes.extend(out.changes());
         }
         changes
     }
-}
-
-/// The provider that metadata names.
-pub(crate) fn provider_of(metadata: Option<&Map>) -> Option<Provider> {
-    metadata?
-        .get_named("provider")
-        .and_then(Value::as_name)
-        .and_then(Provider::from_name)
-}
-
-/// What stands for an image or a file where only text can be; `None` for other parts.
-pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
-    crate::provider::media::Media::of(kind).map(|media| media.words())
 }

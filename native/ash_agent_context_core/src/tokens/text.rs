@@ -27,7 +27,10 @@
 //! one can count with outside; what they report is the better number.
 
 mod estimate;
+#[cfg(feature = "exact_tokens")]
 mod exact;
+
+use crate::error::Error;
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,27 +62,62 @@ impl Method {
     /// # Complexity
     /// O(bytes), whatever they are
     pub(crate) fn text(self, text: &[u8]) -> u64 {
-        let exact = match self {
-            _ if text.is_empty() => return 0,
+        if text.is_empty() {
+            return 0;
+        }
+        self.exact(text).unwrap_or_else(|| estimate::tokens(text))
+    }
+
+    /// Refuses a method whose vocabulary was not built in.
+    ///
+    /// # Errors
+    /// [`Error::FeatureMissing`].
+    pub const fn check(self) -> Result<(), Error> {
+        match self {
+            Self::Estimate => Ok(()),
+            _ if cfg!(feature = "exact_tokens") => Ok(()),
+            Self::O200k | Self::Cl100k => Err(Error::FeatureMissing {
+                feature: "exact_tokens",
+            }),
+        }
+    }
+}
+
+#[cfg(feature = "exact_tokens")]
+impl Method {
+    const fn vocabulary(self) -> Option<&'static exact::Vocabulary> {
+        match self {
             Self::Estimate => None,
-            Self::O200k => exact::O200K.count(text),
-            Self::Cl100k => exact::CL100K.count(text),
-        };
-        exact.unwrap_or_else(|| estimate::tokens(text))
+            Self::O200k => Some(&exact::O200K),
+            Self::Cl100k => Some(&exact::CL100K),
+        }
+    }
+
+    fn exact(self, text: &[u8]) -> Option<u64> {
+        self.vocabulary()?.count(text)
     }
 
     /// Whether its tables are made; making them takes about a second.
     #[must_use]
     pub fn is_ready(self) -> bool {
-        match self {
-            Self::Estimate => true,
-            Self::O200k => exact::O200K.is_ready(),
-            Self::Cl100k => exact::CL100K.is_ready(),
-        }
+        self.vocabulary().is_none_or(exact::Vocabulary::is_ready)
     }
 }
 
-#[cfg(test)]
+#[cfg(not(feature = "exact_tokens"))]
+impl Method {
+    const fn exact(self, _text: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// Whether its tables are made: there are none in this build.
+    #[must_use]
+    pub const fn is_ready(self) -> bool {
+        true
+    }
+}
+
+#[cfg(all(test, feature = "exact_tokens"))]
 mod tests {
     use super::*;
 
@@ -206,5 +244,20 @@ mod tests {
         for (place, method) in Method::ALL.into_iter().enumerate() {
             assert_eq!(method.index(), place);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "exact_tokens")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_that_was_left_out_is_refused() {
+        let missing = Error::FeatureMissing {
+            feature: "exact_tokens",
+        };
+        assert_eq!(Method::Estimate.check(), Ok(()));
+        assert_eq!(Method::O200k.check(), Err(missing.clone()));
+        assert_eq!(Method::Cl100k.check(), Err(missing));
     }
 }

@@ -4,6 +4,7 @@ pub mod builder;
 pub mod escape;
 pub mod fields;
 pub mod json;
+pub mod letters;
 pub mod time;
 pub mod words;
 

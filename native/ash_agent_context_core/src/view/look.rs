@@ -7,8 +7,8 @@ use crate::log::call::ToolCall;
 use crate::log::iteration::{Exchange, Iteration, MessageRef};
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
-use crate::request::Change;
 use crate::value::Value;
+use crate::view::change::Change;
 use crate::view::masks::Masks;
 
 /// How messages of one iteration look.

@@ -9,10 +9,10 @@ use regex::{NoExpand, Regex, RegexBuilder};
 
 use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
+use crate::log::media::words_of;
 use crate::log::media_type::{is_text, normal};
 use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
-use crate::request::words_of;
 use crate::value::json;
 use crate::value::{Map, Value};
 

@@ -4,6 +4,7 @@
 //! summary in its place or with nothing, and of rules for how results and texts look.
 
 pub mod budget;
+pub mod change;
 pub mod look;
 pub mod masks;
 pub mod prompt;

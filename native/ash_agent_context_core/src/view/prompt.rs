@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::context::Context;
 use crate::log::iteration::{Iteration, MessageRef};
+use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::request::words_of;
 use crate::view::look::Shown;
 use crate::view::Step;
 

@@ -1,2 +1,9 @@
-pub mod read;
-pub mod write;
+//! Anthropic Messages.
+
+mod accepts;
+mod read;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

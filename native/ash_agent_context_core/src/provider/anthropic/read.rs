@@ -1,33 +1,38 @@
 //! Anthropic Messages.
 
+use super::Room;
 use crate::error::Error;
-use crate::log::call::ToolCall;
-use crate::log::message::{Output, Status};
-use crate::log::part::{Content, Part, PartKind, Provider, Source};
+use crate::log::message::Status;
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
 use crate::value::Value;
 
-use crate::import::history::{is_said, Answer, History};
-use crate::import::read::{
-    at, call, each, inline_image, json_part, metadata, misplaced, name_at, part, plain_content,
-    provider_block, text_block, Object, CONTENT,
+use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::foreign::{
+    at, call, each, inline_image, json_part, metadata, misplaced, name_at, part, provider_block,
+    text_block, Object, CONTENT,
 };
+use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Anthropic;
 
-pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
-    if let Some(system) = body.take("system") {
-        let key = body.key("system");
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        if let Some(system) = body.take("system") {
+            let key = body.key("system");
+            history
+                .read_prompt(system, system_content)
+                .map_err(|error| error.within(key))?;
+        }
+        let messages = body.need_list("messages", "a list of messages")?;
         history
-            .prompt(system, system_content)
-            .map_err(|error| error.within(key))?;
+            .read_each(messages, read_message)
+            .map_err(|error| error.within(body.key("messages")))
     }
-    let messages = body.need_list("messages", "a list of messages")?;
-    history
-        .read_each(messages, read_message)
-        .map_err(|error| error.within(body.key("messages")))
 }
 
-fn read_message(message: Value, history: &mut History) -> Result<(), Error> {
+fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     let mut message = Object::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let content = message.take("content").unwrap_or(Value::Nil);
@@ -52,7 +57,7 @@ fn system_content(content: Value) -> Result<Content, Error> {
 }
 
 /// The results of the message, then what else it says.
-fn user(content: Value, history: &mut History) -> Result<(), Error> {
+fn user(content: Value, history: &mut Listener) -> Result<(), Error> {
     let blocks = match content {
         Value::Nil => Vec::new(),
         Value::Binary(text) => {
@@ -78,7 +83,7 @@ fn user(content: Value, history: &mut History) -> Result<(), Error> {
     Ok(())
 }
 
-fn assistant(content: Value, history: &mut History) -> Result<(), Error> {
+fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
     let blocks = match content {
         Value::Nil => Vec::new(),
         Value::Binary(text) => {
@@ -102,41 +107,6 @@ fn assistant(content: Value, history: &mut History) -> Result<(), Error> {
     })?;
     said.join(history);
     Ok(())
-}
-
-/// Blocks of an assistant message.
-#[derive(Default)]
-pub struct Said {
-    parts: Vec<Part>,
-    calls: Vec<ToolCall>,
-    /// The call that stands in front of something else.
-    moved: Option<Box<str>>,
-}
-
-impl Said {
-    pub fn part(&mut self, part: Part) {
-        if let (true, Some(call)) = (is_said(&part), self.calls.last()) {
-            self.moved.get_or_insert_with(|| call.id.clone());
-        }
-        self.parts.push(part);
-    }
-
-    pub fn call(&mut self, call: ToolCall) {
-        self.calls.push(call);
-    }
-
-    /// Adds the message. A text beside calls has no other form than that of a block.
-    pub fn join(self, history: &mut History) {
-        if let Some(id) = self.moved {
-            history.call_moved(&id);
-        }
-        let content = if self.calls.is_empty() && !history.has_lists_only() {
-            Content::Parts(self.parts.into_boxed_slice())
-        } else {
-            plain_content(self.parts)
-        };
-        history.assistant(content, self.calls, None);
-    }
 }
 
 fn user_part(block: Value) -> Result<Part, Error> {
@@ -224,35 +194,12 @@ fn result(block: Value) -> Result<Answer, Error> {
     })
 }
 
-/// What a result gave. An error that is nothing but texts is their words.
-pub fn output(content: Content, status: Status) -> Output {
-    let parts = match content {
-        Content::None => return Output::Value(Value::Nil),
-        Content::Text(text) => return Output::Value(Value::Binary(text)),
-        Content::Parts(parts) if parts.is_empty() => return Output::Value(Value::Nil),
-        Content::Parts(parts) => parts,
-    };
-    if status == Status::Ok {
-        return Output::Parts(parts);
-    }
-    let mut words: Vec<u8> = Vec::new();
-    for part in &*parts {
-        if let PartKind::Text(text) = &part.kind {
-            if !words.is_empty() {
-                words.push(b'\n');
-            }
-            words.extend_from_slice(text);
-        }
-    }
-    Output::Value(Value::Binary(words.into_boxed_slice()))
-}
-
 fn result_part(block: Value) -> Result<Part, Error> {
     match name_at(&block, "type") {
         Some("text") => text_block(block, "text"),
         Some("image" | "document") => match (media(&block), text_of_document(&block)) {
             (Some(kind), _) => Ok(part(kind, None)),
-            (None, Some(text)) => Ok(crate::import::read::text_part(text.as_bytes().into())),
+            (None, Some(text)) => Ok(crate::provider::foreign::text_part(text.as_bytes().into())),
             (None, None) => json_part(&block),
         },
         Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => {

@@ -1,27 +1,26 @@
 //! Anthropic Messages.
 
+use super::Room;
 use crate::log::hints::Ttl;
 use crate::log::iteration::Exchange;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::format::Writes;
+use crate::provider::writer::{thinking_first, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
+use crate::value::letters::trim_end;
 use crate::value::Value;
-
-use crate::provider::media::{Class, Media, Place};
-use crate::provider::out::{thinking_first, Out, Thought};
-use crate::provider::text::trim_end;
-use crate::request::Wire;
-
-pub(crate) struct Anthropic;
 
 const PROVIDER: Provider = Provider::Anthropic;
 
-impl Wire for Anthropic {
+impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {
                 out.json.text(&text);
@@ -43,7 +42,7 @@ impl Wire for Anthropic {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match (message.role, &message.content) {
             (Role::Assistant, _) => assistant(message, out),
             (_, Content::Text(bytes)) => {
@@ -60,7 +59,7 @@ impl Wire for Anthropic {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
             for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
                 let Some(outcome) = outcome else { continue };
@@ -84,7 +83,7 @@ impl Wire for Anthropic {
 }
 
 /// A message with nothing but a text: a string, or a block where a breakpoint may have to stand.
-fn one_text(is_model: bool, text: &str, out: &mut Out<'_>) {
+fn one_text(is_model: bool, text: &str, out: &mut Writer<'_>) {
     if out.options.cache {
         out.blocks(is_model, |out| text_block(text, out));
         return;
@@ -98,14 +97,14 @@ fn one_text(is_model: bool, text: &str, out: &mut Out<'_>) {
     out.json.raw("}");
 }
 
-fn text_block(text: &str, out: &mut Out<'_>) {
+fn text_block(text: &str, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.field("type", "text").text("text", text);
     });
     out.mark_inside();
 }
 
-fn cited_text(text: &str, citations: &Value, out: &mut Out<'_>) {
+fn cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block
             .field("type", "text")
@@ -115,7 +114,7 @@ fn cited_text(text: &str, citations: &Value, out: &mut Out<'_>) {
     out.mark_inside();
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -128,13 +127,13 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn own_block(part: &Part, out: &mut Out<'_>) {
+fn own_block(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
         if let Some(text) = out.text(bytes) {
             one_text(true, trim_end(&text), out);
@@ -169,7 +168,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Out<'_>) -> bool {
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     let parts = match &message.content {
         Content::None => return false,
         Content::Text(bytes) => {
@@ -225,7 +224,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
 }
 
 /// Whether a part will be sent as thinking.
-fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
+fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking(_) => {
             part.is_of(out.options) && part.provider_text("signature").is_some()
@@ -236,7 +235,7 @@ fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     if let PartKind::RedactedThinking(data) = &part.kind {
         if is_thinking(part, out) {
             out.json.object(|block| {
@@ -265,7 +264,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     }
 }
 
-fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
+fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     let mut content = out.apart(|out| match &outcome.output {
         Output::Value(_) => {
             let text = out.result_text(outcome);
@@ -295,7 +294,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
@@ -303,16 +302,16 @@ fn media(part: &Part, out: &mut Out<'_>) {
     let cited = media.text().filter(|_| part.citations() == Some(true));
     let kind = match media.class {
         Class::Image if media.is_common_image() => "image",
-        Class::Image if !matches!(media.source, Place::Inline(_)) => "image",
+        Class::Image if !matches!(media.source, Location::Inline(_)) => "image",
         Class::File if media.is_pdf() || cited.is_some() => "document",
         Class::File if media.id_for(PROVIDER).is_some() => "document",
         _ => "",
     };
     let of = match media.source {
-        Place::Stored(PROVIDER, _) => "file",
-        Place::Web(_) => "url",
-        Place::Inline(_) if cited.is_some() => "text",
-        Place::Inline(_) => "base64",
+        Location::Stored(PROVIDER, _) => "file",
+        Location::Web(_) => "url",
+        Location::Inline(_) if cited.is_some() => "text",
+        Location::Inline(_) => "base64",
         _ => "",
     };
     if kind.is_empty() || of.is_empty() {
@@ -325,15 +324,15 @@ fn media(part: &Part, out: &mut Out<'_>) {
         block.field("type", kind).object("source", |source| {
             source.field("type", of);
             match (media.source, &cited) {
-                (Place::Stored(_, id), _) => source.field("file_id", id),
-                (Place::Inline(_), Some(text)) => {
+                (Location::Stored(_, id), _) => source.field("file_id", id),
+                (Location::Inline(_), Some(text)) => {
                     source.field("media_type", "text/plain").text("data", text)
                 }
-                (Place::Inline(data), None) => {
+                (Location::Inline(data), None) => {
                     let media_type = media.media_type.as_deref().unwrap_or_default();
                     source.field("media_type", media_type).text("data", data)
                 }
-                (Place::Web(url) | Place::Store(url), _) => source.text("url", url),
+                (Location::Web(url) | Location::Store(url), _) => source.text("url", url),
             };
         });
         if let (false, Some(title)) = (media.is_image(), media.filename) {

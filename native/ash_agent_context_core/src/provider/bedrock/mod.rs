@@ -1,3 +1,10 @@
-pub mod formats;
-pub mod read;
-pub mod write;
+//! Bedrock Converse.
+
+mod accepts;
+mod formats;
+mod read;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

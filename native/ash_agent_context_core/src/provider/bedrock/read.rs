@@ -1,32 +1,37 @@
 //! Bedrock Converse.
 
+use super::formats::DOCUMENTS;
+use super::Room;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{is_base64, Content, Part, PartKind, Provider, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::import::history::{Answer, History};
-use crate::import::read::{
+use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::foreign::{
     at, bounded, call, each, has, inline_image, json_part, metadata, name_at, part, plain_content,
     provider_block, text_block, text_part, Object, CONTENT,
 };
-use crate::provider::anthropic::read::{output, Said};
-use crate::provider::bedrock::formats::DOCUMENTS;
+use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Bedrock;
 
-pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
-    if let Some(system) = body.take("system") {
-        let key = body.key("system");
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        if let Some(system) = body.take("system") {
+            let key = body.key("system");
+            history
+                .read_prompt(system, system_content)
+                .map_err(|error| error.within(key))?;
+        }
+        let messages = body.need_list("messages", "a list of messages")?;
         history
-            .prompt(system, system_content)
-            .map_err(|error| error.within(key))?;
+            .read_each(messages, read_message)
+            .map_err(|error| error.within(body.key("messages")))
     }
-    let messages = body.need_list("messages", "a list of messages")?;
-    history
-        .read_each(messages, read_message)
-        .map_err(|error| error.within(body.key("messages")))
 }
 
 fn system_content(content: Value) -> Result<Content, Error> {
@@ -54,7 +59,7 @@ fn is_cache_point(block: &Value) -> bool {
     has(block, "cachePoint")
 }
 
-fn read_message(message: Value, history: &mut History) -> Result<(), Error> {
+fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     let mut message = Object::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let blocks = message.need_list("content", "content: a list of blocks")?;
@@ -68,7 +73,7 @@ fn read_message(message: Value, history: &mut History) -> Result<(), Error> {
     read.map_err(|error| error.within(message.key("content")))
 }
 
-fn user(blocks: Vec<Value>, history: &mut History) -> Result<(), Error> {
+fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut parts = Vec::new();
     let mut answers: Vec<Answer> = Vec::new();
     each(blocks, |block| {
@@ -86,7 +91,7 @@ fn user(blocks: Vec<Value>, history: &mut History) -> Result<(), Error> {
     Ok(())
 }
 
-fn assistant(blocks: Vec<Value>, history: &mut History) -> Result<(), Error> {
+fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut said = Said::default();
     each(blocks, |block| {
         if has(&block, "toolUse") {

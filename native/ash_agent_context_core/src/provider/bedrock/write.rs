@@ -1,25 +1,23 @@
 //! Bedrock Converse.
 
+use super::formats::{AUDIO, DOCUMENTS, VIDEO};
+use super::Room;
 use crate::log::hints::Ttl;
 use crate::log::iteration::Exchange;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
+use crate::provider::format::Writes;
+use crate::provider::writer::{thinking_first, Thought, Writer};
 use crate::value::json::AsObject;
 use crate::value::Value;
 
-use crate::provider::bedrock::formats::{AUDIO, DOCUMENTS, VIDEO};
-use crate::provider::media::{Class, Media, Place};
-use crate::provider::out::{thinking_first, Out, Thought};
-use crate::request::Wire;
-
-pub(crate) struct Bedrock;
-
-impl Wire for Bedrock {
+impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrapped("[", "]", |out| match &system.content {
             Content::None => {}
             Content::Text(bytes) => {
@@ -33,7 +31,7 @@ impl Wire for Bedrock {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -51,7 +49,7 @@ impl Wire for Bedrock {
         });
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
             for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
                 let Some(outcome) = outcome else { continue };
@@ -82,14 +80,14 @@ impl Wire for Bedrock {
     }
 }
 
-fn text_block(text: &str, out: &mut Out<'_>) {
+fn text_block(text: &str, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.text("text", text);
     });
     out.mark_behind();
 }
 
-fn user_parts(parts: &[Part], in_result: bool, out: &mut Out<'_>) {
+fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
         match &part.kind {
@@ -114,14 +112,14 @@ fn user_parts(parts: &[Part], in_result: bool, out: &mut Out<'_>) {
     }
 }
 
-fn own_block(part: &Part, out: &mut Out<'_>) {
+fn own_block(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
         out.mark_behind();
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
         let start = out.json.0.len();
         let speaks = content(message, out);
@@ -143,7 +141,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Out<'_>) -> bool {
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     let parts = match &message.content {
         Content::None => return false,
         Content::Text(bytes) => {
@@ -183,7 +181,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
     speaks
 }
 
-fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
+fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::Thinking(_) => {
             part.is_of(out.options) && part.provider_text("signature").is_some()
@@ -196,7 +194,7 @@ fn is_thinking(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     if let PartKind::RedactedThinking(data) = &part.kind {
         if is_thinking(part, out) {
             out.json.object(|block| {
@@ -230,7 +228,7 @@ fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
     }
 }
 
-fn result(id: &str, outcome: &Outcome, out: &mut Out<'_>) {
+fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     // Only Claude and Nova know a status; for others the text says it.
     let knows_status = out
         .options
@@ -280,7 +278,7 @@ enum Sent {
     Other,
 }
 
-fn media(part: &Part, in_result: bool, out: &mut Out<'_>) -> Sent {
+fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> Sent {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return Sent::Other;
@@ -291,8 +289,8 @@ fn media(part: &Part, in_result: bool, out: &mut Out<'_>) -> Sent {
         known => known,
     };
     let source = match media.source {
-        Place::Inline(data) => Some(("bytes", data)),
-        Place::Store(uri) if is_s3(uri) => Some(("s3Location", uri)),
+        Location::Inline(data) => Some(("bytes", data)),
+        Location::Store(uri) if is_s3(uri) => Some(("s3Location", uri)),
         _ => None,
     };
     let (Some(format), Some((place, source))) = (format, source) else {

@@ -1,16 +1,19 @@
 //! Gemini generateContent. Keys are read in snake case, too, as the servers do.
 
+use super::Room;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{is_base64, Content, Part, PartKind, Provider, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-use crate::import::history::{Answer, History};
-use crate::import::read::{
+use crate::provider::foreign::{
     at, bounded, call, each, inline_image, metadata, metadata_of, name_at, part, plain_content,
     provider_block, text_part, Object,
 };
+use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Gemini;
 
@@ -43,19 +46,21 @@ fn spelled(value: &Value, key: Key) -> &'static str {
     }
 }
 
-pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
-    for key in [SYSTEM.0, SYSTEM.1] {
-        if let Some(system) = body.take(key) {
-            let spelled = body.key(key);
-            history
-                .prompt(system, system_content)
-                .map_err(|error| error.within(spelled))?;
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        for key in [SYSTEM.0, SYSTEM.1] {
+            if let Some(system) = body.take(key) {
+                let spelled = body.key(key);
+                history
+                    .read_prompt(system, system_content)
+                    .map_err(|error| error.within(spelled))?;
+            }
         }
+        let contents = body.need_list("contents", "a list of contents")?;
+        history
+            .read_each(contents, read_content)
+            .map_err(|error| error.within(body.key("contents")))
     }
-    let contents = body.need_list("contents", "a list of contents")?;
-    history
-        .read_each(contents, read_content)
-        .map_err(|error| error.within(body.key("contents")))
 }
 
 /// A content, or the text alone, which clients take too.
@@ -69,14 +74,14 @@ fn system_content(system: Value) -> Result<Content, Error> {
         _ => Err(Error::invalid(Vec::new(), "a text part")),
     })?;
     Ok(
-        match plain_content(crate::import::read::into_parts(parts)) {
+        match plain_content(crate::provider::foreign::into_parts(parts)) {
             Content::None => Content::Parts(Box::default()),
             content => content,
         },
     )
 }
 
-fn read_content(content: Value, history: &mut History) -> Result<(), Error> {
+fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
     let mut content = Object::read(content, "a content, an object")?;
     let role = content.text("role")?;
     let parts = content.need_list("parts", "a list of parts")?;
@@ -88,7 +93,7 @@ fn read_content(content: Value, history: &mut History) -> Result<(), Error> {
     read.map_err(|error| error.within(content.key("parts")))
 }
 
-fn user(values: Vec<Value>, history: &mut History) -> Result<(), Error> {
+fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut parts = Vec::new();
     let mut answers: Vec<Answer> = Vec::new();
     each(values, |value| {
@@ -112,7 +117,7 @@ fn user(values: Vec<Value>, history: &mut History) -> Result<(), Error> {
     Ok(())
 }
 
-fn model(values: Vec<Value>, history: &mut History) -> Result<(), Error> {
+fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let (mut parts, mut calls) = (Vec::new(), Vec::new());
     each(values, |value| {
         if find(&value, CALL).is_some() {

@@ -3,16 +3,16 @@
 use crate::log::iteration::Exchange;
 use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
 use crate::value::json::AsObject;
 use crate::value::Value;
 
-use crate::provider::media::{Media, Place};
-use crate::provider::out::{texts, Out, Thought};
-use crate::provider::text::is_blank;
-use crate::request::Wire;
-
-pub(crate) struct Gemini;
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
 /// `skip_thought_signature_validator` in base64.
@@ -22,7 +22,7 @@ const USER: &str = ",{\"role\":\"user\",\"parts\":[";
 const MODEL: &str = ",{\"role\":\"model\",\"parts\":[";
 const CLOSE: &str = "]}";
 
-impl Wire for Gemini {
+impl Writes for Room {
     fn list(&self) -> &'static str {
         "contents"
     }
@@ -31,7 +31,7 @@ impl Wire for Gemini {
         Some("systemInstruction")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         out.wrapped("{\"parts\":[", CLOSE, |out| {
             for text in texts {
@@ -40,7 +40,7 @@ impl Wire for Gemini {
         });
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -60,7 +60,7 @@ impl Wire for Gemini {
         });
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let takes_media = out
             .options
             .model
@@ -113,13 +113,13 @@ impl Wire for Gemini {
     }
 }
 
-fn text_part(text: &str, out: &mut Out<'_>) {
+fn text_part(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
         part.text("text", text);
     });
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -131,13 +131,13 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn own_part(part: &Part, out: &mut Out<'_>) {
+fn own_part(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrapped(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
         let speaks = content(message, out);
@@ -173,7 +173,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Out<'_>) -> bool {
+fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     let parts = match &message.content {
         Content::None => return false,
         Content::Text(bytes) => {
@@ -213,7 +213,7 @@ fn content(message: &Message, out: &mut Out<'_>) -> bool {
 }
 
 /// A text with its signature, which may stand on an empty one, too.
-fn signed_text(part: &Part, bytes: &[u8], out: &mut Out<'_>) -> bool {
+fn signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
     let signature = part
         .provider_text("signature")
         .filter(|signature| part.is_of(out.options) && is_signature(signature));
@@ -231,7 +231,7 @@ fn signed_text(part: &Part, bytes: &[u8], out: &mut Out<'_>) -> bool {
 }
 
 /// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Out<'_>) -> bool {
+fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
     match out.thinking(part, false) {
         Thought::Own { text, signature } if !is_blank(&text) => {
             out.json.object(|written| {
@@ -262,7 +262,7 @@ fn is_signature(text: &str) -> bool {
 }
 
 /// The object that stands for a result, and the media that go with it.
-fn response<'a>(outcome: &'a Outcome, out: &mut Out<'_>) -> (String, Vec<&'a Part>) {
+fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
     if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
         if crate::value::words::struct_text(map).is_none() {
             return (crate::value::json::to_string(&AsObject(map)), Vec::new());
@@ -317,15 +317,15 @@ const TYPES: [&str; 28] = [
 fn is_sent(media: &Media<'_>) -> bool {
     let is_taken = media.guessed_type().is_some_and(|of| TYPES.contains(&of));
     match media.source {
-        Place::Inline(_) => is_taken,
-        Place::Stored(owner, _) => is_taken && owner == Provider::Gemini,
+        Location::Inline(_) => is_taken,
+        Location::Stored(owner, _) => is_taken && owner == Provider::Gemini,
         // The server reads texts there, too.
-        Place::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
-        Place::Store(uri) => is_taken && uri.starts_with("gs://"),
+        Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
+        Location::Store(uri) => is_taken && uri.starts_with("gs://"),
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
@@ -339,7 +339,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
 }
 
 /// What a model made, as it came.
-fn own_media(part: &Part, out: &mut Out<'_>) -> bool {
+fn own_media(part: &Part, out: &mut Writer<'_>) -> bool {
     let media = Media::of(&part.kind).filter(is_sent);
     let Some(media) = media.filter(|_| part.is_of(out.options)) else {
         return false;
@@ -349,17 +349,17 @@ fn own_media(part: &Part, out: &mut Out<'_>) -> bool {
     true
 }
 
-fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Out<'_>) {
+fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>) {
     const FILES: &str = "https://generativelanguage.googleapis.com/v1beta/files/";
     let media_type = media.guessed_type().unwrap_or_default();
     let uri = match media.source {
-        Place::Stored(_, id) if !id.contains("://") => {
+        Location::Stored(_, id) if !id.contains("://") => {
             format!("{FILES}{}", id.trim_start_matches("files/"))
         }
         _ => media.url(),
     };
     out.json.object(|written| {
-        if let Place::Inline(data) = media.source {
+        if let Location::Inline(data) = media.source {
             written.object("inlineData", |blob| {
                 blob.field("mimeType", media_type).text("data", data);
             });

@@ -1,1 +1,9 @@
-pub mod write;
+//! Mistral chat completions: OpenAI's shape with rules of its own.
+
+mod accepts;
+mod read;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

@@ -1,21 +1,20 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
+use super::Room;
 use crate::log::iteration::Exchange;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::json::AsObject;
+use crate::value::letters::is_blank;
 
-use crate::provider::media::{Class, Media, Place};
-use crate::provider::openai_chat::reasoning::Reasoning;
-use crate::provider::openai_chat::write::{message_with_calls, text_message, text_part};
-use crate::provider::out::{texts, Out, Thought};
-use crate::provider::text::is_blank;
-use crate::request::Wire;
-
-pub(crate) struct Mistral;
-
-impl Wire for Mistral {
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         match &system.content {
             Content::Parts(_) => {
                 let texts = texts(&system.content, out);
@@ -34,7 +33,7 @@ impl Wire for Mistral {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -54,7 +53,7 @@ impl Wire for Mistral {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
@@ -82,7 +81,7 @@ impl Wire for Mistral {
     }
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -98,7 +97,7 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut speaks = false;
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -121,7 +120,7 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 }
 
 /// Writes a part and tells whether it is more than thinking.
-fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
+fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
     let before = out.json.0.len();
     match &part.kind {
         PartKind::Thinking(_) => match out.thinking(part, false) {
@@ -156,18 +155,18 @@ fn assistant_part(part: &Part, out: &mut Out<'_>) -> bool {
 
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
-        (_, Place::Stored(owner, _)) => owner == Provider::Mistral,
-        (Class::Image, Place::Inline(_)) => media.is_common_image(),
-        (Class::Image, Place::Web(_)) => true,
-        (Class::Audio, Place::Inline(_)) => {
+        (_, Location::Stored(owner, _)) => owner == Provider::Mistral,
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::Audio, Location::Inline(_)) => {
             matches!(media.guessed_type(), Some("audio/wav" | "audio/mpeg"))
         }
-        (Class::File, Place::Inline(_) | Place::Web(_)) => media.is_pdf(),
+        (Class::File, Location::Inline(_) | Location::Web(_)) => media.is_pdf(),
         _ => false,
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
@@ -182,7 +181,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
     let detail = part.detail().filter(|detail| *detail != "original");
     out.json
         .object(|written| match (media.class, media.source, detail) {
-            (_, Place::Stored(_, id), _) => {
+            (_, Location::Stored(_, id), _) => {
                 written.field("type", "file").field("file_id", id);
             }
             (Class::Image, _, Some(detail)) => {
@@ -195,7 +194,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
             (Class::Image, ..) => {
                 written.field("type", "image_url").text("image_url", &url);
             }
-            (Class::Audio, Place::Inline(data), _) => {
+            (Class::Audio, Location::Inline(data), _) => {
                 written
                     .field("type", "input_audio")
                     .text("input_audio", data);

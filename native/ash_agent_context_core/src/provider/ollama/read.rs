@@ -1,24 +1,29 @@
 //! Ollama chat.
 
+use super::Room;
 use crate::error::Error;
 use crate::log::message::Output;
-use crate::log::part::{Content, Part, PartKind, Provider};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
 use crate::value::Value;
 
-use crate::import::history::{Answer, History};
-use crate::import::read::{call, each, inline_image, metadata, part, text_part, Object};
+use crate::provider::foreign::{call, each, inline_image, metadata, part, text_part, Object};
+use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Ollama;
 const ROLES: &str = "\"system\", \"user\", \"assistant\" or \"tool\"";
 
-pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
-    let messages = body.need_list("messages", "a list of messages")?;
-    history
-        .read_each(messages, read_message)
-        .map_err(|error| error.within(body.key("messages")))
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        let messages = body.need_list("messages", "a list of messages")?;
+        history
+            .read_each(messages, read_message)
+            .map_err(|error| error.within(body.key("messages")))
+    }
 }
 
-fn read_message(message: Value, history: &mut History) -> Result<(), Error> {
+fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     let mut message = Object::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let text = match message.take("content") {

@@ -6,23 +6,22 @@ use crate::log::iteration::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 
-use crate::provider::media::{Media, Place};
-use crate::provider::openai_chat::write::text_message;
-use crate::provider::out::{texts, Out, Thought};
-use crate::provider::text::is_blank;
-use crate::request::Wire;
+use super::Room;
+use crate::log::media::{Location, Media};
+use crate::provider::dialect::chat::write::text_message;
+use crate::provider::format::Writes;
+use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::letters::is_blank;
 
-pub(crate) struct Ollama;
-
-impl Wire for Ollama {
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
             text_message("system", &texts.join("\n\n"), out);
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         if message.role == Role::Assistant {
             assistant(message, out);
             return;
@@ -38,7 +37,7 @@ impl Wire for Ollama {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
@@ -58,13 +57,13 @@ impl Wire for Ollama {
     }
 }
 
-fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Out<'_>) {
+fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {
         match (&part.kind, Media::of(&part.kind)) {
             (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
             (_, Some(media)) => match (is_sent(&media), media.source) {
-                (true, Place::Inline(data)) => images.push(data.to_owned()),
+                (true, Location::Inline(data)) => images.push(data.to_owned()),
                 _ => {
                     let words = out.media_words(part);
                     texts.push(Cow::Owned(words));
@@ -87,7 +86,7 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Out<'_>) {
     });
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
     match &message.content {
         Content::None => {}
@@ -146,5 +145,5 @@ fn assistant(message: &Message, out: &mut Out<'_>) {
 
 /// Images that are here; the server fetches nothing and reads no other files.
 fn is_sent(media: &Media<'_>) -> bool {
-    media.is_common_image() && matches!(media.source, Place::Inline(_))
+    media.is_common_image() && matches!(media.source, Location::Inline(_))
 }

@@ -1,3 +1,9 @@
-pub mod read;
-pub mod reasoning;
-pub mod write;
+//! OpenAI Chat Completions and the servers that speak it.
+
+mod accepts;
+mod read;
+mod usage;
+mod write;
+
+/// The room of this provider.
+pub(crate) struct Room;

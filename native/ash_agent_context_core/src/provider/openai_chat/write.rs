@@ -1,23 +1,22 @@
 //! OpenAI Chat Completions.
 
-use std::borrow::Cow;
-
+use super::Room;
 use crate::log::hints::Ttl;
 use crate::log::iteration::Exchange;
-use crate::log::kind::CallKind;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
-use crate::provider::media::{Class, Media, Place};
-use crate::provider::openai_chat::reasoning::Reasoning;
-use crate::provider::out::{Out, Thought};
-use crate::request::{SystemRole, Wire};
-use crate::value::builder::Object;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::format::Writes;
+use crate::provider::options::SystemRole;
+use crate::provider::writer::{Thought, Writer};
 use crate::value::json::AsObject;
 
-pub(crate) struct OpenAiChat;
-
-impl Wire for OpenAiChat {
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+impl Writes for Room {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let role = match out.options.system_role {
             SystemRole::System => "system",
             SystemRole::Developer => "developer",
@@ -40,7 +39,7 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match message.role {
             Role::System => self.system(message, out),
             Role::User => user(message, out),
@@ -48,7 +47,7 @@ impl Wire for OpenAiChat {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
         for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
             let Some(outcome) = outcome else { continue };
@@ -75,20 +74,7 @@ impl Wire for OpenAiChat {
     }
 }
 
-pub(crate) fn text_message(role: &str, text: &str, out: &mut Out<'_>) {
-    out.json.raw(",");
-    out.json.bare_object(|message| {
-        message.field("role", role).text("content", text);
-    });
-}
-
-pub(crate) fn text_part(text: &str, out: &mut Out<'_>) {
-    out.json.object(|part| {
-        part.field("type", "text").text("text", text);
-    });
-}
-
-fn user(message: &Message, out: &mut Out<'_>) {
+fn user(message: &Message, out: &mut Writer<'_>) {
     match &message.content {
         Content::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -104,7 +90,7 @@ fn user(message: &Message, out: &mut Out<'_>) {
     }
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -117,13 +103,13 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn own_part(part: &Part, out: &mut Out<'_>) {
+fn own_part(part: &Part, out: &mut Writer<'_>) {
     if let Some(data) = out.own_block(part) {
         out.json.element(&AsObject(data));
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let reasoning = Reasoning::of(message, out);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
@@ -166,7 +152,7 @@ fn text_beside_reasoning(parts: &[Part]) -> Option<&[u8]> {
     }
 }
 
-fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Out<'_>) {
+fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Thinking(_) => {
             if let Thought::Text(text) = thinking(part, reasoning, out) {
@@ -186,72 +172,21 @@ fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Out<'_>) {
 }
 
 /// What becomes of thinking that does not stand beside the content.
-fn thinking<'a>(part: &'a Part, reasoning: &Reasoning<'_>, out: &mut Out<'_>) -> Thought<'a> {
+fn thinking<'a>(part: &'a Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) -> Thought<'a> {
     if reasoning.has(part) {
         return Thought::Nothing;
     }
     out.thinking_as_text(part)
 }
 
-/// An assistant message of content that is written already and of its calls.
-pub(crate) fn message_with_calls(
-    message: &Message,
-    content: &str,
-    reasoning: &Reasoning<'_>,
-    out: &mut Out<'_>,
-) {
-    if content.is_empty() && message.calls.is_empty() {
-        return;
-    }
-    let knows_custom = out.options.provider == Provider::OpenAiChat;
-    let mut calls: Vec<Called<'_>> = Vec::new();
-    for call in &message.calls {
-        if knows_custom && call.kind == CallKind::Custom {
-            calls.push((out.id(call), out.name(call), out.input(call), true));
-        } else {
-            let [id, name, arguments] = out.function(call);
-            calls.push((id, name, arguments, false));
-        }
-    }
-    out.json.raw(",");
-    out.json.bare_object(|written| {
-        let content = if content.is_empty() { "null" } else { content };
-        written.field("role", "assistant").raw("content", content);
-        reasoning.write(written);
-        if calls.is_empty() {
-            return;
-        }
-        written.list("tool_calls", |list| {
-            for called in &calls {
-                list.object(|call| write_call(called, call));
-            }
-        });
-    });
-}
-
-/// An id, a name, arguments, and whether these are a custom tool's text.
-type Called<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>, bool);
-
-fn write_call((id, name, arguments, is_custom): &Called<'_>, call: &mut Object<'_>) {
-    let (kind, key) = match is_custom {
-        true => ("custom", "input"),
-        false => ("function", "arguments"),
-    };
-    call.field("id", &**id)
-        .field("type", kind)
-        .object(kind, |called| {
-            called.field("name", &**name).text(key, arguments);
-        });
-}
-
 /// Whether a part can stand in a user message; what cannot becomes words.
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
-        (Class::Image, Place::Inline(_)) => media.is_common_image(),
-        (Class::Image, Place::Web(_)) => true,
-        (Class::Audio, Place::Inline(_)) => audio_format(media).is_some(),
-        (Class::File, Place::Inline(_)) => media.is_pdf(),
-        (Class::File, Place::Stored(owner, _)) => owner == Provider::OpenAiChat,
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::Audio, Location::Inline(_)) => audio_format(media).is_some(),
+        (Class::File, Location::Inline(_)) => media.is_pdf(),
+        (Class::File, Location::Stored(owner, _)) => owner == Provider::OpenAiChat,
         _ => false,
     }
 }
@@ -265,7 +200,7 @@ fn audio_format(media: &Media<'_>) -> Option<&'static str> {
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
@@ -289,7 +224,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
                         }
                     });
             }
-            (Class::Audio, Place::Inline(data)) => {
+            (Class::Audio, Location::Inline(data)) => {
                 written
                     .field("type", "input_audio")
                     .object("input_audio", |audio| {
@@ -297,7 +232,7 @@ fn media(part: &Part, out: &mut Out<'_>) {
                         audio.field("format", audio_format(&media).unwrap_or_default());
                     });
             }
-            (_, Place::Stored(_, id)) => {
+            (_, Location::Stored(_, id)) => {
                 written.field("type", "file").object("file", |file| {
                     file.field("file_id", id);
                 });
@@ -310,30 +245,4 @@ fn media(part: &Part, out: &mut Out<'_>) {
             }
         });
     hint(part, out);
-}
-
-/// A cache breakpoint set by hand, where the model knows them.
-pub(crate) fn hint(part: &Part, out: &mut Out<'_>) {
-    if knows_breakpoints(out.options.model) {
-        out.hint_inside(part);
-    }
-}
-
-/// Breakpoints exist from GPT-5.6 on.
-fn knows_breakpoints(model: Option<&str>) -> bool {
-    let version = model
-        .and_then(|model| model.rsplit('/').next()?.strip_prefix("gpt-"))
-        .and_then(|rest| rest.split('-').next());
-    let mut numbers = version.into_iter().flat_map(|version| version.split('.'));
-    let mut next = || numbers.next().map_or(Some(0), |number| number.parse().ok());
-    let version: Option<(u32, u32)> = next().zip(next());
-    version.is_some_and(|version| version >= (5, 6))
-}
-
-pub(crate) const fn breakpoint(ttl: Ttl) -> &'static str {
-    match ttl {
-        Ttl::HalfHour => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"30m\"}",
-        Ttl::HalfDay => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\",\"ttl\":\"12h\"}",
-        _ => ",\"prompt_cache_breakpoint\":{\"mode\":\"explicit\"}",
-    }
 }

@@ -4,20 +4,19 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
+use super::write::{is_sent, parts_output};
+use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::kind::CallKind;
+use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
-use crate::log::part::{Part, PartKind, Provider, Source};
-use crate::provider::media::{Media, Place};
-use crate::provider::openai_responses::write::{is_sent, parts_output};
-use crate::provider::out::Out;
-use crate::provider::patterns::{is_blank, is_plain};
+use crate::log::part::{Part, PartKind, Source};
+use crate::provider::writer::Writer;
 use crate::value::builder::Object;
 use crate::value::json::AsJson;
+use crate::value::letters::{is_blank, is_plain};
 use crate::value::{words, Map, Value};
-
-const PROVIDER: Provider = Provider::OpenAiResponses;
 
 /// What a kind's items are called and what they are made of.
 pub(crate) struct Form {
@@ -124,7 +123,7 @@ impl Form {
 }
 
 /// The fields of a call's item. `keeps_id`: whether it may go with the id that it came with.
-pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Out<'_>) -> Vec<u8> {
+pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) -> Vec<u8> {
     let form = Form::of(call.kind);
     let id = out.id(call);
     let own = call
@@ -234,7 +233,7 @@ pub(crate) fn write_output<'a>(
     outcome: &'a Outcome,
     decision: Option<&Decision>,
     behind: &mut Behind<'a>,
-    out: &mut Out<'_>,
+    out: &mut Writer<'_>,
 ) {
     let form = Form::of(call.kind);
     let id = out.id(call);
@@ -305,7 +304,7 @@ fn shell_output<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
     item: &mut Object<'_>,
-    out: &mut Out<'_>,
+    out: &mut Writer<'_>,
 ) {
     let chunks: Vec<&Map> = match &outcome.output {
         Output::Value(Value::List(items)) if !outcome.is_error() => {
@@ -398,7 +397,7 @@ fn screenshot<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
     item: &mut Object<'_>,
-    out: &mut Out<'_>,
+    out: &mut Writer<'_>,
 ) {
     let parts = match &outcome.output {
         Output::Parts(parts) => &**parts,
@@ -407,10 +406,10 @@ fn screenshot<'a>(
     let shot = parts.iter().find_map(|part| {
         let media = Media::of(&part.kind).filter(|media| media.is_image())?;
         let is_taken = match media.source {
-            Place::Inline(_) => media.is_common_image(),
-            Place::Web(_) => true,
-            Place::Stored(owner, _) => owner == PROVIDER,
-            Place::Store(_) => false,
+            Location::Inline(_) => media.is_common_image(),
+            Location::Web(_) => true,
+            Location::Stored(owner, _) => owner == PROVIDER,
+            Location::Store(_) => false,
         };
         is_taken.then_some((part, media))
     });
@@ -469,7 +468,7 @@ fn acknowledge(
 }
 
 /// Whether the provider's tool may run: only what says so approves.
-fn approval(outcome: &Outcome, item: &mut Object<'_>, out: &mut Out<'_>) {
+fn approval(outcome: &Outcome, item: &mut Object<'_>, out: &mut Writer<'_>) {
     let said = match &outcome.output {
         Output::Value(value) if !outcome.is_error() => approved(value),
         _ => None,
@@ -511,7 +510,7 @@ fn found_tools<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
     item: &mut Object<'_>,
-    out: &mut Out<'_>,
+    out: &mut Writer<'_>,
 ) {
     let tools = match &outcome.output {
         Output::Value(value) if !outcome.is_error() => tools(value),
@@ -574,7 +573,7 @@ pub(crate) fn screenshot_part(output: &Value) -> Option<PartKind> {
         _ => None,
     };
     let source = match (text("image_url"), text("file_id")) {
-        (Some(url), _) => return Some(crate::import::read::url_image(url.into())),
+        (Some(url), _) => return Some(crate::provider::foreign::url_image(url.into())),
         (None, Some(id)) => Source::Stored {
             provider: PROVIDER,
             id: id.into(),

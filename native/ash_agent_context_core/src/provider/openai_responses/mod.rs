@@ -1,3 +1,14 @@
-pub mod calls;
-pub mod read;
-pub mod write;
+//! OpenAI Responses.
+
+mod accepts;
+mod calls;
+mod read;
+mod usage;
+mod write;
+
+use crate::log::provider::Provider;
+
+const PROVIDER: Provider = Provider::OpenAiResponses;
+
+/// The room of this provider.
+pub(crate) struct Room;

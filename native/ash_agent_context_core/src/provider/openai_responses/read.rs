@@ -1,47 +1,52 @@
 //! OpenAI Responses.
 
+use super::Room;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::Status;
-use crate::log::part::{Content, Part, PartKind, Provider, Source};
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-use crate::import::history::{Answer, History};
-use crate::import::read::{
+use crate::provider::dialect::blocks::output;
+use crate::provider::foreign::{
     at, call, inline_file, json_like, json_part, metadata, metadata_of, name_at, part,
     plain_content, provider_block, text_block, url_image, Object,
 };
-use crate::provider::anthropic::read::output;
+use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::OpenAiResponses;
 const ROLES: &str = "\"user\", \"assistant\", \"system\" or \"developer\"";
 
-pub fn read(body: &mut Object, history: &mut History) -> Result<(), Error> {
-    if let Some(instructions) = body.take("instructions") {
-        let key = body.key("instructions");
-        let content = |value| match value {
-            Value::Binary(text) => Ok(Content::Text(text)),
-            _ => Err(Error::invalid(Vec::new(), "text")),
-        };
-        history
-            .prompt(instructions, content)
-            .map_err(|error| error.within(key))?;
-    }
-    let key = body.key("input");
-    let items = match body.take("input") {
-        Some(Value::Binary(text)) => {
-            history.user(Content::Text(text), None);
-            return Ok(());
+impl Reads for Room {
+    fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
+        if let Some(instructions) = body.take("instructions") {
+            let key = body.key("instructions");
+            let content = |value| match value {
+                Value::Binary(text) => Ok(Content::Text(text)),
+                _ => Err(Error::invalid(Vec::new(), "text")),
+            };
+            history
+                .read_prompt(instructions, content)
+                .map_err(|error| error.within(key))?;
         }
-        Some(Value::List(items)) => items.into_vec(),
-        _ => return Err(body.wrong("input", "text or a list of items")),
-    };
-    let mut said = Said::default();
-    history
-        .read_each(items, |item, history| read_item(item, history, &mut said))
-        .map_err(|error| error.within(key))?;
-    said.flush(history);
-    Ok(())
+        let key = body.key("input");
+        let items = match body.take("input") {
+            Some(Value::Binary(text)) => {
+                history.user(Content::Text(text), None);
+                return Ok(());
+            }
+            Some(Value::List(items)) => items.into_vec(),
+            _ => return Err(body.wrong("input", "text or a list of items")),
+        };
+        let mut said = Said::default();
+        history
+            .read_each(items, |item, history| read_item(item, history, &mut said))
+            .map_err(|error| error.within(key))?;
+        said.flush(history);
+        Ok(())
+    }
 }
 
 /// Items of the model that make one message.
@@ -57,7 +62,7 @@ struct Said {
 }
 
 impl Said {
-    fn flush(&mut self, history: &mut History) {
+    fn flush(&mut self, history: &mut Listener) {
         let said = std::mem::take(self);
         if said.elements.is_empty() {
             return;
@@ -73,14 +78,14 @@ impl Said {
     }
 
     /// Ends what stands in front of an item that belongs to the next message.
-    fn make_room(&mut self, history: &mut History, speaks: bool) {
+    fn make_room(&mut self, history: &mut Listener, speaks: bool) {
         if (self.speaks && self.calls.is_empty()) || (speaks && !self.calls.is_empty()) {
             self.flush(history);
         }
     }
 }
 
-fn read_item(item: Value, history: &mut History, said: &mut Said) -> Result<(), Error> {
+fn read_item(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
     let element = history.element();
     let kind: Box<str> = match name_at(&item, "type") {
         Some(kind) => kind.into(),
@@ -123,7 +128,7 @@ fn read_item(item: Value, history: &mut History, said: &mut Said) -> Result<(), 
     }
 }
 
-fn read_message(item: Value, history: &mut History, said: &mut Said) -> Result<(), Error> {
+fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
     let mut item = Object::read(item, "an item, an object")?;
     let role = item.need_text("role")?;
     match &*role {
@@ -145,7 +150,7 @@ fn read_message(item: Value, history: &mut History, said: &mut Said) -> Result<(
             said.speaks = true;
             said.is_text |= matches!(content, Content::Text(_));
             said.parts
-                .append(&mut crate::import::read::into_parts(content));
+                .append(&mut crate::provider::foreign::into_parts(content));
         }
         _ => return Err(item.wrong("role", ROLES)),
     }

@@ -1,24 +1,23 @@
 //! OpenAI Responses.
 
+use super::calls::{self, is_item_id, Behind};
+use super::{Room, PROVIDER};
 use crate::log::hints::Ttl;
 use crate::log::iteration::Exchange;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind, Provider};
-use crate::provider::media::{Class, Media, Place};
-use crate::provider::openai_chat::write::{breakpoint, hint, text_message};
-use crate::provider::openai_responses::calls::{self, is_item_id, Behind};
-use crate::provider::out::{in_order, texts, Out, Said, Thought};
-use crate::provider::text::is_blank;
-use crate::request::{SystemRole, Wire};
+use crate::log::part::{Content, Part, PartKind};
+use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::chat::write::text_message;
+use crate::provider::format::Writes;
+use crate::provider::options::SystemRole;
+use crate::provider::writer::{in_order, texts, Said, Thought, Writer};
 use crate::value::builder::{Json, Object};
 use crate::value::json::{AsJson, AsObject};
+use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
 
-const PROVIDER: Provider = Provider::OpenAiResponses;
-
-pub(crate) struct OpenAiResponses;
-
-impl Wire for OpenAiResponses {
+impl Writes for Room {
     fn list(&self) -> &'static str {
         "input"
     }
@@ -27,14 +26,14 @@ impl Wire for OpenAiResponses {
         Some("instructions")
     }
 
-    fn system(&self, system: &Message, out: &mut Out<'_>) {
+    fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {
             out.json.text(&texts.join("\n\n"));
         }
     }
 
-    fn message(&self, message: &Message, out: &mut Out<'_>) {
+    fn message(&self, message: &Message, out: &mut Writer<'_>) {
         let role = match (message.role, out.options.system_role) {
             (Role::Assistant, _) => return assistant(message, out),
             (Role::User, _) => "user",
@@ -59,7 +58,7 @@ impl Wire for OpenAiResponses {
         }
     }
 
-    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Out<'_>) {
+    fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Behind::default();
         for (slot, call) in message.calls.iter().enumerate() {
             let Some(outcome) = exchange.slot(slot) else {
@@ -84,7 +83,7 @@ impl Wire for OpenAiResponses {
 }
 
 /// Parts of a result; nothing when there is nothing to say.
-pub(crate) fn parts_output(parts: &[Part], out: &mut Out<'_>) -> String {
+pub(crate) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
     out.apart(|out| {
         out.wrapped("[", "]", |out| {
             for part in parts {
@@ -94,7 +93,7 @@ pub(crate) fn parts_output(parts: &[Part], out: &mut Out<'_>) -> String {
     })
 }
 
-fn user_part(part: &Part, out: &mut Out<'_>) {
+fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
@@ -111,7 +110,7 @@ fn user_part(part: &Part, out: &mut Out<'_>) {
     }
 }
 
-fn input_text(text: &str, out: &mut Out<'_>) {
+fn input_text(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
         part.field("type", "input_text").text("text", text);
     });
@@ -137,7 +136,7 @@ impl Item {
     }
 }
 
-fn assistant(message: &Message, out: &mut Out<'_>) {
+fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut items: Vec<Item> = Vec::new();
     if let Content::Text(bytes) = &message.content {
         items.extend(out.text(bytes).map(|text| easy_message(&text)));
@@ -174,7 +173,7 @@ fn easy_message(text: &str) -> Item {
 
 /// Whether items go with the ids that they came with. An item of a message whose reasoning is not sent
 /// would be refused with its id ("... was provided without its required 'reasoning' item").
-fn keeps_ids(said: &[Said<'_>], out: &Out<'_>) -> bool {
+fn keeps_ids(said: &[Said<'_>], out: &Writer<'_>) -> bool {
     said.iter().enumerate().all(|(index, one)| {
         let Said::Part(part) = one else { return true };
         if !matches!(part.kind, PartKind::Thinking(_)) {
@@ -195,7 +194,7 @@ fn keeps_ids(said: &[Said<'_>], out: &Out<'_>) -> bool {
     })
 }
 
-fn is_own_block(part: &Part, out: &Out<'_>) -> bool {
+fn is_own_block(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::ProviderBlock { provider, data } => {
             *provider == out.options.provider && !is_content_part(data)
@@ -205,7 +204,7 @@ fn is_own_block(part: &Part, out: &Out<'_>) -> bool {
 }
 
 /// The id of the item that a text was.
-fn message_id<'a>(part: &'a Part, out: &Out<'_>) -> Option<&'a str> {
+fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
     let id = part
         .provider_text("id")
         .filter(|_| matches!(part.kind, PartKind::Text(_)));
@@ -213,7 +212,7 @@ fn message_id<'a>(part: &'a Part, out: &Out<'_>) -> Option<&'a str> {
 }
 
 /// The id and the content of reasoning that can go back.
-fn own_reasoning<'a>(part: &'a Part, out: &Out<'_>) -> Option<(&'a str, &'a str)> {
+fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
     let id = part
         .provider_text("id")
         .filter(|id| is_item_id(id, "rs") && !part.item_reused)?;
@@ -221,11 +220,11 @@ fn own_reasoning<'a>(part: &'a Part, out: &Out<'_>) -> Option<(&'a str, &'a str)
     part.is_of(out.options).then_some((id, encrypted))
 }
 
-fn is_own_reasoning(part: &Part, out: &Out<'_>) -> bool {
+fn is_own_reasoning(part: &Part, out: &Writer<'_>) -> bool {
     matches!(part.kind, PartKind::Thinking(_)) && own_reasoning(part, out).is_some()
 }
 
-fn item(part: &Part, keeps_ids: bool, out: &mut Out<'_>) -> Option<Item> {
+fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
     match &part.kind {
         PartKind::Text(bytes) => {
             let text = out.text(bytes)?;
@@ -290,12 +289,12 @@ fn is_content_part(data: &Map) -> bool {
     )
 }
 
-fn reasoning(part: &Part, out: &mut Out<'_>) -> Option<Item> {
+fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
     if let Some((id, encrypted)) = own_reasoning(part, out) {
         let PartKind::Thinking(bytes) = &part.kind else {
             return None;
         };
-        let text = crate::provider::text::utf8(bytes);
+        let text = letters::utf8(bytes);
         let mut item = Item::new(false, |item| {
             item.field("type", "reasoning")
                 .field("id", id)
@@ -320,15 +319,15 @@ fn reasoning(part: &Part, out: &mut Out<'_>) -> Option<Item> {
 /// Whether a part can stand in a user message or in a result; what cannot becomes words.
 pub(crate) fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
-        (Class::Image | Class::File, Place::Stored(owner, _)) => owner == PROVIDER,
-        (Class::Image, Place::Inline(_)) => media.is_common_image(),
-        (Class::Image, Place::Web(_)) => true,
-        (Class::File, Place::Inline(_) | Place::Web(_)) => media.is_pdf(),
+        (Class::Image | Class::File, Location::Stored(owner, _)) => owner == PROVIDER,
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::File, Location::Inline(_) | Location::Web(_)) => media.is_pdf(),
         _ => false,
     }
 }
 
-fn media(part: &Part, out: &mut Out<'_>) {
+fn media(part: &Part, out: &mut Writer<'_>) {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return;
@@ -349,13 +348,13 @@ fn media(part: &Part, out: &mut Out<'_>) {
             written.field("type", "input_file");
         }
         match (media.is_image(), media.source) {
-            (_, Place::Stored(_, id)) => {
+            (_, Location::Stored(_, id)) => {
                 written.field("file_id", id);
             }
             (true, _) => {
                 written.text("image_url", &url);
             }
-            (false, Place::Web(url)) => {
+            (false, Location::Web(url)) => {
                 written.field("file_url", url);
             }
             (false, _) => {

@@ -1,19 +1,21 @@
-//! What a projector writes to, and what it has to say of the changes it makes.
+//! Writing the elements of a message, and telling of the changes that are made on the way.
 
 use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
+use crate::log::media::{words_of, Media};
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::once::{ByHand, Piece};
-use crate::log::part::{Content, Part, PartKind, Provider};
-use crate::provider::media::Media;
-use crate::provider::patterns::takes_id;
-use crate::provider::text;
-use crate::request::{provider_of, Options, Thinking};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::accepts::Accepts;
+use crate::provider::options::{Options, Thinking};
 use crate::value::builder::Json;
+use crate::value::letters;
 use crate::value::words;
 use crate::value::{Map, Value};
+use crate::view::change::Change;
 
 /// The end of an element with a list of blocks.
 pub(crate) const CLOSE: &str = "]}";
@@ -27,31 +29,22 @@ pub(crate) const fn open(is_model: bool) -> &'static str {
     }
 }
 
-/// Something that is sent in another way than it is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// What was done, such as `renamed_id`.
-    pub what: &'static str,
-    /// What it is in the conversation.
-    pub from: String,
-    /// What is sent for it; `None` when nothing is.
-    pub to: Option<String>,
-}
-
 /// The elements of one message in the making.
-pub(crate) struct Out<'o> {
+pub(crate) struct Writer<'o> {
     pub json: Json,
     pub options: &'o Options<'o>,
+    accepts: &'o dyn Accepts,
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
 }
 
-impl<'o> Out<'o> {
-    pub fn new(options: &'o Options<'o>) -> Self {
+impl<'o> Writer<'o> {
+    pub fn new(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
         Self {
             json: Json::default(),
             options,
+            accepts,
             mark: None,
             by_hand: Vec::new(),
             changes: None,
@@ -59,10 +52,10 @@ impl<'o> Out<'o> {
     }
 
     /// One that goes on behind elements that are written already.
-    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
+    pub fn behind(elements: Vec<u8>, options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
         Self {
             json: Json(elements),
-            ..Self::new(options)
+            ..Self::new(options, accepts)
         }
     }
 
@@ -72,10 +65,10 @@ impl<'o> Out<'o> {
     }
 
     /// One that remembers what is changed.
-    pub fn reporting(options: &'o Options<'o>) -> Self {
+    pub fn reporting(options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
         Self {
             changes: Some(Vec::new()),
-            ..Self::new(options)
+            ..Self::new(options, accepts)
         }
     }
 
@@ -173,11 +166,11 @@ impl<'o> Out<'o> {
 
     /// UTF-8 text that is not blank.
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
-        let text = text::utf8(bytes);
+        let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
             self.changed("replaced_bytes", || format!("{bytes:?}"), Some(to));
         }
-        if text::is_blank(&text) {
+        if letters::is_blank(&text) {
             self.changed("dropped_blank_text", || text.clone().into_owned(), None);
             return None;
         }
@@ -186,27 +179,16 @@ impl<'o> Out<'o> {
 
     /// The id of a call, as the provider can take it.
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
-        let id = &*call.id;
-        let aliases = &call.aliases;
-        let provider = self.options.provider;
-        let fits = takes_id(provider, id, call.came_from(provider))
-            && !(provider == Provider::OpenAiResponses && aliases.reused)
-            && !(provider == Provider::Mistral && aliases.short.clash);
-        if fits && !aliases.clash {
-            return Cow::Borrowed(id);
+        let sent = self.accepts.id(call, call.came_from(self.options.provider));
+        if *sent != *call.id {
+            self.changed("renamed_id", || call.id.to_string(), Some(&sent));
         }
-        let alias = match (provider, &aliases.safe) {
-            (Provider::Mistral, _) => Cow::Owned(aliases.short.text()),
-            (_, Some(safe)) => Cow::Borrowed(&**safe),
-            (_, None) => Cow::Borrowed(id),
-        };
-        self.changed("renamed_id", || id.to_owned(), Some(&alias));
-        alias
+        sent
     }
 
     /// The name of a tool, as the provider can take it.
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
-        let name = text::name(self.options.provider, call.name.as_str());
+        let name = self.accepts.name(call.name.as_str());
         if let Cow::Owned(to) = &name {
             self.changed("renamed_tool", || call.name.as_str().to_owned(), Some(to));
         }
@@ -229,7 +211,7 @@ impl<'o> Out<'o> {
         let Value::Binary(bytes) = &call.arguments.value else {
             return Cow::Owned(crate::value::json::write(&call.arguments.value));
         };
-        let text = text::utf8(bytes);
+        let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
             self.changed("replaced_bytes", || format!("{bytes:?}"), Some(to));
         }
@@ -259,7 +241,7 @@ impl<'o> Out<'o> {
         let PartKind::Thinking(bytes) = &part.kind else {
             return Thought::Nothing;
         };
-        let text = text::utf8(bytes);
+        let text = letters::utf8(bytes);
         let signature = part.provider_text("signature");
         if part.is_of(self.options) && (signature.is_some() || !signed) {
             return Thought::Own { text, signature };
@@ -272,8 +254,8 @@ impl<'o> Out<'o> {
         let PartKind::Thinking(bytes) = &part.kind else {
             return Thought::Nothing;
         };
-        let text = text::utf8(bytes);
-        if self.options.thinking == Thinking::Text && !text::is_blank(&text) {
+        let text = letters::utf8(bytes);
+        if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
             self.changed(
                 "thinking_to_text",
                 || text.clone().into_owned(),
@@ -288,9 +270,9 @@ impl<'o> Out<'o> {
     /// Whether anything is sent of a part that does not go back as thinking.
     pub fn says(&self, part: &Part) -> bool {
         match &part.kind {
-            PartKind::Text(bytes) => !text::is_blank(&text::utf8(bytes)),
+            PartKind::Text(bytes) => !letters::is_blank(&letters::utf8(bytes)),
             PartKind::Thinking(bytes) => {
-                self.options.thinking == Thinking::Text && !text::is_blank(&text::utf8(bytes))
+                self.options.thinking == Thinking::Text && !letters::is_blank(&letters::utf8(bytes))
             }
             PartKind::ProviderBlock { provider, .. } => *provider == self.options.provider,
             PartKind::RedactedThinking(_) => false,
@@ -308,7 +290,7 @@ impl<'o> Out<'o> {
 
     /// An image or a file where only text can be.
     pub fn media_words(&mut self, part: &Part) -> String {
-        let words = crate::request::words_of(&part.kind).unwrap_or_default();
+        let words = words_of(&part.kind).unwrap_or_default();
         self.reworded(part, &words);
         words
     }
@@ -332,8 +314,8 @@ impl<'o> Out<'o> {
 
     /// What a model reads of a result.
     pub fn result_text<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
-        let text = text::utf8(outcome.text().unwrap_or_default());
-        if text::is_blank(&text) {
+        let text = letters::utf8(outcome.text().unwrap_or_default());
+        if letters::is_blank(&text) {
             return Cow::Borrowed(words::NO_OUTPUT);
         }
         text
@@ -401,7 +383,7 @@ const SEE_BELOW: &str = "See the attachments in the next message.";
 /// it or ends with it. Where it begins with it, thinking stands between the others as the model made it.
 pub(crate) fn thinking_first<'a>(
     parts: &'a [Part],
-    out: &Out<'_>,
+    out: &Writer<'_>,
     is_thinking: impl Fn(&Part) -> bool,
 ) -> Vec<&'a Part> {
     let is_sent = |part: &&Part| is_thinking(part) || out.says(part);
@@ -458,7 +440,7 @@ impl Part {
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
         let metadata = self.provider_metadata.as_ref();
         let model = metadata.and_then(|map| map.get_named("model")?.as_name());
-        provider_of(metadata) == Some(options.provider)
+        Provider::of(metadata) == Some(options.provider)
             && model.is_none_or(|model| options.model.is_none_or(|asked| asked == model))
     }
 
@@ -472,14 +454,14 @@ impl Part {
     /// A text in what the part's provider wants to see again; blank counts as missing.
     pub(crate) fn provider_text(&self, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
-        (!text::is_blank(text)).then_some(text)
+        (!letters::is_blank(text)).then_some(text)
     }
 }
 
 impl ToolCall {
     /// Whether the call came from this provider.
     pub(crate) fn came_from(&self, provider: Provider) -> bool {
-        provider_of(self.provider_metadata.as_ref()) == Some(provider)
+        Provider::of(self.provider_metadata.as_ref()) == Some(provider)
     }
 
     /// An object in what the call's provider wants to see again, for that provider.
@@ -493,12 +475,12 @@ impl ToolCall {
     /// A text in what the call's provider wants to see again, for that provider; blank counts as missing.
     pub(crate) fn provider_text(&self, provider: Provider, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
-        (self.came_from(provider) && !text::is_blank(text)).then_some(text)
+        (self.came_from(provider) && !letters::is_blank(text)).then_some(text)
     }
 }
 
 /// The texts of content that has nothing else, such as a system prompt.
-pub(crate) fn texts<'a>(content: &'a Content, out: &mut Out<'_>) -> Vec<Cow<'a, str>> {
+pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'a, str>> {
     match content {
         Content::None => Vec::new(),
         Content::Text(bytes) => out.text(bytes).into_iter().collect(),

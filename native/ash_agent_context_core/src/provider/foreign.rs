@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
-use crate::log::part::{is_base64, Content, Part, PartKind, Provider, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 

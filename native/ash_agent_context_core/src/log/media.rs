@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use base64::Engine as _;
 
 use crate::log::media_type::{is_text, normal};
-use crate::log::part::{PartKind, Provider, Source};
-use crate::provider::text;
+use crate::log::part::{is_base64, PartKind, Source};
+use crate::log::provider::Provider;
+use crate::value::letters;
 
 /// Such a part, as far as it tells what it is.
 pub(crate) struct Media<'a> {
     pub class: Class,
     /// As given, or as a data URL tells, under the name that providers know.
     pub media_type: Option<Cow<'a, str>>,
-    pub source: Place<'a>,
+    pub source: Location<'a>,
     pub filename: Option<&'a str>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) enum Class {
 
 /// Where its bytes are.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Location<'a> {
     /// Here, in base64.
     Inline(&'a str),
     /// On the web.
@@ -44,9 +45,9 @@ impl<'a> Media<'a> {
     pub fn of(kind: &'a PartKind) -> Option<Self> {
         let (media_type, source) = kind.media()?;
         let (of_url, source) = match source {
-            Source::Data(data) => (None, Place::Inline(data)),
+            Source::Data(data) => (None, Location::Inline(data)),
             Source::Url(url) => place(url),
-            Source::Stored { provider, id } => (None, Place::Stored(*provider, id)),
+            Source::Stored { provider, id } => (None, Location::Stored(*provider, id)),
         };
         let media_type = media_type.or(of_url).map(normal);
         let (class, filename) = match kind {
@@ -62,7 +63,7 @@ impl<'a> Media<'a> {
             class,
             media_type,
             source,
-            filename: filename.filter(|name| !text::is_blank(name)),
+            filename: filename.filter(|name| !letters::is_blank(name)),
         })
     }
 
@@ -82,7 +83,7 @@ impl<'a> Media<'a> {
     /// What the file is called in this provider's own store.
     pub fn id_for(&self, provider: Provider) -> Option<&'a str> {
         match self.source {
-            Place::Stored(owner, id) if owner == provider => Some(id),
+            Location::Stored(owner, id) if owner == provider => Some(id),
             _ => None,
         }
     }
@@ -100,7 +101,7 @@ impl<'a> Media<'a> {
 
     /// The text of a text file that is here.
     pub fn text(&self) -> Option<String> {
-        let Place::Inline(data) = self.source else {
+        let Location::Inline(data) = self.source else {
             return None;
         };
         let media_type = self.media_type.as_deref().filter(|of| is_text(of))?;
@@ -109,10 +110,10 @@ impl<'a> Media<'a> {
             .ok()?;
         let body = match std::str::from_utf8(&bytes) {
             Ok(body) => Cow::Borrowed(body),
-            Err(_) if media_type.starts_with("text/") => text::utf8(&bytes),
+            Err(_) if media_type.starts_with("text/") => letters::utf8(&bytes),
             Err(_) => return None,
         };
-        if text::is_blank(&body) {
+        if letters::is_blank(&body) {
             return None;
         }
         Some(match self.filename {
@@ -131,11 +132,11 @@ impl<'a> Media<'a> {
             return text;
         }
         match self.source {
-            Place::Web(url) | Place::Store(url) => format!("({what}{name}: {url})"),
-            Place::Stored(owner, id) => {
+            Location::Web(url) | Location::Store(url) => format!("({what}{name}: {url})"),
+            Location::Stored(owner, id) => {
                 format!("({what}{name} {id} of {}, not sent)", owner.name())
             }
-            Place::Inline(_) => {
+            Location::Inline(_) => {
                 let of = self.media_type.as_deref().unwrap_or("unknown type");
                 format!("({what}{name} of {of}, not sent)")
             }
@@ -145,7 +146,7 @@ impl<'a> Media<'a> {
     /// `data:image/png;base64,...`
     pub fn data_url(&self) -> Option<String> {
         match self.source {
-            Place::Inline(data) => Some(format!(
+            Location::Inline(data) => Some(format!(
                 "data:{};base64,{data}",
                 self.media_type.as_deref()?
             )),
@@ -156,9 +157,9 @@ impl<'a> Media<'a> {
     /// The address, a data URL for what is here.
     pub fn url(&self) -> String {
         match self.source {
-            Place::Web(url) | Place::Store(url) => url.to_owned(),
-            Place::Stored(_, id) => id.to_owned(),
-            Place::Inline(_) => self.data_url().unwrap_or_default(),
+            Location::Web(url) | Location::Store(url) => url.to_owned(),
+            Location::Stored(_, id) => id.to_owned(),
+            Location::Inline(_) => self.data_url().unwrap_or_default(),
         }
     }
 
@@ -167,7 +168,7 @@ impl<'a> Media<'a> {
         if self.media_type.is_some() {
             return self.media_type.as_deref();
         }
-        let (Place::Web(url) | Place::Store(url)) = self.source else {
+        let (Location::Web(url) | Location::Store(url)) = self.source else {
             return None;
         };
         let path = url.split(['?', '#']).next().unwrap_or(url);
@@ -208,20 +209,25 @@ impl Class {
     }
 }
 
+/// What stands for an image or a file where only text can be; `None` for other parts.
+pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
+    Media::of(kind).map(|media| media.words())
+}
+
 /// What an address is; a data URL is no address.
-fn place(url: &str) -> (Option<&str>, Place<'_>) {
+fn place(url: &str) -> (Option<&str>, Location<'_>) {
     let is_web = ["http://", "https://"]
         .iter()
         .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme));
     if is_web && !url.contains(char::is_whitespace) {
-        return (None, Place::Web(url));
+        return (None, Location::Web(url));
     }
     let inline = url
         .strip_prefix("data:")
         .and_then(|rest| rest.split_once(";base64,"))
-        .filter(|(_, data)| crate::log::part::is_base64(data));
+        .filter(|(_, data)| is_base64(data));
     match inline {
-        Some((media_type, data)) => (Some(media_type), Place::Inline(data)),
-        None => (None, Place::Store(url)),
+        Some((media_type, data)) => (Some(media_type), Location::Inline(data)),
+        None => (None, Location::Store(url)),
     }
 }

@@ -1,12 +1,13 @@
 //! What models reasoned, in the fields that servers have beside OpenAI's.
 
 use crate::log::message::Message;
-use crate::log::part::{Content, Part, PartKind, Provider};
-use crate::provider::out::Out;
-use crate::provider::text::{is_blank, utf8};
-use crate::request::Dialect;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::options::Dialect;
+use crate::provider::writer::Writer;
 use crate::value::builder::Object;
 use crate::value::json::AsJson;
+use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 /// What of a message's reasoning stands beside its content.
@@ -19,7 +20,7 @@ pub(crate) enum Reasoning<'a> {
 }
 
 impl<'a> Reasoning<'a> {
-    pub fn of(message: &'a Message, out: &Out<'_>) -> Self {
+    pub fn of(message: &'a Message, out: &Writer<'_>) -> Self {
         let parts = match &message.content {
             Content::Parts(parts) => &**parts,
             _ => &[],

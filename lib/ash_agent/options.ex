@@ -1,0 +1,176 @@
+defmodule AshAgent.Options do
+  @moduledoc false
+
+  # Checks options by schemas, and writes their documentation from the same schemas. A schema is a keyword list in the
+  # form of NimbleOptions (https://hexdocs.pm/nimble_options), of which this is the part that the package needs; the
+  # package itself cannot be a dependency, since nothing here may need Hex.
+  #
+  # Two differences: an option can say what is right for it in words (`:type_doc`), which errors use as well, and an error
+  # never shows what a value holds, because options carry prompts, keys and runtime contexts.
+
+  @type type ::
+          :any
+          | :atom
+          | :boolean
+          | :string
+          | :integer
+          | :non_neg_integer
+          | :pos_integer
+          | :timeout
+          | :list
+          | :map
+          | :keyword_list
+          | nil
+          | {:in, [atom() | number()]}
+          | {:fun, arity()}
+          | {:struct, module()}
+          | {:list, type()}
+          | {:or, [type()]}
+          | {:custom, (term() -> boolean())}
+
+  @type schema :: [
+          {atom(),
+           [
+             type: type(),
+             default: term(),
+             required: boolean(),
+             doc: String.t(),
+             type_doc: String.t()
+           ]}
+        ]
+
+  @doc """
+  Returns the options with defaults filled in.
+
+  Raises `ArgumentError` for unknown, repeated, missing and wrong options. It names what is allowed.
+  """
+  @spec validate!(keyword(), schema()) :: keyword()
+  def validate!(opts, schema) when is_list(opts) and is_list(schema) do
+    given = names!(opts, schema)
+    Enum.each(opts, fn {name, value} -> check!(name, value, schema[name]) end)
+
+    for {name, option} <- schema, name not in given, reduce: opts do
+      opts ->
+        cond do
+          option[:required] ->
+            raise ArgumentError,
+                  "required option #{inspect(name)} not given: expected #{expected(option)}"
+
+          Keyword.has_key?(option, :default) ->
+            [{name, option[:default]} | opts]
+
+          true ->
+            opts
+        end
+    end
+  end
+
+  def validate!(opts, _schema) do
+    raise ArgumentError, "expected options to be a keyword list, got: #{kind(opts)}"
+  end
+
+  @doc "The schema's options as a Markdown list, for an `## Options` section."
+  @spec docs(schema()) :: String.t()
+  def docs(schema) do
+    Enum.map_join(schema, "\n", fn {name, option} ->
+      text = String.trim(option[:doc] || "")
+      text = if Keyword.has_key?(option, :default), do: text <> default(option), else: text
+      text = if option[:required], do: text <> " Required.", else: text
+      "  * `#{inspect(name)}` (#{type_doc(option)}) - " <> String.replace(text, "\n", "\n    ")
+    end)
+  end
+
+  defp names!(opts, schema) do
+    unless Keyword.keyword?(opts),
+      do: raise(ArgumentError, "expected options to be a keyword list, got: #{kind(opts)}")
+
+    given = Keyword.keys(opts)
+    known = Keyword.keys(schema)
+
+    case Enum.uniq(given) -- known do
+      [] ->
+        :ok
+
+      unknown ->
+        raise ArgumentError,
+              "unknown options #{inspect(unknown)}, valid options are: #{inspect(known)}"
+    end
+
+    case Enum.uniq(given -- Enum.uniq(given)) do
+      [] -> given
+      repeated -> raise ArgumentError, "options #{inspect(repeated)} given more than once"
+    end
+  end
+
+  defp check!(name, value, option) do
+    unless valid?(Keyword.get(option, :type, :any), value) do
+      raise ArgumentError,
+            "invalid value for option #{inspect(name)}: expected #{expected(option)}, got: #{kind(value)}"
+    end
+  end
+
+  defp valid?(:any, _value), do: true
+  defp valid?(nil, value), do: is_nil(value)
+  defp valid?(:atom, value), do: is_atom(value)
+  defp valid?(:boolean, value), do: is_boolean(value)
+  defp valid?(:string, value), do: is_binary(value)
+  defp valid?(:integer, value), do: is_integer(value)
+  defp valid?(:non_neg_integer, value), do: is_integer(value) and value >= 0
+  defp valid?(:pos_integer, value), do: is_integer(value) and value > 0
+  defp valid?(:timeout, value), do: value == :infinity or valid?(:non_neg_integer, value)
+  defp valid?(:list, value), do: is_list(value)
+  defp valid?(:map, value), do: is_map(value)
+  defp valid?(:keyword_list, value), do: Keyword.keyword?(value)
+  defp valid?({:in, values}, value), do: value in values
+  defp valid?({:fun, arity}, value), do: is_function(value, arity)
+  defp valid?({:struct, module}, value), do: is_struct(value, module)
+
+  defp valid?({:list, type}, value),
+    do: is_list(value) and List.improper?(value) == false and Enum.all?(value, &valid?(type, &1))
+
+  defp valid?({:or, types}, value), do: Enum.any?(types, &valid?(&1, value))
+  defp valid?({:custom, check}, value), do: check.(value)
+
+  defp expected(option), do: option[:type_doc] || words(Keyword.get(option, :type, :any))
+
+  defp type_doc(option), do: option[:type_doc] || words(Keyword.get(option, :type, :any), "`")
+
+  defp words(type, quote \\ "")
+  defp words(:any, _quote), do: "any term"
+  defp words(nil, quote), do: quote <> "nil" <> quote
+  defp words(:atom, _quote), do: "an atom"
+  defp words(:boolean, _quote), do: "a boolean"
+  defp words(:string, _quote), do: "a string"
+  defp words(:integer, _quote), do: "an integer"
+  defp words(:non_neg_integer, _quote), do: "a non-negative integer"
+  defp words(:pos_integer, _quote), do: "a positive integer"
+  defp words(:timeout, quote), do: "milliseconds or #{quote}:infinity#{quote}"
+  defp words(:list, _quote), do: "a list"
+  defp words(:map, _quote), do: "a map"
+  defp words(:keyword_list, _quote), do: "a keyword list"
+
+  defp words({:in, values}, quote),
+    do: "one of " <> Enum.map_join(values, ", ", &(quote <> inspect(&1) <> quote))
+
+  defp words({:fun, arity}, _quote), do: "a function of arity #{arity}"
+  defp words({:struct, module}, quote), do: "a #{quote}%#{inspect(module)}{}#{quote}"
+  defp words({:list, type}, quote), do: "a list of which each element is #{words(type, quote)}"
+  defp words({:or, types}, quote), do: Enum.map_join(types, " or ", &words(&1, quote))
+  defp words({:custom, _check}, _quote), do: "a valid value"
+
+  defp default(option), do: " Defaults to `#{inspect(option[:default])}`."
+
+  # Atoms and numbers are shown as they are. Anything else may hold what must not get into a log.
+  defp kind(value) when is_atom(value) or is_number(value), do: inspect(value)
+  defp kind(value) when is_binary(value), do: "a binary of #{byte_size(value)} bytes"
+  defp kind(value) when is_bitstring(value), do: "a bitstring"
+  defp kind(value) when is_struct(value), do: "a %#{inspect(value.__struct__)}{}"
+  defp kind(value) when is_map(value), do: "a map"
+  defp kind(value) when is_list(value), do: "a list"
+  defp kind(value) when is_tuple(value), do: "a tuple of #{tuple_size(value)} elements"
+
+  defp kind(value) when is_function(value),
+    do: value |> Function.info(:arity) |> then(fn {_, n} -> "a function of arity #{n}" end)
+
+  defp kind(_value), do: "another term"
+end

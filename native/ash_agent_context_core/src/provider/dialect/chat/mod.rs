@@ -1,0 +1,6 @@
+//! The chat dialect: OpenAI's Chat Completions, and what others made of it.
+
+pub mod read;
+pub mod reasoning;
+pub mod usage;
+pub mod write;

@@ -1,0 +1,54 @@
+//! Under which keys a provider reports the tokens it counted.
+
+/// The keys of a report; those that are not there are empty. A key in snake case is what some clients
+/// make of one in camel case.
+pub(crate) struct Figures {
+    /// Objects that hold the report.
+    pub around: &'static [&'static str],
+    /// Of the request, without what the cache had or was given.
+    pub input: &'static [&'static str],
+    /// Of the request, all of it.
+    pub whole_input: &'static [&'static str],
+    /// Read from the cache and not in `input`.
+    pub cache_read: &'static [&'static str],
+    /// Written to the cache and not in `input`.
+    pub cache_written: &'static [&'static str],
+    /// What the provider's own tools read, beside `whole_input`.
+    pub tools: &'static [&'static str],
+    /// Of the answer, all of it.
+    pub output: &'static [&'static str],
+    /// Of the answer, without thoughts.
+    pub candidates: &'static [&'static str],
+    /// Thoughts, beside `candidates`.
+    pub thoughts: &'static [&'static str],
+    /// Of both.
+    pub total: &'static [&'static str],
+    /// Of the request, what came from the cache.
+    pub cached: &'static [&'static str],
+    /// Of the answer, what the model thought.
+    pub reasoning: &'static [&'static str],
+    /// Objects with details of the request, such as `cached`.
+    pub input_details: &'static [&'static str],
+    /// Objects with details of the answer, such as `reasoning`.
+    pub output_details: &'static [&'static str],
+}
+
+impl Figures {
+    /// None at all.
+    pub const NONE: Self = Self {
+        around: &[],
+        input: &[],
+        whole_input: &[],
+        cache_read: &[],
+        cache_written: &[],
+        tools: &[],
+        output: &[],
+        candidates: &[],
+        thoughts: &[],
+        total: &[],
+        cached: &[],
+        reasoning: &[],
+        input_details: &[],
+        output_details: &[],
+    };
+}

@@ -1,0 +1,121 @@
+//! Who listens while a room reads a history turn by turn, and makes a conversation of it.
+
+use crate::error::Error;
+use crate::log::call::ToolCall;
+use crate::log::message::{Output, Status};
+use crate::log::part::{Content, Part, PartKind};
+use crate::provider::accepts::Rules;
+use crate::provider::foreign::index;
+use crate::value::{Map, Value};
+
+/// What a listener does with each turn.
+pub(crate) trait Listen {
+    /// The provider's rules for the order.
+    fn rules(&self) -> &Rules;
+
+    /// The next element of the list begins.
+    fn begin(&mut self, position: usize, element: &Value);
+
+    /// The position of the element that is being read.
+    fn element(&self) -> usize;
+
+    /// The element that is being read has a shape that its provider refuses.
+    fn refused(&mut self);
+
+    /// A call stood in front of text or thinking of its message.
+    fn call_moved(&mut self, id: &str);
+
+    /// A system prompt that stands beside the messages, and its field as JSON.
+    fn prompt(&mut self, content: Content, json: Box<str>);
+
+    /// A system message; when the first message of all is one, it is the system prompt.
+    fn system(&mut self, content: Content, metadata: Option<Map>);
+
+    /// A message of the user.
+    fn user(&mut self, content: Content, metadata: Option<Map>);
+
+    /// A message with results and with what else the user says.
+    fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>);
+
+    /// A message of the model that these elements make.
+    fn assistant_of(
+        &mut self,
+        elements: &[usize],
+        content: Content,
+        calls: Vec<ToolCall>,
+        metadata: Option<Map>,
+    );
+
+    /// A result of a call.
+    fn answer(&mut self, answer: Answer);
+}
+
+/// Whoever listens.
+pub(crate) type Listener = dyn Listen;
+
+impl Listener {
+    /// A message of the model.
+    pub fn assistant(&mut self, content: Content, calls: Vec<ToolCall>, metadata: Option<Map>) {
+        let elements = [self.element()];
+        self.assistant_of(&elements, content, calls, metadata);
+    }
+
+    /// Reads the elements of the list one by one.
+    pub fn read_each(
+        &mut self,
+        elements: Vec<Value>,
+        mut read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for (at, element) in elements.into_iter().enumerate() {
+            self.begin(at, &element);
+            read(element, self).map_err(|error| error.within(index(at)))?;
+        }
+        Ok(())
+    }
+
+    /// Reads a system prompt that stands beside the messages.
+    pub fn read_prompt(
+        &mut self,
+        field: Value,
+        read: impl FnOnce(Value) -> Result<Content, Error>,
+    ) -> Result<(), Error> {
+        let json = crate::value::json::write(&field).into_boxed_str();
+        self.prompt(read(field)?, json);
+        Ok(())
+    }
+}
+
+/// A result as it was read.
+#[derive(Debug)]
+pub struct Answer {
+    /// The id of its call, where it has one.
+    pub id: Option<Box<str>>,
+    /// The tool's name, where it has one.
+    pub name: Option<Box<str>>,
+    pub status: Status,
+    pub output: Output,
+    pub metadata: Option<Map>,
+    /// Whether something stands in front of it in its message that belongs behind it.
+    pub moved: bool,
+}
+
+impl Answer {
+    pub const fn ok(output: Output) -> Self {
+        Self {
+            id: None,
+            name: None,
+            status: Status::Ok,
+            output,
+            metadata: None,
+            moved: false,
+        }
+    }
+}
+
+/// Whether a part is what a provider wants in front of calls.
+pub fn is_said(part: &Part) -> bool {
+    matches!(
+        part.kind,
+        PartKind::Text(_) | PartKind::Thinking(_) | PartKind::RedactedThinking(_)
+    )
+}

@@ -1,0 +1,127 @@
+//! How a request is made.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::log::provider::Provider;
+
+/// How a request is made.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Whom it is for.
+    pub provider: Provider,
+    /// The model it is for, where that matters.
+    pub model: Option<&'a str>,
+    /// What becomes of thinking that another provider or model gave.
+    pub thinking: Thinking,
+    /// The role of the system prompt for OpenAI.
+    pub system_role: SystemRole,
+    /// What a server that speaks OpenAI's chat format makes of reasoning.
+    pub dialect: Option<Dialect>,
+    /// What the provider keeps of the conversation itself.
+    pub known: Known<'a>,
+    /// Whether to place cache breakpoints.
+    pub cache: bool,
+    /// The number of the first iteration to send.
+    pub from: Option<u64>,
+    /// Bytes of text that a tool result may have, where that is less than the view allows.
+    pub max_result_bytes: Option<usize>,
+    /// Bytes to encode at most. What is encoded already does not count.
+    pub most: usize,
+}
+
+/// What becomes of thinking that another provider or model gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Thinking {
+    /// It is left out.
+    Drop,
+    /// It becomes text.
+    Text,
+}
+
+/// The role of the system prompt for OpenAI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemRole {
+    /// `"system"`
+    System,
+    /// `"developer"`, for o1 and newer.
+    Developer,
+}
+
+/// What a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
+/// back as it came, and no other reasoning goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// It takes none.
+    OpenAi,
+    /// It wants `reasoning_content` with calls.
+    DeepSeek,
+    /// It takes `reasoning_details`.
+    OpenRouter,
+    /// It takes `reasoning` with calls.
+    Vllm,
+}
+
+impl Dialect {
+    /// The dialect of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "openai" => Self::OpenAi,
+            "deepseek" => Self::DeepSeek,
+            "openrouter" => Self::OpenRouter,
+            "vllm" => Self::Vllm,
+            _ => return None,
+        })
+    }
+}
+
+/// What OpenAI Responses keeps of the conversation itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Known<'a> {
+    /// Nothing: all of it is sent.
+    #[default]
+    Nothing,
+    /// All up to the response with this id.
+    Response(&'a str),
+    /// All up to the last response in the conversation with this id.
+    Conversation(&'a str),
+}
+
+impl<'a> Options<'a> {
+    /// The defaults for a provider.
+    #[must_use]
+    pub const fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            model: None,
+            thinking: Thinking::Drop,
+            system_role: SystemRole::System,
+            dialect: None,
+            known: Known::Nothing,
+            cache: false,
+            from: None,
+            max_result_bytes: None,
+            most: usize::MAX,
+        }
+    }
+
+    /// What of the options decides how a message is encoded.
+    pub(crate) fn key(&self) -> u64 {
+        // SipHash with fixed keys: the same number for the same options.
+        let mut hasher = DefaultHasher::new();
+        let Self {
+            provider,
+            model,
+            thinking,
+            system_role,
+            dialect,
+            cache,
+            known: _, // it decides what is sent, not how
+            from: _,
+            max_result_bytes: _, // in the look of what it changes
+            most: _,
+        } = self;
+        (provider, model, thinking, system_role, dialect, cache).hash(&mut hasher);
+        hasher.finish()
+    }
+}

@@ -1,0 +1,33 @@
+//! Letters: which texts are blank, and which letters every provider takes.
+
+use std::borrow::Cow;
+
+/// Whether a provider may call a text empty. Python's `strip` takes the four separators too.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.chars().all(is_space)
+}
+
+/// White space, as any provider may see it.
+pub(crate) fn is_space(letter: char) -> bool {
+    letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
+}
+
+/// The text without white space at its end.
+pub(crate) fn trim_end(text: &str) -> &str {
+    text.trim_end_matches(is_space)
+}
+
+/// Letters that every provider takes in ids and names.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Letters that some providers take besides.
+pub(crate) fn is_dotted(byte: u8) -> bool {
+    is_plain(byte) || byte == b'.' || byte == b':'
+}
+
+/// Bytes as UTF-8; what is not valid is replaced.
+pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
