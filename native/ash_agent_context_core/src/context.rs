@@ -627,7 +627,7 @@ impl Context {
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
             for part in parts {
-                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(id));
+                part.item_reused = part.once_id().is_some_and(|id| self.ids.join_item(&id));
             }
         }
         for call in &mut message.calls {

@@ -232,6 +232,13 @@ impl ToolCall {
         }
     }
 
+    /// Notes how many parts of its message's content stand in front of it.
+    pub(crate) fn put_parts_before(&mut self, parts: usize) {
+        let position = Value::Int(i64::try_from(parts).unwrap_or(i64::MAX));
+        let metadata = self.provider_metadata.take().unwrap_or_default();
+        self.provider_metadata = Some(metadata.put(Value::atom(PARTS_BEFORE), position));
+    }
+
     /// Whether some provider gets another id for it.
     pub(crate) const fn is_renamed(&self) -> bool {
         self.aliases.safe.is_some() || self.aliases.clash || self.aliases.short.clash

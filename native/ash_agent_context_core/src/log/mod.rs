@@ -16,5 +16,6 @@ pub mod once;
 pub mod part;
 pub mod provider;
 pub mod results;
+pub mod served;
 pub mod usage;
 pub mod wire;

@@ -129,6 +129,17 @@ impl Object {
         }
     }
 
+    /// Whether there is something under a key.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.has(name)
+    }
+
+    /// The object with a field that was taken.
+    pub fn put_back(self, name: &str, value: Value) -> Map {
+        let key = self.key(name);
+        self.fields.rest().unwrap_or_default().put(key, value)
+    }
+
     /// What nobody took.
     pub fn rest(self) -> Option<Map> {
         self.fields.rest()

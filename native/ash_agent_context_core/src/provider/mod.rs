@@ -9,6 +9,7 @@ pub mod foreign;
 pub mod format;
 pub mod listener;
 pub mod options;
+pub mod said;
 pub mod usage;
 pub mod writer;
 

@@ -87,6 +87,17 @@ pub enum Known<'a> {
     Conversation(&'a str),
 }
 
+impl<'a> Known<'a> {
+    /// The field of a request that says it.
+    pub(crate) const fn field(self) -> Option<(&'static str, &'a str)> {
+        match self {
+            Self::Nothing => None,
+            Self::Response(id) => Some(("previous_response_id", id)),
+            Self::Conversation(id) => Some(("conversation", id)),
+        }
+    }
+}
+
 impl<'a> Options<'a> {
     /// The defaults for a provider.
     #[must_use]

@@ -11,6 +11,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::accepts::Accepts;
 use crate::provider::options::{Options, Thinking};
+use crate::provider::said;
 use crate::value::builder::Json;
 use crate::value::letters;
 use crate::value::words;
@@ -274,7 +275,10 @@ impl<'o> Writer<'o> {
             PartKind::Thinking(bytes) => {
                 self.options.thinking == Thinking::Text && !letters::is_blank(&letters::utf8(bytes))
             }
-            PartKind::ProviderBlock { provider, .. } => *provider == self.options.provider,
+            PartKind::ProviderBlock { provider, data } => {
+                let is_own = *provider == self.options.provider;
+                (is_own && !part.item_reused) || (!is_own && said::words(data).is_some())
+            }
             PartKind::RedactedThinking(_) => false,
             PartKind::Image { .. }
             | PartKind::Audio { .. }
@@ -300,15 +304,24 @@ impl<'o> Writer<'o> {
         self.changed("part_to_text", || part.kind.name().to_owned(), Some(words));
     }
 
-    /// A provider block, if it is this provider's.
-    pub fn own_block<'a>(&mut self, part: &'a Part) -> Option<&'a Map> {
-        match &part.kind {
-            PartKind::ProviderBlock { provider, .. } if *provider != self.options.provider => {
-                self.dropped(part);
-                None
+    /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
+    pub fn block<'a>(&mut self, part: &'a Part) -> Block<'a> {
+        let PartKind::ProviderBlock { provider, data } = &part.kind else {
+            return Block::Nothing;
+        };
+        if *provider == self.options.provider && !part.item_reused {
+            return Block::Own(data);
+        }
+        let words = said::words(data).filter(|_| *provider != self.options.provider);
+        match words {
+            Some(words) => {
+                self.reworded(part, &words);
+                Block::Words(words)
             }
-            PartKind::ProviderBlock { data, .. } => Some(data),
-            _ => None,
+            None => {
+                self.dropped(part);
+                Block::Nothing
+            }
         }
     }
 
@@ -420,6 +433,16 @@ pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
     }
     said.extend(calls.map(Said::Call));
     said
+}
+
+/// What becomes of a provider's block.
+pub(crate) enum Block<'a> {
+    /// It goes back as it came.
+    Own(&'a Map),
+    /// It becomes text.
+    Words(String),
+    /// It is left out.
+    Nothing,
 }
 
 /// What becomes of a thinking part.

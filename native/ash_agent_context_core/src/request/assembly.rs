@@ -36,6 +36,8 @@ pub(crate) struct Assembly<'a, 'o> {
     format: &'static dyn Format,
     options: &'o Options<'o>,
     key: u64,
+    /// The number of the first iteration that is sent.
+    first: u64,
     slices: Vec<Slice<'a>>,
     /// The places that may have a mark, in their order.
     marks: Vec<Place>,
@@ -151,6 +153,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
             format,
             options,
             key: options.key(),
+            first: context.first_sent(options),
             slices: Vec::with_capacity(context.count_iterations() + 8),
             marks: Vec::new(),
             model_last: None,
@@ -264,14 +267,18 @@ impl<'a, 'o> Assembly<'a, 'o> {
         look: Look<'a>,
         behind: Option<&Iteration>,
     ) -> Result<(), Error> {
+        let known = Context::known_items(iteration, self.first, self.options);
+        if known > 0 {
+            return self.add_items(iteration, look, known);
+        }
         let key = self.key ^ look.key_of_iteration(iteration);
         let holds_hidden = behind.is_some_and(|behind| {
             // Hidden messages stand in the last element of this iteration, as it was imported.
-            let mut hidden = items(behind, Look::PLAIN);
+            let mut hidden = items(behind, Look::PLAIN, self.options);
             hidden.next().and_then(|item| item.imported(self.options)) == Some("")
         });
         if holds_hidden {
-            for item in items(iteration, look) {
+            for item in items(iteration, look, self.options) {
                 self.add_item(item, iteration.number)?;
             }
         } else if let Some(piece) = iteration.pieces().get(key) {
@@ -285,7 +292,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 .get_or_make(key, || self.encode(iteration, look));
             self.add(Slice::of(piece), iteration.number);
         } else {
-            self.add_items(iteration, look)?;
+            self.add_items(iteration, look, 0)?;
         }
         Ok(())
     }
@@ -293,7 +300,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// Whether an iteration's elements are the same whatever stands in front of it. Imported ones
     /// may have to be made anew where roles alternate, or begin in the iteration before.
     fn is_whole(&self, iteration: &Iteration, look: Look<'_>) -> bool {
-        let mut imported = items(iteration, look).map(|item| item.imported(self.options));
+        let mut imported =
+            items(iteration, look, self.options).map(|item| item.imported(self.options));
         if self.format.alternates() {
             imported.all(|elements| elements.is_none())
         } else if look.key_of_iteration(iteration) != 0 {
@@ -309,7 +317,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
         let mut whole = Piece::default();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
         let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
-        for item in items(iteration, look) {
+        for item in items(iteration, look, self.options) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;
@@ -350,8 +358,14 @@ impl<'a, 'o> Assembly<'a, 'o> {
         whole
     }
 
-    fn add_items(&mut self, iteration: &'a Iteration, look: Look<'a>) -> Result<(), Error> {
-        for item in items(iteration, look) {
+    /// Adds the items of an iteration behind those that the provider knows.
+    fn add_items(
+        &mut self,
+        iteration: &'a Iteration,
+        look: Look<'a>,
+        known: usize,
+    ) -> Result<(), Error> {
+        for item in items(iteration, look, self.options).skip(known) {
             let imported = item.imported(self.options);
             if imported.is_none() && item.elements(self.options) == Some("") && self.ends_imported {
                 // The element in front has it, as it was.

@@ -22,8 +22,9 @@ use crate::view::look::Look;
 use crate::view::{self, Step};
 
 use crate::provider;
+use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
-use crate::provider::options::Options;
+use crate::provider::options::{Known, Options};
 use crate::provider::writer::Writer;
 use crate::value::builder::Json;
 use crate::view::change::Change;
@@ -73,12 +74,19 @@ impl Context {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
-            if key == format.list() || Some(key) == format.system_key() {
+            let is_known = options.known.field().is_some_and(|(known, _)| known == key);
+            if key == format.list() || Some(key) == format.system_key() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
             head.value(key);
             head.raw(":");
             head.value(&AsJson(value));
+            head.raw(",");
+        }
+        if let Some((key, id)) = options.known.field() {
+            head.value(key);
+            head.raw(":");
+            head.value(id);
             head.raw(",");
         }
         Assembly::new(self, format, options).finish(head)
@@ -93,11 +101,14 @@ impl Context {
         self.check_from(options)?;
         let format = provider::room(options.provider);
         let mut report = Vec::new();
+        let first = self.first_sent(options);
         for step in self.sent(options) {
             match step {
                 Step::Iteration(iteration, look) => {
                     let leads = usize::from(self.leads(iteration));
-                    for (item, position) in items(iteration, look).zip(leads..) {
+                    let known = Self::known_items(iteration, first, options);
+                    let items = items(iteration, look, options).zip(leads..);
+                    for (item, position) in items.skip(known) {
                         let changes = item.changes(format, options);
                         report.extend(changes.into_iter().map(|change| Located {
                             change,
@@ -133,10 +144,34 @@ impl Context {
         }
     }
 
+    /// The number of the first iteration that is sent.
+    fn first_sent(&self, options: &Options<'_>) -> u64 {
+        match (options.from, options.known) {
+            (Some(from), _) => from,
+            (None, Known::Nothing) => 0,
+            // What the model said last is known.
+            (None, _) => self
+                .iterations_back()
+                .find(|iteration| iteration.has_assistant())
+                .map_or(0, |iteration| iteration.number),
+        }
+    }
+
+    /// How many of an iteration's items the provider knows: all up to what the model said last in the
+    /// first one that is sent.
+    fn known_items(iteration: &Iteration, first: u64, options: &Options<'_>) -> usize {
+        if options.known == Known::Nothing || iteration.number != first {
+            return 0;
+        }
+        let items: Vec<_> = items(iteration, Look::PLAIN, options).collect();
+        let said = items.iter().rposition(|item| item.is_model());
+        said.map_or(0, |last| last + 1)
+    }
+
     /// What is sent of the view.
     fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Step<'_>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        self.steps(options.from.unwrap_or(0), u64::MAX)
+        self.steps(self.first_sent(options), u64::MAX)
             .map(move |step| match step {
                 Step::Iteration(iteration, look) => Step::Iteration(iteration, look.at_most(most)),
                 cover @ Step::Cover(..) => cover,
@@ -145,25 +180,35 @@ impl Context {
 }
 
 /// Everything of an iteration that adds to the list.
-fn items<'a>(iteration: &'a Iteration, look: Look<'a>) -> impl Iterator<Item = Item<'a>> {
+fn items<'a>(
+    iteration: &'a Iteration,
+    look: Look<'a>,
+    options: &Options<'_>,
+) -> impl Iterator<Item = Item<'a>> {
+    let (provider, dialect) = (options.provider, options.dialect);
     let mut slots = 0;
     iteration.entries().flat_map(move |entry| {
         let look = look.behind(slots);
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
-        let results = exchange
-            .filter(|exchange| exchange.filled() > 0)
-            .map(|exchange| Item::Results(&entry.message, exchange, look));
-        // Results that are made by the rules have the ids that the rules give their calls.
+        let exchange = exchange.filter(|exchange| exchange.filled() > 0);
+        let is_renamed = entry.message.calls.iter().any(ToolCall::is_renamed);
+        // Results that are made by the rules have the ids that the rules give their calls, and the other way round.
         let by_rules = exchange
             .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
-        let anew =
-            by_rules && results.is_some() && entry.message.calls.iter().any(ToolCall::is_renamed);
-        let message = if anew {
+        let speaks_otherwise = dialect.is_some_and(|dialect| {
+            let elements = Imported::of(entry.message.wire.as_ref(), provider);
+            elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
+        });
+        let message = if speaks_otherwise || (by_rules && is_renamed) {
             Item::Remade(&entry.message, look)
         } else {
             Item::Message(&entry.message, look)
         };
+        let results = exchange.map(|exchange| match speaks_otherwise && is_renamed {
+            true => Item::RemadeResults(&entry.message, exchange, look),
+            false => Item::Results(&entry.message, exchange, look),
+        });
         std::iter::once(message).chain(results)
     })
 }
@@ -200,6 +245,8 @@ enum Item<'a> {
     /// A message that is not sent as it was imported.
     Remade(&'a Message, Look<'a>),
     Results(&'a Message, &'a Exchange, Look<'a>),
+    /// Results that are not sent as they were imported.
+    RemadeResults(&'a Message, &'a Exchange, Look<'a>),
 }
 
 impl<'a> Item<'a> {
@@ -214,7 +261,7 @@ impl<'a> Item<'a> {
     fn pieces(self) -> &'a Pieces {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
-            Self::Results(_, exchange, _) => &exchange.pieces,
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => &exchange.pieces,
         }
     }
 
@@ -222,7 +269,9 @@ impl<'a> Item<'a> {
     fn look(self) -> u64 {
         match self {
             Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
-            Self::Results(_, exchange, look) => look.key_of_results(exchange),
+            Self::Results(_, exchange, look) | Self::RemadeResults(_, exchange, look) => {
+                look.key_of_results(exchange)
+            }
         }
     }
 
@@ -241,14 +290,16 @@ impl<'a> Item<'a> {
     fn size(self) -> Size {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => message.size(),
-            Self::Results(_, exchange, _) => exchange.size(),
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => exchange.size(),
         }
     }
 
     /// The elements that its own provider had, where they are sent.
     fn imported(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache || matches!(self, Self::Remade(..)) || self.look() != 0;
+        let anew = options.cache
+            || matches!(self, Self::Remade(..) | Self::RemadeResults(..))
+            || self.look() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
@@ -256,7 +307,9 @@ impl<'a> Item<'a> {
     fn elements(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self {
             Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
-            Self::Results(_, exchange, _) => exchange.wire.as_ref(),
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => {
+                exchange.wire.as_ref()
+            }
         };
         Imported::of(imported, options.provider)
     }
@@ -269,7 +322,8 @@ impl<'a> Item<'a> {
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, look) => match look.exchange(exchange) {
+            Self::Results(message, exchange, look)
+            | Self::RemadeResults(message, exchange, look) => match look.exchange(exchange) {
                 Some(shown) => format.results(message, &shown, out),
                 None => format.results(message, exchange, out),
             },
@@ -282,7 +336,8 @@ impl<'a> Item<'a> {
             Self::Message(message, look) | Self::Remade(message, look) => {
                 look.changes_of_message(message)
             }
-            Self::Results(message, exchange, look) => {
+            Self::Results(message, exchange, look)
+            | Self::RemadeResults(message, exchange, look) => {
                 look.changes_of_results(&message.calls, exchange)
             }
         };

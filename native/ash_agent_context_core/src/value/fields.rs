@@ -52,6 +52,12 @@ impl Fields {
         entry.map(|(_, value)| value)
     }
 
+    /// Whether a known key has a value that is not `nil`.
+    pub fn has(&self, name: &str) -> bool {
+        let entry = self.position(name).and_then(|at| self.entries.get(at));
+        entry.is_some_and(|(_, value)| !matches!(value, Value::Nil))
+    }
+
     /// Like [`Fields::take`], but `nil` counts as missing.
     pub fn take_given(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !matches!(value, Value::Nil))

@@ -11,8 +11,9 @@ use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::media::words_of;
 use crate::log::media_type::{is_text, normal};
-use crate::log::message::{Outcome, Output};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::served::whole_pairs;
 use crate::value::json;
 use crate::value::{Map, Value};
 
@@ -126,7 +127,33 @@ impl Masks {
     }
 
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
-        parts.iter().filter_map(|part| self.part(part)).collect()
+        self.staying(parts).into_iter().flatten().collect()
+    }
+
+    /// Each part as it looks, without those that would be others and the other halves of their pairs.
+    fn staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
+        let masked: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
+        let stays: Vec<_> = masked.iter().map(Option::is_some).collect();
+        let stays = whole_pairs(parts, &stays);
+        let masked = masked.into_iter().zip(stays);
+        masked.map(|(part, stays)| part.filter(|_| stays)).collect()
+    }
+
+    /// The calls of a message as they look, beside its parts as they look.
+    pub(crate) fn calls(&self, message: &Message) -> Box<[ToolCall]> {
+        let mut calls: Box<[ToolCall]> = message.calls.iter().map(|call| self.call(call)).collect();
+        let Content::Parts(parts) = &message.content else {
+            return calls;
+        };
+        let staying = self.staying(parts);
+        for call in &mut calls {
+            let before = call.parts_before();
+            if before < parts.len() {
+                let staying = staying.iter().take(before).flatten().count();
+                call.put_parts_before(staying);
+            }
+        }
+        calls
     }
 
     /// `None` for a provider's block that would be another one: a provider takes its own as they were.

@@ -8,7 +8,7 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
-use crate::provider::writer::{thinking_first, Thought, Writer};
+use crate::provider::writer::{thinking_first, Block, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
 use crate::value::Value;
@@ -128,8 +128,10 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_block(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_block(&words, out),
+        Block::Nothing => {}
     }
 }
 

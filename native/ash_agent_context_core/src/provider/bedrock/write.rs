@@ -8,7 +8,7 @@ use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::format::Writes;
-use crate::provider::writer::{thinking_first, Thought, Writer};
+use crate::provider::writer::{thinking_first, Block, Thought, Writer};
 use crate::value::json::AsObject;
 use crate::value::Value;
 
@@ -113,9 +113,13 @@ fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
 }
 
 fn own_block(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
-        out.mark_behind();
+    match out.block(part) {
+        Block::Own(data) => {
+            out.json.element(&AsObject(data));
+            out.mark_behind();
+        }
+        Block::Words(words) => text_block(&words, out),
+        Block::Nothing => {}
     }
 }
 

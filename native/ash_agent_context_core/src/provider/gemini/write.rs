@@ -11,7 +11,7 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{texts, Block, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -132,8 +132,10 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_part(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_part(&words, out),
+        Block::Nothing => {}
     }
 }
 

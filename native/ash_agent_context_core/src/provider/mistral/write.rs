@@ -9,7 +9,7 @@ use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{texts, Block, Thought, Writer};
 use crate::value::json::AsObject;
 use crate::value::letters::is_blank;
 
@@ -88,11 +88,11 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
                 text_part(&text, out);
             }
         }
-        PartKind::ProviderBlock { .. } => {
-            if let Some(data) = out.own_block(part) {
-                out.json.element(&AsObject(data));
-            }
-        }
+        PartKind::ProviderBlock { .. } => match out.block(part) {
+            Block::Own(data) => out.json.element(&AsObject(data)),
+            Block::Words(words) => text_part(&words, out),
+            Block::Nothing => {}
+        },
         _ => media(part, out),
     }
 }

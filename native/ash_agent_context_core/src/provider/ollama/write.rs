@@ -10,6 +10,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
+use crate::provider::said;
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::letters::is_blank;
 
@@ -69,7 +70,7 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
                     texts.push(Cow::Owned(words));
                 }
             },
-            _ => out.dropped(part),
+            _ => texts.extend(words(part, out)),
         }
     }
     if texts.is_empty() && images.is_empty() {
@@ -84,6 +85,19 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
             message.field("images", &images);
         }
     });
+}
+
+/// What a part says that Ollama has no place for, its own blocks too.
+fn words<'a>(part: &Part, out: &mut Writer<'_>) -> Option<Cow<'a, str>> {
+    let words = match &part.kind {
+        PartKind::ProviderBlock { data, .. } => said::words(data),
+        _ => None,
+    };
+    match &words {
+        Some(words) => out.reworded(part, words),
+        None => out.dropped(part),
+    }
+    words.map(Cow::Owned)
 }
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
@@ -107,7 +121,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                         texts.push(Cow::Owned(out.media_words(part)));
                     }
                     PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. } => {
-                        out.dropped(part);
+                        texts.extend(words(part, out));
                     }
                 }
             }

@@ -12,7 +12,7 @@ use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{Thought, Writer};
+use crate::provider::writer::{Block, Thought, Writer};
 use crate::value::json::AsObject;
 
 impl Writes for Room {
@@ -104,8 +104,10 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_part(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_part(&words, out),
+        Block::Nothing => {}
     }
 }
 

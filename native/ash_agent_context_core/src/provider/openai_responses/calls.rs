@@ -11,7 +11,8 @@ use crate::log::decision::Decision;
 use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
-use crate::log::part::{Part, PartKind, Source};
+use crate::log::part::Part;
+use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::Writer;
 use crate::value::builder::Object;
 use crate::value::json::AsJson;
@@ -114,6 +115,16 @@ pub(crate) const FORMS: [Form; 8] = [
 const FUNCTION: &Form = &FORMS[0];
 
 impl Form {
+    /// The form whose calls have this type.
+    pub fn of_call(name: &str) -> Option<&'static Self> {
+        FORMS.iter().find(|form| form.call == name)
+    }
+
+    /// The form whose answers have this type.
+    pub fn of_output(name: &str) -> Option<&'static Self> {
+        FORMS.iter().find(|form| form.output == name)
+    }
+
     pub fn of(kind: CallKind) -> &'static Self {
         FORMS
             .iter()
@@ -566,22 +577,17 @@ fn made_id(prefix: &str, call_id: &str) -> String {
     format!("{prefix}_{digest}")
 }
 
-/// Whether a file of an image is the API's own.
-pub(crate) fn screenshot_part(output: &Value) -> Option<PartKind> {
-    let text = |key| match output {
-        Value::Map(map) => map.get_named(key).and_then(Value::as_str),
-        _ => None,
-    };
-    let source = match (text("image_url"), text("file_id")) {
-        (Some(url), _) => return Some(crate::provider::foreign::url_image(url.into())),
-        (None, Some(id)) => Source::Stored {
-            provider: PROVIDER,
-            id: id.into(),
+/// Whether the API itself answers a call: commands in a container of its own, its own search for tools.
+pub(crate) fn is_served(item: &Value) -> bool {
+    match name_at(item, "type") {
+        Some("shell_call") => {
+            let environment = at(item, "environment").and_then(|of| name_at(of, "type"));
+            environment.is_some_and(|of| of.starts_with("container"))
+        }
+        Some("tool_search_call") => match name_at(item, "execution") {
+            Some(execution) => execution != "client",
+            None => name_at(item, "call_id").is_none(),
         },
-        (None, None) => return None,
-    };
-    Some(PartKind::Image {
-        media_type: None,
-        source,
-    })
+        _ => false,
+    }
 }

@@ -1,8 +1,10 @@
 //! OpenAI Responses.
 
 mod accepts;
+mod assumed;
 mod calls;
 mod read;
+mod read_calls;
 mod usage;
 mod write;
 

@@ -11,7 +11,7 @@ use crate::provider::dialect::breakpoints::{breakpoint, hint};
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{in_order, texts, Said, Thought, Writer};
+use crate::provider::writer::{in_order, texts, Block, Said, Thought, Writer};
 use crate::value::builder::{Json, Object};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
@@ -101,11 +101,11 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
                 hint(part, out);
             }
         }
-        PartKind::ProviderBlock { .. } => {
-            if let Some(data) = out.own_block(part) {
-                out.json.element(&AsObject(data));
-            }
-        }
+        PartKind::ProviderBlock { .. } => match out.block(part) {
+            Block::Own(data) => out.json.element(&AsObject(data)),
+            Block::Words(words) => input_text(&words, out),
+            Block::Nothing => {}
+        },
         _ => media(part, out),
     }
 }
@@ -251,7 +251,11 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
         }
         PartKind::Thinking(_) => reasoning(part, out),
         PartKind::ProviderBlock { .. } => {
-            let data = out.own_block(part)?;
+            let data = match out.block(part) {
+                Block::Own(data) => data,
+                Block::Words(words) => return Some(easy_message(&words)),
+                Block::Nothing => return None,
+            };
             if is_content_part(data) {
                 // A part of a message, which has no message here.
                 out.dropped(part);
