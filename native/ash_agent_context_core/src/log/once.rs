@@ -37,6 +37,8 @@ pub(crate) struct Piece {
     pub by_hand: Vec<ByHand>,
     /// Whether the first element is the model's.
     pub begins_with_model: bool,
+    /// Whether the first element is the model's and calls tools.
+    pub begins_with_calls: bool,
     /// Whether the last element is the model's.
     pub ends_with_model: bool,
     /// Whether the last element is as it was imported, so that it may hold the messages behind it.

@@ -102,6 +102,19 @@ impl Object {
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
     }
 
+    /// Takes the kind of a call; what is none stays.
+    pub fn kind(&mut self) -> CallKind {
+        let kind = self.fields.take_known("kind", CallKind::of);
+        kind.unwrap_or_default()
+    }
+
+    /// Takes the arguments of a call of this kind, which may be left out.
+    pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
+        let value = self.take(name).unwrap_or(Value::Nil);
+        bounded(&value, MAX_DEPTH)?;
+        Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
+    }
+
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
         match self.take(name) {
@@ -127,6 +140,11 @@ impl Object {
             }
             Some(_) => Err(self.wrong(name, CONTENT)),
         }
+    }
+
+    /// The value of a key, which stays.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name)
     }
 
     /// Whether there is something under a key.

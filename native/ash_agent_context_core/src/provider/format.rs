@@ -27,6 +27,11 @@ pub(crate) trait Writes: Sync {
         None
     }
 
+    /// The keys that a request may have the system prompt under, beside the list.
+    fn prompts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
 
@@ -38,6 +43,16 @@ pub(crate) trait Writes: Sync {
 
     /// Whether a list must begin with the user.
     fn user_first(&self) -> bool {
+        false
+    }
+
+    /// Whether a list must not begin with a call.
+    fn user_before_calls(&self) -> bool {
+        self.user_first()
+    }
+
+    /// Whether an imported message of the model at the end may ask for its continuation.
+    fn knows_prefixes(&self) -> bool {
         false
     }
 

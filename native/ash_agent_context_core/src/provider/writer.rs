@@ -13,6 +13,7 @@ use crate::provider::accepts::Accepts;
 use crate::provider::options::{Options, Thinking};
 use crate::provider::said;
 use crate::value::builder::Json;
+use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::words;
 use crate::value::{Map, Value};
@@ -105,6 +106,18 @@ impl<'o> Writer<'o> {
     /// A cache breakpoint can stand behind what was written last.
     pub fn mark_behind(&mut self) {
         self.mark = Some(self.json.0.len());
+    }
+
+    /// An element of the list, as it came.
+    pub fn element(&mut self, element: &Map) {
+        self.json.raw(",");
+        self.json.bare_object(|written| {
+            for (key, value) in element.iter() {
+                if let Some(key) = key.as_name() {
+                    written.field(key, &AsJson(value));
+                }
+            }
+        });
     }
 
     /// A part with a cache breakpoint has it inside the object that was written last.

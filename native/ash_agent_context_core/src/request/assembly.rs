@@ -75,8 +75,11 @@ struct Slice<'a> {
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     begins_with_model: bool,
+    begins_with_calls: bool,
     ends_with_model: bool,
     ends_imported: bool,
+    /// Whether it was imported and asks for its continuation.
+    is_prefix: bool,
 }
 
 enum Bytes<'a> {
@@ -91,8 +94,10 @@ impl<'a> Slice<'a> {
                 mark: piece.mark,
                 by_hand: piece.by_hand.clone(),
                 begins_with_model: piece.begins_with_model,
+                begins_with_calls: piece.begins_with_calls,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
+                is_prefix: false,
                 ..Self::kept(&piece.bytes)
             },
             Err(piece) => Self {
@@ -101,8 +106,10 @@ impl<'a> Slice<'a> {
                 mark: piece.mark,
                 by_hand: piece.by_hand,
                 begins_with_model: piece.begins_with_model,
+                begins_with_calls: piece.begins_with_calls,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
+                is_prefix: false,
                 bytes: Bytes::Made(piece.bytes),
             },
         }
@@ -115,8 +122,10 @@ impl<'a> Slice<'a> {
             mark: None,
             by_hand: Vec::new(),
             begins_with_model: false,
+            begins_with_calls: false,
             ends_with_model: false,
             ends_imported: false,
+            is_prefix: false,
             bytes: Bytes::Kept(bytes),
         }
     }
@@ -300,8 +309,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// Whether an iteration's elements are the same whatever stands in front of it. Imported ones
     /// may have to be made anew where roles alternate, or begin in the iteration before.
     fn is_whole(&self, iteration: &Iteration, look: Look<'_>) -> bool {
-        let mut imported =
-            items(iteration, look, self.options).map(|item| item.imported(self.options));
+        let imported =
+            || items(iteration, look, self.options).map(|item| item.imported(self.options));
+        if self.format.knows_prefixes() && imported().flatten().any(is_prefix) {
+            return false;
+        }
+        let mut imported = imported();
         if self.format.alternates() {
             imported.all(|elements| elements.is_none())
         } else if look.key_of_iteration(iteration) != 0 {
@@ -340,6 +353,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
             }
             if start == 0 {
                 whole.begins_with_model = is_model;
+                whole.begins_with_calls = item.calls();
             } else if self.joins(Some(whole.ends_with_model), is_model) {
                 // Without the end of the one and the beginning of the other, and with a comma.
                 let seam = start - writer::CLOSE.len()..start + writer::open(is_model).len();
@@ -379,8 +393,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 {
                     let mut slice = Slice::kept(elements.as_bytes());
                     slice.begins_with_model = item.is_model();
+                    slice.begins_with_calls = item.calls();
                     slice.ends_with_model = item.is_model();
                     slice.ends_imported = true;
+                    slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
                     self.add(slice, iteration.number);
                     self.imported.push(item);
                 }
@@ -432,7 +448,15 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if self.joins(self.model_last, begins_with_model) {
             self.remake_imported(number);
         }
-        if self.model_last.is_none() && begins_with_model && self.format.user_first() {
+        if self.ends_with_prefix() {
+            // Only the last message may ask for its continuation.
+            self.remake_imported(number);
+        }
+        let wants_user = match slice.begins_with_calls {
+            true => self.format.user_before_calls(),
+            false => self.format.user_first(),
+        };
+        if self.model_last.is_none() && begins_with_model && wants_user {
             self.stand_in();
         }
         if self.joins(self.model_last, begins_with_model) {
@@ -476,9 +500,15 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message.
     fn close(&mut self) {
-        if self.model_last.is_none() || (self.format.user_last() && self.model_last == Some(true)) {
+        let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
+        if self.model_last.is_none() || (self.format.user_last() && ends_with_model) {
             self.stand_in();
         }
+    }
+
+    /// Whether the last element was imported and asks for its continuation.
+    fn ends_with_prefix(&self) -> bool {
+        self.slices.last().is_some_and(|last| last.is_prefix)
     }
 
     /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
@@ -569,6 +599,11 @@ impl<'a, 'o> Assembly<'a, 'o> {
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments
     }
+}
+
+/// Within a text, the quotation marks would be escaped.
+fn is_prefix(elements: &str) -> bool {
+    elements.contains("\"prefix\":true")
 }
 
 fn made(json: Json) -> Segment<'static> {

@@ -15,6 +15,8 @@ use crate::log::call::ToolCall;
 use crate::log::iteration::{Exchange, Iteration};
 use crate::log::message::{Message, Role};
 use crate::log::once::{Piece, Pieces};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
 use crate::log::wire::Wire as Imported;
 use crate::value::json::AsJson;
 use crate::value::{Map, Size};
@@ -213,6 +215,20 @@ fn items<'a>(
     })
 }
 
+/// The element that a message is whole, without a neutral form of its own.
+fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
+    let Content::Parts(parts) = &message.content else {
+        return None;
+    };
+    match &**parts {
+        [Part {
+            kind: PartKind::ProviderBlock { provider: of, data },
+            ..
+        }] if *of == provider && data.get_named("role").is_some() => Some(data),
+        _ => None,
+    }
+}
+
 /// The change that a cover makes.
 fn covered(first: u64, last: u64, summary: Option<&Message>, look: Look<'_>) -> Change {
     let shown = summary.and_then(|summary| look.message(summary));
@@ -258,6 +274,14 @@ impl<'a> Item<'a> {
         )
     }
 
+    /// Whether it is the model's and calls tools.
+    fn calls(self) -> bool {
+        match self {
+            Self::Message(message, _) | Self::Remade(message, _) => !message.calls.is_empty(),
+            _ => false,
+        }
+    }
+
     fn pieces(self) -> &'a Pieces {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
@@ -282,6 +306,7 @@ impl<'a> Item<'a> {
         let is_model = self.is_model();
         Piece {
             begins_with_model: is_model,
+            begins_with_calls: self.calls(),
             ends_with_model: is_model,
             ..out.piece()
         }
@@ -317,8 +342,10 @@ impl<'a> Item<'a> {
     fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
         match self {
             Self::Message(message, look) | Self::Remade(message, look) => {
-                match look.message(message) {
-                    Some(shown) => format.message(&shown, out),
+                let shown = look.message(message);
+                let message = shown.as_ref().unwrap_or(message);
+                match whole_element(message, out.options.provider) {
+                    Some(element) => out.element(element),
                     None => format.message(message, out),
                 }
             }
@@ -345,8 +372,30 @@ impl<'a> Item<'a> {
         if self.imported(options).is_none() {
             let mut out = Writer::reporting(options, format);
             self.render(format, &mut out);
+            let vanishes = out.json.0.is_empty();
             changes.extend(out.changes());
+            // A reason is mostly reported already.
+            if vanishes && changes.is_empty() {
+                changes.extend(self.vanished());
+            }
         }
         changes
+    }
+
+    /// The change that a message is not sent at all, if it says anything.
+    fn vanished(self) -> Option<Change> {
+        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+            return None;
+        };
+        let is_empty = match &message.content {
+            Content::None => true,
+            Content::Text(text) => text.is_empty(),
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        (!is_empty).then(|| Change {
+            what: "dropped_message",
+            from: message.role.name().to_owned(),
+            to: None,
+        })
     }
 }

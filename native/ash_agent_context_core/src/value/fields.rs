@@ -54,8 +54,13 @@ impl Fields {
 
     /// Whether a known key has a value that is not `nil`.
     pub fn has(&self, name: &str) -> bool {
-        let entry = self.position(name).and_then(|at| self.entries.get(at));
-        entry.is_some_and(|(_, value)| !matches!(value, Value::Nil))
+        self.get(name).is_some()
+    }
+
+    /// The value of a known key that is not `nil`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let (_, value) = self.entries.get(self.position(name)?)?;
+        (!matches!(value, Value::Nil)).then_some(value)
     }
 
     /// Like [`Fields::take`], but `nil` counts as missing.

@@ -20,6 +20,10 @@ impl Writes for Room {
         Some("system")
     }
 
+    fn prompts(&self) -> &'static [&'static str] {
+        &["system"]
+    }
+
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {

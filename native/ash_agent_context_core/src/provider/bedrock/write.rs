@@ -17,6 +17,10 @@ impl Writes for Room {
         Some("system")
     }
 
+    fn prompts(&self) -> &'static [&'static str] {
+        &["system"]
+    }
+
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         out.wrapped("[", "]", |out| match &system.content {
             Content::None => {}

@@ -1,5 +1,6 @@
 //! Gemini generateContent.
 
+use crate::log::call::ToolCall;
 use crate::log::iteration::Exchange;
 use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
@@ -11,7 +12,7 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Block, Thought, Writer};
+use crate::provider::writer::{in_order, texts, Block, Said, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -29,6 +30,10 @@ impl Writes for Room {
 
     fn system_key(&self) -> Option<&'static str> {
         Some("systemInstruction")
+    }
+
+    fn prompts(&self) -> &'static [&'static str] {
+        &["systemInstruction", "system_instruction"]
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -142,31 +147,24 @@ fn own_part(part: &Part, out: &mut Writer<'_>) {
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrapped(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
-        let speaks = content(message, out);
+        let mut speaks = false;
+        if let Content::Text(bytes) = &message.content {
+            if let Some(text) = out.text(bytes) {
+                text_part(&text, out);
+                speaks = true;
+            }
+        }
         // Gemini 3 checks the first call of each step; for others' calls there is a stand-in.
         let mut stand_in = out
             .options
             .model
             .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
             .then_some(STAND_IN_SIGNATURE);
-        for call in &message.calls {
-            let [id, name, args] = out.function(call);
-            let own = call
-                .provider_text(Provider::Gemini, "signature")
-                .filter(|signature| is_signature(signature));
-            let signature = own.or(stand_in);
-            stand_in = None;
-            out.json.object(|part| {
-                part.object("functionCall", |function| {
-                    function
-                        .field("id", &*id)
-                        .field("name", &*name)
-                        .raw("args", &args);
-                });
-                if let Some(signature) = signature {
-                    part.field("thoughtSignature", signature);
-                }
-            });
+        for said in in_order(message) {
+            match said {
+                Said::Part(part) => speaks |= model_part(part, out),
+                Said::Call(one) => call(one, stand_in.take(), out),
+            }
         }
         if !speaks && message.calls.is_empty() {
             out.cut(start);
@@ -174,44 +172,49 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     });
 }
 
-/// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Writer<'_>) -> bool {
-    let parts = match &message.content {
-        Content::None => return false,
-        Content::Text(bytes) => {
-            let text = out.text(bytes);
-            if let Some(text) = &text {
-                text_part(text, out);
-            }
-            return text.is_some();
+fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
+    let [id, name, args] = out.function(call);
+    let own = call
+        .provider_text(Provider::Gemini, "signature")
+        .filter(|signature| is_signature(signature));
+    out.json.object(|part| {
+        part.object("functionCall", |function| {
+            function
+                .field("id", &*id)
+                .field("name", &*name)
+                .raw("args", &args);
+        });
+        if let Some(signature) = own.or(stand_in) {
+            part.field("thoughtSignature", signature);
         }
-        Content::Parts(parts) => parts,
-    };
-    let mut speaks = false;
-    for part in &**parts {
-        match &part.kind {
-            PartKind::Text(bytes) => speaks |= signed_text(part, bytes, out),
-            PartKind::ProviderBlock { .. } => {
-                let before = out.json.0.len();
-                own_part(part, out);
-                speaks |= out.json.0.len() > before;
-            }
-            PartKind::Thinking(_) => speaks |= thinking(part, out),
-            PartKind::Image { .. }
-            | PartKind::Audio { .. }
-            | PartKind::Video { .. }
-            | PartKind::File { .. } => {
-                speaks = true;
-                if own_media(part, out) {
-                    continue;
-                }
+    });
+}
+
+/// Writes a part and tells whether it is more than thinking.
+fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
+    match &part.kind {
+        PartKind::Text(bytes) => signed_text(part, bytes, out),
+        PartKind::ProviderBlock { .. } => {
+            let before = out.json.0.len();
+            own_part(part, out);
+            out.json.0.len() > before
+        }
+        PartKind::Thinking(_) => thinking(part, out),
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => {
+            if !own_media(part, out) {
                 let words = out.media_words(part);
                 text_part(&words, out);
             }
-            PartKind::RedactedThinking(_) => out.dropped(part),
+            true
+        }
+        PartKind::RedactedThinking(_) => {
+            out.dropped(part);
+            false
         }
     }
-    speaks
 }
 
 /// A text with its signature, which may stand on an empty one, too.

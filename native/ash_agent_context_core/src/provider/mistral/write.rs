@@ -76,6 +76,14 @@ impl Writes for Room {
         });
     }
 
+    fn user_before_calls(&self) -> bool {
+        true
+    }
+
+    fn knows_prefixes(&self) -> bool {
+        true
+    }
+
     fn user_last(&self) -> bool {
         true
     }

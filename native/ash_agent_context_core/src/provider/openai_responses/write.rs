@@ -26,6 +26,10 @@ impl Writes for Room {
         Some("instructions")
     }
 
+    fn prompts(&self) -> &'static [&'static str] {
+        &["instructions"]
+    }
+
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         let texts = texts(&system.content, out);
         if !texts.is_empty() {

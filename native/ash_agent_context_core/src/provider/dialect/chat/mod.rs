@@ -1,5 +1,6 @@
 //! The chat dialect: OpenAI's Chat Completions, and what others made of it.
 
+mod leftovers;
 pub mod read;
 pub mod reasoning;
 pub mod usage;
