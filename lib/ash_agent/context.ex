@@ -951,9 +951,9 @@ defmodule AshAgent.Context do
       iex> report
       %{repairs: [], rest: %{"model" => "m1"}}
 
-      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "robot"}]}, :openai_chat)
+      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "user", content: 1}]}, :openai_chat)
       iex> error.reason
-      {:invalid, [:messages, 0, :role], ~s("system", "developer", "user", "assistant" or "tool")}
+      {:invalid, [:messages, 0, :content], "content: text or a list of parts"}
   """
   @doc since: "0.1.0"
   @spec from_request(map() | binary(), provider(), keyword()) ::
