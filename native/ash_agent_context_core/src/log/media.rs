@@ -55,7 +55,11 @@ impl<'a> Media<'a> {
             PartKind::Audio { .. } => (Class::Audio, None),
             PartKind::Video { .. } => (Class::Video, None),
             PartKind::File { filename, .. } => {
-                (Class::of(media_type.as_deref()), filename.as_deref())
+                let class = match source {
+                    Location::Stored(..) => Class::File,
+                    _ => Class::of(media_type.as_deref()),
+                };
+                (class, filename.as_deref())
             }
             _ => return None,
         };

@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 const LEVELS: usize = 12;
 
 /// Under these keys is text, or more of the block.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "text",
     "refusal",
     "transcript",
@@ -17,6 +17,7 @@ const KEYS: [&str; 14] = [
     "guardContent",
     "searchResult",
     "document",
+    "toolResult",
     "parts",
     "message",
     "audio",

@@ -432,10 +432,7 @@ pub(crate) enum Said<'a> {
 
 /// What a model made in its order: calls stand behind all parts unless they say how many stand in front.
 pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
-    let parts = match &message.content {
-        Content::Parts(parts) => &**parts,
-        _ => &[],
-    };
+    let parts = parts_of(message);
     let mut said = Vec::with_capacity(parts.len() + message.calls.len());
     let mut calls = message.calls.iter().peekable();
     for (index, part) in parts.iter().enumerate() {
@@ -446,6 +443,19 @@ pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
     }
     said.extend(calls.map(Said::Call));
     said
+}
+
+/// What a model made, with its calls behind everything else.
+pub(crate) fn calls_last(message: &Message) -> Vec<Said<'_>> {
+    let parts = parts_of(message).iter().map(Said::Part);
+    parts.chain(message.calls.iter().map(Said::Call)).collect()
+}
+
+fn parts_of(message: &Message) -> &[Part] {
+    match &message.content {
+        Content::Parts(parts) => parts,
+        _ => &[],
+    }
 }
 
 /// What becomes of a provider's block.

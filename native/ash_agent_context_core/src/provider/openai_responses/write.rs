@@ -11,7 +11,7 @@ use crate::provider::dialect::breakpoints::{breakpoint, hint};
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{in_order, texts, Block, Said, Thought, Writer};
+use crate::provider::writer::{calls_last, texts, Block, Said, Thought, Writer};
 use crate::value::builder::{Json, Object};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
@@ -145,7 +145,8 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let Content::Text(bytes) = &message.content {
         items.extend(out.text(bytes).map(|text| easy_message(&text)));
     }
-    let said = in_order(message);
+    // Servers that speak this API want results directly behind their calls: these stand last.
+    let said = calls_last(message);
     let keeps_ids = keeps_ids(&said, out);
     for one in said {
         match one {
