@@ -42,7 +42,8 @@ defmodule AshAgent.Context do
   alive; `:binary.copy/1` detaches one.
 
   Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works on
-  the node that made it only; to store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
+  the node that made it only, and as long as that runs: anywhere else, every function raises an `ArgumentError` that names
+  that node. To store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
@@ -50,7 +51,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Context.{Error, Handle, Native, Trust}
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -137,7 +138,8 @@ defmodule AshAgent.Context do
 
     * `:system_prompt` - text or a list of text parts. Defaults to none.
     * `:metadata` - a map kept with the conversation, see `metadata/1`. Defaults to `%{}`.
-    * `:id` - the conversation's id, non-empty text; forks keep it. Defaults to a new UUID v4.
+    * `:id` - the conversation's id, non-empty text; every context that is made of it keeps it, `fork/2` alone gives
+      another one. Defaults to a new UUID v4.
     * `:at` - the time it starts, a `DateTime`. Defaults to now.
     * `:max_result_bytes` - see `put_max_result_bytes/3`. Defaults to no limit.
 
@@ -449,8 +451,8 @@ defmodule AshAgent.Context do
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.
 
-  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` and
-  `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
+  Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
+  `:created_at` and `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
   `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last iteration, or the
   one behind it, which then opens empty. Without iterations there is an empty first one.
 
@@ -518,7 +520,7 @@ defmodule AshAgent.Context do
 
   @doc """
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
-  `:updated_at`.
+  `:updated_at`, and of a fork the `:origin`, see `fork/2`.
 
   Costs O(n). `create!/1` makes a context of it that gives the same map again. Two things have no place in the map: the
   JSON text that arguments were given as, and whether an error came from `interrupt/2`.
@@ -548,9 +550,10 @@ defmodule AshAgent.Context do
 
     * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
       size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
-    * `:beside` - another context that began as the same conversation, such as the one that this is a fork of; the map then
-      holds what this one has beyond it, and no message that both have. `load/2` puts it onto that one. When the two share
-      nothing, the map holds everything and has no `"since"`; it is for `load/1`.
+    * `:beside` - another context of the same id that began as the same conversation, such as one that was kept when this
+      one was rewound; the map then holds what this one has beyond it, and no message that both have. `load/2` puts it onto
+      that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
+      `"since"`; it is for `load/1`.
 
   Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
@@ -590,6 +593,21 @@ defmodule AshAgent.Context do
   The data may come from anywhere: whatever is wrong with it is an error with the path to it, and it never makes atoms.
   An atom that this VM does not have comes back as `AshAgent.Context.UnknownAtom`.
 
+  A document can say that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
+  of any path, for a tool to find in its arguments. Both are right in what the application stored itself and wrong in
+  what a stranger sends: load that with `load(document, approvals: :drop, structs: :known)`. What was said, the results
+  of tools included, is then still the stranger's.
+
+  ## Options
+
+    * `:approvals` - `:keep`, or `:drop` for no decisions about tool calls at all: a call that was approved and has no
+      result is pending again. A call that was denied keeps its result, since a filled slot is final, and has the status
+      `:error`; calls that ran keep result and status. Defaults to `:keep`.
+    * `:structs` - `:keep`; `:known` for structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, with
+      exactly their fields and values that these modules would give them (the ISO calendar, a day that exists, an exponent
+      within 6,176 of zero); or `:drop` for none. A struct that is not kept becomes a plain map: the same data without
+      `:__struct__`. Defaults to `:keep`.
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!")
@@ -600,13 +618,19 @@ defmodule AshAgent.Context do
       iex> {:error, error} = AshAgent.Context.load(%{"version" => 1, "id" => 7})
       iex> error.reason
       {:invalid, ["id"], "text"}
+
+      iex> document = AshAgent.Context.dump(AshAgent.Context.new("Hello!", metadata: %{day: ~D[2026-02-28], at: 1..3}))
+      iex> {:ok, context} = AshAgent.Context.load(document, structs: :known)
+      iex> AshAgent.Context.metadata(context)
+      %{day: ~D[2026-02-28], at: %{first: 1, last: 3, step: 1}}
   """
   @doc since: "0.1.0"
   @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(document), do: document |> Native.snapshot_load() |> wrap()
+  def load(document), do: document |> Native.snapshot_load(Trust.check!([])) |> wrap()
 
   @doc """
-  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`.
+  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`; a
+  document with options is loaded as `load/1` describes.
 
   The delta's iterations take the place of the context's own from the first of them on; everything else of the
   conversation, such as its metadata, is as the delta has it. Loading a delta twice is the same as loading it once. A
@@ -622,8 +646,30 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec load(t(), term()) :: {:ok, t()} | {:error, Error.t()}
-  def load(%__MODULE__{ref: ref}, delta), do: ref |> Native.snapshot_load_delta(delta) |> wrap()
+  @spec load(t(), delta :: term()) :: {:ok, t()} | {:error, Error.t()}
+  @spec load(document :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref} = context, delta) when is_reference(ref),
+    do: load(context, delta, [])
+
+  def load(document, opts) when is_list(opts),
+    do: document |> Native.snapshot_load(Trust.check!(opts)) |> wrap()
+
+  @doc """
+  Puts a delta onto a context as `load/2` does, with the options of `load/1` for the delta. What the context has already
+  stays as it is.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", metadata: %{pages: 1..3})
+      iex> delta = AshAgent.Context.dump(context, since: 1)
+      iex> {:ok, context} = AshAgent.Context.load(context, delta, structs: :drop)
+      iex> AshAgent.Context.metadata(context)
+      %{pages: %{first: 1, last: 3, step: 1}}
+  """
+  @doc since: "0.1.0"
+  @spec load(t(), delta :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def load(%__MODULE__{ref: ref}, delta, opts) when is_list(opts),
+    do: ref |> Native.snapshot_load_delta(delta, Trust.check!(opts)) |> wrap()
 
   @doc """
   Like `load/1`, but returns the context or raises `AshAgent.Context.Error`.
@@ -646,10 +692,28 @@ defmodule AshAgent.Context do
       iex> context = AshAgent.Context.new("Hello!")
       iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1)).current_iteration
       1
+      iex> AshAgent.Context.load!(AshAgent.Context.dump(context), structs: :known).current_iteration
+      1
   """
   @doc since: "0.1.0"
-  @spec load!(t(), term()) :: t()
-  def load!(%__MODULE__{} = context, delta), do: context |> load(delta) |> bang!()
+  @spec load!(t(), delta :: term()) :: t()
+  @spec load!(document :: term(), keyword()) :: t()
+  def load!(context_or_document, delta_or_opts),
+    do: context_or_document |> load(delta_or_opts) |> bang!()
+
+  @doc """
+  Like `load/3`, but returns the context or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1), approvals: :drop).current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec load!(t(), delta :: term(), keyword()) :: t()
+  def load!(%__MODULE__{} = context, delta, opts) when is_list(opts),
+    do: context |> load(delta, opts) |> bang!()
 
   @doc """
   Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
@@ -666,7 +730,8 @@ defmodule AshAgent.Context do
   def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
 
   @doc """
-  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map.
+  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map, whose options
+  it takes.
 
   ## Examples
 
@@ -676,11 +741,12 @@ defmodule AshAgent.Context do
       true
   """
   @doc since: "0.1.0"
-  @spec from_snapshot(binary()) :: {:ok, t()} | {:error, Error.t()}
-  def from_snapshot(text) when is_binary(text), do: text |> Native.snapshot_decode() |> wrap()
+  @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts),
+    do: text |> Native.snapshot_decode(Trust.check!(opts)) |> wrap()
 
   @doc """
-  Like `from_snapshot/1`, but returns the context or raises `AshAgent.Context.Error`.
+  Like `from_snapshot/2`, but returns the context or raises `AshAgent.Context.Error`.
 
   ## Examples
 
@@ -689,8 +755,8 @@ defmodule AshAgent.Context do
       1
   """
   @doc since: "0.1.0"
-  @spec from_snapshot!(binary()) :: t()
-  def from_snapshot!(text), do: text |> from_snapshot() |> bang!()
+  @spec from_snapshot!(binary(), keyword()) :: t()
+  def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
@@ -1047,6 +1113,53 @@ defmodule AshAgent.Context do
   end
 
   @doc """
+  Makes a conversation of its own that goes on from here, under another id, and returns it. Costs O(calls of the last
+  message).
+
+  Both conversations share everything up to now, and each goes its own way from here on. Without a fork, two contexts that
+  came from one have one id: whoever stores both under it overwrites one with the other.
+
+  `context[:origin]` of a fork is `%{id: id, iteration: number}`: which conversation it was made of, and that one's current
+  iteration then. `to_map/1` and `dump/2` have it, too, and a fork of a fork has the nearer one. All other contexts have
+  `nil`. To fork at an earlier iteration, `rewind/2` first.
+
+  The fork's `:created_at` and `:updated_at` are the time of the fork. Metadata, view and reports on tokens are those of the
+  context. Calls that wait for their results wait in the fork as well, to be approved again: an approval was given for one
+  run, and not for two.
+
+  As a conversation of its own, a fork is not `equal?/2` to what it was made of, and is dumped as a whole and by its own
+  deltas: `dump/2` with `:beside` shares nothing between two ids, and a delta of one is refused by the other.
+
+  ## Options
+
+    * `:id` - the fork's id, non-empty text other than the context's. Defaults to a new UUID v4.
+    * `:at` - the time of the fork, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Name a city.", id: "c1") |> Context.add_assistant_message("Rome.")
+      iex> fork = context |> Context.fork(id: "c2") |> Context.add_user_message("Another one.")
+      iex> {fork[:id], fork[:origin]}
+      {"c2", %{id: "c1", iteration: 1}}
+      iex> context[:origin]
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec fork(t(), keyword()) :: t()
+  def fork(%__MODULE__{ref: ref} = context, opts \\ []) do
+    opts = Keyword.validate!(opts, [:id, :at])
+    id = id(opts)
+
+    if id != nil and id == context[:id] do
+      raise ArgumentError,
+            "expected :id to be another one than the context's, got: #{inspect(id)}"
+    end
+
+    ref |> Native.context_fork(id, at(opts)) |> wrap!()
+  end
+
+  @doc """
   Puts another system prompt, text or text parts, in the place of the one there is, and returns the new context. `nil`
   takes it away.
 
@@ -1102,8 +1215,18 @@ defmodule AshAgent.Context do
   end
 
   defp beyond(context, common) do
-    first = if common, do: common + 1, else: Native.context_first_iteration(context.ref)
-    for number <- first..context.current_iteration//1, do: get_iteration(context, number)
+    first = Native.context_first_iteration(context.ref)
+    last = first + count_iterations(context) - 1
+
+    # The field may have been changed by hand: asking for so many iterations would fill the memory.
+    if context.current_iteration !== last do
+      raise ArgumentError,
+            "expected a context whose current_iteration is #{last}, the conversation's own, got: " <>
+              inspect(context.current_iteration)
+    end
+
+    for number <- if(common, do: common + 1, else: first)..last//1,
+        do: get_iteration(context, number)
   end
 
   @typedoc """
@@ -1114,16 +1237,68 @@ defmodule AshAgent.Context do
           :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled
 
   @doc """
+  Notes the arguments that a pending tool call would run with, for whoever decides about it, and returns the new context.
+
+  An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
+  `AshAgent.Runtime` do. `undecided_tool_calls/1` shows the noted ones from then on, and `approve_tool_call/3` approves
+  these. The call itself stays as the model wrote it, for providers and for `get_iteration/2`. Arguments equal to those
+  take an earlier note away.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
+  when the call is approved already or has its result.
+
+  ## Options
+
+    * `:at` - when, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
+      iex> AshAgent.Context.undecided_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "/srv/x"}}]
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
+  """
+  @doc since: "0.1.0"
+  @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
+  def ask_about_tool_call(%__MODULE__{ref: ref}, id, arguments, opts \\ [])
+      when is_binary(id) and is_map(arguments) do
+    opts = Keyword.validate!(opts, [:at])
+    ref |> Native.context_ask(id, arguments, at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Returns the tool calls of the current iteration that nobody has decided about, each with the arguments that it would run
+  with: those of `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
+      iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
+      [%{id: "a", name: :delete, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec undecided_tool_calls(t()) :: [map()]
+  def undecided_tool_calls(%__MODULE__{ref: ref}),
+    do: ref |> Native.context_undecided_calls() |> ok!()
+
+  @doc """
   Notes that a pending tool call may run, and returns the new context.
 
   The call stays pending until `add_tool_results/2` answers it. Who approved it and when is kept, see
   `tool_call_decision/2`.
+
+  An approval holds for the name and the arguments it was given for, of which a digest is kept with it:
+  `tool_call_approved?/3` compares them with what is to run.
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :approved}`
   when the call is approved already or has its result.
 
   ## Options
 
+    * `:arguments` - the arguments that the one who decides has seen, a map. Defaults to what `undecided_tool_calls/1`
+      shows. Give them when the context may have changed since they were shown.
     * `:by` - who decides, any term. Defaults to `nil`.
     * `:at` - when, a `DateTime`. Defaults to now.
 
@@ -1136,15 +1311,36 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec approve_tool_call(t(), String.t(), keyword()) :: t()
   def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
-    opts = Keyword.validate!(opts, [:by, :at])
-    ref |> Native.context_approve(id, opts[:by], at(opts)) |> wrap!()
+    opts = Keyword.validate!(opts, [:arguments, :by, :at])
+    check!(opts, :arguments, &(is_nil(&1) or is_map(&1)))
+    ref |> Native.context_approve(id, opts[:arguments], opts[:by], at(opts)) |> wrap!()
   end
+
+  @doc """
+  Tells whether a tool call waits to run and was approved with these arguments.
+
+  Ask before you run a call that somebody approved: it is `false` when the arguments, or the call in the stored document,
+  have become others since then. An approval of a release that kept no digest holds for the call's own arguments as they
+  are now. Costs O(n) for n calls in the last message.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
+      {true, false}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_approved?(t(), String.t(), arguments :: map()) :: boolean()
+  def tool_call_approved?(%__MODULE__{ref: ref}, id, arguments)
+      when is_binary(id) and is_map(arguments),
+      do: ref |> Native.context_is_approved(id, arguments) |> ok!()
 
   @doc """
   Denies a pending tool call, and returns the new context.
 
   The call gets an error as its result that tells the model so, with the reason in words. When no other call is pending,
-  the iteration is completed. Options and errors are those of `approve_tool_call/3`.
+  the iteration is completed. Errors are those of `approve_tool_call/3`, and so are the options `:by` and `:at`.
 
   ## Examples
 
@@ -1176,7 +1372,8 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_call_status(id) |> ok!()
 
   @doc """
-  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`.
+  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`. `:arguments` is there when the
+  decision was about other arguments than the call's own, see `ask_about_tool_call/4`.
 
   ## Examples
 
@@ -1187,7 +1384,14 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec tool_call_decision(t(), String.t()) ::
-          %{decision: :approved | :denied, by: term(), at: DateTime.t(), reason: term()} | nil
+          %{
+            required(:decision) => :approved | :denied,
+            required(:by) => term(),
+            required(:at) => DateTime.t(),
+            required(:reason) => term(),
+            optional(:arguments) => map()
+          }
+          | nil
   def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> ok!()
 
@@ -1904,8 +2108,10 @@ defmodule AshAgent.Context do
   @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
           {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
   def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
-      when is_list(enhancers) and is_list(opts),
-      do: AshAgent.Context.Enhancer.run(context, enhancers, opts)
+      when is_list(enhancers) and is_list(opts) do
+    Handle.check!(context)
+    AshAgent.Context.Enhancer.run(context, enhancers, opts)
+  end
 
   defp token_method(opts) do
     opts = Keyword.validate!(opts, method: :auto)
@@ -1996,7 +2202,7 @@ defmodule AshAgent.Context do
   @behaviour Access
 
   @doc """
-  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:created_at` or `:updated_at`, so that
+  Fetches `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`, `:created_at` or `:updated_at`, so that
   `context[:iterations]` works.
 
   ## Examples
@@ -2009,13 +2215,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @impl Access
   def fetch(%__MODULE__{} = context, :iterations), do: {:ok, iterations(context)}
-  def fetch(%__MODULE__{} = context, :current_iteration), do: {:ok, context.current_iteration}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
 
-  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :created_at, :updated_at],
+  def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
-  def fetch(%__MODULE__{}, _key), do: :error
+  def fetch(%__MODULE__{} = context, key) do
+    Handle.check!(context)
+    if key == :current_iteration, do: {:ok, context.current_iteration}, else: :error
+  end
 
   @doc false
   @impl Access
@@ -2204,6 +2412,8 @@ defmodule AshAgent.Context do
   end
 
   defimpl Inspect do
+    alias AshAgent.Context.{Error, Handle, Native}
+
     # Counts only: this ends up in logs. A handle from another node is still a context.
     def inspect(context, _opts) do
       %{messages: messages, pending: pending, hidden: view?} = Native.context_summary(context.ref)
@@ -2212,8 +2422,13 @@ defmodule AshAgent.Context do
       "#AshAgent.Context<iteration #{context.current_iteration}, #{messages} #{shown}, #{pending} pending>"
     rescue
       ArgumentError ->
-        "#AshAgent.Context<iteration #{context.current_iteration}, on another node>"
+        "#AshAgent.Context<iteration #{context.current_iteration}, #{where(Handle.check(context))}>"
     end
+
+    defp where({:error, %Error{reason: {:foreign_handle, node}}}) when node != node(),
+      do: "on the node #{node}"
+
+    defp where(_error), do: "without a handle of this VM"
   end
 
   defimpl Enumerable do

@@ -305,21 +305,21 @@ defmodule AshAgent.Test.Generators do
          {:put_iteration_metadata, [number, one_of([:a, "a"]), term(size), at]}
        end},
       {1, fn -> {:recreate, []} end},
+      {1, fn -> {:fork, [[id: id()] ++ at]} end},
       {1, fn -> {:update, [%{metadata: map(size), updated_at: instant()}]} end}
     ]).()
   end
 
   @doc "The arguments of `new/2`."
   def new_arguments(size) do
-    options = [
-      at: instant(),
-      id: "00000000-0000-4000-8000-#{between(100_000_000_000, 999_999_999_999)}"
-    ]
+    options = [at: instant(), id: id()]
 
     options = if chance(50), do: [{:system_prompt, text_not_empty()} | options], else: options
     options = if chance(30), do: [{:metadata, map(size)} | options], else: options
     [input(size), options]
   end
+
+  defp id, do: "00000000-0000-4000-8000-#{between(100_000_000_000, 999_999_999_999)}"
 
   defp text_not_empty, do: "S" <> text()
 

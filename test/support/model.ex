@@ -3,7 +3,7 @@ defmodule AshAgent.Test.Model do
   # The context as lists and maps, written from the specification, as slowly and plainly as can be. Operations
   # return `{:ok, model}` or `{:error, reasons}`, where `reasons` are those the specification allows.
 
-  defstruct [:id, :metadata, :created_at, :updated_at, :iterations]
+  defstruct [:id, :metadata, :created_at, :updated_at, :iterations, :origin]
 
   @any_text :"$any_text"
 
@@ -133,6 +133,13 @@ defmodule AshAgent.Test.Model do
 
   def recreate(model), do: {:ok, model}
 
+  def fork(model, options) do
+    at = Keyword.fetch!(options, :at)
+    origin = %{id: model.id, iteration: current_iteration(model)}
+    id = Keyword.fetch!(options, :id)
+    {:ok, %{model | id: id, origin: origin, created_at: at, updated_at: at}}
+  end
+
   # Reading
 
   def to_map(model) do
@@ -144,6 +151,7 @@ defmodule AshAgent.Test.Model do
       created_at: model.created_at,
       updated_at: model.updated_at
     }
+    |> Map.merge(if(model.origin, do: %{origin: model.origin}, else: %{}))
   end
 
   def current_iteration(model), do: current(model).number

@@ -49,14 +49,15 @@ defmodule AshAgent.ChatContext.Document do
   defp context(branch, nil), do: Context.dump(branch.context)
   defp context(branch, base), do: Context.dump(branch.context, beside: base.context)
 
-  @spec load(term()) :: {:ok, ChatContext.t()} | {:error, Error.t()}
-  def load(document) do
+  @doc "`opts` are those of `AshAgent.Context.load/1`."
+  @spec load(term(), keyword()) :: {:ok, ChatContext.t()} | {:error, Error.t()}
+  def load(document, opts) do
     with :ok <- check_version(document),
          {:ok, given} <- given_branches(document),
-         {:ok, head} <- head(document, given),
+         {:ok, head} <- head(document, given, opts),
          {:ok, config} <- config(head, document),
          :ok <- check_texts(head),
-         {:ok, branches} <- load_branches(head["branches"], given),
+         {:ok, branches} <- load_branches(head["branches"], given, opts),
          :ok <- check_active(head["active_branch"], branches) do
       {:ok,
        %ChatContext{
@@ -112,7 +113,7 @@ defmodule AshAgent.ChatContext.Document do
   defp plain_map?(map), do: is_map(map) and not is_struct(map)
 
   # Everything but the conversations. What is not known is JSON data, or nothing is loaded.
-  defp head(document, given) do
+  defp head(document, given, opts) do
     config = document["config"]
     config? = plain_map?(config)
 
@@ -128,9 +129,9 @@ defmodule AshAgent.ChatContext.Document do
 
     if config? do
       known = Map.put(known, "config", Map.take(config, Config.keys()))
-      Terms.decode(known, Map.put(unknown, "config", unknown_of_config(config)))
+      Terms.decode(known, Map.put(unknown, "config", unknown_of_config(config)), opts)
     else
-      Terms.decode(known, unknown)
+      Terms.decode(known, unknown, opts)
     end
   end
 
@@ -167,22 +168,22 @@ defmodule AshAgent.ChatContext.Document do
   defp name?(text), do: is_binary(text) and text != "" and String.valid?(text)
 
   # Each branch's base stands before it, so that there is no cycle to be found.
-  defp load_branches(named, given) do
+  defp load_branches(named, given, opts) do
     [named, given]
     |> Enum.zip()
     |> Enum.with_index(1)
     |> Enum.reduce_while({:ok, %{}}, fn {{names, given}, number}, {:ok, branches} ->
-      case load_branch(names, given, number, branches) do
+      case load_branch(names, given, number, branches, opts) do
         {:ok, branch} -> {:cont, {:ok, Map.put(branches, branch.name, branch)}}
         {:error, error} -> {:halt, {:error, within(error, ["branches", number - 1])}}
       end
     end)
   end
 
-  defp load_branch(names, given, number, branches) do
+  defp load_branch(names, given, number, branches, opts) do
     with {:ok, name} <- new_name(names["name"], branches),
          {:ok, base} <- base(names["base"], branches),
-         {:ok, context} <- load_context(base, given) do
+         {:ok, context} <- load_context(base, given, opts) do
       fields = [number: number, origin: base && base.number, extra: unknown_of_branch(given)]
       {:ok, Branch.new(name, context, fields)}
     end
@@ -201,9 +202,14 @@ defmodule AshAgent.ChatContext.Document do
          do: invalid(["base"], "the name of a branch before this one")
   end
 
-  defp load_context(base, given) do
+  defp load_context(base, given, opts) do
     document = Map.get(given, "context")
-    loaded = if base, do: Context.load(base.context, document), else: Context.load(document)
+
+    loaded =
+      if base,
+        do: Context.load(base.context, document, opts),
+        else: Context.load(document, opts)
+
     with {:error, error} <- loaded, do: {:error, within(error, ["context"])}
   end
 

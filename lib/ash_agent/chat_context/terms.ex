@@ -24,10 +24,14 @@ defmodule AshAgent.ChatContext.Terms do
     end
   end
 
-  @doc "The map that `encode/1` was given, when `raw` is JSON data as well. An error has its path into either."
-  @spec decode(map(), raw :: map()) :: {:ok, map()} | {:error, Error.t()}
-  def decode(data, raw) do
-    case Context.load(Map.merge(@carrier, %{"metadata" => data, "raw" => raw})) do
+  @doc """
+  The map that `encode/1` was given, when `raw` is JSON data as well. An error has its path into either.
+
+  `opts` are those of `AshAgent.Context.load/1`.
+  """
+  @spec decode(map(), raw :: map(), keyword()) :: {:ok, map()} | {:error, Error.t()}
+  def decode(data, raw, opts) do
+    case Context.load(Map.merge(@carrier, %{"metadata" => data, "raw" => raw}), opts) do
       {:ok, carrier} -> {:ok, Context.metadata(carrier)}
       {:error, error} -> {:error, below(error)}
     end

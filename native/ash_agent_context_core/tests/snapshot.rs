@@ -6,7 +6,9 @@
     reason = "helpers of tests"
 )]
 
-use ash_agent_context_core::{json, time, Context, Map, Stamp, Value, NESTING};
+use ash_agent_context_core::{
+    json, time, Approvals, Context, Map, Stamp, Structs, Trust, Value, NESTING,
+};
 use proptest::prelude::*;
 
 const GOLDEN: &str = include_str!("../../../test/fixtures/snapshot_v1.json");
@@ -17,7 +19,12 @@ fn stamp(second: i64) -> Stamp {
 
 /// Any value.
 fn value() -> impl Strategy<Value = Value> {
-    let name = prop_oneof!["[a-z:$]{0,3}", "\\PC{0,6}", Just("a\0".to_owned())];
+    let odd = ["a\0", "__struct__"].map(str::to_owned);
+    let name = prop_oneof![
+        "[a-z:$]{0,3}",
+        "\\PC{0,6}",
+        proptest::sample::select(odd.to_vec())
+    ];
     let scalar = prop_oneof![
         Just(Value::Nil),
         any::<bool>().prop_map(Value::Bool),
@@ -121,6 +128,21 @@ proptest! {
                 prop_assert_eq!(loaded.count_messages(), newer.count_messages());
                 prop_assert_eq!(loaded.size(), newer.size());
             }
+        }
+    }
+
+    #[test]
+    fn less_trust_refuses_nothing_more(turns in proptest::collection::vec((value(), value(), any::<bool>()), 0..4), note in value()) {
+        let context = conversation(&turns).pop().unwrap().put_metadata(Value::text("note"), note, stamp(9).at);
+        let text = context.to_snapshot();
+        for structs in [Structs::Keep, Structs::Known, Structs::Drop] {
+            let trust = Trust { approvals: Approvals::Drop, structs };
+            let loaded = Context::from_snapshot_with(&text, trust).unwrap();
+            let again = loaded.to_snapshot();
+            prop_assert!(Context::from_snapshot_with(&again, trust).unwrap() == loaded);
+            prop_assert!(Context::from_snapshot(&again).unwrap() == loaded);
+            let marks = |text: &[u8]| text.windows(13).any(|bytes| bytes == b"\":__struct__\"");
+            prop_assert!(structs == Structs::Keep || !marks(&again));
         }
     }
 

@@ -1,12 +1,12 @@
 //! The NIFs of a context.
 
-use ash_agent_context_core::{Context, Defaults, Iteration, Size, Stamp, View};
+use ash_agent_context_core::{Context, Defaults, Iteration, Origin, Size, Stamp, View};
 use rustler::{Encoder as _, Env, Term};
 
 use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around, Number};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, Fields};
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
@@ -18,6 +18,7 @@ nif!(context_add_user_message_normal, context_add_user_message_dirty(context: Ha
 nif!(context_add_assistant_message_normal, context_add_assistant_message_dirty(context: Handle, content: Term<'a>, calls: Term<'a>, metadata: Term<'a>, at: Term<'a>) => add_assistant_message);
 nif!(context_add_tool_results_normal, context_add_tool_results_dirty(context: Handle, results: Term<'a>, metadata: Term<'a>, at: Term<'a>) => add_tool_results);
 nif!(context_interrupt_normal, context_interrupt_dirty(context: Handle, reason: Term<'a>, cancelled: bool, metadata: Term<'a>, at: Term<'a>) => interrupt);
+nif!(context_fork_normal, context_fork_dirty(context: Handle, id: Term<'a>, at: Term<'a>) => fork);
 nif!(context_put_metadata_normal, context_put_metadata_dirty(context: Handle, key: Term<'a>, value: Term<'a>, at: Term<'a>) => put_metadata);
 nif!(context_put_iteration_metadata_normal, context_put_iteration_metadata_dirty(context: Handle, number: Number, key: Term<'a>, value: Term<'a>, at: Term<'a>) => put_iteration_metadata);
 nif!(context_create_normal, context_create_dirty(attributes: Term<'a>, at: Term<'a>) => create);
@@ -328,23 +329,32 @@ fn to_map<'a>(env: Env<'a>, lane: Lane, handle: Handle) -> Reply<'a> {
     let context = handle.get();
     lane.allow_reading(context.size())?;
     let encoder = Encoder::sharing(env, &handle);
-    let keys = [
-        atoms::id(),
-        atoms::iterations(),
-        atoms::current_iteration(),
-        atoms::metadata(),
-        atoms::created_at(),
-        atoms::updated_at(),
-    ];
-    let values = [
-        encoder.text(context.id()),
-        encoder.iterations(context),
-        context.current_iteration().encode(env),
-        encoder.notes(context.metadata()),
-        encoder.time(context.created_at()),
-        encoder.time(context.updated_at()),
-    ];
-    Ok(encoder.fields(&keys, &values))
+    let mut fields = Fields::new(env);
+    fields.put(atoms::id(), encoder.text(context.id()));
+    fields.put(atoms::iterations(), encoder.iterations(context));
+    let current = context.current_iteration().encode(env);
+    fields.put(atoms::current_iteration(), current);
+    fields.put(atoms::metadata(), encoder.notes(context.metadata()));
+    fields.put(atoms::created_at(), encoder.time(context.created_at()));
+    fields.put(atoms::updated_at(), encoder.time(context.updated_at()));
+    if let Some(origin) = context.origin() {
+        fields.put(atoms::origin(), self::origin(&encoder, origin));
+    }
+    Ok(fields.end())
+}
+
+/// Where a fork came from.
+fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
+    let keys = [atoms::id(), atoms::iteration()];
+    let iteration = origin.iteration.encode(encoder.env());
+    encoder.fields(&keys, &[encoder.text(&origin.id), iteration])
+}
+
+fn fork<'a>(env: Env<'a>, lane: Lane, handle: Handle, id: Term<'a>, at: Term<'a>) -> Reply<'a> {
+    // What is decided about the calls of the last message is looked at.
+    lane.allow(handle.get().current().size())?;
+    let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
+    Ok(answer(env, handle.get().fork(&id, at)))
 }
 
 fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
@@ -353,7 +363,7 @@ fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
 }
 
 /// What can be told in constant time.
-#[rustler::nif]
+#[rustler::nif(name = "context_summary_normal")]
 fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let encoder = Encoder::sharing(env, &context);
     let context = context.get();
@@ -362,6 +372,7 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
         atoms::messages(),
         atoms::hidden(),
         atoms::pending(),
+        atoms::origin(),
         atoms::created_at(),
         atoms::updated_at(),
     ];
@@ -370,6 +381,10 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
         context.count_messages().encode(env),
         context.has_view().encode(env),
         context.current().count_pending().encode(env),
+        context
+            .origin()
+            .map(|origin| self::origin(&encoder, origin))
+            .encode(env),
         encoder.time(context.created_at()),
         encoder.time(context.updated_at()),
     ];
@@ -377,25 +392,25 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
 }
 
 /// The number of the first iteration.
-#[rustler::nif]
+#[rustler::nif(name = "context_first_iteration_normal")]
 fn context_first_iteration(context: Handle) -> u64 {
     context.get().first_number()
 }
 
 /// Number of iterations.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_iterations_normal")]
 fn context_count_iterations(context: Handle) -> usize {
     context.get().count_iterations()
 }
 
 /// Number of messages.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_messages_normal")]
 fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
 
 /// Whether the current iteration's number has reached a limit.
-#[rustler::nif]
+#[rustler::nif(name = "context_exceeded_max_iterations_normal")]
 fn context_exceeded_max_iterations(context: Handle, max: Number) -> bool {
     context.get().exceeded_max_iterations(max.0)
 }

@@ -1,7 +1,7 @@
 //! The NIFs of storage.
 
-use ash_agent_context_core::{has_masks, json, Context, Size, NESTING};
-use rustler::{Binary, Env, Resource, ResourceArc, Term};
+use ash_agent_context_core::{has_masks, json, Context, Size, Trust, NESTING};
+use rustler::{Atom, Binary, Env, Resource, ResourceArc, Term};
 
 use crate::decode::{self, Around, Number};
 use crate::encode;
@@ -19,10 +19,10 @@ type Reply<'a> = Result<Term<'a>, NifError>;
 
 nif!(snapshot_dump_normal, snapshot_dump_dirty(context: Handle, since: Number) => dump);
 nif!(snapshot_dump_beside_normal, snapshot_dump_beside_dirty(context: Handle, base: Handle) => dump_beside);
-nif!(snapshot_load_normal, snapshot_load_dirty(document: Term<'a>) => load);
-nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delta: Term<'a>) => load_delta);
+nif!(snapshot_load_normal, snapshot_load_dirty(document: Term<'a>, trust: Term<'a>) => load);
+nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delta: Term<'a>, trust: Term<'a>) => load_delta);
 nif!(snapshot_encode_normal, snapshot_encode_dirty(context: Handle) => encode);
-nif!(snapshot_decode_normal, snapshot_decode_dirty(text: Binary<'a>) => decode);
+nif!(snapshot_decode_normal, snapshot_decode_dirty(text: Binary<'a>, trust: Term<'a>) => decode);
 
 /// What stands in a snapshot that has patterns.
 const MASKS: &[u8] = b"\"masks\"";
@@ -33,6 +33,14 @@ fn allow_masks(lane: Lane, has_masks: bool) -> Result<(), NifError> {
         true => lane.allow(Size::new(usize::MAX, 0)),
         false => Ok(()),
     }
+}
+
+/// `{approvals, structs}`
+fn trust(term: Term<'_>) -> Result<Trust, NifError> {
+    let env = term.get_env();
+    let (approvals, structs): (Atom, Atom) = term.decode()?;
+    let name = |atom: Atom| atom.to_term(env).atom_to_string();
+    Trust::from_names(&name(approvals)?, &name(structs)?).ok_or(NifError::BadArg)
 }
 
 /// The document as a term; whole since iteration 0.
@@ -56,17 +64,25 @@ fn dump_beside<'a>(env: Env<'a>, lane: Lane, context: Handle, base: Handle) -> R
     Ok(encode::value(env, &json::read(&text, NESTING)?))
 }
 
-fn load<'a>(env: Env<'a>, lane: Lane, document: Term<'a>) -> Reply<'a> {
+fn load<'a>(env: Env<'a>, lane: Lane, document: Term<'a>, trust: Term<'a>) -> Reply<'a> {
+    let trust = self::trust(trust)?;
     let document = decode::value(document, Around::Document, lane)?;
     allow_masks(lane, has_masks(&document))?;
-    Ok(answer(env, Context::load(document)?))
+    Ok(answer(env, Context::load_with(document, trust)?))
 }
 
-fn load_delta<'a>(env: Env<'a>, lane: Lane, context: Handle, delta: Term<'a>) -> Reply<'a> {
+fn load_delta<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    delta: Term<'a>,
+    trust: Term<'a>,
+) -> Reply<'a> {
+    let trust = self::trust(trust)?;
     let delta = decode::value(delta, Around::Document, lane)?;
     lane.allow(context.get().load_delta_size(&delta))?;
     allow_masks(lane, has_masks(&delta))?;
-    Ok(answer(env, context.get().load_delta(delta)?))
+    Ok(answer(env, context.get().load_delta_with(delta, trust)?))
 }
 
 fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
@@ -80,10 +96,14 @@ fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     Ok(owner.make_binary(env, |owner| &owner.0).to_term(env))
 }
 
-fn decode<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>) -> Reply<'a> {
+fn decode<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>, trust: Term<'a>) -> Reply<'a> {
+    let trust = self::trust(trust)?;
     // Real snapshots have a term for every 8 bytes or so; only hostile text has more.
     lane.allow(Size::new(text.len() / 8, text.len()))?;
     let patterns = text.windows(MASKS.len()).any(|window| window == MASKS);
     allow_masks(lane, patterns)?;
-    Ok(answer(env, Context::from_snapshot(text.as_slice())?))
+    Ok(answer(
+        env,
+        Context::from_snapshot_with(text.as_slice(), trust)?,
+    ))
 }

@@ -374,12 +374,12 @@ defmodule AshAgent.Context.StorageTest do
   end
 
   describe "dump/2 with :since and load/2" do
-    # The contexts after every operation that was accepted, oldest first.
+    # The contexts after every operation that was accepted, oldest first. A fork is another conversation.
     defp history(size) do
       {new, operations, _model} = conversation(size)
 
       operations
-      |> Enum.reject(fn {function, _} -> function in [:recreate, :update] end)
+      |> Enum.reject(fn {function, _} -> function in [:recreate, :update, :fork] end)
       |> Enum.scan(apply(Context, :new, new), fn {function, arguments}, context ->
         run(context, function, arguments)
       end)

@@ -258,6 +258,27 @@ impl Part {
     }
 }
 
+impl Part {
+    /// A text.
+    pub(crate) fn text(bytes: Box<[u8]>) -> Self {
+        Self {
+            kind: PartKind::Text(bytes),
+            provider_metadata: None,
+            hints: None,
+            extra: None,
+            item_reused: false,
+        }
+    }
+
+    /// Bytes of its text, if it is one.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match &self.kind {
+            PartKind::Text(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl PartKind {
     /// `Err` is the key that is wrong.
     pub(crate) fn read(

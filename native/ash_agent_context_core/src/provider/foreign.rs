@@ -1,6 +1,6 @@
 //! Taking foreign objects apart, with the path to what is wrong.
 
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
@@ -164,11 +164,6 @@ impl Object {
     }
 }
 
-/// An index as a step of a path.
-pub fn index(index: usize) -> Value {
-    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
-}
-
 /// Reads each element of a list; errors say which.
 pub fn each<T>(
     items: Vec<Value>,
@@ -275,7 +270,7 @@ pub fn call(
         provider_metadata,
         extra: None,
         unknown: None,
-        aliases: crate::log::ids::Aliases::default(),
+        aliases: crate::log::alias::Aliases::default(),
     }
 }
 

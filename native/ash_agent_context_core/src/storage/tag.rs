@@ -18,8 +18,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::storage::text::Json;
+use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
 use crate::value::{Map, Value, MAX_DEPTH};
 
@@ -269,20 +270,20 @@ fn refuse(expected: &'static str) -> Error {
     Error::invalid(Vec::new(), expected)
 }
 
-/// The value that a part of a document stands for, in its place.
+/// The value that a part of a document stands for, in its place, with the structs that it may have.
 ///
 /// # Errors
 /// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
 ///
 /// # Complexity
 /// O(n log n) for the keys of a map, else O(n).
-pub fn untag(value: &mut Value, levels: usize) -> Result<(), Error> {
+pub fn untag(value: &mut Value, levels: usize, structs: Structs) -> Result<(), Error> {
     if matches!(value, Value::Binary(_) | Value::Nil) {
         return Ok(());
     }
     let mut open = Vec::new();
     let document = std::mem::replace(value, Value::Nil);
-    *value = walk(document, levels, &mut open).map_err(|error| {
+    *value = walk(document, levels, structs, &mut open).map_err(|error| {
         open.iter()
             .rev()
             .fold(error, |error, level| level.locate(error))
@@ -318,7 +319,12 @@ enum Step {
 }
 
 /// With a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
-fn walk(document: Value, levels: usize, open: &mut Vec<Reading>) -> Result<Value, Error> {
+fn walk(
+    document: Value,
+    levels: usize,
+    structs: Structs,
+    open: &mut Vec<Reading>,
+) -> Result<Value, Error> {
     let mut step = Step::Read(document);
     loop {
         step = match step {
@@ -328,13 +334,13 @@ fn walk(document: Value, levels: usize, open: &mut Vec<Reading>) -> Result<Value
             }
             Step::Open(level) => {
                 open.push(level);
-                next_step(open)?
+                next_step(open, structs)?
             }
             Step::Done(value) => match open.last_mut() {
                 None => return Ok(value),
                 Some(level) => {
                     level.accept(value);
-                    next_step(open)?
+                    next_step(open, structs)?
                 }
             },
         };
@@ -365,7 +371,7 @@ fn begin(value: Value) -> Result<Step, Error> {
 }
 
 /// The next element of the innermost level, or that level itself when it has no more.
-fn next_step(open: &mut Vec<Reading>) -> Result<Step, Error> {
+fn next_step(open: &mut Vec<Reading>, structs: Structs) -> Result<Step, Error> {
     let next = match open.last_mut() {
         None => None,
         Some(Reading::List { rest, .. }) => rest.next(),
@@ -396,7 +402,10 @@ fn next_step(open: &mut Vec<Reading>) -> Result<Step, Error> {
     if let Some(next) = next {
         return Ok(Step::Read(next));
     }
-    Ok(Step::Done(open.pop().map_or(Value::Nil, Reading::close)))
+    let ended = open.pop();
+    Ok(Step::Done(
+        ended.map_or(Value::Nil, |level| level.close(structs)),
+    ))
 }
 
 impl Reading {
@@ -422,7 +431,7 @@ impl Reading {
         }
     }
 
-    fn close(self) -> Value {
+    fn close(self, structs: Structs) -> Value {
         match self {
             Self::List {
                 read,
@@ -430,7 +439,9 @@ impl Reading {
                 ..
             } => Value::Tuple(read.into_boxed_slice()),
             Self::List { read, .. } => Value::List(read.into_boxed_slice()),
-            Self::Object { read, .. } | Self::Pairs { read, .. } => Value::Map(Map::new(read)),
+            Self::Object { read, .. } | Self::Pairs { read, .. } => {
+                Value::Map(structs.admit(Map::new(read)))
+            }
         }
     }
 
@@ -438,7 +449,7 @@ impl Reading {
     fn locate(&self, error: Error) -> Error {
         match self {
             Self::List { read, is_tuple, .. } => {
-                let error = error.within(crate::storage::read::index(read.len()));
+                let error = error.within(index(read.len()));
                 match is_tuple {
                     true => error.within(Value::text(TUPLE)),
                     false => error,
@@ -449,8 +460,8 @@ impl Reading {
             } => error,
             Self::Object { key, .. } => error.within(key.clone()),
             Self::Pairs { read, key, .. } => error
-                .within(crate::storage::read::index(usize::from(key.is_some())))
-                .within(crate::storage::read::index(read.len()))
+                .within(index(usize::from(key.is_some())))
+                .within(index(read.len()))
                 .within(Value::text(MAP)),
         }
     }
@@ -560,8 +571,7 @@ pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
         Value::List(items) => {
             let levels = below(levels)?;
             for (position, item) in items.iter().enumerate() {
-                check_unknown(item, levels)
-                    .map_err(|error| error.within(crate::storage::read::index(position)))?;
+                check_unknown(item, levels).map_err(|error| error.within(index(position)))?;
             }
             Ok(())
         }

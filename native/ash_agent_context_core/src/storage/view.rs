@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
+use crate::storage::keys;
+use crate::storage::read;
 use crate::storage::read::{
-    at, fields, index, read_message_as, read_size, rest, take_list, take_name, wrong,
+    at, fields, read_message_as, read_size, rest, take_list, take_name, wrong,
 };
 use crate::storage::text::Json;
+use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
-use crate::storage::{keys, read};
 use crate::value::fields::Fields;
 use crate::value::{Size, Value};
 use crate::view::masks::Masks;
@@ -93,10 +95,10 @@ struct Covered {
 
 impl Stored {
     /// `known` has been compiled already.
-    pub fn read(value: Value, known: Option<&Arc<Masks>>) -> Result<Self, Error> {
+    pub fn read(value: Value, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut fields = fields(value, "a view")?;
         let stored = Self {
-            covers: read_list(&mut fields, keys::COVERS, read_cover)?,
+            covers: read_list(&mut fields, keys::COVERS, |cover| read_cover(cover, trust))?,
             cleared: read_given(&mut fields, keys::CLEARED, read_cleared)?,
             max_result_bytes: read_given(&mut fields, keys::MAX_RESULT_BYTES, read_size)?,
             masks: read_masks(&mut fields, known)?,
@@ -168,7 +170,7 @@ fn read_list<T>(
     at(key, values.into_iter().enumerate().map(read).collect())
 }
 
-fn read_cover(value: Value) -> Result<Covered, Error> {
+fn read_cover(value: Value, trust: Trust) -> Result<Covered, Error> {
     let mut fields = fields(value, "a cover")?;
     let number = |fields: &mut Fields, key| {
         let value = fields.take(key).unwrap_or(Value::Nil);
@@ -178,7 +180,7 @@ fn read_cover(value: Value) -> Result<Covered, Error> {
         first: number(&mut fields, keys::FIRST)?,
         last: number(&mut fields, keys::LAST)?,
         summary: read_given(&mut fields, keys::SUMMARY, |value| {
-            read_message_as(value, Role::User)
+            read_message_as(value, Role::User, trust)
         })?,
     })
 }

@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::log::call::ToolCall;
-use crate::log::iteration::{Exchange, Iteration, MessageRef};
+use crate::log::exchange::{Exchange, MessageRef};
+use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
 use crate::value::Value;

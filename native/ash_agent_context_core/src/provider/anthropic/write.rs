@@ -1,8 +1,8 @@
 //! Anthropic Messages.
 
 use super::Room;
+use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
-use crate::log::iteration::Exchange;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};

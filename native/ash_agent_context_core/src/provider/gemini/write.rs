@@ -1,7 +1,7 @@
 //! Gemini generateContent.
 
 use crate::log::call::ToolCall;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
@@ -269,7 +269,7 @@ fn is_signature(text: &str) -> bool {
 /// The object that stands for a result, and the media that go with it.
 fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
     if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
-        if crate::value::words::struct_text(map).is_none() {
+        if crate::value::structs::struct_text(map).is_none() {
             return (crate::value::json::to_string(&AsObject(map)), Vec::new());
         }
     }

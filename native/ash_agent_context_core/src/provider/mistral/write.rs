@@ -1,7 +1,7 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
 use super::Room;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};

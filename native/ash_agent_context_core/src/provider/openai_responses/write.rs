@@ -2,8 +2,8 @@
 
 use super::calls::{self, is_item_id, Behind};
 use super::{Room, PROVIDER};
+use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
-use crate::log::iteration::Exchange;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};

@@ -1,0 +1,184 @@
+//! What is believed of a document beyond what was said: a stranger can write that a call was
+//! approved, and can name a struct of any module that a tool then works with.
+
+use chrono::{NaiveDate, NaiveTime};
+
+use crate::value::{Map, Value};
+
+/// How far a document is believed. By default altogether: it is the application's own storage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// Decisions about tool calls.
+    pub approvals: Approvals,
+    /// Structs in values.
+    pub structs: Structs,
+}
+
+/// What becomes of decisions about tool calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Approvals {
+    /// They are kept.
+    #[default]
+    Keep,
+    /// They are dropped: an approved call is pending, one that was denied ended with an error.
+    Drop,
+}
+
+/// What becomes of structs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Structs {
+    /// They are kept.
+    #[default]
+    Keep,
+    /// Those of Elixir's own value types are kept when all of their fields are right; any other
+    /// becomes a map.
+    Known,
+    /// Each becomes a map.
+    Drop,
+}
+
+impl Trust {
+    /// The trust of these names: `"keep"` or `"drop"`, and `"keep"`, `"known"` or `"drop"`.
+    #[must_use]
+    pub fn from_names(approvals: &str, structs: &str) -> Option<Self> {
+        Some(Self {
+            approvals: match approvals {
+                "keep" => Approvals::Keep,
+                "drop" => Approvals::Drop,
+                _ => return None,
+            },
+            structs: match structs {
+                "keep" => Structs::Keep,
+                "known" => Structs::Known,
+                "drop" => Structs::Drop,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// The key that makes a map a struct.
+const STRUCT: &str = "__struct__";
+
+impl Structs {
+    /// The map, as a struct only when it may be one.
+    pub(crate) fn admit(self, map: Map) -> Map {
+        if self == Self::Keep || map.get_atom(STRUCT).is_none() {
+            return map;
+        }
+        if self == Self::Known && is_known(&map) {
+            return map;
+        }
+        let mut entries = map.into_entries();
+        entries.retain(|(key, _)| !matches!(key, Value::Atom(name) if &**name == STRUCT));
+        Map::new(entries)
+    }
+}
+
+const DATE: &[&str] = &["calendar", "year", "month", "day"];
+const CLOCK: &[&str] = &["calendar", "hour", "minute", "second", "microsecond"];
+const ZONE: &[&str] = &["time_zone", "zone_abbr", "utc_offset", "std_offset"];
+const DECIMAL: &[&str] = &["sign", "coef", "exp"];
+
+/// Decimals with exponents beyond those of IEEE 754's decimal128 are not known: the digits of one
+/// of `1e1000000000` fill the memory of whoever writes it out or adds to it.
+const MAX_EXPONENT: i64 = 6176;
+
+/// Seconds that a time zone is away from UTC, at most.
+const MAX_OFFSET: i64 = 86_400;
+
+/// Whether a struct is of a type that only holds a value, with exactly the fields that its own
+/// module would give it.
+///
+/// Not on the list are types that work when they are used: a range counts up to any number, a
+/// stream opens a file, a calendar other than ISO is a module that gets called. Nor are those whose
+/// fields differ from one release of Elixir to the next, such as `MapSet`.
+fn is_known(map: &Map) -> bool {
+    let Some(Value::Atom(module)) = map.get_atom(STRUCT) else {
+        return false;
+    };
+    let checked = match &**module {
+        "Elixir.Date" => has(map, &[DATE]).then(|| is_date(map)),
+        "Elixir.Time" => has(map, &[CLOCK]).then(|| is_clock(map)),
+        "Elixir.NaiveDateTime" => has(map, &[DATE, CLOCK]).then(|| is_date(map) && is_clock(map)),
+        "Elixir.DateTime" => {
+            has(map, &[DATE, CLOCK, ZONE]).then(|| is_date(map) && is_clock(map) && is_zone(map))
+        }
+        "Elixir.Decimal" => has(map, &[DECIMAL]).then(|| is_decimal(map)),
+        _ => None,
+    };
+    checked.unwrap_or(false)
+}
+
+/// Whether a struct has these fields and no other; dates and times share their calendar.
+fn has(map: &Map, fields: &[&[&str]]) -> bool {
+    let mut names: Vec<&str> = fields.concat();
+    names.sort_unstable();
+    names.dedup();
+    map.len() == names.len() + 1 && names.iter().all(|name| map.get_atom(name).is_some())
+}
+
+fn is_iso(map: &Map) -> bool {
+    is_atom(map, "calendar", "Elixir.Calendar.ISO")
+}
+
+fn is_atom(map: &Map, field: &str, name: &str) -> bool {
+    matches!(map.get_atom(field), Some(Value::Atom(atom)) if &**atom == name)
+}
+
+fn int(map: &Map, field: &str) -> Option<i64> {
+    match map.get_atom(field) {
+        Some(Value::Int(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+fn small(map: &Map, field: &str) -> Option<u32> {
+    u32::try_from(int(map, field)?).ok()
+}
+
+fn is_date(map: &Map) -> bool {
+    let date = || {
+        let year = int(map, "year").filter(|year| (-9999..=9999).contains(year))?;
+        let year = i32::try_from(year).ok()?;
+        NaiveDate::from_ymd_opt(year, small(map, "month")?, small(map, "day")?)
+    };
+    is_iso(map) && date().is_some()
+}
+
+fn is_clock(map: &Map) -> bool {
+    let clock = || {
+        let (hour, minute) = (small(map, "hour")?, small(map, "minute")?);
+        NaiveTime::from_hms_opt(hour, minute, small(map, "second")?)
+    };
+    let Some(Value::Tuple(microsecond)) = map.get_atom("microsecond") else {
+        return false;
+    };
+    is_iso(map)
+        && clock().is_some()
+        && matches!(&**microsecond, [Value::Int(0..=999_999), Value::Int(0..=6)])
+}
+
+fn is_zone(map: &Map) -> bool {
+    let text = |field| map.get_atom(field).and_then(Value::as_str);
+    let offset = |field| {
+        int(map, field).filter(|seconds| seconds.checked_abs().is_some_and(|s| s < MAX_OFFSET))
+    };
+    match (text("time_zone"), text("zone_abbr")) {
+        (Some("Etc/UTC"), Some(abbr)) => {
+            abbr == "UTC" && offset("utc_offset") == Some(0) && offset("std_offset") == Some(0)
+        }
+        (Some(_), Some(_)) => offset("utc_offset").is_some() && offset("std_offset").is_some(),
+        _ => false,
+    }
+}
+
+fn is_decimal(map: &Map) -> bool {
+    let coefficient = match map.get_atom("coef") {
+        Some(Value::Int(coefficient)) => *coefficient >= 0,
+        Some(Value::BigInt(coefficient)) => coefficient.sign() != num_bigint::Sign::Minus,
+        _ => is_atom(map, "coef", "NaN") || is_atom(map, "coef", "inf"),
+    };
+    let exponent = int(map, "exp").is_some_and(|exp| (-MAX_EXPONENT..=MAX_EXPONENT).contains(&exp));
+    coefficient && exponent && matches!(int(map, "sign"), Some(1 | -1))
+}
