@@ -42,7 +42,8 @@ defmodule AshAgent.Context do
   alive; `:binary.copy/1` detaches one.
 
   Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works on
-  the node that made it only; to store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
+  the node that made it only, and as long as that runs: anywhere else, every function raises an `ArgumentError` that names
+  that node. To store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
@@ -50,7 +51,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Native, Trust}
+  alias AshAgent.Context.{Error, Handle, Native, Trust}
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -70,12 +71,21 @@ defmodule AshAgent.Context do
 
     * `%{type: :text, text: text}`
     * `%{type: :image, media_type: "image/png", data: base64}` or `%{type: :image, url: url}`
+    * `%{type: :audio, media_type: "audio/wav", data: base64}` and `%{type: :video, media_type: "video/mp4", data: base64}`,
+      or with `:url`
     * `%{type: :file, media_type: "application/pdf", data: base64, filename: name}` or with `:url`; the name is optional
+    * any of these four with `file_id: id, provider: :anthropic` in the place of `:data`: a file in a provider's own store
     * `%{type: :thinking, text: text}` and `%{type: :redacted_thinking, data: text}`: in assistant messages
-    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; goes to its own provider only
+    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; goes to its own
+      provider only, others get what it says in words
 
   Any part may carry `:provider_metadata`, a map with what its provider wants to see again, such as
-  `%{provider: :anthropic, model: "...", signature: "..."}`.
+  `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also ask its provider for something:
+
+    * `cache: true` or `cache: [ttl: "1h"]` - a cache breakpoint behind it, for Anthropic (`"5m"`, `"1h"`), Bedrock (the
+      same) and OpenAI from GPT-5.6 on (`"30m"`, `"12h"`), where the option `:model` names such a model
+    * `detail: "low"` - how closely to look at an image: `"auto"`, `"low"`, `"high"`, `"original"`; for OpenAI and Mistral
+    * `citations: true` - whether to cite a file; for Anthropic and Bedrock
   """
   @type part :: %{required(:type) => atom(), optional(atom()) => term()}
 
@@ -84,6 +94,10 @@ defmodule AshAgent.Context do
 
   `name` is an atom or text, `arguments` a map or a provider's JSON text. A call without `id` gets one made of
   iteration, message and position. `:provider_metadata` and further keys are kept.
+
+  A call that is no function has a `:kind`: `:custom` (its arguments are text), `:shell`, `:local_shell`,
+  `:apply_patch`, `:computer`, `:mcp_approval` or `:tool_search`; of the last but `:mcp_approval` there is one tool, so
+  that the name may be left out. The guide on requests tells how each is answered.
   """
   @type tool_call :: %{required(:name) => atom() | binary(), optional(atom()) => term()}
 
@@ -847,6 +861,13 @@ defmodule AshAgent.Context do
     * `:from` - the number of the first iteration to send; the system prompt is always sent. Defaults to all.
     * `:max_result_bytes` - for the text of each tool result, see `put_max_result_bytes/3`. Defaults to what the view
       allows.
+    * `:dialect` - for OpenAI chat: what the server makes of reasoning, `:openai`, `:deepseek`, `:openrouter` or `:vllm`;
+      the guide on requests tells which host has which. Defaults to none: what was imported goes back as it came, and no
+      other reasoning is sent.
+    * `:previous_response_id` - for OpenAI Responses: the id of the last response, which the API keeps with all in front
+      of it. Only what came after it is sent: after what the model said last in the iteration of `:from`, or in the whole
+      conversation. Defaults to none.
+    * `:conversation` - the same with the id of a conversation that the API keeps. Defaults to none.
 
   Costs O(n).
 
@@ -930,7 +951,8 @@ defmodule AshAgent.Context do
   Each change is a map with `:change`, `:from` (what the conversation has), `:to` (what is sent, `nil` for nothing),
   `:iteration` and `:position`. Changes are `:renamed_id`, `:renamed_tool`, `:wrapped_arguments` (arguments that are no
   JSON object), `:dropped_blank_text`, `:replaced_bytes` (no UTF-8), `:dropped_thinking`, `:thinking_to_text`,
-  `:dropped_part`, `:part_to_text` and `:moved_part` (an image in a tool result that goes behind the results).
+  `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a tool result that goes behind the
+  results) and `:call_to_function` (a call of a kind that the provider does not know).
 
   What the view changes is told as well: `:hidden_iterations` and `:summarized_iterations` (`:from` is the range as text),
   `:cleared_result` and `:shortened_result` (`:from` is the id of the call) and `:masked_text`.
@@ -1063,9 +1085,9 @@ defmodule AshAgent.Context do
       iex> report
       %{repairs: [], rest: %{"model" => "m1"}}
 
-      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "robot"}]}, :openai_chat)
+      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "user", content: 1}]}, :openai_chat)
       iex> error.reason
-      {:invalid, [:messages, 0, :role], ~s("system", "developer", "user", "assistant" or "tool")}
+      {:invalid, [:messages, 0, :content], "content: text or a list of parts"}
   """
   @doc since: "0.1.0"
   @spec from_request(map() | binary(), provider(), keyword()) ::
@@ -1261,8 +1283,18 @@ defmodule AshAgent.Context do
   end
 
   defp beyond(context, common) do
-    first = if common, do: common + 1, else: Native.context_first_iteration(context.ref)
-    for number <- first..context.current_iteration//1, do: get_iteration(context, number)
+    first = Native.context_first_iteration(context.ref)
+    last = first + count_iterations(context) - 1
+
+    # The field may have been changed by hand: asking for so many iterations would fill the memory.
+    if context.current_iteration !== last do
+      raise ArgumentError,
+            "expected a context whose current_iteration is #{last}, the conversation's own, got: " <>
+              inspect(context.current_iteration)
+    end
+
+    for number <- if(common, do: common + 1, else: first)..last//1,
+        do: get_iteration(context, number)
   end
 
   @typedoc """
@@ -1273,16 +1305,68 @@ defmodule AshAgent.Context do
           :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled
 
   @doc """
+  Notes the arguments that a pending tool call would run with, for whoever decides about it, and returns the new context.
+
+  An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
+  `AshAgent.Runtime` do. `undecided_tool_calls/1` shows the noted ones from then on, and `approve_tool_call/3` approves
+  these. The call itself stays as the model wrote it, for providers and for `get_iteration/2`. Arguments equal to those
+  take an earlier note away.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
+  when the call is approved already or has its result.
+
+  ## Options
+
+    * `:at` - when, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
+      iex> AshAgent.Context.undecided_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "/srv/x"}}]
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
+  """
+  @doc since: "0.1.0"
+  @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
+  def ask_about_tool_call(%__MODULE__{ref: ref}, id, arguments, opts \\ [])
+      when is_binary(id) and is_map(arguments) do
+    opts = Keyword.validate!(opts, [:at])
+    ref |> Native.context_ask(id, arguments, at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Returns the tool calls of the current iteration that nobody has decided about, each with the arguments that it would run
+  with: those of `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
+      iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
+      [%{id: "a", name: :delete, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec undecided_tool_calls(t()) :: [map()]
+  def undecided_tool_calls(%__MODULE__{ref: ref}),
+    do: ref |> Native.context_undecided_calls() |> ok!()
+
+  @doc """
   Notes that a pending tool call may run, and returns the new context.
 
   The call stays pending until `add_tool_results/2` answers it. Who approved it and when is kept, see
   `tool_call_decision/2`.
+
+  An approval holds for the name and the arguments it was given for, of which a digest is kept with it:
+  `tool_call_approved?/3` compares them with what is to run.
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :approved}`
   when the call is approved already or has its result.
 
   ## Options
 
+    * `:arguments` - the arguments that the one who decides has seen, a map. Defaults to what `undecided_tool_calls/1`
+      shows. Give them when the context may have changed since they were shown.
     * `:by` - who decides, any term. Defaults to `nil`.
     * `:at` - when, a `DateTime`. Defaults to now.
 
@@ -1295,15 +1379,36 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec approve_tool_call(t(), String.t(), keyword()) :: t()
   def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
-    opts = Keyword.validate!(opts, [:by, :at])
-    ref |> Native.context_approve(id, opts[:by], at(opts)) |> wrap!()
+    opts = Keyword.validate!(opts, [:arguments, :by, :at])
+    check!(opts, :arguments, &(is_nil(&1) or is_map(&1)))
+    ref |> Native.context_approve(id, opts[:arguments], opts[:by], at(opts)) |> wrap!()
   end
+
+  @doc """
+  Tells whether a tool call waits to run and was approved with these arguments.
+
+  Ask before you run a call that somebody approved: it is `false` when the arguments, or the call in the stored document,
+  have become others since then. An approval of a release that kept no digest holds for the call's own arguments as they
+  are now. Costs O(n) for n calls in the last message.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
+      {true, false}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_approved?(t(), String.t(), arguments :: map()) :: boolean()
+  def tool_call_approved?(%__MODULE__{ref: ref}, id, arguments)
+      when is_binary(id) and is_map(arguments),
+      do: ref |> Native.context_is_approved(id, arguments) |> ok!()
 
   @doc """
   Denies a pending tool call, and returns the new context.
 
   The call gets an error as its result that tells the model so, with the reason in words. When no other call is pending,
-  the iteration is completed. Options and errors are those of `approve_tool_call/3`.
+  the iteration is completed. Errors are those of `approve_tool_call/3`, and so are the options `:by` and `:at`.
 
   ## Examples
 
@@ -1335,7 +1440,8 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_call_status(id) |> ok!()
 
   @doc """
-  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`.
+  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`. `:arguments` is there when the
+  decision was about other arguments than the call's own, see `ask_about_tool_call/4`.
 
   ## Examples
 
@@ -1346,7 +1452,14 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec tool_call_decision(t(), String.t()) ::
-          %{decision: :approved | :denied, by: term(), at: DateTime.t(), reason: term()} | nil
+          %{
+            required(:decision) => :approved | :denied,
+            required(:by) => term(),
+            required(:at) => DateTime.t(),
+            required(:reason) => term(),
+            optional(:arguments) => map()
+          }
+          | nil
   def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> ok!()
 
@@ -2063,8 +2176,10 @@ defmodule AshAgent.Context do
   @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
           {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
   def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
-      when is_list(enhancers) and is_list(opts),
-      do: AshAgent.Context.Enhancer.run(context, enhancers, opts)
+      when is_list(enhancers) and is_list(opts) do
+    Handle.check!(context)
+    AshAgent.Context.Enhancer.run(context, enhancers, opts)
+  end
 
   defp token_method(opts) do
     opts = Keyword.validate!(opts, method: :auto)
@@ -2168,13 +2283,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @impl Access
   def fetch(%__MODULE__{} = context, :iterations), do: {:ok, iterations(context)}
-  def fetch(%__MODULE__{} = context, :current_iteration), do: {:ok, context.current_iteration}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
 
   def fetch(%__MODULE__{ref: ref}, key) when key in [:id, :origin, :created_at, :updated_at],
     do: Map.fetch(Native.context_summary(ref), key)
 
-  def fetch(%__MODULE__{}, _key), do: :error
+  def fetch(%__MODULE__{} = context, key) do
+    Handle.check!(context)
+    if key == :current_iteration, do: {:ok, context.current_iteration}, else: :error
+  end
 
   @doc false
   @impl Access
@@ -2245,7 +2362,10 @@ defmodule AshAgent.Context do
     cache: false,
     system_role: "system",
     from: nil,
-    max_result_bytes: nil
+    max_result_bytes: nil,
+    dialect: nil,
+    previous_response_id: nil,
+    conversation: nil
   ]
 
   defp request_options(provider, opts) do
@@ -2255,8 +2375,41 @@ defmodule AshAgent.Context do
      check!(opts, :thinking, &(&1 in [:drop, :text])),
      check!(opts, :system_role, &(&1 in ["system", "developer"])),
      check!(opts, :cache, &(&1 in [:auto, false])) == :auto,
-     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts)},
+     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts),
+      dialect(provider, opts), known(provider, opts)},
      check!(opts, :pending, &(&1 in [:error, :interrupt])) == :interrupt}
+  end
+
+  defp dialect(provider, opts) do
+    dialect = check!(opts, :dialect, &(&1 in [nil, :openai, :deepseek, :openrouter, :vllm]))
+
+    if dialect && provider != :openai_chat,
+      do:
+        raise(ArgumentError, "the option :dialect is for :openai_chat, not #{inspect(provider)}")
+
+    dialect && Atom.to_string(dialect)
+  end
+
+  # What the provider keeps of the conversation itself.
+  defp known(provider, opts) do
+    id? = &(is_nil(&1) or (is_binary(&1) and String.valid?(&1) and String.trim(&1) != ""))
+    response = check!(opts, :previous_response_id, id?)
+    conversation = check!(opts, :conversation, id?)
+
+    cond do
+      response == nil and conversation == nil ->
+        nil
+
+      provider != :openai_responses ->
+        raise ArgumentError,
+              "the options :previous_response_id and :conversation are for :openai_responses, not #{inspect(provider)}"
+
+      response != nil and conversation != nil ->
+        raise ArgumentError, "give :previous_response_id or :conversation, not both"
+
+      true ->
+        {response != nil, response || conversation}
+    end
   end
 
   defp check!(opts, key, valid?) do
@@ -2327,6 +2480,8 @@ defmodule AshAgent.Context do
   end
 
   defimpl Inspect do
+    alias AshAgent.Context.{Error, Handle, Native}
+
     # Counts only: this ends up in logs. A handle from another node is still a context.
     def inspect(context, _opts) do
       %{messages: messages, pending: pending, hidden: view?} = Native.context_summary(context.ref)
@@ -2335,8 +2490,13 @@ defmodule AshAgent.Context do
       "#AshAgent.Context<iteration #{context.current_iteration}, #{messages} #{shown}, #{pending} pending>"
     rescue
       ArgumentError ->
-        "#AshAgent.Context<iteration #{context.current_iteration}, on another node>"
+        "#AshAgent.Context<iteration #{context.current_iteration}, #{where(Handle.check(context))}>"
     end
+
+    defp where({:error, %Error{reason: {:foreign_handle, node}}}) when node != node(),
+      do: "on the node #{node}"
+
+    defp where(_error), do: "without a handle of this VM"
   end
 
   defimpl Enumerable do

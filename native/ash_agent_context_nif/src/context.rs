@@ -363,7 +363,7 @@ fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
 }
 
 /// What can be told in constant time.
-#[rustler::nif]
+#[rustler::nif(name = "context_summary_normal")]
 fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let encoder = Encoder::sharing(env, &context);
     let context = context.get();
@@ -392,25 +392,25 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
 }
 
 /// The number of the first iteration.
-#[rustler::nif]
+#[rustler::nif(name = "context_first_iteration_normal")]
 fn context_first_iteration(context: Handle) -> u64 {
     context.get().first_number()
 }
 
 /// Number of iterations.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_iterations_normal")]
 fn context_count_iterations(context: Handle) -> usize {
     context.get().count_iterations()
 }
 
 /// Number of messages.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_messages_normal")]
 fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
 
 /// Whether the current iteration's number has reached a limit.
-#[rustler::nif]
+#[rustler::nif(name = "context_exceeded_max_iterations_normal")]
 fn context_exceeded_max_iterations(context: Handle, max: Number) -> bool {
     context.get().exceeded_max_iterations(max.0)
 }

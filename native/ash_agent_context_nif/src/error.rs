@@ -134,6 +134,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
 pub fn status(name: &str) -> Atom {
     match name {
         "pending" => atoms::pending(),
+        "asked" => atoms::asked(),
         "approved" => atoms::approved(),
         "denied" => atoms::denied(),
         "ok" => atoms::ok(),

@@ -1,8 +1,8 @@
 //! The neutral form: iterations and messages as Elixir sees them.
 
 use ash_agent_context_core::{
-    Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
-    Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall,
+    CallKind, Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes,
+    Outcome, Output, Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall, Value,
 };
 use rustler::{Atom, Encoder as _, Term};
 
@@ -131,21 +131,25 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         let kind = match &part.kind {
             PartKind::Text(_) => atoms::text(),
-            PartKind::Image { media_type, source } => {
+            PartKind::Image { media_type, .. } => {
                 put_text(atoms::media_type(), media_type.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::image()
+            }
+            PartKind::Audio { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::audio()
+            }
+            PartKind::Video { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::video()
             }
             PartKind::File {
                 media_type,
-                source,
                 filename,
+                ..
             } => {
                 put_text(atoms::media_type(), media_type.as_deref());
                 put_text(atoms::filename(), filename.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::file()
             }
             PartKind::Thinking(_) => atoms::thinking(),
@@ -165,27 +169,47 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
             fields.put(atoms::text(), self.binary(text));
         }
+        if let PartKind::Image { source, .. }
+        | PartKind::Audio { source, .. }
+        | PartKind::Video { source, .. }
+        | PartKind::File { source, .. } = &part.kind
+        {
+            self.put_source(&mut fields, source);
+        }
         fields.put(atoms::type_(), kind.to_term(self.env()));
+        for (key, value) in part.hints.iter().flat_map(Map::iter) {
+            fields.put_term(self.value(key), self.value(value));
+        }
         if let Some(metadata) = &part.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
         fields.end()
     }
 
-    fn source(&self, source: &'r Source) -> (Atom, &'r str) {
+    fn put_source(&self, fields: &mut Fields<'e>, source: &'r Source) {
         match source {
-            Source::Data(data) => (atoms::data(), data),
-            Source::Url(url) => (atoms::url(), url),
+            Source::Data(data) => fields.put(atoms::data(), self.text(data)),
+            Source::Url(url) => fields.put(atoms::url(), self.text(url)),
+            Source::Stored { provider, id } => {
+                fields.put(atoms::file_id(), self.text(id));
+                let provider = provider_atom(*provider).to_term(self.env());
+                fields.put(atoms::provider(), provider);
+            }
         }
     }
 
     /// Calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.list(calls.map(|call| self.call(call).end()))
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)))
+    }
+
+    /// Calls with other arguments than their own.
+    pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
+        self.list(calls.map(|(call, arguments)| self.call(call, arguments).end()))
     }
 
     /// A call; it has no id until it is part of a conversation, when its provider gives none.
-    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+    pub fn call(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
         if !call.id.is_empty() {
             fields.put(atoms::id(), self.text(&call.id));
@@ -195,7 +219,11 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Name::Text(name) => self.text(name),
         };
         fields.put(atoms::name(), name);
-        fields.put(atoms::arguments(), self.value(&call.arguments.value));
+        if !call.kind.is_function() {
+            let kind = kind_atom(call.kind).to_term(self.env());
+            fields.put(atoms::kind(), kind);
+        }
+        fields.put(atoms::arguments(), self.value(arguments));
         if let Some(metadata) = &call.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
@@ -208,7 +236,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// One iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
-            let mut fields = self.call(call);
+            let mut fields = self.call(call, &call.arguments.value);
             let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
                 self.outcome(outcome)
             });
@@ -261,6 +289,20 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Metadata.
     pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
         self.entries(notes.iter())
+    }
+}
+
+/// The atom of a kind of calls.
+fn kind_atom(kind: CallKind) -> Atom {
+    match kind {
+        CallKind::Function => atoms::function(),
+        CallKind::Custom => atoms::custom(),
+        CallKind::Shell => atoms::shell(),
+        CallKind::LocalShell => atoms::local_shell(),
+        CallKind::ApplyPatch => atoms::apply_patch(),
+        CallKind::Computer => atoms::computer(),
+        CallKind::McpApproval => atoms::mcp_approval(),
+        CallKind::ToolSearch => atoms::tool_search(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Context, Error, Located, Options, Prompt, Provider, Segment, Size, Stamp, SystemRole,
-    Thinking, Unready, Value,
+    json, Context, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, Size, Stamp,
+    SystemRole, Thinking, Unready, Value,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
@@ -25,7 +25,8 @@ nif!(context_unready_normal, context_unready_dirty(context: Handle) => unready);
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
 
-/// `{provider, model | nil, thinking, system_role, cache?, {from | nil, max_result_bytes | nil}, interrupt?}`
+/// `{provider, model | nil, thinking, system_role, cache?,
+/// {from | nil, max_result_bytes | nil, dialect | nil, {response?, id} | nil}, interrupt?}`
 struct Given {
     provider: Provider,
     model: Option<String>,
@@ -35,6 +36,9 @@ struct Given {
     from: Option<u64>,
     interrupt: bool,
     max_result_bytes: Option<usize>,
+    dialect: Option<Dialect>,
+    /// Whether it is a response's, and the id.
+    known: Option<(bool, String)>,
 }
 
 /// A request's options as they come.
@@ -44,14 +48,26 @@ type Terms = (
     Atom,
     String,
     bool,
-    (Option<Number>, Option<Number>),
+    (
+        Option<Number>,
+        Option<Number>,
+        Option<String>,
+        Option<(bool, String)>,
+    ),
     bool,
 );
 
 impl Given {
     fn decode(term: Term<'_>) -> Result<Self, NifError> {
-        let (provider, model, thinking, system_role, cache, (from, most), interrupt): Terms =
-            term.decode()?;
+        let (
+            provider,
+            model,
+            thinking,
+            system_role,
+            cache,
+            (from, most, dialect, known),
+            interrupt,
+        ): Terms = term.decode()?;
         let provider = Provider::ALL
             .into_iter()
             .find(|known| crate::neutral::provider_atom(*known) == provider);
@@ -71,6 +87,8 @@ impl Given {
             cache,
             from: from.map(|Number(from)| u64::try_from(from).unwrap_or(0)),
             interrupt,
+            dialect: dialect.as_deref().and_then(Dialect::from_name),
+            known,
             max_result_bytes: most.map(|Number(most)| usize::try_from(most).unwrap_or(0)),
         })
     }
@@ -83,6 +101,12 @@ impl Given {
             cache: self.cache,
             from: self.from,
             max_result_bytes: self.max_result_bytes,
+            dialect: self.dialect,
+            known: match &self.known {
+                None => Known::Nothing,
+                Some((true, id)) => Known::Response(id),
+                Some((false, id)) => Known::Conversation(id),
+            },
             most: match lane {
                 Lane::Normal => ENCODED,
                 Lane::Dirty => usize::MAX,
@@ -198,6 +222,8 @@ fn change_atom(what: &str) -> Atom {
         "dropped_blank_text" => atoms::dropped_blank_text(),
         "replaced_bytes" => atoms::replaced_bytes(),
         "moved_part" => atoms::moved_part(),
+        "dropped_message" => atoms::dropped_message(),
+        "call_to_function" => atoms::call_to_function(),
         "hidden_iterations" => atoms::hidden_iterations(),
         "summarized_iterations" => atoms::summarized_iterations(),
         "cleared_result" => atoms::cleared_result(),

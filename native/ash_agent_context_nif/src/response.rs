@@ -113,7 +113,7 @@ fn framing_atom(framing: Framing) -> Atom {
 
 /// A response of which nothing came yet.
 #[rustler::nif]
-fn response_new<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
+fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
     let response = Response::new(&reading(env, options)?);
     Ok(ResponseResource::wrap(response).encode(env))
 }
@@ -274,7 +274,7 @@ fn add<'a>(
 
 /// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
 #[rustler::nif]
-fn response_facts<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+fn response_facts_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
     let response = response.get()?;
     let usage = response
         .usage()
@@ -293,7 +293,7 @@ fn response_facts<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
 
 /// Why a response failed or was interrupted, else `nil`.
 #[rustler::nif]
-fn response_reason<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+fn response_reason_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
     Ok(match response.get()?.state() {
         State::Failed(fault) => encode_fault(env, fault),
         State::Interrupted(reason) => Encoder::copying(env).value(reason),
@@ -304,7 +304,7 @@ fn response_reason<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
 impl<'r, 'e> Encoder<'r, 'e> {
     /// A call alone.
     fn one_call(&self, call: &'r ToolCall) -> Term<'e> {
-        self.call(call).end()
+        self.call(call, &call.arguments.value).end()
     }
 
     /// Where a message of the model came from.

@@ -9,7 +9,7 @@ use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, PartKind};
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
-use crate::value::{Map, Size};
+use crate::value::{Map, Size, Value};
 
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +79,24 @@ impl Exchange {
         self.decisions.put(slot, decision);
     }
 
+    /// The arguments that the undecided call of a slot was asked about with, where its own are others.
+    pub(crate) fn asked(&self, slot: usize) -> Option<&Value> {
+        self.decisions.asked(slot)
+    }
+
+    pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
+        self.decisions.ask(slot, arguments);
+    }
+
     /// Leaves the decisions about calls that have their result.
     pub(crate) fn forget_approvals(&mut self) {
         let slots = &self.slots;
         self.decisions
             .retain(|slot| slots.get(slot).is_some_and(Option::is_some));
+    }
+
+    pub(crate) fn copy_decisions(&mut self, other: &Self) {
+        self.decisions.clone_from(&other.decisions);
     }
 
     /// The same, to be shared.

@@ -6,12 +6,14 @@ use rpds::ListSync;
 
 use crate::fault::Fault;
 use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
 use super::node::{self, Node};
 use super::rope::Rope;
+use crate::provider::foreign;
 
 /// A piece of the message in the making.
 #[derive(Debug, Clone)]
@@ -59,6 +61,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: Box<str>,
+    pub(super) kind: CallKind,
     pub(super) name: Box<str>,
     /// Arguments that came with the name.
     pub(super) seed: Option<Arc<Arguments>>,
@@ -170,12 +173,7 @@ impl Block {
             Kind::Whole(part) => return Some(Part::clone(part)),
             Kind::Call(_) | Kind::Opaque(_) | Kind::Detail { .. } => return None,
         };
-        Some(Part {
-            kind,
-            provider_metadata: self.metadata(provider, asked, always),
-            extra: None,
-            item_reused: false,
-        })
+        Some(foreign::part(kind, self.metadata(provider, asked, always)))
     }
 
     pub(super) fn opaque_part(&self, opaque: &Opaque, provider: Provider) -> Result<Part, Fault> {
@@ -195,12 +193,10 @@ impl Block {
         if let Some(around) = opaque.around {
             data = Map::new(vec![(Value::text(around), Value::Map(data))]);
         }
-        Ok(Part {
-            kind: PartKind::ProviderBlock { provider, data },
-            provider_metadata: None,
-            extra: None,
-            item_reused: false,
-        })
+        Ok(foreign::part(
+            PartKind::ProviderBlock { provider, data },
+            None,
+        ))
     }
 
     /// The call, or what there is of it: the text of its arguments is no more than text then.
@@ -221,6 +217,7 @@ impl Block {
         };
         ToolCall {
             id: call.id.clone(),
+            kind: call.kind,
             name: Name::Text(call.name.clone()),
             arguments,
             provider_metadata: None,
@@ -231,6 +228,10 @@ impl Block {
     }
 
     pub(super) fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
+        if call.kind == CallKind::Custom {
+            let text = Value::Binary(self.text.join().into_boxed_slice());
+            return Arguments::of(call.kind, text).unwrap_or_default();
+        }
         if self.text.is_empty() {
             return call.seed.as_deref().cloned().unwrap_or_default();
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rpds::ListSync;
 
 use crate::fault::Fault;
-use crate::log::call::Arguments;
+use crate::log::call::{Arguments, ToolCall};
+use crate::log::kind::CallKind;
 
 use super::block::{Block, Call, Kind, Piece};
 use super::draft::{Draft, Key};
@@ -13,10 +14,16 @@ use super::event::Event;
 use super::rope::Rope;
 
 impl Draft {
-    /// Opens a call. It shows once its name is there.
+    /// Opens a call of a function. It shows once its name is there.
     pub fn open_call(&mut self, key: Key, id: Option<&str>, name: Option<&str>) {
+        self.open_call_of(CallKind::Function, key, id, name);
+    }
+
+    /// Opens a call of any kind.
+    pub fn open_call_of(&mut self, kind: CallKind, key: Key, id: Option<&str>, name: Option<&str>) {
         let call = Call {
             id: id.unwrap_or_default().into(),
+            kind,
             name: Box::default(),
             seed: None,
             pieces: ListSync::new_sync(),
@@ -141,6 +148,23 @@ impl Draft {
         let mut pieces: Vec<_> = call.pieces.iter().cloned().collect();
         pieces.reverse();
         Ok(pieces)
+    }
+
+    /// A call that came as a whole, in the place of what came of it before.
+    pub fn put_call(&mut self, key: &Key, call: ToolCall) -> Result<(), Fault> {
+        if self.block(key).is_none() {
+            self.open_call_of(call.kind, key.clone(), Some(&call.id), None);
+        }
+        self.name_call(key, call.name.as_str());
+        match self.block(key) {
+            Some(Block {
+                kind: Kind::Call(known),
+                done: false,
+                ..
+            }) => known.whole = Some(Arc::new(call)),
+            _ => return Ok(()),
+        }
+        self.close(key)
     }
 
     /// The arguments of a call are these.

@@ -15,11 +15,11 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::block::{Block, Kind, Note, Opaque};
+use super::block::{Block, Call, Kind, Note, Opaque};
+use super::drafted::{self, Said};
 use super::event::Event;
 use super::node::{self, Node};
 use super::rope::Rope;
-use super::said::{self, Said};
 
 /// Numbers that are kept of reports that come one by one; those of real ones are ten.
 const COUNTED: usize = 100;
@@ -528,9 +528,17 @@ impl Draft {
         };
         match &block.kind {
             Kind::Call(call) if call.name.is_empty() => return Ok(()),
+            Kind::Call(Call {
+                whole: Some(whole), ..
+            }) => {
+                let whole = ToolCall::clone(whole);
+                block.done = true;
+                self.events.push(Event::Call(whole));
+            }
             Kind::Call(call) => {
                 let whole = ToolCall {
                     id: call.id.clone(),
+                    kind: call.kind,
                     name: Name::Text(call.name.clone()),
                     arguments: block.read_arguments(call, is_text),
                     provider_metadata: block.metadata(provider, asked.as_deref(), false),
@@ -623,12 +631,12 @@ impl Draft {
                 parts.extend(block.part_of(self.provider, asked, is_complete));
             }
         }
-        said::put_details(&mut parts, details, self.provider, asked);
+        drafted::put_details(&mut parts, details, self.provider, asked);
         if !is_complete {
-            said::keep_pairs(&mut parts);
+            drafted::keep_pairs(&mut parts);
         }
         Said {
-            content: said::content(parts),
+            content: drafted::content(parts),
             calls,
             done,
         }

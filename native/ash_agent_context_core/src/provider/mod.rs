@@ -8,6 +8,7 @@ pub mod block;
 mod calls;
 pub mod dialect;
 pub mod draft;
+pub mod drafted;
 pub mod event;
 pub mod faults;
 pub mod figures;

@@ -15,9 +15,9 @@ use crate::log::reply::Finish;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::provider::draft::Draft;
+use crate::provider::drafted::Said;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
-use crate::provider::said::Said;
 use crate::provider::{node, room};
 use crate::value::Value;
 

@@ -8,6 +8,8 @@ use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
 use crate::log::exchange::Exchange;
+use crate::log::hints;
+use crate::log::kind::CallKind;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
@@ -237,8 +239,14 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     // Fields that are another type's are not known here, and kept as they came.
     let own: &[&'static str] = match name {
         "text" | "thinking" => &[keys::TEXT],
-        "image" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL],
-        "file" => &[keys::MEDIA_TYPE, keys::FILENAME, keys::DATA, keys::URL],
+        "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],
+        "file" => &[
+            keys::MEDIA_TYPE,
+            keys::FILENAME,
+            keys::DATA,
+            keys::URL,
+            keys::FILE_ID,
+        ],
         _ => &[keys::DATA],
     };
     for key in own {
@@ -256,9 +264,17 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
         )
     })?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let hints = take_map(&mut fields, keys::OPTIONS, trust)?
+        .map(|given| hints::check(&kind, given))
+        .transpose()
+        .map_err(|key| {
+            let expected = "what a content part of this type can be asked";
+            Error::invalid(vec![Value::text(keys::OPTIONS), Value::text(key)], expected)
+        })?;
     Ok(Part {
         kind,
         provider_metadata,
+        hints,
         extra: rest(fields)?,
         item_reused: false,
     })
@@ -270,8 +286,9 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
     for (position, value) in values.into_iter().enumerate() {
         let (call, state) =
             read_call(value, trust).map_err(|error| error.within(index(position)))?;
-        if let Some(decision) = state.decision {
-            exchange.decide(position, decision);
+        match state.decision {
+            Some(decision) => exchange.decide(position, decision),
+            None => exchange.ask(position, state.asked),
         }
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
@@ -292,12 +309,20 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
 /// Where a call stands.
 struct State {
     decision: Option<Decision>,
+    asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
 fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    let kind = match fields.take_given(keys::KIND) {
+        None => CallKind::Function,
+        Some(kind) => kind
+            .as_str()
+            .and_then(CallKind::from_name)
+            .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
+    };
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
     let name = match at(keys::NAME, tag::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
@@ -305,12 +330,13 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
         other => utf8(other).map(Name::Text),
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
-    let arguments = read_arguments(&mut fields, trust)?;
+    let arguments = read_arguments(kind, &mut fields, trust)?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let extra = take_map(&mut fields, keys::EXTRA, trust)?;
     let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
+        kind,
         name,
         arguments,
         provider_metadata,
@@ -321,7 +347,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
+fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
     at(
         keys::ARGUMENTS,
@@ -329,6 +355,9 @@ fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error>
     )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
+    }
+    if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
+        return Err(wrong(keys::ARGUMENTS, "text"));
     }
     let Some(json) = fields.take_given(keys::ARGUMENTS_JSON) else {
         return Ok(Arguments { value, json: None });
@@ -357,6 +386,7 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         .take_given(keys::DECISION)
         .map(|decision| read_decision(decision, trust));
     let decision = at(keys::DECISION, decision.transpose())?;
+    let asked = take_seen(fields, keys::ASKED, trust)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -369,9 +399,9 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
             "the decision that the status tells of",
         ));
     }
-    let (decision, ended) = match trust.approvals {
-        Approvals::Keep => (decision, ended),
-        Approvals::Drop => (None, ended.map(undecided)),
+    let (decision, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, asked, ended),
+        Approvals::Drop => (None, None, ended.map(undecided)),
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -379,7 +409,11 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(State { decision, outcome })
+    Ok(State {
+        decision,
+        asked,
+        outcome,
+    })
 }
 
 /// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
@@ -395,16 +429,34 @@ fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let mut term = |key| {
-        let mut value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, tag::untag(&mut value, LEVELS, trust.structs)).map(|_| value)
-    };
+    let by = take_term(&mut fields, keys::BY, trust)?;
+    let reason = take_term(&mut fields, keys::REASON, trust)?;
+    let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
     Ok(Decision {
         approved,
-        by: term(keys::BY)?,
-        reason: term(keys::REASON)?,
+        by: by.unwrap_or(Value::Nil),
+        reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
+        digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
+}
+
+/// Arguments that somebody was shown.
+fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(map @ Value::Map(_)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
+    }
+}
+
+fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    let mut value = fields.take_given(key);
+    if let Some(value) = &mut value {
+        at(key, tag::untag(value, LEVELS, trust.structs))?;
+    }
+    Ok(value)
 }
 
 fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {
