@@ -4,7 +4,7 @@ use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
     Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
-use rustler::{Atom, Encoder as _, Term};
+use rustler::{Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{Encoder, Fields};
@@ -127,21 +127,25 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         let kind = match &part.kind {
             PartKind::Text(_) => atoms::text(),
-            PartKind::Image { media_type, source } => {
+            PartKind::Image { media_type, .. } => {
                 put_text(atoms::media_type(), media_type.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::image()
+            }
+            PartKind::Audio { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::audio()
+            }
+            PartKind::Video { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::video()
             }
             PartKind::File {
                 media_type,
-                source,
                 filename,
+                ..
             } => {
                 put_text(atoms::media_type(), media_type.as_deref());
                 put_text(atoms::filename(), filename.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::file()
             }
             PartKind::Thinking(_) => atoms::thinking(),
@@ -158,17 +162,32 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
             fields.put(atoms::text(), self.binary(text));
         }
+        if let PartKind::Image { source, .. }
+        | PartKind::Audio { source, .. }
+        | PartKind::Video { source, .. }
+        | PartKind::File { source, .. } = &part.kind
+        {
+            self.put_source(&mut fields, source);
+        }
         fields.put(atoms::type_(), kind.to_term(self.env()));
+        for (key, value) in part.hints.iter().flat_map(Map::iter) {
+            fields.put_term(self.value(key), self.value(value));
+        }
         if let Some(metadata) = &part.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
         fields.end()
     }
 
-    fn source(&self, source: &'r Source) -> (Atom, &'r str) {
+    fn put_source(&self, fields: &mut Fields<'e>, source: &'r Source) {
         match source {
-            Source::Data(data) => (atoms::data(), data),
-            Source::Url(url) => (atoms::url(), url),
+            Source::Data(data) => fields.put(atoms::data(), self.text(data)),
+            Source::Url(url) => fields.put(atoms::url(), self.text(url)),
+            Source::Stored { provider, id } => {
+                fields.put(atoms::file_id(), self.text(id));
+                let provider = provider.atom().to_term(self.env());
+                fields.put(atoms::provider(), provider);
+            }
         }
     }
 
@@ -197,6 +216,10 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Name::Text(name) => self.text(name),
         };
         fields.put(atoms::name(), name);
+        if !call.kind.is_function() {
+            let kind = call.kind.atom().to_term(self.env());
+            fields.put(atoms::kind(), kind);
+        }
         fields.put(atoms::arguments(), self.value(arguments));
         if let Some(metadata) = &call.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));

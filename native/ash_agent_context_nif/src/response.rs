@@ -109,8 +109,8 @@ fn framing_atom(framing: Framing) -> Atom {
 }
 
 /// A response of which nothing came yet.
-#[rustler::nif(name = "response_new_normal")]
-fn response_new<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
+#[rustler::nif]
+fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
     let response = Response::new(&reading(env, options)?);
     Ok(ResponseResource::wrap(response).encode(env))
 }
@@ -270,8 +270,8 @@ fn add<'a>(
 }
 
 /// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
-#[rustler::nif(name = "response_facts_normal")]
-fn response_facts<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+#[rustler::nif]
+fn response_facts_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
     let response = response.get()?;
     let usage = response
         .usage()
@@ -289,8 +289,8 @@ fn response_facts<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
 }
 
 /// Why a response failed or was interrupted, else `nil`.
-#[rustler::nif(name = "response_reason_normal")]
-fn response_reason<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+#[rustler::nif]
+fn response_reason_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
     Ok(match response.get()?.state() {
         State::Failed(fault) => encode_fault(env, fault),
         State::Interrupted(reason) => Encoder::copying(env).value(reason),
@@ -310,9 +310,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let nothing = || atoms::nil().to_term(env);
         let text =
             |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
-        let provider = reply
-            .provider
-            .map(|provider| provider.atom().to_term(env));
+        let provider = reply.provider.map(|provider| provider.atom().to_term(env));
         let finish = reply.finish.map(|finish| finish_atom(finish).to_term(env));
         let state = match &reply.interrupted {
             Some(_) => atoms::interrupted(),

@@ -96,7 +96,7 @@ impl Ids {
     /// Takes down the ids of a message that joined before, in the same order.
     pub fn join_again(&mut self, message: &Message) {
         if let Content::Parts(parts) = &message.content {
-            for id in parts.iter().filter_map(Part::item_id) {
+            for id in parts.iter().filter_map(Part::once_id) {
                 self.join_item(&id);
             }
         }

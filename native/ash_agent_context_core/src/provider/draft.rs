@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
-use crate::log::call::{Arguments, Name, ToolCall};
-use crate::log::part::{Content, Part, PartKind};
+use crate::fault::Fault;
+use crate::log::call::{Name, ToolCall};
+use crate::log::part::Part;
 use crate::log::provider::Provider;
+use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use crate::log::reply::Finish;
-
+use super::block::{Block, Call, Kind, Note, Opaque};
+use super::drafted::{self, Said};
 use super::event::Event;
 use super::node::{self, Node};
 use super::rope::Rope;
-use crate::fault::Fault;
 
 /// Numbers that are kept of reports that come one by one; those of real ones are ten.
 const COUNTED: usize = 100;
@@ -45,77 +46,6 @@ pub(crate) enum Key {
     Nth(usize),
 }
 
-/// A piece of the message in the making.
-#[derive(Debug, Clone)]
-pub(crate) struct Block {
-    kind: Kind,
-    /// Text, arguments or the input of a provider's own tool.
-    text: Rope,
-    /// Where it stands among the parts, or among the calls; given when there is something to see.
-    number: Option<usize>,
-    /// Whether the stream says that it is complete.
-    done: bool,
-    /// What the provider wants to see again, newest first; of a block of its own, fields of it.
-    notes: ListSync<Note>,
-    /// Which piece of the provider's text came last.
-    piece: u64,
-}
-
-/// What a provider wants to see again of a block.
-#[derive(Debug, Clone)]
-struct Note {
-    name: &'static str,
-    value: Arc<Value>,
-    /// Whether it is one of several.
-    listed: bool,
-}
-
-#[derive(Debug, Clone)]
-enum Kind {
-    Text,
-    Thinking,
-    /// Reasoning in a form that only its provider reads.
-    Redacted,
-    Call(Call),
-    /// A block of the provider's own, in the making.
-    Opaque(Opaque),
-    /// Any part that came as a whole.
-    Whole(Arc<Part>),
-    /// An element of the notes on the model's thinking, whose text is still growing.
-    Detail {
-        of: Arc<Map>,
-        field: &'static str,
-    },
-}
-
-#[derive(Debug, Clone)]
-struct Call {
-    id: Box<str>,
-    name: Box<str>,
-    /// Arguments that came with the name.
-    seed: Option<Arc<Arguments>>,
-    /// Arguments that came by their paths, newest first.
-    pieces: ListSync<Arc<Piece>>,
-    whole: Option<Arc<ToolCall>>,
-}
-
-/// A value for one place of a call's arguments.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub path: Box<str>,
-    pub value: Value,
-}
-
-/// A block of the provider's own, in the making.
-#[derive(Debug, Clone)]
-pub(crate) struct Opaque {
-    pub data: Arc<Map>,
-    /// The key that its text is for: JSON, once it is complete.
-    pub input: Option<&'static str>,
-    /// The key of an object around it.
-    pub around: Option<&'static str>,
-}
-
 /// What rarely changes.
 #[derive(Debug, Clone, Default)]
 struct Head {
@@ -140,7 +70,7 @@ pub(crate) struct Draft {
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
     parts: usize,
-    calls: usize,
+    pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
     begun: usize,
     /// Whether the stream said that this is all.
@@ -149,15 +79,6 @@ pub(crate) struct Draft {
     pub events: Vec<Event>,
     /// Bytes that may be parsed at once.
     pub budget: usize,
-}
-
-/// What there is to put on a conversation.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub content: Content,
-    pub calls: Vec<ToolCall>,
-    /// For each call, whether it is complete.
-    pub done: Vec<bool>,
 }
 
 impl Draft {
@@ -308,7 +229,7 @@ impl Draft {
         Ok(())
     }
 
-    fn find(&mut self, key: &Key) -> Option<usize> {
+    pub(super) fn find(&mut self, key: &Key) -> Option<usize> {
         if let Some((last, at)) = &self.last {
             if last == key {
                 return Some(*at);
@@ -323,7 +244,7 @@ impl Draft {
         Some(at)
     }
 
-    fn block(&mut self, key: &Key) -> Option<&mut Block> {
+    pub(super) fn block(&mut self, key: &Key) -> Option<&mut Block> {
         let at = self.find(key)?;
         self.blocks.get_mut(at)
     }
@@ -351,7 +272,7 @@ impl Draft {
         self.keys.insert_mut(key, usize::MAX);
     }
 
-    fn open(&mut self, key: Key, kind: Kind) -> usize {
+    pub(super) fn open(&mut self, key: Key, kind: Kind) -> usize {
         let at = self.blocks.len();
         self.blocks.push_back_mut(Block {
             kind,
@@ -586,151 +507,12 @@ impl Draft {
         }
     }
 
-    /// Opens a call. It shows once its name is there.
-    pub fn open_call(&mut self, key: Key, id: Option<&str>, name: Option<&str>) {
-        let call = Call {
-            id: id.unwrap_or_default().into(),
-            name: Box::default(),
-            seed: None,
-            pieces: ListSync::new_sync(),
-            whole: None,
-        };
-        self.open(key.clone(), Kind::Call(call));
-        if let Some(name) = name {
-            self.name_call(&key, name);
-        }
-    }
-
-    /// Gives a call its name, once.
-    pub fn name_call(&mut self, key: &Key, name: &str) {
-        let position = self.calls;
-        let Some(block) = self.block(key) else { return };
-        let Kind::Call(call) = &mut block.kind else {
-            return;
-        };
-        if name.is_empty() || !call.name.is_empty() {
-            return;
-        }
-        call.name = name.into();
-        block.number = Some(position);
-        let waiting = block.text.join();
-        self.calls += 1;
-        let name = name.into();
-        self.events.push(Event::CallStarted { position, name });
-        let json = String::from_utf8_lossy(&waiting);
-        if !json.is_empty() {
-            let json = json.into();
-            self.events.push(Event::CallArguments { position, json });
-        }
-    }
-
-    /// Gives a call its id, once.
-    pub fn identify_call(&mut self, key: &Key, id: &str) {
-        if let Some(Block {
-            kind: Kind::Call(call),
-            done: false,
-            ..
-        }) = self.block(key)
-        {
-            if call.id.is_empty() {
-                call.id = id.into();
-            }
-        }
-    }
-
-    /// The id of a call.
-    pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
-        match &self.block(key)?.kind {
-            Kind::Call(call) => Some(&call.id),
-            _ => None,
-        }
-    }
-
-    /// Whether a text begins arguments anew although those of a call look complete.
-    pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
-        let begins = json.is_some_and(|json| json.starts_with('{'));
-        begins
-            && self
-                .block(key)
-                .is_some_and(|block| block.text.last() == Some(b'}'))
-    }
-
-    /// More of the text of a call's arguments. Some servers send all of it again at the end.
-    pub fn arguments(&mut self, key: &Key, json: &str) {
-        let Some(block) = self.block(key).filter(|block| !block.done) else {
-            return;
-        };
-        if !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)) || json.is_empty() {
-            return;
-        }
-        let repeats = json.starts_with('{') && block.text.last() == Some(b'}');
-        if repeats && block.text.is(json.as_bytes()) {
-            return;
-        }
-        block.text.push(json.as_bytes());
-        let position = block.number.filter(|_| matches!(block.kind, Kind::Call(_)));
-        if let Some(position) = position {
-            let json = json.into();
-            self.events.push(Event::CallArguments { position, json });
-        }
-    }
-
-    /// Arguments that came with the name of a call.
-    pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
-        if let Some(Block {
-            kind: Kind::Call(call),
-            ..
-        }) = self.block(key)
-        {
-            call.seed = Some(Arc::new(arguments));
-        }
-    }
-
-    /// A value for one place of a call's arguments.
-    pub fn push_piece(&mut self, key: &Key, piece: Piece) {
-        if let Some(Block {
-            kind: Kind::Call(call),
-            text,
-            done: false,
-            ..
-        }) = self.block(key)
-        {
-            // For what it costs to put the pieces together.
-            text.push(&[0; 16]);
-            call.pieces.push_front_mut(Arc::new(piece));
-        }
-    }
-
-    /// The pieces of a call's arguments, oldest first.
-    pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<Piece>>, Fault> {
-        self.check_budget(key)?;
-        let Some(Block {
-            kind: Kind::Call(call),
-            ..
-        }) = self.block(key)
-        else {
-            return Ok(Vec::new());
-        };
-        let mut pieces: Vec<_> = call.pieces.iter().cloned().collect();
-        pieces.reverse();
-        Ok(pieces)
-    }
-
-    fn check_budget(&mut self, key: &Key) -> Result<(), Fault> {
+    pub(super) fn check_budget(&mut self, key: &Key) -> Result<(), Fault> {
         let budget = self.budget;
         match self.block(key) {
             Some(block) if block.text.len() > budget => Err(Fault::TooMuchWork),
             _ => Ok(()),
         }
-    }
-
-    /// The arguments of a call are these.
-    pub fn end_call_with(&mut self, key: &Key, arguments: Arguments) -> Result<(), Fault> {
-        self.seed_arguments(key, arguments);
-        if let Some(block) = self.block(key).filter(|block| !block.done) {
-            block.text = Rope::default();
-        }
-        self.close(key)
     }
 
     /// The stream says that a block is complete.
@@ -746,9 +528,17 @@ impl Draft {
         };
         match &block.kind {
             Kind::Call(call) if call.name.is_empty() => return Ok(()),
+            Kind::Call(Call {
+                whole: Some(whole), ..
+            }) => {
+                let whole = ToolCall::clone(whole);
+                block.done = true;
+                self.events.push(Event::Call(whole));
+            }
             Kind::Call(call) => {
                 let whole = ToolCall {
                     id: call.id.clone(),
+                    kind: call.kind,
                     name: Name::Text(call.name.clone()),
                     arguments: block.read_arguments(call, is_text),
                     provider_metadata: block.metadata(provider, asked.as_deref(), false),
@@ -841,12 +631,12 @@ impl Draft {
                 parts.extend(block.part_of(self.provider, asked, is_complete));
             }
         }
-        put_details(&mut parts, details, self.provider, asked);
+        drafted::put_details(&mut parts, details, self.provider, asked);
         if !is_complete {
-            keep_pairs(&mut parts);
+            drafted::keep_pairs(&mut parts);
         }
         Said {
-            content: content(parts),
+            content: drafted::content(parts),
             calls,
             done,
         }
@@ -861,251 +651,5 @@ impl Draft {
             _ => None,
         };
         self.blocks.iter().filter_map(detail).collect()
-    }
-}
-
-impl Block {
-    /// Adds to a text; `false` when it is complete or something else.
-    fn say(&mut self, text: &str) -> bool {
-        let takes = !self.done && matches!(self.kind, Kind::Text | Kind::Thinking);
-        if takes {
-            self.text.push(text.as_bytes());
-        }
-        takes
-    }
-
-    /// What the provider wants to see again, where there is anything.
-    fn metadata(&self, provider: Provider, asked: Option<&str>, always: bool) -> Option<Map> {
-        if self.notes.is_empty() && !always {
-            return None;
-        }
-        let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
-        entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-        let notes = self.gather().into_iter();
-        entries.extend(notes.map(|(name, value)| (Value::atom(name), value)));
-        Some(Map::new(entries))
-    }
-
-    /// The notes, those of a list together.
-    fn gather(&self) -> Vec<(&'static str, Value)> {
-        let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
-        for note in self.notes.iter() {
-            let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
-            match known {
-                Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
-                Some(_) => {}
-                None => {
-                    let value = Value::clone(&note.value);
-                    gathered.push((note.name, vec![value], note.listed));
-                }
-            }
-        }
-        let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
-            values.reverse();
-            let value = match listed {
-                true => Value::List(values.into_boxed_slice()),
-                false => values.pop().unwrap_or(Value::Nil),
-            };
-            (name, value)
-        };
-        gathered.into_iter().map(one).collect()
-    }
-
-    fn part_of(&self, provider: Provider, asked: Option<&str>, is_complete: bool) -> Option<Part> {
-        if self.done || is_complete {
-            return self.part(provider, asked);
-        }
-        // No signature and no id of what is not complete.
-        match self.kind {
-            Kind::Text | Kind::Thinking if !self.text.is_empty() => {
-                let bare = Self {
-                    notes: ListSync::new_sync(),
-                    ..self.clone()
-                };
-                bare.part(provider, asked)
-            }
-            _ => None,
-        }
-    }
-
-    fn part(&self, provider: Provider, asked: Option<&str>) -> Option<Part> {
-        let bytes = || self.text.join().into_boxed_slice();
-        let (kind, always) = match &self.kind {
-            Kind::Text => (PartKind::Text(bytes()), false),
-            Kind::Thinking => (PartKind::Thinking(bytes()), true),
-            Kind::Redacted => {
-                let data = String::from_utf8_lossy(&bytes()).into();
-                (PartKind::RedactedThinking(data), true)
-            }
-            Kind::Whole(part) => return Some(Part::clone(part)),
-            Kind::Call(_) | Kind::Opaque(_) | Kind::Detail { .. } => return None,
-        };
-        Some(Part {
-            kind,
-            provider_metadata: self.metadata(provider, asked, always),
-            extra: None,
-            item_reused: false,
-        })
-    }
-
-    fn opaque_part(&self, opaque: &Opaque, provider: Provider) -> Result<Part, Fault> {
-        let mut data = Map::clone(&opaque.data);
-        for (name, value) in self.gather() {
-            data = data.put(Value::text(name), value);
-        }
-        if let (Some(key), false) = (opaque.input, self.text.is_empty()) {
-            let bytes = self.text.join();
-            let input = match node::read(&bytes, node::to_value) {
-                Ok(input) => input,
-                Err(Fault::TooDeep { limit }) => return Err(Fault::TooDeep { limit }),
-                Err(_) => Value::Binary(bytes.into_boxed_slice()),
-            };
-            data = data.put(Value::text(key), input);
-        }
-        if let Some(around) = opaque.around {
-            data = Map::new(vec![(Value::text(around), Value::Map(data))]);
-        }
-        Ok(Part {
-            kind: PartKind::ProviderBlock { provider, data },
-            provider_metadata: None,
-            extra: None,
-            item_reused: false,
-        })
-    }
-
-    /// The call, or what there is of it: the text of its arguments is no more than text then.
-    fn call(&self, call: &Call) -> ToolCall {
-        if let Some(whole) = &call.whole {
-            return ToolCall::clone(whole);
-        }
-        let text = match call.pieces.is_empty() {
-            true => self.text.join().into_boxed_slice(),
-            false => Box::default(),
-        };
-        let arguments = match text.is_empty() {
-            true => Arguments::default(),
-            false => Arguments {
-                value: Value::Binary(text),
-                json: None,
-            },
-        };
-        ToolCall {
-            id: call.id.clone(),
-            name: Name::Text(call.name.clone()),
-            arguments,
-            provider_metadata: None,
-            extra: None,
-            unknown: None,
-            aliases: crate::log::alias::Aliases::default(),
-        }
-    }
-
-    fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
-        if self.text.is_empty() {
-            return call.seed.as_deref().cloned().unwrap_or_default();
-        }
-        let bytes = self.text.join().into_boxed_slice();
-        if is_text {
-            return Arguments::from_json(bytes);
-        }
-        match node::read(&bytes, |node| Ok(object(node))) {
-            Ok(Some(arguments)) => arguments,
-            _ => Arguments {
-                value: Value::Binary(bytes),
-                json: None,
-            },
-        }
-    }
-}
-
-/// Arguments that are an object, with the order of its keys.
-pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
-    match node {
-        Node::Object(entries) if entries.is_empty() => Some(Arguments::default()),
-        Node::Object(_) => {
-            let json = node::to_text(node).into_bytes().into_boxed_slice();
-            Some(Arguments::from_json(json))
-        }
-        _ => None,
-    }
-}
-
-/// A text alone is text.
-fn content(mut parts: Vec<Part>) -> Content {
-    match &*parts {
-        [] => Content::None,
-        [Part {
-            kind: PartKind::Text(_),
-            provider_metadata: None,
-            ..
-        }] => match parts.pop() {
-            Some(Part {
-                kind: PartKind::Text(text),
-                ..
-            }) => Content::Text(text),
-            _ => Content::None,
-        },
-        _ => Content::Parts(parts.into_boxed_slice()),
-    }
-}
-
-/// Notes on the model's thinking stand with it; where it has no words, they make a part of their own.
-fn put_details(
-    parts: &mut Vec<Part>,
-    details: Vec<Value>,
-    provider: Provider,
-    asked: Option<&str>,
-) {
-    if details.is_empty() {
-        return;
-    }
-    let key = Value::atom("reasoning_details");
-    let details = Value::List(details.into_boxed_slice());
-    let thinks = |part: &&mut Part| matches!(part.kind, PartKind::Thinking(_));
-    if let Some(part) = parts.iter_mut().find(thinks) {
-        let metadata = part.provider_metadata.take().unwrap_or_default();
-        part.provider_metadata = Some(metadata.put(key, details));
-        return;
-    }
-    let mut entries = vec![
-        (Value::atom("provider"), Value::atom(provider.name())),
-        (key, details),
-    ];
-    entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-    let part = Part {
-        kind: PartKind::Thinking(Box::default()),
-        provider_metadata: Some(Map::new(entries)),
-        extra: None,
-        item_reused: false,
-    };
-    parts.insert(0, part);
-}
-
-/// Leaves out what a provider's own tool was asked where its answer did not come any more.
-fn keep_pairs(parts: &mut Vec<Part>) {
-    let answered: std::collections::HashSet<Box<str>> = parts
-        .iter()
-        .filter_map(|part| pair(part, false))
-        .map(Into::into)
-        .collect();
-    parts.retain(|part| pair(part, true).is_none_or(|id| answered.contains(id)));
-}
-
-/// The id of what a provider's own tool is asked, or of its answer.
-fn pair(part: &Part, asks: bool) -> Option<&str> {
-    let PartKind::ProviderBlock { data, .. } = &part.kind else {
-        return None;
-    };
-    let inner = |key| match data.get_named(key) {
-        Some(Value::Map(inner)) => inner.get_named("toolUseId")?.as_str(),
-        _ => None,
-    };
-    let kind = data.get_named("type").and_then(Value::as_str);
-    match (kind, asks) {
-        (Some(kind), true) if kind.ends_with("_tool_use") => data.get_named("id")?.as_str(),
-        (Some(_), false) => data.get_named("tool_use_id")?.as_str(),
-        (None, true) => inner("toolUse"),
-        (None, false) => inner("toolResult"),
-        _ => None,
     }
 }

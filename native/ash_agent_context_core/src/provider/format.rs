@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
 use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
 use crate::provider::draft::Draft;
@@ -30,6 +31,11 @@ pub(crate) trait Writes: Sync {
         None
     }
 
+    /// The keys that a request may have the system prompt under, beside the list.
+    fn prompts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
 
@@ -44,6 +50,16 @@ pub(crate) trait Writes: Sync {
         false
     }
 
+    /// Whether a list must not begin with a call.
+    fn user_before_calls(&self) -> bool {
+        self.user_first()
+    }
+
+    /// Whether an imported message of the model at the end may ask for its continuation.
+    fn knows_prefixes(&self) -> bool {
+        false
+    }
+
     /// Whether a list must not end with the model.
     fn user_last(&self) -> bool {
         false
@@ -55,7 +71,7 @@ pub(crate) trait Writes: Sync {
     }
 
     /// What makes a cache breakpoint where a piece has its mark.
-    fn cache_mark(&self) -> &'static str {
+    fn cache_mark(&self, _ttl: Ttl) -> &'static str {
         ""
     }
 

@@ -4,8 +4,11 @@
 //! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
 
 pub mod accepts;
+pub mod block;
+mod calls;
 pub mod dialect;
 pub mod draft;
+pub mod drafted;
 pub mod event;
 pub mod faults;
 pub mod figures;
@@ -16,6 +19,7 @@ pub mod listener;
 pub mod node;
 pub mod options;
 pub mod rope;
+pub mod said;
 pub mod usage;
 pub mod writer;
 

@@ -8,6 +8,8 @@ use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
 use crate::log::exchange::Exchange;
+use crate::log::hints;
+use crate::log::kind::CallKind;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
@@ -237,8 +239,14 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     // Fields that are another type's are not known here, and kept as they came.
     let own: &[&'static str] = match name {
         "text" | "thinking" => &[keys::TEXT],
-        "image" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL],
-        "file" => &[keys::MEDIA_TYPE, keys::FILENAME, keys::DATA, keys::URL],
+        "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],
+        "file" => &[
+            keys::MEDIA_TYPE,
+            keys::FILENAME,
+            keys::DATA,
+            keys::URL,
+            keys::FILE_ID,
+        ],
         _ => &[keys::DATA],
     };
     for key in own {
@@ -256,9 +264,17 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
         )
     })?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let hints = take_map(&mut fields, keys::OPTIONS, trust)?
+        .map(|given| hints::check(&kind, given))
+        .transpose()
+        .map_err(|key| {
+            let expected = "what a content part of this type can be asked";
+            Error::invalid(vec![Value::text(keys::OPTIONS), Value::text(key)], expected)
+        })?;
     Ok(Part {
         kind,
         provider_metadata,
+        hints,
         extra: rest(fields)?,
         item_reused: false,
     })
@@ -300,6 +316,13 @@ struct State {
 fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    let kind = match fields.take_given(keys::KIND) {
+        None => CallKind::Function,
+        Some(kind) => kind
+            .as_str()
+            .and_then(CallKind::from_name)
+            .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
+    };
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
     let name = match at(keys::NAME, tag::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
@@ -307,12 +330,13 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
         other => utf8(other).map(Name::Text),
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
-    let arguments = read_arguments(&mut fields, trust)?;
+    let arguments = read_arguments(kind, &mut fields, trust)?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let extra = take_map(&mut fields, keys::EXTRA, trust)?;
     let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
+        kind,
         name,
         arguments,
         provider_metadata,
@@ -323,7 +347,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
+fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
     at(
         keys::ARGUMENTS,
@@ -331,6 +355,9 @@ fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error>
     )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
+    }
+    if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
+        return Err(wrong(keys::ARGUMENTS, "text"));
     }
     let Some(json) = fields.take_given(keys::ARGUMENTS_JSON) else {
         return Ok(Arguments { value, json: None });

@@ -117,24 +117,19 @@ fn parts(json: &mut Json, parts: &[Part]) {
                 keys::PROVIDER_METADATA,
                 part.provider_metadata.as_ref(),
             );
+            map(json, keys::OPTIONS, part.hints.as_ref());
             unknown(json, part.extra.as_ref());
         });
     });
 }
 
 fn kind(json: &mut Json, kind: &PartKind) {
-    let name = match kind {
-        PartKind::Text(_) => "text",
-        PartKind::Image { .. } => "image",
-        PartKind::File { .. } => "file",
-        PartKind::Thinking(_) => "thinking",
-        PartKind::RedactedThinking(_) => "redacted_thinking",
-        PartKind::ProviderBlock { .. } => "provider_block",
-    };
-    json.key(keys::TYPE).string(name);
+    json.key(keys::TYPE).string(kind.name());
     match kind {
         PartKind::Text(bytes) | PartKind::Thinking(bytes) => tag::text(json.key(keys::TEXT), bytes),
-        PartKind::Image { media_type, source } => {
+        PartKind::Image { media_type, source }
+        | PartKind::Audio { media_type, source }
+        | PartKind::Video { media_type, source } => {
             text(json, keys::MEDIA_TYPE, media_type.as_deref());
             at(json, source);
         }
@@ -159,6 +154,10 @@ fn at(json: &mut Json, source: &Source) {
     match source {
         Source::Data(data) => text(json, keys::DATA, Some(data)),
         Source::Url(url) => text(json, keys::URL, Some(url)),
+        Source::Stored { provider, id } => {
+            text(json, keys::FILE_ID, Some(id));
+            json.key(keys::PROVIDER).string(provider.name());
+        }
     }
 }
 
@@ -170,6 +169,9 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let outcome = exchange.slot(slot);
     json.object(|json| {
         text(json, keys::ID, Some(&call.id));
+        if !call.kind.is_function() {
+            json.key(keys::KIND).string(call.kind.name());
+        }
         text(json, keys::NAME, Some(&name.text()));
         tag::value(json.key(keys::ARGUMENTS), &call.arguments.value);
         text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());

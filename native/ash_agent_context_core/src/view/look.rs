@@ -129,7 +129,7 @@ impl Look<'_> {
     /// The message as it looks; `None`: as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
         let masks = self.masks?;
-        let calls = message.calls.iter().map(|call| masks.call(call)).collect();
+        let calls = masks.calls(message);
         let shown = Message::new(
             message.role,
             masks.content(&message.content),
@@ -153,6 +153,7 @@ impl Look<'_> {
             }
         }
         other.metadata.clone_from(&exchange.metadata);
+        other.copy_decisions(exchange);
         Some(other)
     }
 

@@ -7,7 +7,9 @@ use crate::fault::Fault;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::provider::draft::{object, Draft, Key, Opaque};
+use crate::provider::block::{object, Opaque};
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign::part;
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::{Map, Value};
@@ -136,12 +138,8 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
 
 fn redacted(data: &str) -> Part {
     let provider = Value::atom(Provider::Anthropic.name());
-    Part {
-        kind: PartKind::RedactedThinking(data.into()),
-        provider_metadata: Some(Map::new(vec![(Value::atom("provider"), provider)])),
-        extra: None,
-        item_reused: false,
-    }
+    let metadata = Map::new(vec![(Value::atom("provider"), provider)]);
+    part(PartKind::RedactedThinking(data.into()), Some(metadata))
 }
 
 fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {

@@ -1,6 +1,7 @@
 //! Bedrock Converse.
 
 mod accepts;
+mod formats;
 mod read;
 mod response;
 mod usage;

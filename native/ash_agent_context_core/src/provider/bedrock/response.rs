@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::fault::Fault;
 use crate::log::reply::Finish;
-use crate::provider::draft::{object, Draft, Key, Opaque};
+use crate::provider::block::{object, Opaque};
+use crate::provider::draft::{Draft, Key};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};

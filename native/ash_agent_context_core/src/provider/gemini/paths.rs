@@ -7,7 +7,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
-use crate::provider::draft::Piece;
+use crate::provider::block::Piece;
 use crate::provider::node::DEPTH;
 use crate::value::json::AsJson;
 use crate::value::Value;
@@ -171,7 +171,7 @@ impl Serialize for Tree {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{assemble, Fault};
-    use crate::provider::draft::Piece;
+    use crate::provider::block::Piece;
     use crate::value::Value;
     use std::sync::Arc;
 

@@ -7,7 +7,9 @@ use crate::log::call::Arguments;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::provider::draft::{object, Draft, Key, Piece};
+use crate::provider::block::{object, Piece};
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign;
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
@@ -129,15 +131,11 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
 }
 
 fn opaque(part: &Node<'_>) -> Result<Part, Fault> {
-    Ok(Part {
-        kind: PartKind::ProviderBlock {
-            provider: Provider::Gemini,
-            data: node::to_map(part)?,
-        },
-        provider_metadata: None,
-        extra: None,
-        item_reused: false,
-    })
+    let kind = PartKind::ProviderBlock {
+        provider: Provider::Gemini,
+        data: node::to_map(part)?,
+    };
+    Ok(foreign::part(kind, None))
 }
 
 /// A call with all its arguments, the first piece of one, or a further piece.

@@ -1,10 +1,17 @@
 //! OpenAI Responses.
 
 mod accepts;
+mod assumed;
+mod calls;
 mod read;
+mod read_calls;
 mod response;
 mod usage;
 mod write;
+
+use crate::log::provider::Provider;
+
+const PROVIDER: Provider = Provider::OpenAiResponses;
 
 /// The room of this provider.
 pub(crate) struct Room;

@@ -3,13 +3,17 @@
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
+use super::calls::{self, Form};
+use super::read_calls;
 use super::Room;
 use crate::fault::Fault;
-use crate::log::call::Arguments;
-use crate::log::part::{Part, PartKind};
+use crate::log::call::ToolCall;
+use crate::log::kind::CallKind;
+use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign;
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
@@ -55,7 +59,9 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             draft.refuse();
             speak(draft, index, piece("content_index"), said);
         }
-        "response.function_call_arguments.delta" => draft.arguments(&key, said),
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+            draft.arguments(&key, said);
+        }
         "response.reasoning_summary_text.delta" => {
             draft.next_piece(&key, piece("summary_index"));
             draft.thinking(key, said);
@@ -131,15 +137,30 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
     draft.end()
 }
 
+/// A call of a function, or of a tool with text for arguments: those come piece by piece.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
-    if node::text(item, "type") == Some("function_call") && !draft.knows(&key) {
-        draft.open_call(
-            key.clone(),
-            node::text(item, "call_id"),
-            node::text(item, "name"),
-        );
-        draft.arguments(&key, node::text(item, "arguments").unwrap_or_default());
+    let form = node::text(item, "type").and_then(Form::of_call);
+    let Some(form) = form.filter(|_| !draft.knows(&key)) else {
+        return;
+    };
+    if matches!(form.kind, CallKind::Function | CallKind::Custom) {
+        let (id, name) = (node::text(item, "call_id"), node::text(item, "name"));
+        draft.open_call_of(form.kind, key.clone(), id, name);
+        draft.arguments(&key, node::text(item, form.arguments).unwrap_or_default());
     }
+}
+
+/// A call that the application answers, of any kind.
+fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
+    let Some(form) = node::text(item, "type").and_then(Form::of_call) else {
+        return Ok(None);
+    };
+    let item = node::to_value(item)?;
+    if calls::is_served(&item) {
+        return Ok(None);
+    }
+    // What is not a call as the API has them is kept as it came.
+    Ok(read_calls::call(form, &item).unwrap_or(None))
 }
 
 /// Reads a complete item, once.
@@ -152,25 +173,18 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
     match node::text(item, "type") {
         Some("message") => read_message(draft, index, item)?,
         Some("reasoning") => read_reasoning(draft, &key, item)?,
-        Some("function_call") => {
-            begin_item(draft, key.clone(), item);
-            if let Some(id) = node::filled(item, "id") {
-                draft.note(&key, "id", Value::text(id));
-            }
-            let arguments = node::text(item, "arguments").unwrap_or_default();
-            draft.end_call_with(&key, Arguments::from_json(arguments.as_bytes().into()))?;
-        }
         Some(_) => {
+            if let Some(call) = read_call(item)? {
+                begin_item(draft, key.clone(), item);
+                draft.put_call(&key, call)?;
+                draft.mark(seen);
+                return Ok(());
+            }
             let kind = PartKind::ProviderBlock {
                 provider: Provider::OpenAiResponses,
                 data: node::to_map(item)?,
             };
-            let part = Part {
-                kind,
-                provider_metadata: None,
-                extra: None,
-                item_reused: false,
-            };
+            let part = foreign::part(kind, None);
             draft.put_part(key.clone(), part);
         }
         None => {}
@@ -193,12 +207,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
                     provider: Provider::OpenAiResponses,
                     data: node::to_map(part)?,
                 };
-                let part = Part {
-                    kind,
-                    provider_metadata: None,
-                    extra: None,
-                    item_reused: false,
-                };
+                let part = foreign::part(kind, None);
                 draft.put_part(key, part);
                 continue;
             }

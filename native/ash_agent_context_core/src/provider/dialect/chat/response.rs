@@ -4,9 +4,12 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
-use crate::log::part::{Part, PartKind};
+use crate::log::kind::CallKind;
+use crate::log::part::PartKind;
 use crate::log::reply::Finish;
-use crate::provider::draft::{object, Draft, Key};
+use crate::provider::block::object;
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
@@ -74,7 +77,7 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         if let (Some(function), true) = (legacy, calls.is_empty()) {
             let key = match draft.knows(&LATEST) {
                 true => LATEST,
-                false => begin(draft, None, None),
+                false => begin(draft, None, None, CallKind::Function),
             };
             read_function(draft, &key, function);
         }
@@ -150,12 +153,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
                 provider: draft.provider,
                 data: node::to_map(item)?,
             };
-            let part = Part {
-                kind: part,
-                provider_metadata: None,
-                extra: None,
-                item_reused: false,
-            };
+            let part = foreign::part(part, None);
             draft.put_part(draft.next_key(), part);
             return Ok(());
         }
@@ -180,7 +178,14 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     let id = node::filled(call, "id");
     let index = node::number(call, "index");
     let function = node::get(call, "function").filter(|function| node::is_filled_object(function));
-    let name = function.and_then(|function| node::filled(function, "name"));
+    let custom = node::get(call, "custom").filter(|custom| node::is_filled_object(custom));
+    let custom = custom.filter(|_| function.is_none());
+    let called = function.or(custom);
+    let name = called.and_then(|called| node::filled(called, "name"));
+    let kind = match custom {
+        Some(_) => CallKind::Custom,
+        None => CallKind::Function,
+    };
     let json = function.and_then(|function| node::text(function, "arguments"));
     let known = if is_whole {
         None
@@ -189,7 +194,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     };
     let key = match known {
         Some(key) if id.is_some() || name.is_none() || !draft.restarts(&key, json) => key,
-        _ => begin(draft, id, index),
+        _ => begin(draft, id, index, kind),
     };
     if let Some(id) = id {
         draft.identify_call(&key, id);
@@ -198,8 +203,8 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     if let Some(extra) = node::get(call, "extra_content") {
         draft.note(&key, "extra_content", node::to_value(extra)?);
     }
-    if let Some(function) = function {
-        read_function(draft, &key, function);
+    if let Some(called) = called {
+        read_function(draft, &key, called);
     }
     Ok(())
 }
@@ -228,9 +233,9 @@ fn find(
     known(draft, LATEST).filter(|_| name.is_none())
 }
 
-fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>) -> Key {
+fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind) -> Key {
     let key = draft.next_key();
-    draft.open_call(key.clone(), id, None);
+    draft.open_call_of(kind, key.clone(), id, None);
     draft.name_also(&key, LATEST);
     if let Some(index) = index {
         draft.name_also(&key, Key::Call(index));
@@ -242,7 +247,9 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) {
     if let Some(name) = node::filled(function, "name") {
         draft.name_call(key, name);
     }
-    match node::get(function, "arguments") {
+    // The input of a custom tool is text.
+    let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
+    match given {
         Some(Node::Str(json)) => draft.arguments(key, json),
         Some(other) => draft.seed_arguments(key, object(other).unwrap_or_default()),
         None => {}
