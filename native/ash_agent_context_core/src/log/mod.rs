@@ -633,6 +633,7 @@ impl Log {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
             call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item = self.ids.make_item(call);
         }
     }
 
