@@ -1,7 +1,7 @@
 //! Content: text, or a list of parts.
 
 use crate::error::Error;
-use crate::log::hints;
+use crate::log::hints::{self, Takes, Ttl};
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
@@ -186,8 +186,23 @@ fn names_part(value: &Value) -> bool {
 }
 
 impl Part {
-    /// The id that its provider gave the item.
-    pub(crate) fn item_id(&self) -> Option<String> {
+    /// How closely a model is to look at it.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        hints::detail(self.hints.as_ref())
+    }
+
+    /// Whether a model is to cite it.
+    pub(crate) fn citations(&self) -> Option<bool> {
+        hints::citations(self.hints.as_ref())
+    }
+
+    /// The cache breakpoint behind it.
+    pub(crate) fn mark(&self) -> Option<Ttl> {
+        hints::mark(self.hints.as_ref())
+    }
+
+    /// The id that OpenAI Responses gave the item.
+    pub(crate) fn item_id(&self) -> Option<&str> {
         item_id(self.provider_metadata.as_ref())
     }
 
@@ -203,7 +218,7 @@ impl Part {
         let provider_metadata = fields
             .take_map("provider_metadata")
             .map_err(|_| wrong("provider_metadata"))?;
-        let hints = hints::take(&kind, &mut fields).map_err(wrong)?;
+        let hints = hints::take(kind.takes(), &mut fields).map_err(wrong)?;
         match fields.unknown() {
             Some(key) => Err(Error::InvalidPart {
                 position,
@@ -327,6 +342,19 @@ impl PartKind {
         })
     }
 
+    /// Which hints a part of this kind can have. No provider caches up to what a model thought.
+    pub(crate) fn takes(&self) -> Takes {
+        let is_opaque = matches!(
+            self,
+            Self::Thinking(_) | Self::RedactedThinking(_) | Self::ProviderBlock { .. }
+        );
+        Takes {
+            detail: self.media().is_some() && !matches!(self, Self::Audio { .. }),
+            citations: matches!(self, Self::File { .. }),
+            cache: !is_opaque,
+        }
+    }
+
     /// What an image, a recording, a film or a file is, and where.
     pub(crate) fn media(&self) -> Option<(Option<&str>, &Source)> {
         match self {
@@ -384,12 +412,13 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
-/// The id of an item in what its provider wants to see again, told apart from those of others.
-pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
+/// The id of an output item in what OpenAI Responses wants to see again.
+pub(crate) fn item_id(metadata: Option<&Map>) -> Option<&str> {
     let metadata = metadata?;
     let provider = metadata.get_named("provider")?.as_name()?;
-    let id = metadata.get_named("id")?.as_str()?;
-    Some(format!("{provider} {id}"))
+    (provider == Provider::OpenAiResponses.name())
+        .then(|| metadata.get_named("id")?.as_str())
+        .flatten()
 }
 
 /// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are
