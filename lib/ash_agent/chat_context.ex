@@ -34,7 +34,7 @@ defmodule AshAgent.ChatContext do
   does.
   """
 
-  alias AshAgent.ChatContext.{Branch, Config, Document, Seed}
+  alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON, Trust}
 
@@ -118,7 +118,12 @@ defmodule AshAgent.ChatContext do
     end
   end
 
-  defp opened(nil, id, at), do: Seed.empty(id, time(at))
+  defp opened(nil, id, at) do
+    at = time(at)
+    times = if at, do: [created_at: at, updated_at: at], else: []
+    iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
+    Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
+  end
 
   defp opened(input, id, at) when is_binary(input) or is_list(input) or is_map(input),
     do: Context.new(input, id: id, at: at)
@@ -460,7 +465,7 @@ defmodule AshAgent.ChatContext do
   defp seeded(nil, _parent, id, opts), do: opened(opts[:input], id, opts[:at])
 
   defp seeded(range, parent, id, opts) do
-    context = Seed.context(parent, range, id, time(opts[:at]))
+    context = Stored.seed(parent, range, id, time(opts[:at]))
 
     if opts[:input],
       do: Context.add_user_message(context, opts[:input], Keyword.take(opts, [:at])),
@@ -544,7 +549,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec dump(t()) :: map()
-  def dump(%__MODULE__{} = chat), do: Document.dump(chat)
+  def dump(%__MODULE__{} = chat), do: Stored.dump(chat)
 
   @doc """
   Makes a chat of what `dump/1` gave and returns `{:ok, chat}` or `{:error, error}`.
@@ -576,7 +581,7 @@ defmodule AshAgent.ChatContext do
   @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(document, opts \\ []) when is_list(opts) do
     Trust.check!(opts)
-    Document.load(document, opts)
+    Stored.load(document, opts)
   end
 
   @doc """
@@ -604,7 +609,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec to_snapshot(t()) :: binary()
-  def to_snapshot(%__MODULE__{} = chat), do: chat |> dump() |> Document.to_text()
+  def to_snapshot(%__MODULE__{} = chat), do: Stored.to_snapshot(chat)
 
   @doc """
   Makes a chat of JSON text and returns `{:ok, chat}` or `{:error, error}`, as `load/2` does of a map, whose options it
@@ -621,7 +626,7 @@ defmodule AshAgent.ChatContext do
   @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts) do
     Trust.check!(opts)
-    with {:ok, document} <- JSON.decode(text), do: Document.load(document, opts)
+    with {:ok, document} <- JSON.decode(text), do: Stored.load(document, opts)
   end
 
   @doc """

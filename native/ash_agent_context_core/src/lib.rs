@@ -35,6 +35,7 @@ pub use log::Stamp;
 pub use provider::options::{Options, SystemRole, Thinking};
 pub use request::segment::Segment;
 pub use request::Located;
+pub use storage::chat::{Branch, Chat, LoadedBranch, LoadedChat, AROUND_CONTEXT};
 pub use storage::limits::NESTING;
 pub use storage::load::has_masks;
 pub use storage::trust::{Approvals, Structs, Trust};
