@@ -30,13 +30,14 @@ defmodule AshAgent.ChatContext do
 
   A chat is an immutable value: every function that changes it returns a new one. It holds handles, so handing it to
   another process costs the same for conversations of any length. As contexts do, it works on the node that made it
-  only; to store or send it, take `dump/1` or `to_snapshot/1`. `==` does not tell whether two chats are equal, `equal?/2`
+  only, and elsewhere every function raises an `ArgumentError` that names that node; to store or send it, take `dump/1` or
+  `to_snapshot/1`. `==` does not tell whether two chats are equal, `equal?/2`
   does.
   """
 
   alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON, Trust}
+  alias AshAgent.Context.{Error, Handle, JSON, Trust}
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
   defstruct [:id, :parent_id, :config, :branches, :active_branch_name, :made, extra: %{}]
@@ -223,7 +224,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec active(t()) :: Branch.t()
   def active(%__MODULE__{branches: branches, active_branch_name: name}),
-    do: Map.fetch!(branches, name)
+    do: branches |> Map.fetch!(name) |> own!()
 
   @doc """
   Returns `{:ok, branch}` for the branch of this name, or `:error`.
@@ -239,8 +240,8 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec fetch_branch(t(), String.t()) :: {:ok, Branch.t()} | :error
-  def fetch_branch(%__MODULE__{branches: branches}, name) when is_binary(name),
-    do: Map.fetch(branches, name)
+  def fetch_branch(%__MODULE__{} = chat, name) when is_binary(name),
+    do: Map.fetch(own_branches!(chat), name)
 
   @doc """
   Returns all branches in the order in which they were made.
@@ -253,8 +254,8 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec branches(t()) :: [Branch.t()]
-  def branches(%__MODULE__{branches: branches}),
-    do: branches |> Map.values() |> Enum.sort_by(& &1.number)
+  def branches(%__MODULE__{} = chat),
+    do: chat |> own_branches!() |> Map.values() |> Enum.sort_by(& &1.number)
 
   @doc """
   Puts what `fun` returns for a branch's context in its place, and returns the new chat.
@@ -378,11 +379,11 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec delete_branch(t(), String.t()) :: t()
-  def delete_branch(%__MODULE__{active_branch_name: name}, name) when is_binary(name),
-    do: raise(Error, reason: {:active_branch, name})
-
-  def delete_branch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: %{chat | branches: Map.delete(chat.branches, named!(chat, name).name)}
+  def delete_branch(%__MODULE__{} = chat, name) when is_binary(name) do
+    branch = named!(chat, name)
+    if name == chat.active_branch_name, do: raise(Error, reason: {:active_branch, name})
+    %{chat | branches: Map.delete(chat.branches, branch.name)}
+  end
 
   @doc """
   Puts other values into the settings that are given, and returns the new chat. See `AshAgent.ChatContext.Config.put/2`.
@@ -395,8 +396,10 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec put_config(t(), keyword() | map()) :: t()
-  def put_config(%__MODULE__{} = chat, fields) when is_list(fields) or is_map(fields),
-    do: %{chat | config: Config.put(chat.config, fields)}
+  def put_config(%__MODULE__{} = chat, fields) when is_list(fields) or is_map(fields) do
+    active(chat)
+    %{chat | config: Config.put(chat.config, fields)}
+  end
 
   @spawn_options [
     :seed,
@@ -525,8 +528,10 @@ defmodule AshAgent.ChatContext do
   end
 
   def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts)
-      when (is_binary(summary) or is_list(summary)) and is_list(opts),
-      do: raise(Error, reason: {:not_a_child, child.id, parent.id})
+      when (is_binary(summary) or is_list(summary)) and is_list(opts) do
+    active(parent)
+    raise Error, reason: {:not_a_child, child.id, parent.id}
+  end
 
   @doc """
   Returns the chat as a map with string keys that holds nothing but JSON data, to be stored.
@@ -657,10 +662,8 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec equal?(t(), t()) :: boolean()
   def equal?(%__MODULE__{} = a, %__MODULE__{} = b) do
-    head(a) == head(b) and
-      branches(a)
-      |> Enum.zip(branches(b))
-      |> Enum.all?(fn {a, b} -> Context.equal?(a.context, b.context) end)
+    pairs = Enum.zip(branches(a), branches(b))
+    head(a) == head(b) and Enum.all?(pairs, fn {a, b} -> Context.equal?(a.context, b.context) end)
   end
 
   defp head(chat) do
@@ -704,7 +707,7 @@ defmodule AshAgent.ChatContext do
   defp named!(chat, nil), do: active(chat)
 
   defp named!(chat, name) when is_binary(name) do
-    with :error <- Map.fetch(chat.branches, name) do
+    with :error <- fetch_branch(chat, name) do
       raise Error, reason: {:unknown_branch, name, Enum.map(branches(chat), & &1.name)}
     else
       {:ok, branch} -> branch
@@ -715,8 +718,19 @@ defmodule AshAgent.ChatContext do
     raise ArgumentError, "expected the name of a branch, got: #{inspect(other)}"
   end
 
+  # What no function of AshAgent.Context sees, a chat has to refuse itself: the handles of another node.
+  defp own_branches!(chat) do
+    active(chat)
+    chat.branches
+  end
+
+  defp own!(branch) do
+    Handle.check!(branch.context)
+    branch
+  end
+
   defp refuse_known!(chat, name) do
-    if is_map_key(chat.branches, name), do: raise(Error, reason: {:branch_exists, name})
+    if is_map_key(own_branches!(chat), name), do: raise(Error, reason: {:branch_exists, name})
   end
 
   defp name!(name) do
@@ -755,7 +769,7 @@ defmodule AshAgent.ChatContext do
   defimpl Inspect do
     # Counts only: this ends up in logs.
     def inspect(chat, _opts) do
-      active = AshAgent.ChatContext.active(chat)
+      active = Map.fetch!(chat.branches, chat.active_branch_name)
       branches = if map_size(chat.branches) == 1, do: "branch", else: "branches"
 
       "#AshAgent.ChatContext<#{map_size(chat.branches)} #{branches}, active: #{Kernel.inspect(active.context)}>"

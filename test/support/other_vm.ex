@@ -5,11 +5,12 @@ defmodule AshAgent.Test.OtherVM do
   What `apply(module, function, arguments)` returns in a fresh VM: `{:ok, value}`, or `{:crashed, reason}` when that VM
   dies of it or the call raises.
 
-  For what may bring a VM down, and for memory that nobody has used before. The function must be in a compiled file.
+  For what may bring a VM down, for memory that nobody has used before, and for what another node makes. The function must
+  be in a compiled file. With `name`, the VM is the node of that name on loopback.
   """
-  def run(module, function, arguments) do
+  def run(module, function, arguments, name \\ nil) do
     path = Enum.flat_map(:code.get_path(), &[~c"-pa", &1])
-    {:ok, vm, _node} = :peer.start(%{connection: :standard_io, args: path})
+    {:ok, vm, _node} = :peer.start(options(name, path))
 
     try do
       {:ok, :peer.call(vm, module, function, arguments, 60_000)}
@@ -22,5 +23,13 @@ defmodule AshAgent.Test.OtherVM do
         _, _ -> :gone
       end
     end
+  end
+
+  defp options(nil, path), do: %{connection: :standard_io, args: path}
+
+  # It listens without the daemon that finds nodes by their names: nobody is to find this one.
+  defp options(name, path) do
+    alone = [~c"-start_epmd", ~c"false", ~c"-erl_epmd_port", ~c"0"]
+    Map.merge(options(nil, alone ++ path), %{name: name, host: ~c"127.0.0.1", longnames: true})
   end
 end

@@ -24,7 +24,8 @@ defmodule AshAgent.Context.Error do
           | {:too_deep, limit :: pos_integer()}
           | {:invalid, path :: list(), expected :: String.t()}
           | {:unknown_iteration, number :: integer(), Range.t()}
-          | {:illegal_status, id :: String.t(), from :: atom(), to :: :approved | :denied}
+          | {:illegal_status, id :: String.t(), from :: atom(),
+             to :: :asked | :approved | :denied}
           | {:invalid_usage, key :: term()}
           | :no_assistant_message
           | {:cannot_fit, least :: non_neg_integer()}
@@ -35,6 +36,7 @@ defmodule AshAgent.Context.Error do
           | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
           | {:unknown_branch, name :: String.t(), names :: [String.t()]}
           | {:branch_exists, name :: String.t()}
+          | {:foreign_handle, node()}
           | {:active_branch, name :: String.t()}
           | {:not_a_child, child :: String.t(), parent :: String.t()}
 
@@ -114,7 +116,7 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:illegal_status, id, from, to}) do
     "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-      "only a pending call can be approved or denied, once"
+      "only a pending call can be asked about, approved or denied, and it is decided once"
   end
 
   defp describe({:invalid_usage, nil}) do
@@ -173,6 +175,16 @@ defmodule AshAgent.Context.Error do
   defp describe({:not_a_child, child, parent}) do
     "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
       "its parent_id is another. Complete it in the chat that it was spawned from"
+  end
+
+  defp describe({:foreign_handle, node}) when node == node() do
+    "the context's handle belongs to an earlier run of the node #{inspect(node)}: handles do not outlive their VM. " <>
+      "Store what dump/1 or to_snapshot/1 gives, and load it"
+  end
+
+  defp describe({:foreign_handle, node}) do
+    "the context was made on the node #{inspect(node)} and works there only; this is #{inspect(node())}. " <>
+      "Send what dump/1 or to_snapshot/1 gives there, and load it here"
   end
 
   defp describe({:enhancer_failed, enhancer, reason}) do

@@ -5,7 +5,11 @@ defmodule AshAgent.Context.Native do
   #
   # Work that grows with its data exists twice: the NIF `name` for normal schedulers does what fits into well under a
   # millisecond and otherwise answers `{:error, :dirty}`; then `name_dirty` does it on a dirty scheduler. An empty call
-  # costs 0.05 us on a normal scheduler and 11 us on a dirty one.
+  # costs 0.05 us on a normal scheduler and 11 us on a dirty one. What takes constant time has the first of the two only.
+  #
+  # A handle of another VM is an ArgumentError that names its node.
+
+  alias AshAgent.Context.Handle
 
   @on_load :load
 
@@ -39,7 +43,10 @@ defmodule AshAgent.Context.Native do
     context_put_system_prompt: 3,
     context_system_prompt: 1,
     context_last_common: 2,
-    context_approve: 4,
+    context_ask: 4,
+    context_approve: 5,
+    context_is_approved: 3,
+    context_undecided_calls: 1,
     context_deny: 5,
     context_call_status: 2,
     context_call_decision: 2,
@@ -90,8 +97,15 @@ defmodule AshAgent.Context.Native do
     json_encode: 1
   ]
 
+  # Handles come first, in most functions one.
+  handles = fn name, args ->
+    two? = name in [:context_equal, :context_last_common, :snapshot_dump_beside]
+    Enum.take(args, if(two?, do: 2, else: 1))
+  end
+
   for {name, arity} <- two_lanes do
     args = Macro.generate_arguments(arity, __MODULE__)
+    handles = handles.(name, args)
     normal = :"#{name}_normal"
     dirty = :"#{name}_dirty"
 
@@ -100,6 +114,9 @@ defmodule AshAgent.Context.Native do
         {:error, :dirty} -> unquote(dirty)(unquote_splicing(args))
         reply -> reply
       end
+    rescue
+      error in ArgumentError ->
+        Handle.explain!(error, [unquote_splicing(handles)], __STACKTRACE__)
     end
 
     def unquote(normal)(unquote_splicing(args)),
@@ -117,14 +134,24 @@ defmodule AshAgent.Context.Native do
     context_turn: 1,
     context_usage: 1,
     context_iteration_usage: 2,
-    context_summary_of: 2,
-    live_contexts: 0
+    context_summary_of: 2
   ]
 
   for {name, arity} <- constant do
     args = Macro.generate_arguments(arity, __MODULE__)
+    handles = handles.(name, args)
+    normal = :"#{name}_normal"
 
-    def unquote(name)(unquote_splicing(args)),
+    def unquote(name)(unquote_splicing(args)) do
+      unquote(normal)(unquote_splicing(args))
+    rescue
+      error in ArgumentError ->
+        Handle.explain!(error, [unquote_splicing(handles)], __STACKTRACE__)
+    end
+
+    def unquote(normal)(unquote_splicing(args)),
       do: :erlang.nif_error(:nif_not_loaded, [unquote_splicing(args)])
   end
+
+  def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])
 end

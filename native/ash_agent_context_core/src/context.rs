@@ -9,6 +9,7 @@ pub mod usage;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
@@ -137,18 +138,47 @@ impl Context {
         self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
     }
 
-    /// Lets a pending call run.
+    /// Notes the arguments that a pending call would run with, for whoever decides about it.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
-    pub fn approve_tool_call(&self, id: &str, by: Value, at: Time) -> Result<Self, Error> {
-        Ok(self.with(self.log.approve_tool_call(id, by, at)?))
+    pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
+        Ok(self.with(self.log.ask_about_tool_call(id, arguments, at)?))
+    }
+
+    /// Lets a pending call run, with the arguments that are given, or else those it was asked about
+    /// with, or else its own.
+    ///
+    /// # Errors
+    /// As [`Context::ask_about_tool_call`].
+    pub fn approve_tool_call(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        Ok(self.with(self.log.approve_tool_call(id, arguments, by, at)?))
+    }
+
+    /// Whether a call waits to run and was approved with these very arguments.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`], and O(the arguments).
+    #[must_use]
+    pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
+        self.log.is_approved(id, arguments)
+    }
+
+    /// The calls that wait for a decision, each with the arguments that it would run with.
+    pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        self.log.undecided_calls()
     }
 
     /// Ends a pending call with an error that tells the model of the denial.
     ///
     /// # Errors
-    /// As [`Context::approve_tool_call`].
+    /// As [`Context::ask_about_tool_call`].
     pub fn deny_tool_call(
         &self,
         id: &str,

@@ -363,7 +363,7 @@ fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
 }
 
 /// What can be told in constant time.
-#[rustler::nif]
+#[rustler::nif(name = "context_summary_normal")]
 fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let encoder = Encoder::sharing(env, &context);
     let context = context.get();
@@ -392,25 +392,25 @@ fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
 }
 
 /// The number of the first iteration.
-#[rustler::nif]
+#[rustler::nif(name = "context_first_iteration_normal")]
 fn context_first_iteration(context: Handle) -> u64 {
     context.get().first_number()
 }
 
 /// Number of iterations.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_iterations_normal")]
 fn context_count_iterations(context: Handle) -> usize {
     context.get().count_iterations()
 }
 
 /// Number of messages.
-#[rustler::nif]
+#[rustler::nif(name = "context_count_messages_normal")]
 fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
 
 /// The number of the iteration that began the current turn.
-#[rustler::nif]
+#[rustler::nif(name = "context_turn_normal")]
 fn context_turn(context: Handle) -> u64 {
     context.get().turn()
 }

@@ -2,7 +2,7 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
-    Part, PartKind, Seen, Shown, Source, Status, ToolCall,
+    Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
 use rustler::{Atom, Encoder as _, Term};
 
@@ -155,10 +155,15 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.list(calls.map(|call| self.call(call).end()))
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)))
     }
 
-    fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+    /// Calls with other arguments than their own.
+    pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
+        self.list(calls.map(|(call, arguments)| self.call(call, arguments).end()))
+    }
+
+    fn call(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
         fields.put(atoms::id(), self.text(&call.id));
         let name = match &call.name {
@@ -166,7 +171,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Name::Text(name) => self.text(name),
         };
         fields.put(atoms::name(), name);
-        fields.put(atoms::arguments(), self.value(&call.arguments.value));
+        fields.put(atoms::arguments(), self.value(arguments));
         if let Some(metadata) = &call.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
@@ -179,7 +184,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// One iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
-            let mut fields = self.call(call);
+            let mut fields = self.call(call, &call.arguments.value);
             let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
                 self.outcome(outcome)
             });

@@ -93,13 +93,13 @@ fn token_breakdown<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -
 }
 
 /// All that providers reported.
-#[rustler::nif]
+#[rustler::nif(name = "context_usage_normal")]
 fn context_usage<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     encode(env, context.get().usage())
 }
 
 /// What providers reported in an iteration; `nil` when there is no such iteration.
-#[rustler::nif]
+#[rustler::nif(name = "context_iteration_usage_normal")]
 fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) -> Term<'a> {
     match context.get().iteration(number.0) {
         Some(iteration) => encode(env, iteration.usage()),

@@ -185,7 +185,7 @@ fn summarize<'a>(
 }
 
 /// The summary that stands for an iteration, or `nil`.
-#[rustler::nif]
+#[rustler::nif(name = "context_summary_of_normal")]
 fn context_summary_of<'a>(env: Env<'a>, context: Handle, number: Number) -> Term<'a> {
     match context.get().summary(unsigned(&number)) {
         Some(text) => Encoder::sharing(env, &context).binary(text),

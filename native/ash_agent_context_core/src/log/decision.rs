@@ -17,13 +17,20 @@ pub struct Decision {
     pub at: Time,
     /// Why not; nil for an approval.
     pub reason: Value,
+    /// The arguments that were decided about, where the call's own are others.
+    pub arguments: Option<Value>,
+    /// What an approval holds for: the digest of the name and the arguments. Releases that did not
+    /// bind approvals left none; theirs hold for the call as it stands.
+    pub digest: Option<Box<str>>,
 }
 
 impl Decision {
     /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
         let size = self.by.size().plus(self.reason.size());
-        size.plus(Size::new(2, 0))
+        let digest = self.digest.as_ref().map_or(0, |text| text.len());
+        let arguments = self.arguments.as_ref().map(Value::size).unwrap_or_default();
+        size.plus(arguments).plus(Size::new(3, digest))
     }
 }
 
@@ -50,29 +57,63 @@ impl CallStatus {
     }
 }
 
+/// What stands between a call and its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// Somebody is to decide about a run with these arguments.
+    Asked(Value),
+    /// Somebody has decided.
+    Decided(Decision),
+}
+
 /// The decisions of an exchange; most have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Decisions(Vec<Option<Arc<Decision>>>);
+pub(crate) struct Decisions(Vec<Option<Arc<Step>>>);
 
 impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
-        self.0.get(slot)?.as_deref()
+        match self.0.get(slot)?.as_deref()? {
+            Step::Decided(decision) => Some(decision),
+            Step::Asked(_) => None,
+        }
+    }
+
+    pub fn asked(&self, slot: usize) -> Option<&Value> {
+        match self.0.get(slot)?.as_deref()? {
+            Step::Asked(arguments) => Some(arguments),
+            Step::Decided(_) => None,
+        }
     }
 
     pub fn put(&mut self, slot: usize, decision: Decision) {
-        if self.0.len() <= slot {
+        self.set(slot, Some(Step::Decided(decision)));
+    }
+
+    /// `None` takes back what was asked.
+    pub fn ask(&mut self, slot: usize, arguments: Option<Value>) {
+        self.set(slot, arguments.map(Step::Asked));
+    }
+
+    fn set(&mut self, slot: usize, step: Option<Step>) {
+        if self.0.len() <= slot && step.is_some() {
             self.0.resize(slot + 1, None);
         }
         if let Some(place) = self.0.get_mut(slot) {
-            *place = Some(Arc::new(decision));
+            *place = step.map(Arc::new);
         }
+        self.trim();
     }
 
     /// Leaves those of some slots, as if the others had never been there.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        for (slot, decision) in self.0.iter_mut().enumerate() {
-            decision.take_if(|_| !keep(slot));
+        for (slot, step) in self.0.iter_mut().enumerate() {
+            step.take_if(|_| !keep(slot));
         }
+        self.trim();
+    }
+
+    // Nothing at the end is nothing: what is equal compares so.
+    fn trim(&mut self) {
         let last = self.0.iter().rposition(Option::is_some);
         self.0.truncate(last.map_or(0, |last| last + 1));
     }
@@ -81,6 +122,9 @@ impl Decisions {
         self.0
             .iter()
             .flatten()
-            .fold(Size::default(), |sum, decision| sum.plus(decision.size()))
+            .fold(Size::default(), |sum, step| match &**step {
+                Step::Asked(arguments) => sum.plus(arguments.size()),
+                Step::Decided(decision) => sum.plus(decision.size()),
+            })
     }
 }

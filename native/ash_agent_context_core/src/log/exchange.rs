@@ -9,7 +9,7 @@ use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, PartKind};
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
-use crate::value::{Map, Size};
+use crate::value::{Map, Size, Value};
 
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,15 @@ impl Exchange {
 
     pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
         self.decisions.put(slot, decision);
+    }
+
+    /// The arguments that the undecided call of a slot was asked about with, where its own are others.
+    pub(crate) fn asked(&self, slot: usize) -> Option<&Value> {
+        self.decisions.asked(slot)
+    }
+
+    pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
+        self.decisions.ask(slot, arguments);
     }
 
     /// Leaves the decisions about calls that have their result.

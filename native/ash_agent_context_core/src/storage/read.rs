@@ -216,8 +216,9 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
     for (position, value) in values.into_iter().enumerate() {
         let (call, state) =
             read_call(value, trust).map_err(|error| error.within(index(position)))?;
-        if let Some(decision) = state.decision {
-            exchange.decide(position, decision);
+        match state.decision {
+            Some(decision) => exchange.decide(position, decision),
+            None => exchange.ask(position, state.asked),
         }
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
@@ -238,6 +239,7 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
 /// Where a call stands.
 struct State {
     decision: Option<Decision>,
+    asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
@@ -303,6 +305,7 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         .take_given(keys::DECISION)
         .map(|decision| read_decision(decision, trust));
     let decision = at(keys::DECISION, decision.transpose())?;
+    let asked = take_seen(fields, keys::ASKED, trust)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -315,9 +318,9 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
             "the decision that the status tells of",
         ));
     }
-    let (decision, ended) = match trust.approvals {
-        Approvals::Keep => (decision, ended),
-        Approvals::Drop => (None, ended.map(undecided)),
+    let (decision, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, asked, ended),
+        Approvals::Drop => (None, None, ended.map(undecided)),
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -325,7 +328,11 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(State { decision, outcome })
+    Ok(State {
+        decision,
+        asked,
+        outcome,
+    })
 }
 
 /// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
@@ -341,16 +348,34 @@ fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let mut term = |key| {
-        let mut value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, tag::untag(&mut value, LEVELS, trust.structs)).map(|_| value)
-    };
+    let by = take_term(&mut fields, keys::BY, trust)?;
+    let reason = take_term(&mut fields, keys::REASON, trust)?;
+    let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
     Ok(Decision {
         approved,
-        by: term(keys::BY)?,
-        reason: term(keys::REASON)?,
+        by: by.unwrap_or(Value::Nil),
+        reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
+        digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
+}
+
+/// Arguments that somebody was shown.
+fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(map @ Value::Map(_)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
+    }
+}
+
+fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    let mut value = fields.take_given(key);
+    if let Some(value) = &mut value {
+        at(key, tag::untag(value, LEVELS, trust.structs))?;
+    }
+    Ok(value)
 }
 
 fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {

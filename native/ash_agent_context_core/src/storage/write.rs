@@ -162,7 +162,14 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                 tag::value(json.key(keys::BY), &decision.by);
                 json.key(keys::AT).string(&time::to_text(decision.at));
                 tag::value(json.key(keys::REASON), &decision.reason);
+                if let Some(arguments) = &decision.arguments {
+                    tag::value(json.key(keys::ARGUMENTS), arguments);
+                }
+                text(json, keys::DIGEST, decision.digest.as_deref());
             });
+        }
+        if let Some(arguments) = exchange.asked(slot) {
+            tag::value(json.key(keys::ASKED), arguments);
         }
         if let Some(outcome) = outcome {
             json.key(keys::RESULT).object(|json| {

@@ -1,0 +1,56 @@
+defmodule AshAgent.Context.Handle do
+  @moduledoc false
+
+  # A handle works in the VM that made it. One of another node is a plain reference here, and so is one that outlived its
+  # VM in a file or a message; a NIF takes neither and only says "argument error". Instead of a look at each handle before
+  # each call, that refusal is explained when it comes.
+
+  alias AshAgent.Context.{Error, Native}
+
+  @doc """
+  Tells whether a context's handle works here: `:ok`, or the error that names the node that made it, with the reason
+  `{:foreign_handle, node}`.
+
+  For those who keep or hand on a context without calling a function of `AshAgent.Context`.
+  """
+  @spec check(%{:ref => term(), optional(atom()) => term()}) :: :ok | {:error, Error.t()}
+  def check(%{ref: ref}) do
+    cond do
+      not is_reference(ref) ->
+        {:error, %Error{reason: {:invalid, [], "a context with its handle"}}}
+
+      foreign?(ref) ->
+        {:error, %Error{reason: {:foreign_handle, node(ref)}}}
+
+      true ->
+        :ok
+    end
+  end
+
+  @doc "Like `check/1`, but raises `ArgumentError`."
+  @spec check!(%{:ref => term(), optional(atom()) => term()}) :: :ok
+  def check!(context) do
+    with {:error, error} <- check(context), do: refuse!(error)
+  end
+
+  @doc "Raises what is to be raised for a NIF that refused these handles with this error."
+  @spec explain!(Exception.t(), [term()], Exception.stacktrace()) :: no_return()
+  def explain!(error, handles, stacktrace) do
+    case Enum.find(handles, &foreign?/1) do
+      nil -> reraise(error, stacktrace)
+      ref -> refuse!(%Error{reason: {:foreign_handle, node(ref)}})
+    end
+  end
+
+  @spec refuse!(Error.t()) :: no_return()
+  defp refuse!(error), do: raise(ArgumentError, Exception.message(error))
+
+  defp foreign?(ref) when is_reference(ref) do
+    Native.context_first_iteration_normal(ref)
+    false
+  rescue
+    ArgumentError -> true
+  end
+
+  defp foreign?(_other), do: false
+end
