@@ -1666,12 +1666,12 @@ defmodule AshAgent.Context do
       iex> alias AshAgent.Context
       iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message("1")
       iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
-      iex> context |> Context.remove_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
+      iex> context |> Context.hide_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
       [%{role: :user, content: "Two"}]
   """
   @doc since: "0.1.0"
-  @spec remove_old_iterations(t(), non_neg_integer(), keyword()) :: t()
-  def remove_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
+  @spec hide_old_iterations(t(), non_neg_integer(), keyword()) :: t()
+  def hide_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
       when is_integer(seconds) and seconds >= 0 do
     at = only_at(opts) || DateTime.utc_now()
     ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> wrap!()
@@ -1693,12 +1693,12 @@ defmodule AshAgent.Context do
 
       iex> alias AshAgent.Context
       iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.get_iteration_range(1, 1) |> Context.to_messages()
+      iex> context |> Context.keep_iteration_range(1, 1) |> Context.to_messages()
       [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
   """
   @doc since: "0.1.0"
-  @spec get_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
-  def get_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
+  @spec keep_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
+  def keep_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
       do: ref |> Native.context_range(first, last, only_at(opts)) |> wrap!()
 

@@ -11,15 +11,19 @@ defmodule AshAgent.ChatContext.GoldenTest do
   @seeded Path.expand("../../fixtures/chat_child_v1.json", __DIR__)
 
   defp say(chat, text, name),
-    do: ChatContext.update(chat, &Context.add_user_message(&1, text, at: @at), branch: name)
+    do:
+      ChatContext.update_context(chat, &Context.add_user_message(&1, text, at: @at), branch: name)
 
   defp answer(chat, text, name, calls \\ []) do
     fun = &Context.add_assistant_message(&1, text, calls, at: @at)
-    ChatContext.update(chat, fun, branch: name)
+    ChatContext.update_context(chat, fun, branch: name)
   end
 
   defp results(chat, results, name),
-    do: ChatContext.update(chat, &Context.add_tool_results(&1, results, at: @at), branch: name)
+    do:
+      ChatContext.update_context(chat, &Context.add_tool_results(&1, results, at: @at),
+        branch: name
+      )
 
   defp chat do
     config = [
@@ -36,7 +40,7 @@ defmodule AshAgent.ChatContext.GoldenTest do
     |> results([{"a", {:ok, %{found: [1, 2.5, nil]}}}], "main")
     |> answer("three", "main")
     |> say("four", "main")
-    |> ChatContext.branch("b", at: 1)
+    |> ChatContext.branch("b", iteration: 1)
     |> say("five <b>", "b")
     |> ChatContext.branch("c", from: "main", user_prompt: "U")
     |> answer("six", "c", [%{id: "b", name: "write", arguments: %{}}, %{id: "c", name: "rm"}])
@@ -45,10 +49,12 @@ defmodule AshAgent.ChatContext.GoldenTest do
     |> results([{"c", {:ok, "done"}}], "d \0 ä")
     |> say("seven", "d \0 ä")
     |> ChatContext.branch("e", from: "d \0 ä")
-    |> ChatContext.update(&Context.put_masks(&1, [{"se..n", "#"}], at: @at), branch: "e")
-    |> ChatContext.update(&Context.keep_last_iterations(&1, 1, at: @at), branch: "e")
-    |> ChatContext.update(&Context.put_metadata(&1, :note, {:a, 1}, at: @at), branch: "e")
-    |> ChatContext.update(fn _ -> Context.new("else", id: "other", at: @at) end, branch: "b")
+    |> ChatContext.update_context(&Context.put_masks(&1, [{"se..n", "#"}], at: @at), branch: "e")
+    |> ChatContext.update_context(&Context.keep_last_iterations(&1, 1, at: @at), branch: "e")
+    |> ChatContext.update_context(&Context.put_metadata(&1, :note, {:a, 1}, at: @at), branch: "e")
+    |> ChatContext.update_context(fn _ -> Context.new("else", id: "other", at: @at) end,
+      branch: "b"
+    )
     |> ChatContext.delete_branch("c")
     |> ChatContext.switch("e")
   end
@@ -78,7 +84,7 @@ defmodule AshAgent.ChatContext.GoldenTest do
   end
 
   test "a child that is seeded with a range is stored in the same bytes" do
-    parent = ChatContext.update(chat(), &Context.put_max_result_bytes(&1, 2_000, at: @at))
+    parent = ChatContext.update_context(chat(), &Context.put_max_result_bytes(&1, 2_000, at: @at))
     opts = [seed: 2..3, id: "child", input: "go", at: @at]
     text = parent |> ChatContext.spawn_child(opts) |> ChatContext.to_snapshot()
     assert text == File.read!(@seeded)
