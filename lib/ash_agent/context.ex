@@ -718,6 +718,36 @@ defmodule AshAgent.Context do
     do: context |> load(delta, opts) |> bang!()
 
   @doc """
+  Makes a context of whatever was kept of one, and returns `{:ok, context}` or `{:error, error}`: what `dump/1`,
+  `to_snapshot/1` or `to_map/1` gave, or a context, which comes back as it is.
+
+  What comes from elsewhere goes through `load/2` or `from_snapshot/2`, whose options say how far it is believed.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> for kept <- [context, AshAgent.Context.dump(context), AshAgent.Context.to_snapshot(context)] do
+      ...>   {:ok, copy} = AshAgent.Context.restore(kept)
+      ...>   AshAgent.Context.equal?(context, copy)
+      ...> end
+      [true, true, true]
+
+      iex> {:ok, context} = AshAgent.Context.restore(%{iterations: [%{number: 1, messages: []}]})
+      iex> context.current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec restore(t() | map() | binary()) :: {:ok, t()} | {:error, Error.t()}
+  def restore(%__MODULE__{} = context), do: {:ok, context}
+  def restore(text) when is_binary(text), do: from_snapshot(text)
+  # What dump/1 gives is versioned, what to_map/1 gives is not.
+  def restore(%{"version" => _} = document), do: load(document)
+  def restore(%{} = attributes) when not is_struct(attributes), do: create(attributes)
+
+  def restore(%{}),
+    do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
+
+  @doc """
   Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
 
   ## Examples
