@@ -41,7 +41,10 @@ defmodule AshAgent.ChatContext.ModelTest do
     do: ChatContext.update_context(chat, &add(&1, role, text), name_option(:branch, name))
 
   defp run(chat, {:branch, name, from, at, system}) do
-    opts = name_option(:from, from) ++ name_option(:at, at) ++ name_option(:system_prompt, system)
+    opts =
+      name_option(:from, from) ++
+        name_option(:iteration, at) ++ name_option(:system_prompt, system)
+
     ChatContext.branch(chat, name, opts)
   end
 

@@ -100,7 +100,7 @@ defmodule AshAgent.Context.HandleTest do
             :from_request,
             :from_request!
           ] ++
-            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop]
+            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop, :restore]
 
   @chat_functions [
     active: [],
@@ -118,7 +118,7 @@ defmodule AshAgent.Context.HandleTest do
     spawn_child: [],
     switch: ["main"],
     to_snapshot: [],
-    update: [:identity]
+    update_context: [:identity]
   ]
   @other_chat_functions [:from_snapshot, :from_snapshot!, :load, :load!, :new]
 
