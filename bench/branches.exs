@@ -43,8 +43,8 @@ defmodule AshAgent.Bench.Chats do
     for i <- 1..10, reduce: ours(n) do
       chat ->
         chat
-        |> ChatContext.branch("b#{i}", at: at(n, i))
-        |> ChatContext.update(&Context.add_user_message(&1, "own #{i}"), branch: "b#{i}")
+        |> ChatContext.branch("b#{i}", iteration: at(n, i))
+        |> ChatContext.update_context(&Context.add_user_message(&1, "own #{i}"), branch: "b#{i}")
     end
   end
 
@@ -138,7 +138,7 @@ end
 
 times =
   Harness.compare(
-    fn -> ChatContext.branch(chat, "b", at: 2_500) end,
+    fn -> ChatContext.branch(chat, "b", iteration: 2_500) end,
     fn -> Chats.branch_maps(plain, "b", 2_500) end,
     same?
   )
@@ -146,7 +146,7 @@ times =
 row.("branch 10000 messages at iteration 2500", times, "faster", times.ratio < 1)
 
 append = fn chat ->
-  ChatContext.update(chat, &Context.add_user_message(&1, "own"))
+  ChatContext.update_context(chat, &Context.add_user_message(&1, "own"))
 end
 
 append_plain = fn chat ->

@@ -112,7 +112,7 @@ for n <- [1_000, 10_000] do
   {:ok, _, 1..20} =
     Context.fit(
       context,
-      total - Context.count_tokens(Context.get_iteration_range(context, 1, 20)) + 10,
+      total - Context.count_tokens(Context.keep_iteration_range(context, 1, 20)) + 10,
       step: 20
     )
 

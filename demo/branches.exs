@@ -37,7 +37,7 @@ defmodule AshAgent.Demo.Branches do
 
   # An answer belongs to the branch that was asked, whichever is the active one by then.
   defp ask(chat, name) do
-    ChatContext.update(
+    ChatContext.update_context(
       chat,
       fn context ->
         {:ok, result} =

@@ -4,9 +4,9 @@ defmodule AshAgent.ChatContext do
 
       iex> alias AshAgent.{ChatContext, Context}
       iex> chat = ChatContext.new(input: "Name a city.", system_prompt: "Be brief.", config: [model_id: "m1"])
-      iex> chat = ChatContext.update(chat, &Context.add_assistant_message(&1, "Rome"))
+      iex> chat = ChatContext.update_context(chat, &Context.add_assistant_message(&1, "Rome"))
       iex> chat = ChatContext.branch(chat, "poem", system_prompt: "Answer in rhymes.")
-      iex> chat = chat |> ChatContext.switch("poem") |> ChatContext.update(&Context.add_user_message(&1, "And why?"))
+      iex> chat = chat |> ChatContext.switch("poem") |> ChatContext.update_context(&Context.add_user_message(&1, "And why?"))
       iex> for branch <- ChatContext.branches(chat), do: {branch.name, Context.count_messages(branch.context)}
       [{"main", 3}, {"poem", 4}]
       iex> ChatContext.active(chat).system_prompt
@@ -14,7 +14,7 @@ defmodule AshAgent.ChatContext do
 
   A **branch** is a name for an `AshAgent.Context`. To branch costs the same for a conversation of any length: branches
   share their messages in memory, and `dump/1` stores a message once however many branches have it. The functions of
-  `AshAgent.Context` work on a branch through `update/3`.
+  `AshAgent.Context` work on a branch through `update_context/3`.
 
   Each branch has a system prompt and a user prompt of its own; requests have the user prompt behind the system prompt.
 
@@ -35,7 +35,7 @@ defmodule AshAgent.ChatContext do
   does.
   """
 
-  alias AshAgent.ChatContext.{Branch, Config, Document, Seed}
+  alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
   alias AshAgent.Context.{Error, Handle, JSON, Trust}
 
@@ -119,7 +119,12 @@ defmodule AshAgent.ChatContext do
     end
   end
 
-  defp opened(nil, id, at), do: Seed.empty(id, time(at))
+  defp opened(nil, id, at) do
+    at = time(at)
+    times = if at, do: [created_at: at, updated_at: at], else: []
+    iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
+    Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
+  end
 
   defp opened(input, id, at) when is_binary(input) or is_list(input) or is_map(input),
     do: Context.new(input, id: id, at: at)
@@ -155,7 +160,7 @@ defmodule AshAgent.ChatContext do
   ## Options
 
     * `:from` - the name of the branch to begin with. Defaults to the active one.
-    * `:at` - the number of an iteration: the branch begins as the conversation was at its end, see
+    * `:iteration` - its number: the branch begins as the conversation was at its end, see
       `AshAgent.Context.rewind/2`. Defaults to the current iteration.
     * `:system_prompt`, `:user_prompt` - as in `put_system_prompt/3` and `put_user_prompt/3`. Default to those of the branch
       it begins with.
@@ -163,9 +168,9 @@ defmodule AshAgent.ChatContext do
   ## Examples
 
       iex> alias AshAgent.{ChatContext, Context}
-      iex> chat = ChatContext.new(input: "One") |> ChatContext.update(&Context.add_assistant_message(&1, "1"))
-      iex> chat = ChatContext.update(chat, &Context.add_user_message(&1, "Two"))
-      iex> chat = ChatContext.branch(chat, "again", from: "main", at: 1)
+      iex> chat = ChatContext.new(input: "One") |> ChatContext.update_context(&Context.add_assistant_message(&1, "1"))
+      iex> chat = ChatContext.update_context(chat, &Context.add_user_message(&1, "Two"))
+      iex> chat = ChatContext.branch(chat, "again", from: "main", iteration: 1)
       iex> chat.branches["again"].context |> Context.to_messages()
       [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
 
@@ -175,11 +180,11 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec branch(t(), String.t(), keyword()) :: t()
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
-    opts = Keyword.validate!(opts, [:from, :at, :system_prompt, :user_prompt])
+    opts = Keyword.validate!(opts, [:from, :iteration, :system_prompt, :user_prompt])
     refuse_known!(chat, name!(name))
     origin = named!(chat, opts[:from])
     made = chat.made + 1
-    branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:at]))
+    branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:iteration]))
     put(%{chat | made: made}, put_prompts(branch, opts, []))
   end
 
@@ -189,7 +194,7 @@ defmodule AshAgent.ChatContext do
     do: Context.rewind(context, to: number)
 
   defp context_at(_context, other) do
-    raise ArgumentError, "expected :at to be an iteration's number, got: #{inspect(other)}"
+    raise ArgumentError, "expected :iteration to be an iteration's number, got: #{inspect(other)}"
   end
 
   @doc """
@@ -268,13 +273,14 @@ defmodule AshAgent.ChatContext do
   ## Examples
 
       iex> alias AshAgent.{ChatContext, Context}
-      iex> chat = ChatContext.new(input: "Hello!") |> ChatContext.update(&Context.add_assistant_message(&1, "Hi!"))
+      iex> chat = ChatContext.new(input: "Hello!") |> ChatContext.update_context(&Context.add_assistant_message(&1, "Hi!"))
       iex> Context.count_messages(ChatContext.active(chat).context)
       2
   """
   @doc since: "0.1.0"
-  @spec update(t(), (Context.t() -> Context.t()), keyword()) :: t()
-  def update(%__MODULE__{} = chat, fun, opts \\ []) when is_function(fun, 1) and is_list(opts) do
+  @spec update_context(t(), (Context.t() -> Context.t()), keyword()) :: t()
+  def update_context(%__MODULE__{} = chat, fun, opts \\ [])
+      when is_function(fun, 1) and is_list(opts) do
     branch = chosen!(chat, Keyword.validate!(opts, [:branch]))
 
     case fun.(branch.context) do
@@ -430,7 +436,7 @@ defmodule AshAgent.ChatContext do
   ## Examples
 
       iex> alias AshAgent.{ChatContext, Context}
-      iex> chat = ChatContext.new(input: "Plan a trip", id: "parent") |> ChatContext.update(&Context.add_assistant_message(&1, "To Rome!"))
+      iex> chat = ChatContext.new(input: "Plan a trip", id: "parent") |> ChatContext.update_context(&Context.add_assistant_message(&1, "To Rome!"))
       iex> child = ChatContext.spawn_child(chat, seed: 1..1, input: "Find a hotel", system_prompt: "You find hotels.")
       iex> child.parent_id
       "parent"
@@ -463,7 +469,7 @@ defmodule AshAgent.ChatContext do
   defp seeded(nil, _parent, id, opts), do: opened(opts[:input], id, opts[:at])
 
   defp seeded(range, parent, id, opts) do
-    context = Seed.context(parent, range, id, time(opts[:at]))
+    context = Stored.seed(parent, range, id, time(opts[:at]))
 
     if opts[:input],
       do: Context.add_user_message(context, opts[:input], Keyword.take(opts, [:at])),
@@ -498,7 +504,7 @@ defmodule AshAgent.ChatContext do
   ## Examples
 
       iex> alias AshAgent.{ChatContext, Context}
-      iex> chat = ChatContext.new(input: "Plan a trip") |> ChatContext.update(&Context.add_assistant_message(&1, "To Rome!"))
+      iex> chat = ChatContext.new(input: "Plan a trip") |> ChatContext.update_context(&Context.add_assistant_message(&1, "To Rome!"))
       iex> child = ChatContext.spawn_child(chat, input: "Find a hotel", id: "child_1")
       iex> chat = ChatContext.complete_child(chat, child, "Hotel Roma is free.")
       iex> [%{content: content, metadata: %{child: %{id: id}}}] = Context.get_iteration_messages(ChatContext.active(chat).context, 2)
@@ -519,7 +525,12 @@ defmodule AshAgent.ChatContext do
     opts = Keyword.validate!(opts, [:branch, :at])
     usage = Context.get_cumulative_tokens(active(child).context)
     stamp = [metadata: %{child: %{id: child.id, usage: usage}}] ++ Keyword.take(opts, [:at])
-    update(parent, &Context.add_user_message(&1, summary, stamp), Keyword.take(opts, [:branch]))
+
+    update_context(
+      parent,
+      &Context.add_user_message(&1, summary, stamp),
+      Keyword.take(opts, [:branch])
+    )
   end
 
   def complete_child(%__MODULE__{} = parent, %__MODULE__{} = child, summary, opts)
@@ -549,7 +560,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec dump(t()) :: map()
-  def dump(%__MODULE__{} = chat), do: Document.dump(chat)
+  def dump(%__MODULE__{} = chat), do: Stored.dump(chat)
 
   @doc """
   Makes a chat of what `dump/1` gave and returns `{:ok, chat}` or `{:error, error}`.
@@ -581,7 +592,7 @@ defmodule AshAgent.ChatContext do
   @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(document, opts \\ []) when is_list(opts) do
     Trust.check!(opts)
-    Document.load(document, opts)
+    Stored.load(document, opts)
   end
 
   @doc """
@@ -609,7 +620,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec to_snapshot(t()) :: binary()
-  def to_snapshot(%__MODULE__{} = chat), do: chat |> dump() |> Document.to_text()
+  def to_snapshot(%__MODULE__{} = chat), do: Stored.to_snapshot(chat)
 
   @doc """
   Makes a chat of JSON text and returns `{:ok, chat}` or `{:error, error}`, as `load/2` does of a map, whose options it
@@ -626,7 +637,7 @@ defmodule AshAgent.ChatContext do
   @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts) do
     Trust.check!(opts)
-    with {:ok, document} <- JSON.decode(text), do: Document.load(document, opts)
+    with {:ok, document} <- JSON.decode(text), do: Stored.load(document, opts)
   end
 
   @doc """

@@ -799,6 +799,36 @@ defmodule AshAgent.Context do
     do: context |> load(delta, opts) |> bang!()
 
   @doc """
+  Makes a context of whatever was kept of one, and returns `{:ok, context}` or `{:error, error}`: what `dump/1`,
+  `to_snapshot/1` or `to_map/1` gave, or a context, which comes back as it is.
+
+  What comes from elsewhere goes through `load/2` or `from_snapshot/2`, whose options say how far it is believed.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!")
+      iex> for kept <- [context, AshAgent.Context.dump(context), AshAgent.Context.to_snapshot(context)] do
+      ...>   {:ok, copy} = AshAgent.Context.restore(kept)
+      ...>   AshAgent.Context.equal?(context, copy)
+      ...> end
+      [true, true, true]
+
+      iex> {:ok, context} = AshAgent.Context.restore(%{iterations: [%{number: 1, messages: []}]})
+      iex> context.current_iteration
+      1
+  """
+  @doc since: "0.1.0"
+  @spec restore(t() | map() | binary()) :: {:ok, t()} | {:error, Error.t()}
+  def restore(%__MODULE__{} = context), do: {:ok, context}
+  def restore(text) when is_binary(text), do: from_snapshot(text)
+  # What dump/1 gives is versioned, what to_map/1 gives is not.
+  def restore(%{"version" => _} = document), do: load(document)
+  def restore(%{} = attributes) when not is_struct(attributes), do: create(attributes)
+
+  def restore(%{}),
+    do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
+
+  @doc """
   Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
 
   ## Examples
@@ -1755,12 +1785,12 @@ defmodule AshAgent.Context do
       iex> alias AshAgent.Context
       iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message("1")
       iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
-      iex> context |> Context.remove_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
+      iex> context |> Context.hide_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
       [%{role: :user, content: "Two"}]
   """
   @doc since: "0.1.0"
-  @spec remove_old_iterations(t(), non_neg_integer(), keyword()) :: t()
-  def remove_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
+  @spec hide_old_iterations(t(), non_neg_integer(), keyword()) :: t()
+  def hide_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
       when is_integer(seconds) and seconds >= 0 do
     at = only_at(opts) || DateTime.utc_now()
     ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> wrap!()
@@ -1782,12 +1812,12 @@ defmodule AshAgent.Context do
 
       iex> alias AshAgent.Context
       iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
-      iex> context |> Context.get_iteration_range(1, 1) |> Context.to_messages()
+      iex> context |> Context.keep_iteration_range(1, 1) |> Context.to_messages()
       [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
   """
   @doc since: "0.1.0"
-  @spec get_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
-  def get_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
+  @spec keep_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
+  def keep_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
       do: ref |> Native.context_range(first, last, only_at(opts)) |> wrap!()
 

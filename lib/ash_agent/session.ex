@@ -513,7 +513,6 @@ defmodule AshAgent.Session do
   defp initial(function, system_prompt) when is_function(function, 0),
     do: initial(function.(), system_prompt)
 
-  defp initial(%Context{} = context, _system_prompt), do: {:ok, context}
   defp initial(nil, nil), do: Context.create(%{})
 
   defp initial(nil, system_prompt),
@@ -526,12 +525,9 @@ defmodule AshAgent.Session do
   defp initial(:error, _system_prompt), do: {:error, :no_context}
   defp initial({:error, reason}, _system_prompt), do: {:error, reason}
 
-  defp initial(text, system_prompt) when is_binary(text),
-    do: Context |> apply(:from_snapshot, [text]) |> initial(system_prompt)
+  defp initial(kept, _system_prompt) when is_binary(kept) or is_map(kept),
+    do: apply(Context, :restore, [kept])
 
-  # What dump/1 gives is versioned, what to_map/1 gives is not.
-  defp initial(%{"version" => _} = dump, _system_prompt), do: apply(Context, :load, [dump])
-  defp initial(%{} = attributes, _system_prompt), do: Context.create(attributes)
   defp initial(_other, _system_prompt), do: {:error, :no_context}
 
   defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)

@@ -86,7 +86,7 @@ defmodule AshAgent.Soak.Hostile do
       fn -> Context.encode_request(context, a, model: b) end,
       fn -> Context.approve_tool_call(context, a, by: b) end,
       fn -> Context.put_max_result_bytes(context, a) end,
-      fn -> Context.remove_old_iterations(context, a) end,
+      fn -> Context.hide_old_iterations(context, a) end,
       fn -> Context.create(map) end,
       fn -> Context.update(context, %{metadata: a, updated_at: b}) end,
       fn -> Context.from_messages([a, %{role: "user", content: b}]) end,

@@ -16,7 +16,7 @@ defmodule AshAgent.ChatContextTest do
   defp chat(opts \\ []) do
     chat = ChatContext.new([input: "1", at: @at] ++ opts)
 
-    ChatContext.update(chat, fn context ->
+    ChatContext.update_context(chat, fn context ->
       for number <- 2..3, reduce: Context.add_assistant_message(context, "a1") do
         context ->
           context
@@ -29,7 +29,7 @@ defmodule AshAgent.ChatContextTest do
   defp names(chat), do: Enum.map(ChatContext.branches(chat), & &1.name)
   defp context(chat, name), do: chat.branches[name].context
   defp texts(context), do: Enum.map(Context.to_messages(context), & &1.content)
-  defp say(chat, text), do: ChatContext.update(chat, &Context.add_user_message(&1, text))
+  defp say(chat, text), do: ChatContext.update_context(chat, &Context.add_user_message(&1, text))
 
   defp system(branch),
     do: Context.request!(branch.context, :anthropic, pending: :interrupt)["system"]
@@ -110,7 +110,7 @@ defmodule AshAgent.ChatContextTest do
     end
 
     test "rewinds to the end of an iteration" do
-      chat = ChatContext.branch(chat(), "idea", at: 2)
+      chat = ChatContext.branch(chat(), "idea", iteration: 2)
       assert texts(context(chat, "idea")) == ["1", "a1", "2", "a2"]
       assert texts(context(chat, "main")) == ["1", "a1", "2", "a2", "3", "a3"]
       chat = ChatContext.switch(chat, "idea") |> say("other")
@@ -122,7 +122,7 @@ defmodule AshAgent.ChatContextTest do
     end
 
     test "begins with another branch than the active one" do
-      chat = chat() |> ChatContext.branch("b", at: 1) |> ChatContext.branch("c", from: "b")
+      chat = chat() |> ChatContext.branch("b", iteration: 1) |> ChatContext.branch("c", from: "b")
       assert texts(context(chat, "c")) == ["1", "a1"]
     end
 
@@ -139,9 +139,11 @@ defmodule AshAgent.ChatContextTest do
     test "branches while calls are pending, and each branch answers for itself" do
       chat =
         ChatContext.new(input: "hi")
-        |> ChatContext.update(&Context.add_assistant_message(&1, nil, [%{id: "a", name: :now}]))
+        |> ChatContext.update_context(
+          &Context.add_assistant_message(&1, nil, [%{id: "a", name: :now}])
+        )
         |> ChatContext.branch("b")
-        |> ChatContext.update(&Context.add_tool_results(&1, [{"a", {:ok, 1}}]))
+        |> ChatContext.update_context(&Context.add_tool_results(&1, [{"a", {:ok, 1}}]))
 
       assert Context.pending_tool_calls(context(chat, "main")) == []
       assert [%{id: "a"}] = Context.pending_tool_calls(context(chat, "b"))
@@ -156,7 +158,7 @@ defmodule AshAgent.ChatContextTest do
                {:unknown_branch, "x", ["main", "b"]}
 
       for number <- [0, 4, -1, 0x10000000000000000] do
-        assert reason_of(fn -> ChatContext.branch(chat, "c", at: number) end) ==
+        assert reason_of(fn -> ChatContext.branch(chat, "c", iteration: number) end) ==
                  {:unknown_iteration, number, 1..3}
       end
 
@@ -207,7 +209,7 @@ defmodule AshAgent.ChatContextTest do
     end
 
     test "the active branch cannot be deleted, others can, and their names are free again" do
-      chat = chat() |> ChatContext.branch("b", at: 1) |> ChatContext.branch("c", from: "b")
+      chat = chat() |> ChatContext.branch("b", iteration: 1) |> ChatContext.branch("c", from: "b")
       deleted = ChatContext.delete_branch(chat, "b")
       assert names(deleted) == ["main", "c"]
       assert texts(context(deleted, "c")) == ["1", "a1"]
@@ -224,13 +226,16 @@ defmodule AshAgent.ChatContextTest do
     test "works on the active branch, or on the one that is named" do
       chat = ChatContext.branch(chat(), "b")
       add = &Context.add_user_message(&1, "more")
-      assert texts(context(ChatContext.update(chat, add), "b")) == texts(context(chat, "b"))
-      updated = ChatContext.update(chat, add, branch: "b")
+
+      assert texts(context(ChatContext.update_context(chat, add), "b")) ==
+               texts(context(chat, "b"))
+
+      updated = ChatContext.update_context(chat, add, branch: "b")
       assert List.last(texts(context(updated, "b"))) == "more"
       assert texts(context(updated, "main")) == texts(context(chat, "main"))
 
       assert {:unknown_branch, "x", _} =
-               reason_of(fn -> ChatContext.update(chat, add, branch: "x") end)
+               reason_of(fn -> ChatContext.update_context(chat, add, branch: "x") end)
     end
 
     test "shows the prompts of whatever context the function returns" do
@@ -245,25 +250,26 @@ defmodule AshAgent.ChatContextTest do
             {&Context.rewind(&1, to: 1), {"S", "U"}},
             {fn _ -> Context.new("else") end, {nil, nil}}
           ] do
-        branch = ChatContext.active(ChatContext.update(chat, fun))
+        branch = ChatContext.active(ChatContext.update_context(chat, fun))
         assert {branch.system_prompt, branch.user_prompt} == prompts
         assert branch.system_prompt == Context.system_prompt(branch.context)
       end
     end
 
     test "names what is no context" do
-      error = assert_caller_bug(fn -> ChatContext.update(chat(), fn _ -> {:ok, 1} end) end)
+      error =
+        assert_caller_bug(fn -> ChatContext.update_context(chat(), fn _ -> {:ok, 1} end) end)
 
       assert Exception.message(error) ==
                "expected the function to return a context, got: {:ok, 1}"
 
-      assert_caller_bug(fn -> ChatContext.update(chat(), fn -> 1 end) end)
-      assert_caller_bug(fn -> ChatContext.update(chat(), & &1, from: "main") end)
+      assert_caller_bug(fn -> ChatContext.update_context(chat(), fn -> 1 end) end)
+      assert_caller_bug(fn -> ChatContext.update_context(chat(), & &1, from: "main") end)
     end
 
     test "raises what the function raises" do
       chat =
-        ChatContext.update(
+        ChatContext.update_context(
           chat(),
           &Context.add_assistant_message(&1, nil, [%{id: "a", name: :x}])
         )

@@ -18,8 +18,8 @@ defmodule AshAgent.Test.ChatMemory do
       at = max(1, div(last * number, count + 1))
 
       chat
-      |> ChatContext.branch(name, from: "main", at: at)
-      |> ChatContext.update(&Context.add_user_message(&1, "own #{number}"), branch: name)
+      |> ChatContext.branch(name, from: "main", iteration: at)
+      |> ChatContext.update_context(&Context.add_user_message(&1, "own #{number}"), branch: name)
     end)
   end
 

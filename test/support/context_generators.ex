@@ -186,10 +186,10 @@ defmodule AshAgent.Test.ContextGenerators do
     do: Context.keep_last_iterations(context, count, at: at)
 
   defp view({:remove_old, seconds}, context, at),
-    do: Context.remove_old_iterations(context, seconds, at: at)
+    do: Context.hide_old_iterations(context, seconds, at: at)
 
   defp view({:range, first, more}, context, at),
-    do: Context.get_iteration_range(context, first, first + more, at: at)
+    do: Context.keep_iteration_range(context, first, first + more, at: at)
 
   defp view({:fit, percent, step}, context, at) do
     budget = div(Context.count_tokens(context) * percent, 100)

@@ -110,7 +110,7 @@ defmodule AshAgent.Test.ViewModel do
       |> Enum.reject(&(&1 == []))
       |> Enum.reduce(model, fn run, model -> hide(model, List.last(run), hd(run)) end)
 
-    {Context.remove_old_iterations(context, seconds, at: newest), hidden}
+    {Context.hide_old_iterations(context, seconds, at: newest), hidden}
   end
 
   defp operate({:range, first, more}, context, model) do
@@ -119,7 +119,7 @@ defmodule AshAgent.Test.ViewModel do
     pending = for call <- Context.pending_tool_calls(context), do: call.id
 
     try do
-      next = Context.get_iteration_range(context, first, last, at: @now)
+      next = Context.keep_iteration_range(context, first, last, at: @now)
       assert pending == [] or current in first..last
 
       # An empty iteration shows nothing: what comes next goes there.

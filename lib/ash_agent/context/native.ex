@@ -94,6 +94,10 @@ defmodule AshAgent.Context.Native do
     snapshot_load: 2,
     snapshot_load_delta: 3,
     snapshot_encode: 1,
+    chat_dump: 4,
+    chat_encode: 4,
+    chat_load: 3,
+    chat_seed: 5,
     snapshot_decode: 2,
     json_decode: 1,
     json_encode: 1

@@ -9,9 +9,7 @@ defmodule AshAgent.Context.Stored do
   @doc "A context, what `dump/2` gives, or what `to_map/1` gives."
   @spec cast(term()) :: {:ok, Context.t() | nil} | {:error, Error.t()}
   def cast(nil), do: {:ok, nil}
-  def cast(%Context{} = context), do: {:ok, context}
-  def cast(%{"version" => _} = document), do: Context.load(document)
-  def cast(%{} = attributes) when not is_struct(attributes), do: Context.create(attributes)
+  def cast(term) when is_map(term), do: Context.restore(term)
   def cast(_other), do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
 
   @doc "What `dump/1` of this module gives."

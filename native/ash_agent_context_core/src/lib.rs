@@ -43,6 +43,7 @@ pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 pub use request::segment::Segment;
 pub use request::Located;
 pub use response::{Reading, Response, State, MAX_BYTES};
+pub use storage::chat::{Branch, Chat, LoadedBranch, LoadedChat, AROUND_CONTEXT};
 pub use storage::limits::NESTING;
 pub use storage::load::has_masks;
 pub use storage::trust::{Approvals, Structs, Trust};

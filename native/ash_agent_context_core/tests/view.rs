@@ -270,7 +270,7 @@ impl Pair {
                     self.hide(first, old[run - 1]);
                     old.drain(..run);
                 }
-                context.remove_old_iterations(before, now)
+                context.hide_iterations_before(before, now)
             }
             Op::Range(first, last) => match context.iteration_range(*first, *last, now) {
                 Ok(next) => {

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use ash_agent_context_core::{
-    Error, Map, Size, Unsupported, Value, BODY_DEPTH, MAX_DEPTH, NESTING,
+    Error, Map, Size, Unsupported, Value, AROUND_CONTEXT, BODY_DEPTH, MAX_DEPTH, NESTING,
 };
 use num_bigint::BigInt;
 use rustler::types::atom::{self, Atom};
@@ -34,6 +34,8 @@ pub enum Around {
     Attributes,
     /// A dumped context: JSON data, where tags add levels to values.
     Document,
+    /// A dumped chat: several dumped contexts.
+    Chat,
     /// A foreign request.
     Body,
 }
@@ -48,6 +50,7 @@ impl Around {
             Self::Results => MAX_DEPTH + 3,
             Self::Attributes => MAX_DEPTH + 9,
             Self::Document => NESTING,
+            Self::Chat => NESTING + AROUND_CONTEXT,
             Self::Body => BODY_DEPTH,
         }
     }
@@ -59,7 +62,7 @@ pub fn value(term: Term<'_>, around: Around, lane: Lane) -> Result<Value, NifErr
         lane,
         read: Size::default(),
         limit: around.limit(),
-        json: matches!(around, Around::Document),
+        json: matches!(around, Around::Document | Around::Chat),
         open: Vec::new(),
     };
     decoder.value(term)

@@ -36,7 +36,7 @@ fn allow_masks(lane: Lane, has_masks: bool) -> Result<(), NifError> {
 }
 
 /// `{approvals, structs}`
-fn trust(term: Term<'_>) -> Result<Trust, NifError> {
+pub fn trust(term: Term<'_>) -> Result<Trust, NifError> {
     let env = term.get_env();
     let (approvals, structs): (Atom, Atom) = term.decode()?;
     let name = |atom: Atom| atom.to_term(env).atom_to_string();

@@ -94,7 +94,7 @@ fn remove_old<'a>(
     let before = clock::at(before, lane)?;
     let next = context
         .get()
-        .remove_old_iterations(before, clock::at(at, lane)?);
+        .hide_iterations_before(before, clock::at(at, lane)?);
     Ok(answer(env, next))
 }
 

@@ -88,7 +88,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
     end
 
     test "seeds it with one iteration, with all, and of another branch" do
-      parent = parent() |> ChatContext.branch("b", at: 1)
+      parent = parent() |> ChatContext.branch("b", iteration: 1)
       assert contents(ChatContext.spawn_child(parent, seed: 1..1)) == ["one", "two"]
 
       assert ["one", "two", "three", nil, _, "four"] =
@@ -106,14 +106,14 @@ defmodule AshAgent.ChatContext.ChildrenTest do
 
     test "shows it no more of the text than the parent's view does" do
       parent =
-        ChatContext.update(
+        ChatContext.update_context(
           parent(),
           &(&1
             |> Context.put_masks([{"secret \\d+", "[hidden]"}])
             |> Context.put_max_result_bytes(500))
         )
 
-      parent = ChatContext.update(parent, &Context.keep_last_iterations(&1, 1))
+      parent = ChatContext.update_context(parent, &Context.keep_last_iterations(&1, 1))
       child = ChatContext.spawn_child(parent, seed: 2..3)
       refute inspect(Context.to_messages(context(child))) =~ "secret"
       assert %{hidden: [], blocks: [], max_result_bytes: 500} = Context.view(context(child))
@@ -124,7 +124,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       parent = parent()
       before = ChatContext.dump(parent)
       child = ChatContext.spawn_child(parent, seed: 1..3)
-      ChatContext.update(child, &Context.add_user_message(&1, "more"))
+      ChatContext.update_context(child, &Context.add_user_message(&1, "more"))
       assert ChatContext.dump(parent) == before
       assert ChatContext.equal?(child, ChatContext.load!(ChatContext.dump(child)))
     end
@@ -142,7 +142,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
 
     test "is refused while the seed's calls are pending, and for wrong options" do
       parent =
-        ChatContext.update(
+        ChatContext.update_context(
           parent(),
           &Context.add_assistant_message(&1, nil, [%{id: "x", name: :spawn}])
         )
@@ -181,7 +181,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
 
   describe "complete_child/4" do
     defp worked(child) do
-      ChatContext.update(child, fn context ->
+      ChatContext.update_context(child, fn context ->
         context
         |> Context.add_assistant_message("done")
         |> Context.add_token_usage(%{input_tokens: 7, output_tokens: 2})
@@ -260,7 +260,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       end
 
       busy =
-        ChatContext.update(
+        ChatContext.update_context(
           parent,
           &Context.add_assistant_message(&1, nil, [%{id: "x", name: :spawn}])
         )

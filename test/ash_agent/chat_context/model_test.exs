@@ -38,10 +38,13 @@ defmodule AshAgent.ChatContext.ModelTest do
   # On the chat
 
   defp run(chat, {:say, role, text, name}),
-    do: ChatContext.update(chat, &add(&1, role, text), name_option(:branch, name))
+    do: ChatContext.update_context(chat, &add(&1, role, text), name_option(:branch, name))
 
   defp run(chat, {:branch, name, from, at, system}) do
-    opts = name_option(:from, from) ++ name_option(:at, at) ++ name_option(:system_prompt, system)
+    opts =
+      name_option(:from, from) ++
+        name_option(:iteration, at) ++ name_option(:system_prompt, system)
+
     ChatContext.branch(chat, name, opts)
   end
 
@@ -52,12 +55,13 @@ defmodule AshAgent.ChatContext.ModelTest do
   # The context of one branch becomes that of another.
   defp run(chat, {:take, from, name}) do
     case ChatContext.fetch_branch(chat, from) do
-      {:ok, branch} -> ChatContext.update(chat, fn _ -> branch.context end, branch: name)
+      {:ok, branch} -> ChatContext.update_context(chat, fn _ -> branch.context end, branch: name)
       :error -> chat
     end
   end
 
-  defp run(chat, {:rewind, number}), do: ChatContext.update(chat, &Context.rewind(&1, to: number))
+  defp run(chat, {:rewind, number}),
+    do: ChatContext.update_context(chat, &Context.rewind(&1, to: number))
 
   defp run(chat, {:prompt, :system, text, name}),
     do: ChatContext.put_system_prompt(chat, text, name_option(:branch, name))

@@ -47,7 +47,11 @@ defmodule AshAgent.ChatContext.SharingTest do
       assert settled(&Native.live_contexts/0) == before
 
       chat =
-        Enum.reduce(1..100, chat, &ChatContext.branch(&2, "rewound #{&1}", at: rem(&1, 50) + 1))
+        Enum.reduce(
+          1..100,
+          chat,
+          &ChatContext.branch(&2, "rewound #{&1}", iteration: rem(&1, 50) + 1)
+        )
 
       collect_garbage()
       assert settled(&Native.live_contexts/0) == before + 100
@@ -71,7 +75,7 @@ defmodule AshAgent.ChatContext.SharingTest do
             ChatContext.put_system_prompt(chat, String.duplicate("s", 100))
           end)
 
-        chat = ChatContext.update(chat, &Context.interrupt/1)
+        chat = ChatContext.update_context(chat, &Context.interrupt/1)
         :erlang.garbage_collect()
         # The prompts are read from the context that the branch has, and keep no other one.
         true = until(fn -> Native.live_contexts() == before + 1 end)
@@ -90,8 +94,10 @@ defmodule AshAgent.ChatContext.SharingTest do
 
       for operation <- [
             &ChatContext.branch(&1, "b"),
-            &ChatContext.branch(&1, "b", at: 1),
-            &ChatContext.branch(&1, "b", at: ChatContext.active(&1).context.current_iteration),
+            &ChatContext.branch(&1, "b", iteration: 1),
+            &ChatContext.branch(&1, "b",
+              iteration: ChatContext.active(&1).context.current_iteration
+            ),
             &ChatContext.rename_branch(&1, "main", "b"),
             &ChatContext.switch(&1, "main"),
             &ChatContext.put_user_prompt(&1, "U"),
@@ -167,7 +173,7 @@ defmodule AshAgent.ChatContext.SharingTest do
 
     defp own(chat, number),
       do:
-        ChatContext.update(
+        ChatContext.update_context(
           chat,
           &(&1
             |> Context.add_assistant_message("a#{number}")

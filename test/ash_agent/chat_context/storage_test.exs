@@ -13,17 +13,17 @@ defmodule AshAgent.ChatContext.StorageTest do
   @at ~U[2026-01-01 10:00:00.000000Z]
 
   defp say(chat, text, name),
-    do: ChatContext.update(chat, &Context.add_user_message(&1, text), branch: name)
+    do: ChatContext.update_context(chat, &Context.add_user_message(&1, text), branch: name)
 
   # "b" and "c" are made of "main", "d" of "c".
   defp chat do
     ChatContext.new(input: "one", id: "chat", system_prompt: "S", at: @at)
-    |> ChatContext.update(&Context.add_assistant_message(&1, "two"))
+    |> ChatContext.update_context(&Context.add_assistant_message(&1, "two"))
     |> say("three", "main")
-    |> ChatContext.branch("b", at: 1)
+    |> ChatContext.branch("b", iteration: 1)
     |> say("four", "b")
     |> ChatContext.branch("c", user_prompt: "U")
-    |> ChatContext.update(&Context.add_assistant_message(&1, "five"), branch: "c")
+    |> ChatContext.update_context(&Context.add_assistant_message(&1, "five"), branch: "c")
     |> ChatContext.branch("d", from: "c")
     |> say("six", "d")
     |> ChatContext.switch("c")
@@ -72,7 +72,7 @@ defmodule AshAgent.ChatContext.StorageTest do
 
     test "keep conversations that share nothing" do
       chat =
-        ChatContext.update(
+        ChatContext.update_context(
           chat(),
           fn _ -> Context.new("else") |> Context.put_system_prompt("T") end,
           branch: "b"
@@ -84,7 +84,7 @@ defmodule AshAgent.ChatContext.StorageTest do
 
     test "keep conversations of one id that began differently" do
       other = Context.new("else", id: "chat", at: @at)
-      chat = ChatContext.update(chat(), fn _ -> other end, branch: "b")
+      chat = ChatContext.update_context(chat(), fn _ -> other end, branch: "b")
       assert ChatContext.equal?(round_trip(chat), chat)
       assert ChatContext.dump(round_trip(chat)) == ChatContext.dump(chat)
     end
@@ -99,9 +99,9 @@ defmodule AshAgent.ChatContext.StorageTest do
             from = one_of(ChatContext.branches(chat))
             at = between(1, from.context.current_iteration)
             name = "branch #{number}"
-            chat = ChatContext.branch(chat, name, from: from.name, at: at)
+            chat = ChatContext.branch(chat, name, from: from.name, iteration: at)
             fun = &Context.add_user_message(Context.interrupt(&1), "more #{number}")
-            if chance(70), do: ChatContext.update(chat, fun, branch: name), else: chat
+            if chance(70), do: ChatContext.update_context(chat, fun, branch: name), else: chat
           end)
 
         copy = round_trip(chat)
@@ -115,10 +115,11 @@ defmodule AshAgent.ChatContext.StorageTest do
     test "keep views, notes and reports on tokens of each branch" do
       chat =
         chat()
-        |> ChatContext.update(&Context.put_masks(&1, [{"one", "1"}]), branch: "b")
-        |> ChatContext.update(&Context.keep_last_iterations(&1, 1), branch: "d")
-        |> ChatContext.update(&Context.put_metadata(&1, :note, {:a, 1}), branch: "d")
-        |> ChatContext.update(&Context.add_token_usage(&1, %{input_tokens: 1, output_tokens: 2}),
+        |> ChatContext.update_context(&Context.put_masks(&1, [{"one", "1"}]), branch: "b")
+        |> ChatContext.update_context(&Context.keep_last_iterations(&1, 1), branch: "d")
+        |> ChatContext.update_context(&Context.put_metadata(&1, :note, {:a, 1}), branch: "d")
+        |> ChatContext.update_context(
+          &Context.add_token_usage(&1, %{input_tokens: 1, output_tokens: 2}),
           branch: "c"
         )
 
@@ -156,7 +157,7 @@ defmodule AshAgent.ChatContext.StorageTest do
     test "hold each message of 10 branches of 1,000 messages once, and little else" do
       chat =
         Enum.reduce(1..500, ChatContext.new(input: "start"), fn number, chat ->
-          ChatContext.update(chat, fn context ->
+          ChatContext.update_context(chat, fn context ->
             context
             |> Context.add_assistant_message("answer <#{number}> #{String.duplicate("x", 300)}", [
               %{id: "call_#{number}", name: :search, arguments: %{q: "query <#{number}>"}}
@@ -172,7 +173,7 @@ defmodule AshAgent.ChatContext.StorageTest do
           name = "branch #{number}"
 
           chat
-          |> ChatContext.branch(name, from: "main", at: number * 45)
+          |> ChatContext.branch(name, from: "main", iteration: number * 45)
           |> say("own <#{number}>", name)
         end)
 

@@ -106,7 +106,10 @@ defmodule AshAgent.Context.BorderTest do
     end
 
     test "refuses a context whose handle is forged" do
-      for {function, [%Context{} = context | rest]} <- right_calls(),
+      # It reads the struct alone and asks nothing of the handle.
+      calls = Keyword.delete(right_calls(), :exceeded_max_iterations?)
+
+      for {function, [%Context{} = context | rest]} <- calls,
           ref <- [nil, make_ref(), self(), 7, "text", [], %{}, :atomics.new(1, [])] do
         forged = %{context | ref: ref}
         assert_refused(fn -> apply(Context, function, [forged | rest]) end)

@@ -50,7 +50,7 @@ defmodule AshAgent.Context.HandleTest do
     get_cumulative_tokens: [],
     get_iteration: [1],
     get_iteration_messages: [1],
-    get_iteration_range: [1, 1],
+    keep_iteration_range: [1, 1],
     get_iteration_tokens: [1],
     interrupt: [],
     iterations: [],
@@ -66,7 +66,7 @@ defmodule AshAgent.Context.HandleTest do
     put_metadata: [:a, 1],
     put_prompt_block: ["a", "A"],
     put_system_prompt: ["S"],
-    remove_old_iterations: [60],
+    hide_old_iterations: [60],
     request: [:anthropic],
     request!: [:anthropic],
     request_report: [:anthropic],
@@ -100,7 +100,7 @@ defmodule AshAgent.Context.HandleTest do
             :from_request,
             :from_request!
           ] ++
-            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop]
+            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop, :restore]
 
   @chat_functions [
     active: [],
@@ -118,7 +118,7 @@ defmodule AshAgent.Context.HandleTest do
     spawn_child: [],
     switch: ["main"],
     to_snapshot: [],
-    update: [:identity]
+    update_context: [:identity]
   ]
   @other_chat_functions [:from_snapshot, :from_snapshot!, :load, :load!, :new]
 
@@ -160,7 +160,7 @@ defmodule AshAgent.Context.HandleTest do
             fn -> Context.diff(own, context) end,
             fn -> Context.dump(own, beside: context) end,
             fn -> ChatContext.new(context: context) end,
-            fn -> ChatContext.update(ChatContext.new(), fn _ -> context end) end
+            fn -> ChatContext.update_context(ChatContext.new(), fn _ -> context end) end
           ],
           do: assert_names_node(fun)
     end

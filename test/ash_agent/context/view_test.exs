@@ -238,7 +238,7 @@ defmodule AshAgent.Context.ViewTest do
     end
   end
 
-  describe "remove_old_iterations" do
+  describe "hide_old_iterations" do
     test "hides what began before" do
       # Iteration n began at second n.
       for {seconds, left} <- [
@@ -248,33 +248,33 @@ defmodule AshAgent.Context.ViewTest do
             {100, [1, 2, 3, 4, 5]},
             {@big, [1, 2, 3, 4, 5]}
           ] do
-        context = Context.remove_old_iterations(turns(5), seconds, at(5)) |> sound()
+        context = Context.hide_old_iterations(turns(5), seconds, at(5)) |> sound()
         assert {seconds, numbers(context)} == {seconds, left}
       end
     end
 
     test "counts from now" do
-      assert numbers(Context.remove_old_iterations(turns(5), 60)) == [5]
-      assert numbers(Context.new("question 1") |> Context.remove_old_iterations(60)) == [1]
+      assert numbers(Context.hide_old_iterations(turns(5), 60)) == [5]
+      assert numbers(Context.new("question 1") |> Context.hide_old_iterations(60)) == [1]
     end
 
     test "at the ends of the calendar hides what it says" do
-      assert numbers(Context.remove_old_iterations(turns(3), 10, at: ~U[0000-01-01 00:00:00Z])) ==
+      assert numbers(Context.hide_old_iterations(turns(3), 10, at: ~U[0000-01-01 00:00:00Z])) ==
                [1, 2, 3]
 
-      assert numbers(Context.remove_old_iterations(turns(3), 10, at: ~U[9999-12-31 23:59:59Z])) ==
+      assert numbers(Context.hide_old_iterations(turns(3), 10, at: ~U[9999-12-31 23:59:59Z])) ==
                [3]
     end
 
     test "takes counts only" do
       for wrong <- [-1, nil, 1.0],
-          do: assert_caller_bug(fn -> Context.remove_old_iterations(turns(2), wrong) end)
+          do: assert_caller_bug(fn -> Context.hide_old_iterations(turns(2), wrong) end)
     end
   end
 
-  describe "get_iteration_range" do
+  describe "keep_iteration_range" do
     test "shows a range, and what comes later" do
-      context = Context.get_iteration_range(turns(6), 2, 4) |> sound()
+      context = Context.keep_iteration_range(turns(6), 2, 4) |> sound()
       assert numbers(context) == [2, 3, 4]
       next = Context.add_user_message(context, "question 7") |> sound()
       assert {next.current_iteration, numbers(next)} == {7, [2, 3, 4, 7]}
@@ -282,19 +282,19 @@ defmodule AshAgent.Context.ViewTest do
 
     test "beyond the end shows the system prompt alone" do
       for {first, last} <- [{7, 9}, {@big, @big}, {7, @big}] do
-        context = Context.get_iteration_range(turns(6), first, last) |> sound()
+        context = Context.keep_iteration_range(turns(6), first, last) |> sound()
         assert texts(context) == ["Be brief."]
         assert Context.validate_for_request(context) == {:error, [:no_messages]}
         assert numbers(Context.add_user_message(context, "question 7")) == [7]
         assert texts(Context.add_assistant_message(context, "more")) == ["Be brief.", "more"]
       end
 
-      assert numbers(Context.get_iteration_range(turns(6), 5, @big)) == [5, 6]
+      assert numbers(Context.keep_iteration_range(turns(6), 5, @big)) == [5, 6]
     end
 
     test "shows what joins an iteration that it left out" do
       context =
-        turns(2) |> Context.add_user_message("question 3") |> Context.get_iteration_range(1, 1)
+        turns(2) |> Context.add_user_message("question 3") |> Context.keep_iteration_range(1, 1)
 
       assert numbers(Context.add_user_message(context, "question 4") |> sound()) == [1, 4]
       assert List.last(texts(Context.add_assistant_message(context, "Yes.") |> sound())) == "Yes."
@@ -303,15 +303,15 @@ defmodule AshAgent.Context.ViewTest do
     test "does not leave out calls that wait" do
       context = turns(3) |> asked(["p", "q"])
 
-      assert reason_of(fn -> Context.get_iteration_range(context, 1, 2) end) ==
+      assert reason_of(fn -> Context.keep_iteration_range(context, 1, 2) end) ==
                {:pending_tool_calls, ["p", "q"]}
 
-      assert numbers(Context.get_iteration_range(context, 2, 3) |> sound()) == [2, 3]
+      assert numbers(Context.keep_iteration_range(context, 2, 3) |> sound()) == [2, 3]
     end
 
     test "takes ranges only" do
       for {first, last} <- [{0, 1}, {2, 1}, {-1, 1}, {1.0, 2}, {nil, 2}],
-          do: assert_caller_bug(fn -> Context.get_iteration_range(turns(2), first, last) end)
+          do: assert_caller_bug(fn -> Context.keep_iteration_range(turns(2), first, last) end)
     end
   end
 
@@ -657,7 +657,7 @@ defmodule AshAgent.Context.ViewTest do
     test "never covers the turn by what was hidden" do
       context =
         turns(5, @long)
-        |> Context.get_iteration_range(1, 3)
+        |> Context.keep_iteration_range(1, 3)
         |> Context.mark_as_summarized(2..3, "s")
         |> sound()
 
@@ -1376,11 +1376,11 @@ defmodule AshAgent.Context.ViewTest do
     end
 
     test "goes by the view" do
-      assert turns(2) |> Context.get_iteration_range(7, 9) |> Context.validate_for_request() ==
+      assert turns(2) |> Context.keep_iteration_range(7, 9) |> Context.validate_for_request() ==
                {:error, [:no_messages]}
 
       context =
-        turns(2, @long) |> Context.add_user_message("x") |> Context.get_iteration_range(1, 2)
+        turns(2, @long) |> Context.add_user_message("x") |> Context.keep_iteration_range(1, 2)
 
       assert Context.validate_for_request(context) == {:error, [:last_message_from_assistant]}
     end
@@ -1486,7 +1486,7 @@ defmodule AshAgent.Context.ViewTest do
 
         for number <- 1..imported.current_iteration,
             view <- [
-              Context.get_iteration_range(imported, 1, number),
+              Context.keep_iteration_range(imported, 1, number),
               Context.keep_last_iterations(imported, number),
               elem(Context.compact(imported, :drop, keep_last: 0), 1)
             ] do

@@ -164,7 +164,7 @@ impl Context {
     /// # Complexity
     /// O(n)
     #[must_use]
-    pub fn remove_old_iterations(&self, before: Time, at: Time) -> Self {
+    pub fn hide_iterations_before(&self, before: Time, at: Time) -> Self {
         let mut next = self.clone();
         let mut run: Option<(u64, u64)> = None;
         let end = self.last_with_messages();

@@ -3,11 +3,14 @@
 //! The shape of the document is in [`write`] and, the other way round, in [`read`]; what JSON
 //! lacks is in [`tag`]. Fields that this version does not know are kept as they came.
 
+mod bases;
+pub mod chat;
 mod dump;
 mod keys;
 pub mod limits;
 pub mod load;
 mod read;
+mod seed;
 mod tag;
 mod text;
 pub mod trust;

@@ -33,6 +33,13 @@ impl Json {
         self.value(value);
     }
 
+    /// A comma, unless a list or an object begins here.
+    pub fn separate(&mut self) {
+        if !matches!(self.0.last(), Some(b'[' | b'{')) {
+            self.raw(",");
+        }
+    }
+
     fn comma(&mut self) {
         if !matches!(self.0.last(), None | Some(b'[' | b':')) {
             self.raw(",");

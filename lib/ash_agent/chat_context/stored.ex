@@ -1,0 +1,83 @@
+defmodule AshAgent.ChatContext.Stored do
+  @moduledoc false
+
+  # Hands chats to the core, which stores them. What the settings of a chat may be is `Config`'s to say.
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.ChatContext.{Branch, Config}
+  alias AshAgent.Context.{Error, Native, Trust}
+
+  @spec dump(ChatContext.t()) :: map()
+  def dump(chat) do
+    {head, branches} = parts(chat)
+    head |> Native.chat_dump(chat.extra, chat.config.extra, branches) |> ok!()
+  end
+
+  @spec to_snapshot(ChatContext.t()) :: binary()
+  def to_snapshot(chat) do
+    {head, branches} = parts(chat)
+    head |> Native.chat_encode(chat.extra, chat.config.extra, branches) |> ok!()
+  end
+
+  defp parts(chat) do
+    head = %{
+      "id" => chat.id,
+      "parent_id" => chat.parent_id,
+      "config" => Config.to_terms(chat.config),
+      "active_branch" => chat.active_branch_name
+    }
+
+    branches =
+      for branch <- ChatContext.branches(chat),
+          do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
+
+    {head, branches}
+  end
+
+  @doc "`opts` are those of `AshAgent.Context.load/2`."
+  @spec load(term(), keyword()) :: {:ok, ChatContext.t()} | {:error, Error.t()}
+  def load(document, opts) do
+    with {:ok, {head, extra, config_extra, found}} <-
+           Native.chat_load(document, Config.keys(), Trust.check!(opts)),
+         {:ok, config} <- Config.from_terms(head["config"] || %{}, config_extra) do
+      {:ok,
+       %ChatContext{
+         id: head["id"],
+         parent_id: head["parent_id"],
+         config: config,
+         branches: branches(found),
+         active_branch_name: head["active_branch"],
+         made: length(found),
+         extra: extra
+       }}
+    else
+      {:error, path, expected} ->
+        {:error, %Error{reason: {:invalid, ["config" | path], expected}}}
+
+      # No list at all, as the core says it of other terms.
+      {:error, {:unsupported_term, :improper_list, ["branches"]}} ->
+        {:error, %Error{reason: {:invalid, ["branches"], "a list of at least one branch"}}}
+
+      {:error, reason} ->
+        {:error, %Error{reason: reason}}
+    end
+  end
+
+  defp branches(found) do
+    for {{name, base, handle, extra}, number} <- Enum.with_index(found, 1), into: %{} do
+      fields = [number: number, origin: base && base + 1, extra: extra]
+      {name, Branch.new(name, context(handle), fields)}
+    end
+  end
+
+  @doc "A context of these iterations of another one, numbered from 1; `nil` for a new id, and for now."
+  @spec seed(Context.t(), Range.t(), String.t() | nil, DateTime.t() | nil) :: Context.t()
+  def seed(%Context{ref: ref}, first..last//1 = _range, id, at),
+    do: ref |> Native.chat_seed(first, last, id, at) |> ok!() |> context()
+
+  defp context({ref, current_iteration}),
+    do: %Context{ref: ref, current_iteration: current_iteration}
+
+  defp ok!({:ok, term}), do: term
+  defp ok!({:error, reason}), do: raise(Error, reason: reason)
+end

@@ -1,0 +1,231 @@
+//! Finds for each branch of a chat the one before it with which it shares most, so that stored beside
+//! that one, no message is stored twice.
+//!
+//! Branches form a tree: a branch hangs on its base at the place where it leaves it, which is the
+//! number of an iteration and a position in it, and by the message with which it goes on there. No two
+//! branches hang on one base at one place by one message, so the way down is looked up and not
+//! searched. Comparing two contexts costs O(n); a branch is compared with the one that it was made
+//! from, and only when it shares nothing with what is that one's own, with those on the way down from
+//! the first.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Write};
+use std::hash::{DefaultHasher, Hasher};
+
+use crate::context::Context;
+use crate::log::call::ToolCall;
+use crate::log::exchange::{Exchange, MessageRef};
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome, Output, Role};
+use crate::value::{Map, Value};
+
+/// A branch to find a base for.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'a> {
+    /// Its number in the chat.
+    pub number: u64,
+    /// The number of the branch that it was made from.
+    pub origin: Option<u64>,
+    pub context: &'a Context,
+}
+
+/// Where a branch leaves another one: the number of an iteration and a position in it.
+type Place = (u64, usize);
+
+#[derive(Default)]
+struct Tree<'a> {
+    /// The first of each kind: contexts of two kinds share nothing.
+    roots: HashMap<(&'a str, u64), usize>,
+    /// Where each branch hangs, by its number.
+    known: HashMap<u64, (usize, Place)>,
+    /// What hangs on a branch at a place by a message. Two messages of one hash are compared as
+    /// contexts, so that a collision does no harm.
+    hanging: HashMap<(usize, Place, u64), usize>,
+}
+
+/// The base of each branch, by its position; `None` when it shares nothing with any before it.
+pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
+    let mut tree = Tree::default();
+    branches
+        .iter()
+        .enumerate()
+        .map(|(at, branch)| tree.place(branches, at, branch))
+        .collect()
+}
+
+impl<'a> Tree<'a> {
+    fn place(&mut self, all: &[Leaf<'a>], at: usize, branch: &Leaf<'a>) -> Option<usize> {
+        let kind = (branch.context.id(), branch.context.first_number());
+        let Some(root) = self.roots.get(&kind).copied() else {
+            self.roots.insert(kind, at);
+            self.known.insert(branch.number, (at, (0, 0)));
+            return None;
+        };
+        let start = self.start_of(all, branch).unwrap_or(root);
+        let (base, place, next) = self.descend(all, branch, start);
+        // What has nothing of its own is no better a base than its base.
+        if let Some(next) = next {
+            self.hanging.insert((base, place, next), at);
+        }
+        self.known.insert(branch.number, (at, place));
+        Some(base)
+    }
+
+    /// The branch that this one was made from, when it shares something that is that one's own.
+    fn start_of(&self, all: &[Leaf<'a>], branch: &Leaf<'a>) -> Option<usize> {
+        let (origin, hangs_at) = *self.known.get(&branch.origin?)?;
+        let (place, _) = leave(branch.context, all.get(origin)?.context);
+        (place > hangs_at).then_some(origin)
+    }
+
+    fn descend(
+        &self,
+        all: &[Leaf<'a>],
+        branch: &Leaf<'a>,
+        mut base: usize,
+    ) -> (usize, Place, Option<u64>) {
+        loop {
+            let Some(other) = all.get(base) else {
+                return (base, (0, 0), None);
+            };
+            let (place, next) = leave(branch.context, other.context);
+            let closer = next.and_then(|next| self.hanging.get(&(base, place, next)));
+            match closer {
+                Some(closer) => base = *closer,
+                None => return (base, place, next),
+            }
+        }
+    }
+}
+
+/// Where a context leaves another one, and by what: `None` when it ends there.
+fn leave(context: &Context, other: &Context) -> (Place, Option<u64>) {
+    let number = match context.last_common(other) {
+        Some(common) => common.saturating_add(1),
+        None => context.first_number(),
+    };
+    let Some(iteration) = context.log.numbered(number) else {
+        return ((number, 0), None);
+    };
+    let own = messages(context, iteration);
+    let others = other.log.numbered(number);
+    let others = others.map_or(Vec::new(), |iteration| messages(other, iteration));
+    let common = own.iter().zip(&others);
+    let position = common.take_while(|(a, b)| is_same(**a, **b)).count();
+    let next = match own.get(position) {
+        Some(message) => Some(hash(|hasher| write_message(hasher, *message))),
+        None if number == context.current_iteration() => None,
+        None => Some(hash(|hasher| write_head(hasher, iteration))),
+    };
+    ((number, position), next)
+}
+
+/// The messages of an iteration. The system prompt shows as the first message of the first one, and is
+/// none.
+fn messages<'a>(context: &'a Context, iteration: &'a Iteration) -> Vec<MessageRef<'a>> {
+    let messages = context.messages_of(iteration);
+    messages
+        .filter(
+            |message| !matches!(message, MessageRef::Added(added) if added.role == Role::System),
+        )
+        .collect()
+}
+
+fn is_same(a: MessageRef<'_>, b: MessageRef<'_>) -> bool {
+    match (a, b) {
+        (MessageRef::Added(a), MessageRef::Added(b)) => {
+            a.role == b.role
+                && a.content == b.content
+                && a.metadata == b.metadata
+                && a.calls.len() == b.calls.len()
+                && a.calls
+                    .iter()
+                    .zip(&b.calls)
+                    .all(|(a, b)| shown(a) == shown(b))
+        }
+        (MessageRef::Results(calls, a), MessageRef::Results(others, b)) => {
+            a.metadata == b.metadata && results(calls, a).eq(results(others, b))
+        }
+        _ => false,
+    }
+}
+
+type ShownCall<'a> = (
+    &'a str,
+    &'a str,
+    &'a Value,
+    Option<&'a Map>,
+    Option<&'a Map>,
+);
+
+/// What is shown of a call.
+fn shown(call: &ToolCall) -> ShownCall<'_> {
+    (
+        &call.id,
+        call.name.as_str(),
+        &call.arguments.value,
+        call.provider_metadata.as_ref(),
+        call.extra.as_ref(),
+    )
+}
+
+/// What is shown of results.
+fn results<'a>(
+    calls: &'a [ToolCall],
+    exchange: &'a Exchange,
+) -> impl Iterator<Item = (&'a str, bool, Result<&'a [u8], &'a Output>)> {
+    let shown = |(call, outcome): (&'a ToolCall, Option<&'a Outcome>)| {
+        let outcome = outcome?;
+        let output = outcome.text().ok_or(&outcome.output);
+        Some((&*call.id, outcome.is_error(), output))
+    };
+    calls.iter().zip(exchange.slots()).filter_map(shown)
+}
+
+/// A hash of what is written.
+fn hash(write: impl FnOnce(&mut Sink) -> fmt::Result) -> u64 {
+    let mut sink = Sink(DefaultHasher::new());
+    // Writing to a hasher does not fail.
+    let _ = write(&mut sink);
+    sink.0.finish()
+}
+
+struct Sink(DefaultHasher);
+
+impl Write for Sink {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn write_message(sink: &mut Sink, message: MessageRef<'_>) -> fmt::Result {
+    match message {
+        MessageRef::Added(message) => write_added(sink, message),
+        MessageRef::Results(calls, exchange) => {
+            write!(sink, "{:?}", exchange.metadata)?;
+            results(calls, exchange).try_for_each(|result| write!(sink, "{result:?}"))
+        }
+    }
+}
+
+fn write_added(sink: &mut Sink, message: &Message) -> fmt::Result {
+    let seen: (&dyn Debug, &dyn Debug, &dyn Debug) =
+        (&message.role, &message.content, &message.metadata);
+    write!(sink, "{seen:?}")?;
+    let mut calls = message.calls.iter();
+    calls.try_for_each(|call| write!(sink, "{:?}", shown(call)))
+}
+
+/// What an iteration is beside its messages.
+fn write_head(sink: &mut Sink, iteration: &Iteration) -> fmt::Result {
+    let times = (iteration.started_at, iteration.completed_at);
+    write!(sink, "{} {times:?}", iteration.number)?;
+    let mut notes = iteration.metadata.iter();
+    notes.try_for_each(|note| write!(sink, "{note:?}"))?;
+    let mut calls = iteration.calls();
+    calls.try_for_each(|(call, outcome)| {
+        let outcome = outcome.map(|outcome| (outcome.is_error(), &outcome.output));
+        write!(sink, "{:?} {outcome:?}", shown(call))
+    })
+}

@@ -1,0 +1,351 @@
+//! Chats: conversations with names in one document, each stored beside the one that it shares most
+//! with.
+//!
+//! What a chat is beside its conversations is a map that its application knows: it is written as a
+//! context's metadata is. Fields that this version does not know are kept as they came.
+
+use crate::context::Context;
+use crate::error::{index, Error};
+use crate::storage::bases::{self, Leaf};
+use crate::storage::keys;
+use crate::storage::limits::{LEVELS, NESTING, VERSION};
+use crate::storage::read::{fields, wrong};
+use crate::storage::tag;
+use crate::storage::text::Json;
+use crate::storage::trust::Trust;
+use crate::value::fields::Fields;
+use crate::value::{json, Map, Value, MAX_DEPTH};
+
+/// Levels around a conversation in the document of a chat.
+pub const AROUND_CONTEXT: usize = 3;
+
+/// Messages of iterations in the middle of which branches part. They are few, but each branch names their
+/// number, and loading takes that much time.
+const MOST_SHARED: i64 = 1_000_000;
+
+/// The keys that hold what the application knows of a chat.
+const HEAD: [&str; 4] = [keys::ID, keys::PARENT_ID, keys::CONFIG, keys::ACTIVE_BRANCH];
+
+/// A branch of a chat that is stored.
+#[derive(Debug)]
+pub struct Branch<'a> {
+    /// Its name.
+    pub name: Value,
+    /// Its number in the chat.
+    pub number: u64,
+    /// The number of the branch that it was made from.
+    pub origin: Option<u64>,
+    /// Fields that another version wrote.
+    pub extra: Map,
+    /// Its conversation.
+    pub context: &'a Context,
+}
+
+/// A chat that is stored.
+#[derive(Debug)]
+pub struct Chat<'a> {
+    /// `"id"`, `"parent_id"`, `"config"` and `"active_branch"`; nil and empty maps are left out.
+    pub head: Map,
+    /// Fields of the chat that another version wrote.
+    pub extra: Map,
+    /// Fields of its configuration that another version wrote.
+    pub config_extra: Map,
+    /// The branches, the oldest first.
+    pub branches: Vec<Branch<'a>>,
+}
+
+impl Chat<'_> {
+    /// The document.
+    ///
+    /// # Errors
+    /// Those of [`json::read`], which takes what is written here.
+    ///
+    /// # Complexity
+    /// O(n) for each branch
+    pub fn dump(&self) -> Result<Value, Error> {
+        let leaves: Vec<Leaf<'_>> = self
+            .branches
+            .iter()
+            .map(|branch| Leaf {
+                number: branch.number,
+                origin: branch.origin,
+                context: branch.context,
+            })
+            .collect();
+        let bases = bases::find(&leaves);
+        let given = self.head.iter().filter(|(_, value)| !is_empty(value));
+        let head = written(&Map::new(given.cloned().collect()))?;
+        let mut entries = head.into_entries();
+        self.keep_config(&mut entries);
+        entries.retain(|(_, value)| !is_empty(value));
+        let branches: Result<Vec<Value>, Error> = self
+            .branches
+            .iter()
+            .zip(&bases)
+            .map(|(branch, base)| branch.dump(base.and_then(|base| self.branches.get(base))))
+            .collect();
+        let branches = Value::List(branches?.into_boxed_slice());
+        entries.push((Value::text(keys::BRANCHES), branches));
+        entries.push((Value::text(keys::VERSION), Value::Int(VERSION)));
+        Ok(Value::Map(merged(&self.extra, entries)))
+    }
+
+    /// The document as JSON text.
+    ///
+    /// # Errors
+    /// As [`Chat::dump`].
+    pub fn to_snapshot(&self) -> Result<Vec<u8>, Error> {
+        Ok(json::write_deep(&self.dump()?))
+    }
+
+    /// Puts the configuration's unknown fields beside those that were written.
+    fn keep_config(&self, entries: &mut Vec<(Value, Value)>) {
+        let config = Value::text(keys::CONFIG);
+        let at = entries.iter().position(|(key, _)| *key == config);
+        let written = match at.map(|at| entries.remove(at).1) {
+            Some(Value::Map(written)) => written.into_entries(),
+            _ => Vec::new(),
+        };
+        let whole = merged(&self.config_extra, written);
+        entries.push((config, Value::Map(whole)));
+    }
+}
+
+impl Branch<'_> {
+    fn dump(&self, base: Option<&Branch<'_>>) -> Result<Value, Error> {
+        let mut names = vec![(Value::text(keys::NAME), self.name.clone())];
+        if let Some(base) = base {
+            names.push((Value::text(keys::BASE), base.name.clone()));
+        }
+        let mut entries = written(&Map::new(names))?.into_entries();
+        let text = match base {
+            Some(base) => self.context.delta_beside(base.context),
+            None => self.context.to_snapshot(),
+        };
+        entries.push((Value::text(keys::CONTEXT), json::read(&text, NESTING)?));
+        Ok(Value::Map(merged(&self.extra, entries)))
+    }
+}
+
+/// A map with others' entries in the place of its own of the same keys.
+fn merged(map: &Map, others: Vec<(Value, Value)>) -> Map {
+    Map::new(map.iter().cloned().chain(others).collect())
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Nil => true,
+        Value::Map(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// A map of terms as JSON data.
+fn written(map: &Map) -> Result<Map, Error> {
+    let mut text = Json::with_capacity(0);
+    tag::entries(&mut text, map);
+    match json::read(&text.into_bytes(), NESTING)? {
+        Value::Map(data) => Ok(data),
+        _ => Ok(Map::default()),
+    }
+}
+
+/// A branch that was loaded.
+#[derive(Debug)]
+pub struct LoadedBranch {
+    /// Its name.
+    pub name: Box<str>,
+    /// The position of the branch that it was stored beside.
+    pub base: Option<usize>,
+    /// Its conversation.
+    pub context: Context,
+    /// Fields that this version does not know.
+    pub extra: Map,
+}
+
+/// A chat that was loaded.
+#[derive(Debug)]
+pub struct LoadedChat {
+    /// As [`Chat::head`]; the configuration is a map or missing, and its fields are not checked.
+    pub head: Map,
+    /// Fields of the chat that this version does not know.
+    pub extra: Map,
+    /// Fields of its configuration that its application does not know.
+    pub config_extra: Map,
+    /// The branches, one at least.
+    pub branches: Vec<LoadedBranch>,
+}
+
+impl LoadedChat {
+    /// The chat of a document that [`Chat::dump`] wrote, believed only so far. The application names
+    /// the fields that its configuration has.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the path of what is wrong, [`Error::TooDeep`].
+    pub fn read(document: Value, config_keys: &[&str], trust: Trust) -> Result<Self, Error> {
+        let mut document = fields(document, "a chat: a map with string keys")?;
+        check_version(document.take(keys::VERSION))?;
+        let given = take_branches(&mut document)?;
+        let mut head = Vec::new();
+        let mut config_extra = Map::default();
+        for key in HEAD {
+            let Some(mut value) = document.take(key) else {
+                continue;
+            };
+            if let (keys::CONFIG, Value::Map(map)) = (key, &mut value) {
+                config_extra = split(map, config_keys).map_err(|error| in_key(error, key))?;
+            }
+            tag::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+            head.push((Value::text(key), value));
+        }
+        let extra = unknown(document)?;
+        let head = Map::new(head);
+        check_head(&head)?;
+        let branches = read_branches(given, trust)?;
+        let active = head.get_named(keys::ACTIVE_BRANCH).and_then(Value::as_str);
+        if !branches.iter().any(|branch| Some(&*branch.name) == active) {
+            let expected = "the name of one of the branches";
+            return Err(wrong(keys::ACTIVE_BRANCH, expected));
+        }
+        Ok(Self {
+            head,
+            extra,
+            config_extra,
+            branches,
+        })
+    }
+}
+
+fn in_key(error: Error, key: &str) -> Error {
+    error.within(Value::text(key))
+}
+
+fn check_version(version: Option<Value>) -> Result<(), Error> {
+    let expected = match version {
+        Some(Value::Int(VERSION)) => return Ok(()),
+        Some(Value::Int(newer)) if newer > VERSION => format!(
+            "a format of version {VERSION} at most: a newer release of ash_agent_context wrote this"
+        ),
+        _ => format!("the version of the format, {VERSION}"),
+    };
+    Err(wrong(keys::VERSION, expected))
+}
+
+fn take_branches(document: &mut Fields) -> Result<Vec<Fields>, Error> {
+    let given = match document.take(keys::BRANCHES) {
+        Some(Value::List(given)) if !given.is_empty() => given.into_vec(),
+        _ => return Err(wrong(keys::BRANCHES, "a list of at least one branch")),
+    };
+    let shared = given.iter().filter_map(|branch| match branch {
+        Value::Map(branch) => match branch.get_named(keys::CONTEXT)? {
+            Value::Map(context) => context.get_named(keys::SHARED),
+            _ => None,
+        },
+        _ => None,
+    });
+    let shared = shared.fold(0_i64, |sum, shared| match shared {
+        Value::Int(shared) => sum.saturating_add(*shared),
+        Value::BigInt(_) => i64::MAX,
+        _ => sum,
+    });
+    let branch = |(at, branch)| {
+        fields(branch, "a branch").map_err(|error| in_key(error.within(index(at)), keys::BRANCHES))
+    };
+    let branches: Result<Vec<Fields>, Error> = given.into_iter().enumerate().map(branch).collect();
+    if shared > MOST_SHARED {
+        return Err(wrong(keys::BRANCHES, "branches that share less"));
+    }
+    branches
+}
+
+/// Takes the fields out of a configuration that its application does not know.
+fn split(config: &mut Map, known: &[&str]) -> Result<Map, Error> {
+    let is_known = |key: &Value| key.as_str().is_some_and(|key| known.contains(&key));
+    let entries = std::mem::take(config).into_entries();
+    let (own, others) = entries.into_iter().partition(|(key, _)| is_known(key));
+    *config = Map::new(own);
+    checked(Map::new(others))
+}
+
+fn unknown(fields: Fields) -> Result<Map, Error> {
+    checked(fields.rest().unwrap_or_default())
+}
+
+/// Fields that nobody knows are JSON data.
+fn checked(unknown: Map) -> Result<Map, Error> {
+    let unknown = Value::Map(unknown);
+    tag::check_unknown(&unknown, MAX_DEPTH)?;
+    match unknown {
+        Value::Map(map) => Ok(map),
+        _ => Ok(Map::default()),
+    }
+}
+
+fn check_head(head: &Map) -> Result<(), Error> {
+    match head.get_named(keys::CONFIG) {
+        None | Some(Value::Nil | Value::Map(_)) => {}
+        Some(_) => return Err(wrong(keys::CONFIG, "a map")),
+    }
+    for key in [keys::ID, keys::PARENT_ID, keys::ACTIVE_BRANCH] {
+        let given = head.get_named(key).unwrap_or(&Value::Nil);
+        let may_miss = key == keys::PARENT_ID && *given == Value::Nil;
+        if !may_miss && name(given).is_none() {
+            return Err(wrong(key, "non-empty text"));
+        }
+    }
+    Ok(())
+}
+
+fn name(value: &Value) -> Option<&str> {
+    match value {
+        Value::Binary(_) => value.as_str().filter(|text| !text.is_empty()),
+        _ => None,
+    }
+}
+
+/// Each branch's base stands before it, so that there is no cycle to be found.
+fn read_branches(given: Vec<Fields>, trust: Trust) -> Result<Vec<LoadedBranch>, Error> {
+    let mut branches: Vec<LoadedBranch> = Vec::new();
+    let mut names = std::collections::HashMap::new();
+    for (at, fields) in given.into_iter().enumerate() {
+        let branch = read_branch(fields, &names, &branches, trust)
+            .map_err(|error| in_key(error.within(index(at)), keys::BRANCHES))?;
+        names.insert(branch.name.clone(), at);
+        branches.push(branch);
+    }
+    Ok(branches)
+}
+
+fn read_branch(
+    mut fields: Fields,
+    names: &std::collections::HashMap<Box<str>, usize>,
+    branches: &[LoadedBranch],
+    trust: Trust,
+) -> Result<LoadedBranch, Error> {
+    let mut term = |key| {
+        let mut value = fields.take(key).unwrap_or(Value::Nil);
+        tag::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+        Ok::<Value, Error>(value)
+    };
+    let (own, base) = (term(keys::NAME)?, term(keys::BASE)?);
+    let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
+        let expected = "non-empty text that no branch before it has as its name";
+        return Err(wrong(keys::NAME, expected));
+    };
+    let base = match (&base, name(&base).and_then(|base| names.get(base))) {
+        (Value::Nil, _) => None,
+        (_, Some(base)) => Some(*base),
+        (_, None) => return Err(wrong(keys::BASE, "the name of a branch before this one")),
+    };
+    let document = fields.take(keys::CONTEXT).unwrap_or(Value::Nil);
+    let context = match base.and_then(|base| branches.get(base)) {
+        Some(base) => base.context.load_delta_with(document, trust),
+        None => Context::load_with(document, trust),
+    };
+    Ok(LoadedBranch {
+        name: own.into(),
+        base,
+        context: context.map_err(|error| in_key(error, keys::CONTEXT))?,
+        extra: unknown(fields)?,
+    })
+}

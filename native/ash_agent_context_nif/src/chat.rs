@@ -1,0 +1,127 @@
+//! The NIFs of chats.
+
+use ash_agent_context_core::{Branch, Chat, Context, LoadedBranch, LoadedChat, Map, Size, Value};
+use rustler::{Encoder as _, Env, NewBinary, Term};
+
+use crate::clock;
+use crate::decode::{self, Around, Number};
+use crate::encode::{self, Encoder};
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::resource::{answer, Handle};
+use crate::snapshot::trust;
+
+type Reply<'a> = Result<Term<'a>, NifError>;
+
+nif!(chat_dump_normal, chat_dump_dirty(head: Term<'a>, extra: Term<'a>, config_extra: Term<'a>, branches: Term<'a>) => dump);
+nif!(chat_encode_normal, chat_encode_dirty(head: Term<'a>, extra: Term<'a>, config_extra: Term<'a>, branches: Term<'a>) => encode);
+nif!(chat_load_normal, chat_load_dirty(document: Term<'a>, config_keys: Term<'a>, trust: Term<'a>) => load);
+nif!(chat_seed_normal, chat_seed_dirty(parent: Handle, first: Number, last: Number, id: Term<'a>, at: Term<'a>) => seed);
+
+/// `{name, number, origin | nil, extra, context}`
+type Terms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
+
+fn map(term: Term<'_>, around: Around, lane: Lane) -> Result<Map, NifError> {
+    match decode::value(term, around, lane)? {
+        Value::Map(map) => Ok(map),
+        _ => Err(NifError::BadArg),
+    }
+}
+
+/// What a chat gives, from what Elixir holds of it.
+fn with_chat<'a, T>(
+    lane: Lane,
+    (head, extra, config_extra): (Term<'a>, Term<'a>, Term<'a>),
+    branches: Term<'a>,
+    give: impl FnOnce(&Chat<'_>) -> T,
+) -> Result<T, NifError> {
+    let branches: Vec<Terms<'a>> = branches.decode()?;
+    // Comparing two may take as long as writing one of them.
+    let sizes = branches.iter().map(|branch| branch.4.get().size());
+    lane.allow(sizes.fold(Size::default(), Size::plus))?;
+    let chat = Chat {
+        head: map(head, Around::Attributes, lane)?,
+        extra: map(extra, Around::Document, lane)?,
+        config_extra: map(config_extra, Around::Document, lane)?,
+        branches: branches
+            .iter()
+            .map(|(name, number, origin, extra, context)| {
+                Ok(Branch {
+                    name: decode::value(*name, Around::Nothing, lane)?,
+                    number: *number,
+                    origin: *origin,
+                    extra: map(*extra, Around::Document, lane)?,
+                    context: context.get(),
+                })
+            })
+            .collect::<Result<_, NifError>>()?,
+    };
+    Ok(give(&chat))
+}
+
+fn dump<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    head: Term<'a>,
+    extra: Term<'a>,
+    config_extra: Term<'a>,
+    branches: Term<'a>,
+) -> Reply<'a> {
+    let parts = (head, extra, config_extra);
+    let document = with_chat(lane, parts, branches, |chat| chat.dump())??;
+    Ok(encode::value(env, &document))
+}
+
+fn encode<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    head: Term<'a>,
+    extra: Term<'a>,
+    config_extra: Term<'a>,
+    branches: Term<'a>,
+) -> Reply<'a> {
+    let parts = (head, extra, config_extra);
+    let text = with_chat(lane, parts, branches, |chat| chat.to_snapshot())??;
+    Ok(NewBinary::from_slice(env, &text).into())
+}
+
+/// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
+fn load<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    document: Term<'a>,
+    config_keys: Term<'a>,
+    trusted: Term<'a>,
+) -> Reply<'a> {
+    // Its branches may have patterns, which take milliseconds to compile.
+    lane.allow(Size::new(usize::MAX, 0))?;
+    let trusted = trust(trusted)?;
+    let config_keys: Vec<&str> = config_keys.decode()?;
+    let document = decode::value(document, Around::Chat, lane)?;
+    let chat = LoadedChat::read(document, &config_keys, trusted)?;
+    let encoder = Encoder::copying(env);
+    let branch = |branch: LoadedBranch| {
+        let name = encode::value(env, &Value::text(&branch.name));
+        let extra = encode::value(env, &Value::Map(branch.extra));
+        (name, branch.base, answer(env, branch.context), extra).encode(env)
+    };
+    let branches = encoder.list(chat.branches.into_iter().map(branch));
+    let map = |map: Map| encode::value(env, &Value::Map(map));
+    let (head, extra) = (map(chat.head), map(chat.extra));
+    Ok((head, extra, map(chat.config_extra), branches).encode(env))
+}
+
+fn seed<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    parent: Handle,
+    first: Number,
+    last: Number,
+    id: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    lane.allow(parent.get().size())?;
+    let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
+    let child: Context = parent.get().seeded(first.0, last.0, &id, at)?;
+    Ok(answer(env, child))
+}
