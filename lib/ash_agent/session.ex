@@ -63,6 +63,7 @@ defmodule AshAgent.Session do
   use GenServer
 
   alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.Context.Handle
   alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool, ToolExecutor}
 
   @runtime_options [
@@ -119,7 +120,8 @@ defmodule AshAgent.Session do
       `:llm_timeout`, `:tool_timeout`, `:max_concurrency`, `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`,
       `:after_tool`, `:approval` - as in `AshAgent.Runtime.run/2`, for each prompt.
 
-  Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
+  Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context, and
+  `{:error, %AshAgent.Context.Error{}}` with `{:foreign_handle, node}` when it was made on another node.
 
   ## Examples
 
@@ -513,7 +515,10 @@ defmodule AshAgent.Session do
   defp initial(function, system_prompt) when is_function(function, 0),
     do: initial(function.(), system_prompt)
 
-  defp initial(%Context{} = context, _system_prompt), do: {:ok, context}
+  defp initial(%Context{} = context, _system_prompt) do
+    with :ok <- Handle.check(context), do: {:ok, context}
+  end
+
   defp initial(nil, nil), do: Context.create(%{})
 
   defp initial(nil, system_prompt),
