@@ -127,7 +127,7 @@ defmodule AshAgent.Context.Native do
     context_first_iteration: 1,
     context_count_iterations: 1,
     context_count_messages: 1,
-    context_exceeded_max_iterations: 2,
+    context_turn: 1,
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2

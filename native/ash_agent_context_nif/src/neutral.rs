@@ -2,12 +2,13 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
-    Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall, Value,
+    Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
 use rustler::{Atom, Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{Encoder, Fields};
+use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// All messages.
@@ -32,12 +33,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn added(&self, message: &'r Message) -> Term<'e> {
-        let role = match message.role {
-            Role::System => atoms::system(),
-            Role::User => atoms::user(),
-            Role::Assistant => atoms::assistant(),
-        };
-        let role = role.to_term(self.env());
+        let role = message.role.atom().to_term(self.env());
         let content = self.content(&message.content);
         if message.calls.is_empty() && message.metadata.is_none() {
             return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
@@ -135,10 +131,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 atoms::redacted_thinking()
             }
             PartKind::ProviderBlock { provider, data } => {
-                fields.put(
-                    atoms::provider(),
-                    provider_atom(*provider).to_term(self.env()),
-                );
+                fields.put(atoms::provider(), provider.atom().to_term(self.env()));
                 fields.put(atoms::data(), self.map(data));
                 atoms::provider_block()
             }
@@ -232,7 +225,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
     fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
         let tag = match outcome.status {
             Status::Ok => atoms::ok(),
-            _ => atoms::error(),
+            Status::Error | Status::Interrupted | Status::Cancelled | Status::Denied => {
+                atoms::error()
+            }
         };
         let output = match &outcome.output {
             Output::Value(value) => self.value(value),
@@ -244,18 +239,5 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Metadata.
     pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
         self.entries(notes.iter())
-    }
-}
-
-/// The atom of a provider.
-pub fn provider_atom(provider: Provider) -> Atom {
-    match provider {
-        Provider::Anthropic => atoms::anthropic(),
-        Provider::OpenAiChat => atoms::openai_chat(),
-        Provider::OpenAiResponses => atoms::openai_responses(),
-        Provider::Gemini => atoms::gemini(),
-        Provider::Bedrock => atoms::bedrock(),
-        Provider::Ollama => atoms::ollama(),
-        Provider::Mistral => atoms::mistral(),
     }
 }

@@ -23,8 +23,8 @@ defmodule AshAgent.Context.HandleTest do
     add_token_usage: [%{input_tokens: 1}],
     add_tool_results: [[{"a", {:ok, 1}}]],
     add_user_message: ["Hi!"],
-    approve_tool_call: ["a"],
     ask_about_tool_call: ["a", %{}],
+    approve_tool_call: ["a"],
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],
     compact: [:drop],
@@ -39,7 +39,6 @@ defmodule AshAgent.Context.HandleTest do
     enhance: [[]],
     equal?: [:itself],
     estimate_token_count: [],
-    exceeded_max_iterations?: [1],
     exceeds_token_budget?: [10],
     expand: [:all],
     extract_tool_calls: [],
@@ -80,9 +79,10 @@ defmodule AshAgent.Context.HandleTest do
     to_snapshot: [],
     token_breakdown: [],
     tokens_remaining: [10],
-    tool_call_decision: ["a"],
     tool_call_approved?: ["a", %{}],
+    tool_call_decision: ["a"],
     tool_call_status: ["a"],
+    turn_start: [],
     undecided_tool_calls: [],
     update: [%{}],
     update!: [%{}],
@@ -90,8 +90,16 @@ defmodule AshAgent.Context.HandleTest do
     view: []
   ]
 
-  # These make contexts, or refuse any context.
-  @others [:create, :create!, :from_messages, :from_messages!, :from_request, :from_request!] ++
+  # These make contexts, ask nothing of a handle, or refuse any context.
+  @others [
+            :exceeded_max_iterations?,
+            :create,
+            :create!,
+            :from_messages,
+            :from_messages!,
+            :from_request,
+            :from_request!
+          ] ++
             [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop]
 
   @chat_functions [

@@ -28,7 +28,7 @@ pub(crate) struct Ids {
     taken: HashTrieMapSync<Box<str>, Taken>,
     /// The number that the next alias of a stem tries first.
     next: HashTrieMapSync<Box<str>, u64>,
-    /// Ids of output items of OpenAI Responses, which takes each once.
+    /// Ids that providers gave to items: there are those that take each once.
     items: HashTrieSetSync<Box<str>>,
     calls: u64,
     /// Whether any id has the form of a short alias, so that those have to be looked up.
@@ -97,13 +97,13 @@ impl Ids {
     pub fn join_again(&mut self, message: &Message) {
         if let Content::Parts(parts) = &message.content {
             for id in parts.iter().filter_map(Part::item_id) {
-                self.join_item(id);
+                self.join_item(&id);
             }
         }
         for call in &message.calls {
             self.join(&call.id);
             if let Some(id) = item_id(call.provider_metadata.as_ref()) {
-                self.join_item(id);
+                self.join_item(&id);
             }
         }
     }
@@ -171,7 +171,7 @@ impl Ids {
     }
 }
 
-/// Whether every provider but Mistral takes this id.
+/// Whether every provider takes this id that has no form of its own for ids.
 fn is_safe(id: &str) -> bool {
     (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }

@@ -77,6 +77,9 @@ pub(crate) struct Log {
     segment_end: usize,
 }
 
+/// What the result of a call says that was interrupted, where no one gave another reason.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
 /// When an operation happens, and what the application notes beside its message.
 #[derive(Debug)]
 pub struct Stamp {
@@ -622,13 +625,13 @@ impl Log {
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
             for part in parts {
-                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(id));
+                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(&id));
             }
         }
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
-            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
         }
     }
 
