@@ -819,7 +819,10 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec restore(t() | map() | binary()) :: {:ok, t()} | {:error, Error.t()}
-  def restore(%__MODULE__{} = context), do: {:ok, context}
+  def restore(%__MODULE__{} = context) do
+    with :ok <- Handle.check(context), do: {:ok, context}
+  end
+
   def restore(text) when is_binary(text), do: from_snapshot(text)
   # What dump/1 gives is versioned, what to_map/1 gives is not.
   def restore(%{"version" => _} = document), do: load(document)

@@ -119,7 +119,8 @@ defmodule AshAgent.Session do
       `:llm_timeout`, `:tool_timeout`, `:max_concurrency`, `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`,
       `:after_tool`, `:approval` - as in `AshAgent.Runtime.run/2`, for each prompt.
 
-  Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
+  Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context, and
+  `{:error, %AshAgent.Context.Error{}}` with `{:foreign_handle, node}` when it was made on another node.
 
   ## Examples
 
@@ -526,7 +527,7 @@ defmodule AshAgent.Session do
   defp initial({:error, reason}, _system_prompt), do: {:error, reason}
 
   defp initial(kept, _system_prompt) when is_binary(kept) or is_map(kept),
-    do: apply(Context, :restore, [kept])
+    do: Context.restore(kept)
 
   defp initial(_other, _system_prompt), do: {:error, :no_context}
 

@@ -462,6 +462,7 @@ defmodule AshAgent.SessionTest do
       refute log =~ "SECRET"
     end
 
+    @tag :capture_log
     test "of the session itself are heard by whoever monitors it" do
       Process.flag(:trap_exit, true)
       {:ok, session} = Session.start_link(llm: gated())
@@ -500,6 +501,24 @@ defmodule AshAgent.SessionTest do
 
       assert log =~ "terminating"
       refute log =~ "SECRET"
+    end
+
+    @tag :capture_log
+    test "at the start name the node that made the context" do
+      Process.flag(:trap_exit, true)
+      {:ok, context} = AshAgent.Test.OtherVM.run(Context, :new, ["Hello!"], :there)
+      llm = fn _ -> flunk("asked") end
+
+      for context <- [context, fn -> context end, fn -> {:ok, context} end] do
+        assert {:error, %Context.Error{reason: {:foreign_handle, :"there@127.0.0.1"}} = error} =
+                 Session.start_link(llm: llm, context: context)
+
+        assert Exception.message(error) =~ "there@127.0.0.1"
+      end
+
+      assert_raise ArgumentError, ~r/there@127.0.0.1/, fn ->
+        AshAgent.Runtime.run(context, llm: llm)
+      end
     end
 
     test "at the start are told" do

@@ -398,6 +398,52 @@ defmodule AshAgent.Context.ApprovalsTest do
     end)
   end
 
+  test "an approval holds for what was asked last, whatever came between, and for nothing else" do
+    check_all("asked arguments", [runs: 200, max_size: 6], fn size ->
+      ids = for n <- 1..between(1, size), do: "id#{n}"
+      model = Map.new(ids, &{&1, {:pending, %{}}})
+
+      Enum.reduce(1..(size * 3), {asked(ids), model}, fn _, {context, model} ->
+        {context, model} = ask_or_approve(context, model, one_of(ids))
+        context = one_of([context, Context.load!(Context.dump(context))])
+
+        assert for(call <- Context.undecided_tool_calls(context), do: {call.id, call.arguments}) ==
+                 for(id <- ids, {:pending, arguments} <- [model[id]], do: {id, arguments})
+
+        for {id, {status, arguments}} <- model, n <- [nil, 0, 1, 2] do
+          given = if n, do: %{n: n}, else: %{}
+          approved? = status == :approved and given == arguments
+          assert Context.tool_call_approved?(context, id, given) == approved?
+        end
+
+        {context, model}
+      end)
+    end)
+  end
+
+  defp ask_or_approve(context, model, id) do
+    arguments = one_of([%{}, %{n: 0}, %{n: 1}])
+
+    case {model[id], one_of([:ask, :ask, :approve, :approve_seen])} do
+      {{:approved, _}, _operation} ->
+        assert {:illegal_status, ^id, :approved, :asked} =
+                 reason_of(fn -> Context.ask_about_tool_call(context, id, arguments) end)
+
+        {context, model}
+
+      {_, :ask} ->
+        {Context.ask_about_tool_call(context, id, arguments),
+         %{model | id => {:pending, arguments}}}
+
+      {{_, asked}, :approve} ->
+        {Context.approve_tool_call(context, id), %{model | id => {:approved, asked}}}
+
+      {_, :approve_seen} ->
+        context = Context.approve_tool_call(context, id, arguments: arguments)
+        {context, %{model | id => {:approved, arguments}}}
+    end
+  end
+
   defp decide(context, statuses, operation, _id) when operation in [:interrupted, :cancelled] do
     ended =
       Map.new(statuses, fn {id, status} ->

@@ -210,7 +210,7 @@ defmodule AshAgent.Runtime.SessionSecretsTest do
     items |> List.flatten() |> Enum.find_value(&shown_state/1)
   end
 
-  defp shown_state({:data, [{'State', %{} = state}]}), do: state
+  defp shown_state({:data, [{~c"State", %{} = state}]}), do: state
   defp shown_state(_other), do: nil
 
   test "the status of a session shows counts" do

@@ -52,7 +52,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
   defp kill(pid) do
     monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
     Process.exit(pid, :kill)
-    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _}, 1_000)
+    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _})
     Logger.flush()
   end
 
