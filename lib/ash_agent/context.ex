@@ -432,8 +432,23 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
-  def exceeded_max_iterations?(%__MODULE__{ref: ref}, max) when is_integer(max),
-    do: Native.context_exceeded_max_iterations(ref, max)
+  def exceeded_max_iterations?(%__MODULE__{current_iteration: current}, max) when is_integer(max),
+    do: current >= max
+
+  @doc """
+  Returns the number of the iteration that began the current turn: the one with the last message of the user, in
+  constant time.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Weather?") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :weather}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "sunny"}}])
+      iex> {context.current_iteration, AshAgent.Context.turn_start(context)}
+      {2, 1}
+  """
+  @doc since: "0.1.0"
+  @spec turn_start(t()) :: pos_integer()
+  def turn_start(%__MODULE__{ref: ref}), do: Native.context_turn(ref)
 
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.
@@ -1216,16 +1231,68 @@ defmodule AshAgent.Context do
           :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled
 
   @doc """
+  Notes the arguments that a pending tool call would run with, for whoever decides about it, and returns the new context.
+
+  An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
+  `AshAgent.Runtime` do. `undecided_tool_calls/1` shows the noted ones from then on, and `approve_tool_call/3` approves
+  these. The call itself stays as the model wrote it, for providers and for `get_iteration/2`. Arguments equal to those
+  take an earlier note away.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
+  when the call is approved already or has its result.
+
+  ## Options
+
+    * `:at` - when, a `DateTime`. Defaults to now.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
+      iex> AshAgent.Context.undecided_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "/srv/x"}}]
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
+  """
+  @doc since: "0.1.0"
+  @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
+  def ask_about_tool_call(%__MODULE__{ref: ref}, id, arguments, opts \\ [])
+      when is_binary(id) and is_map(arguments) do
+    opts = Keyword.validate!(opts, [:at])
+    ref |> Native.context_ask(id, arguments, at(opts)) |> wrap!()
+  end
+
+  @doc """
+  Returns the tool calls of the current iteration that nobody has decided about, each with the arguments that it would run
+  with: those of `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
+      iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
+      [%{id: "a", name: :delete, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec undecided_tool_calls(t()) :: [map()]
+  def undecided_tool_calls(%__MODULE__{ref: ref}),
+    do: ref |> Native.context_undecided_calls() |> ok!()
+
+  @doc """
   Notes that a pending tool call may run, and returns the new context.
 
   The call stays pending until `add_tool_results/2` answers it. Who approved it and when is kept, see
   `tool_call_decision/2`.
+
+  An approval holds for the name and the arguments it was given for, of which a digest is kept with it:
+  `tool_call_approved?/3` compares them with what is to run.
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :approved}`
   when the call is approved already or has its result.
 
   ## Options
 
+    * `:arguments` - the arguments that the one who decides has seen, a map. Defaults to what `undecided_tool_calls/1`
+      shows. Give them when the context may have changed since they were shown.
     * `:by` - who decides, any term. Defaults to `nil`.
     * `:at` - when, a `DateTime`. Defaults to now.
 
@@ -1238,15 +1305,36 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0"
   @spec approve_tool_call(t(), String.t(), keyword()) :: t()
   def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
-    opts = Keyword.validate!(opts, [:by, :at])
-    ref |> Native.context_approve(id, opts[:by], at(opts)) |> wrap!()
+    opts = Keyword.validate!(opts, [:arguments, :by, :at])
+    check!(opts, :arguments, &(is_nil(&1) or is_map(&1)))
+    ref |> Native.context_approve(id, opts[:arguments], opts[:by], at(opts)) |> wrap!()
   end
+
+  @doc """
+  Tells whether a tool call waits to run and was approved with these arguments.
+
+  Ask before you run a call that somebody approved: it is `false` when the arguments, or the call in the stored document,
+  have become others since then. An approval of a release that kept no digest holds for the call's own arguments as they
+  are now. Costs O(n) for n calls in the last message.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
+      {true, false}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_approved?(t(), String.t(), arguments :: map()) :: boolean()
+  def tool_call_approved?(%__MODULE__{ref: ref}, id, arguments)
+      when is_binary(id) and is_map(arguments),
+      do: ref |> Native.context_is_approved(id, arguments) |> ok!()
 
   @doc """
   Denies a pending tool call, and returns the new context.
 
   The call gets an error as its result that tells the model so, with the reason in words. When no other call is pending,
-  the iteration is completed. Options and errors are those of `approve_tool_call/3`.
+  the iteration is completed. Errors are those of `approve_tool_call/3`, and so are the options `:by` and `:at`.
 
   ## Examples
 
@@ -1278,7 +1366,8 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_call_status(id) |> ok!()
 
   @doc """
-  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`.
+  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`. `:arguments` is there when the
+  decision was about other arguments than the call's own, see `ask_about_tool_call/4`.
 
   ## Examples
 
@@ -1289,7 +1378,14 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec tool_call_decision(t(), String.t()) ::
-          %{decision: :approved | :denied, by: term(), at: DateTime.t(), reason: term()} | nil
+          %{
+            required(:decision) => :approved | :denied,
+            required(:by) => term(),
+            required(:at) => DateTime.t(),
+            required(:reason) => term(),
+            optional(:arguments) => map()
+          }
+          | nil
   def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> ok!()
 

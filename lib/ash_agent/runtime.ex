@@ -41,6 +41,12 @@ defmodule AshAgent.Runtime do
   `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run without a decision being noted. A call that is approved
   already, by whomever, is not asked about again.
 
+  What was shown is what runs. The hooks `:before_tool` come before the question, and the calls of a `Paused` have the
+  arguments that the tool would get. An approval holds for these. When others would run after a pause, because a hook
+  makes something else of them by then or because the stored conversation was changed, the call does not run: its result
+  is an error that says so, and the model may call again. So a hook should give the same for the same call. What is
+  never the same twice, such as a time or a token, belongs into the tool.
+
   A tool that halts the run ends it also when calls are left to ask about; these are interrupted.
 
   ## Permissions and hooks
@@ -92,12 +98,12 @@ defmodule AshAgent.Runtime do
   alias AshAgent.{Context, LLM}
 
   alias AshAgent.Runtime.{
+    Bounds,
     Error,
     Events,
     Gate,
     Options,
     Paused,
-    Permissions,
     Result,
     SubAgent,
     Tool,
@@ -113,6 +119,9 @@ defmodule AshAgent.Runtime do
     :permission_rules,
     :before_tool,
     :after_tool,
+    :max_calls,
+    :max_total_tokens,
+    :max_sub_agents,
     approval: :auto,
     tools: %{},
     max_iterations: 10,
@@ -136,6 +145,13 @@ defmodule AshAgent.Runtime do
     * `:tools` - see `AshAgent.Runtime.Tool`. Defaults to none.
     * `:max_iterations` - how many iterations a turn, from the last user message up to now, may have. Defaults to `10`.
       With that many behind it, the turn ends with `{:max_iterations_exceeded, max}`.
+    * `:max_calls` - how many calls of models this run may make, those of all its sub-agents together, or `:infinity`.
+      Defaults to `200`, or to `:max_iterations` when that is more. Then it ends with `{:max_calls_exceeded, max}`.
+    * `:max_total_tokens` - how many tokens the models of this run, sub-agents included, may report until one more is
+      asked, or `:infinity`. Answers that are under way by then still come in. Defaults to `10_000_000`. Then it ends with
+      `{:max_total_tokens_exceeded, max}`.
+    * `:max_sub_agents` - how many sub-agents this run may start, at all depths together, or `:infinity`. The call of one
+      too many gets an error that the model reads. Defaults to `50`.
     * `:runtime_context` - a map for the tools, such as `%{agent: .., domain: .., actor: .., tenant: ..}`; it is not
       stored. Defaults to `%{}`.
     * `:timeout` - milliseconds for the whole run, or `:infinity`. Defaults to `:infinity`.
@@ -154,8 +170,10 @@ defmodule AshAgent.Runtime do
       `:ask`. Defaults to `:auto`.
     * `:on_event` - a function that hears of each step, see `AshAgent.Runtime.Events`. Defaults to none.
     * `:on_change` - a function that gets every new context before the next step begins, to store it. It gets one for each
-      answer of the model, one for each decision about a call, and one for each result of a tool. When it fails, that is
-      logged and the run goes on. Defaults to none.
+      answer of the model, one for each decision about a call, and one for each result of a tool. When it returns
+      `{:error, reason}`, the run ends with `{:on_change_error, reason}`: tools that run are killed, their calls
+      interrupted, and no other context is given to it. When it fails in another way, that is logged and the run goes on.
+      Defaults to none.
     * `:supervisor` - a `Task.Supervisor` to run model and tools under, for callers that end what they leave behind
       themselves. Defaults to one of the run's own.
 
@@ -178,17 +196,21 @@ defmodule AshAgent.Runtime do
   @doc since: "0.1.0"
   @spec run(Context.t(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
-  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, 0)
+  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, outermost())
 
   @doc false
-  # `depth` says how many runs this one is within, see AshAgent.Runtime.SubAgent.
-  def run(context, opts, depth) do
+  # `within` says what runs this one is within, see AshAgent.Runtime.SubAgent: how many, their permissions, and the
+  # bounds that they share.
+  def run(context, opts, within) do
     opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> state(opts, supervisor, depth) |> begin()
+      context |> state(opts, supervisor, within) |> begin()
     end)
   end
+
+  @doc false
+  def outermost, do: %{depth: 0, permissions: [], bounds: nil}
 
   @doc """
   Goes on with a conversation that waited for decisions, and returns what `run/2` returns.
@@ -235,24 +257,28 @@ defmodule AshAgent.Runtime do
       do: raise(ArgumentError, "expected :on_change to be a function of arity 1")
 
     Gate.new(opts)
+    Bounds.new(opts)
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &Tool.new/1)
   end
 
-  defp state(context, opts, supervisor, depth) do
-    gate = Gate.new(opts)
-    tools = Enum.filter(opts[:tools], &Permissions.offer?(gate.permissions, &1.name))
+  defp state(context, opts, supervisor, within) do
+    gate = Gate.new(opts, within.permissions)
+    bounds = within.bounds || Bounds.new(opts)
+    tools = Enum.filter(opts[:tools], &Gate.offer?(gate, &1.name))
 
     %{
       context: context,
       llm: opts[:llm],
       offered: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
       gate: gate,
+      bounds: bounds,
       max_iterations: opts[:max_iterations],
       first: first_of_turn(context, opts[:max_iterations]),
       timeout: opts[:timeout],
       deadline: deadline(opts[:timeout]),
       llm_timeout: opts[:llm_timeout],
       on_change: opts[:on_change],
+      refused: nil,
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
       iterations: 0,
@@ -265,7 +291,9 @@ defmodule AshAgent.Runtime do
         max_concurrency: opts[:max_concurrency],
         supervisor: supervisor,
         scope: %{
-          depth: depth,
+          depth: within.depth,
+          permissions: gate.permissions,
+          bounds: bounds,
           context_id: context[:id],
           inherited: Keyword.take(opts, SubAgent.inherited())
         }
@@ -273,22 +301,9 @@ defmodule AshAgent.Runtime do
     }
   end
 
-  # The iteration that the last user message opened. Nobody needs to know it exactly when it is too far back to go on.
-  defp first_of_turn(context, max) do
-    current = context.current_iteration
-    oldest = max(current - Context.count_iterations(context) + 1, current - max)
-    Enum.find(current..oldest//-1, oldest, &user_message?(context, &1))
-  end
-
-  defp user_message?(context, number) do
-    context
-    |> Context.get_iteration_messages(number)
-    |> Enum.any?(fn
-      %{role: :user, content: [%{type: :tool_result} | _]} -> false
-      %{role: :user} -> true
-      _ -> false
-    end)
-  end
+  # Nobody needs to know it exactly when it is too far back to go on.
+  defp first_of_turn(context, max),
+    do: max(Context.turn_start(context), context.current_iteration - max)
 
   ## The loop
 
@@ -312,9 +327,14 @@ defmodule AshAgent.Runtime do
   defp iterate(run) do
     # The function counts from the conversation's first iteration; a turn has had its number when it stands at the
     # iteration behind it.
-    if Context.exceeded_max_iterations?(run.context, run.first + run.max_iterations),
-      do: {:error, error(run, {:max_iterations_exceeded, run.max_iterations})},
-      else: iteration(run, &ask/1)
+    with false <-
+           Context.exceeded_max_iterations?(run.context, run.first + run.max_iterations),
+         :ok <- Bounds.ask(run.bounds) do
+      iteration(run, &ask/1)
+    else
+      true -> {:error, error(run, {:max_iterations_exceeded, run.max_iterations})}
+      {:error, reason} -> {:error, error(run, reason)}
+    end
   end
 
   # One iteration: `step` is what it begins with.
@@ -371,6 +391,7 @@ defmodule AshAgent.Runtime do
     case answer(run) do
       {:ok, context, answer} ->
         calls = Context.extract_tool_calls(context)
+        Bounds.report(run.bounds, run.context, context)
 
         Events.emit(
           run.events,
@@ -394,9 +415,11 @@ defmodule AshAgent.Runtime do
             context
           )
 
-        if calls == [],
-          do: {:stop, {:ok, result(run, :answered, text(content(answer)))}, 0},
-          else: execute(run, calls)
+        cond do
+          run.refused -> {:failed, run, run.refused}
+          calls == [] -> {:stop, {:ok, result(run, :answered, text(content(answer)))}, 0}
+          true -> execute(run, calls)
+        end
 
       {:error, reason, stacktrace} ->
         {kind, label} = failure(reason)
@@ -517,16 +540,25 @@ defmodule AshAgent.Runtime do
 
   # All calls are decided before the first one runs, so that what was decided is noted whatever the tools do.
   defp execute(run, calls) do
-    case decide(run, Enum.with_index(calls)) do
+    undecided = Map.new(Context.undecided_tool_calls(run.context), &{&1.id, &1.arguments})
+
+    case decide(run, Enum.with_index(calls), undecided) do
       {:decided, run, ready, 0} -> run |> carry_out(ready) |> carried_out(length(calls))
       {:decided, run, ready, asked} -> paused(carry_out(run, ready), length(calls) - asked)
       {:timeout, run} -> timed_out(run)
+      {:refused, run} -> {:failed, run, run.refused}
     end
   end
 
-  defp decide(run, indexed) do
+  defp decide(run, indexed, undecided) do
     Enum.reduce_while(indexed, {:decided, run, [], 0}, fn {call, index}, {_, run, ready, asked} ->
-      case decision(run, call) do
+      case decision(run, call, Map.fetch(undecided, call.id)) do
+        {_decision, %{refused: reason} = run} when reason != nil ->
+          {:halt, {:refused, run}}
+
+        {_decision, %{refused: reason} = run, _call} when reason != nil ->
+          {:halt, {:refused, run}}
+
         {:run, run, call} ->
           {:cont, {:decided, run, [{call, {index, :called}} | ready], asked}}
 
@@ -545,23 +577,28 @@ defmodule AshAgent.Runtime do
     end)
   end
 
-  defp decision(run, %{id: id} = call) do
+  # `asked` is what an undecided call would run with as far as the context knows, or :error for one that is approved.
+  defp decision(run, %{id: id} = call, asked) do
     started = System.monotonic_time()
-    approved? = Context.tool_call_status(run.context, id) == :approved
+    approved? = if asked == :error, do: &approved?(run.context, id, &1)
     env = run |> gate_env() |> Map.put(:approved?, approved?)
 
     case Gate.decide(run.gate, call, env) do
       {:approve, call} ->
-        decided(run, call, :approved, :approval, started)
-        {:run, changed(run, Context.approve_tool_call(run.context, id, by: :approval)), call}
+        note(run, call, :approved, started, fn context ->
+          Context.approve_tool_call(context, id, by: :approval, arguments: call.arguments)
+        end)
+
+      {:ask, %{arguments: arguments} = call} ->
+        note(run, call, :ask, started, fn context ->
+          if asked == {:ok, arguments},
+            do: context,
+            else: Context.ask_about_tool_call(context, id, arguments)
+        end)
 
       {:deny, by, reason} ->
         decided(run, call, :denied, by, started)
-        {:denied, changed(run, deny(run.context, id, approved?, by, reason))}
-
-      :ask ->
-        decided(run, call, :ask, :approval, started)
-        {:ask, run}
+        {:denied, changed(run, deny(run.context, id, asked == :error, by, reason))}
 
       {run_or_refused, call} ->
         {run_or_refused, run, call}
@@ -569,6 +606,35 @@ defmodule AshAgent.Runtime do
       :timeout ->
         :timeout
     end
+  end
+
+  defp approved?(context, id, arguments) do
+    Context.tool_call_approved?(context, id, arguments)
+  rescue
+    # No context can hold such arguments, so nobody has approved them.
+    _ in [Context.Error, ArgumentError] -> false
+  end
+
+  # Only what is kept with the call can be approved: arguments that a hook has made may be nothing to be kept.
+  defp note(run, call, decision, started, change) do
+    case kept(run.context, change) do
+      {:ok, context} ->
+        decided(run, call, decision, :approval, started)
+        run = if context == run.context, do: run, else: changed(run, context)
+        if decision == :ask, do: {:ask, run}, else: {:run, run, call}
+
+      {:error, error} ->
+        words = "a hook (:before_tool) gave arguments that cannot be kept: "
+        decided(run, call, :denied, :before_tool, started)
+        reason = words <> Exception.message(error)
+        {:denied, changed(run, deny(run.context, call.id, false, :before_tool, reason))}
+    end
+  end
+
+  defp kept(context, change) do
+    {:ok, change.(context)}
+  rescue
+    error in [Context.Error, ArgumentError] -> {:error, error}
   end
 
   defp gate_env(run) do
@@ -603,7 +669,12 @@ defmodule AshAgent.Runtime do
 
   # Returns the run with the terms of the tools that end it, the first call's first.
   defp carry_out(run, ready) do
-    settings = Map.merge(run.execution, %{events: run.events, deadline: run.deadline})
+    settings =
+      Map.merge(run.execution, %{
+        events: run.events,
+        deadline: run.deadline,
+        over?: fn {run, _halts} -> run.refused != nil end
+      })
 
     {state, {run, halts}} =
       ready
@@ -620,6 +691,7 @@ defmodule AshAgent.Runtime do
         end
       end)
 
+    state = if run.refused, do: :refused, else: state
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
   end
 
@@ -629,6 +701,7 @@ defmodule AshAgent.Runtime do
   defp metadata({_status, _term, metadata}), do: metadata
   defp metadata(_outcome), do: nil
 
+  defp carried_out({:refused, run, _halts}, _calls), do: unkept(run)
   defp carried_out({:timeout, run, _halts}, _calls), do: timed_out(run)
   defp carried_out({:done, run, []}, calls), do: {:next, run, calls}
 
@@ -637,7 +710,7 @@ defmodule AshAgent.Runtime do
     do: {:stop, {:ok, result(run, :halted, term)}, calls}
 
   defp paused({:done, run, []}, calls) do
-    waiting = Context.pending_tool_calls(run.context)
+    waiting = Context.undecided_tool_calls(run.context)
     Events.emit(run.events, [:iteration, :pause], Events.started(%{tool_calls: length(waiting)}))
 
     paused = %Paused{
@@ -653,15 +726,23 @@ defmodule AshAgent.Runtime do
   # A run that a tool has ended asks for nothing any more.
   defp paused({:done, run, halts}, calls) do
     context = Context.interrupt(run.context, "interrupted: another tool ended the run")
-    carried_out({:done, changed(run, context), halts}, calls)
+    run = changed(run, context)
+    carried_out({if(run.refused, do: :refused, else: :done), run, halts}, calls)
   end
 
-  defp paused({:timeout, run, _halts}, _calls), do: timed_out(run)
+  defp paused({refused_or_timeout, _run, _halts} = carried_out, calls)
+       when refused_or_timeout in [:refused, :timeout],
+       do: carried_out(carried_out, calls)
 
   # Killed in the middle, a tool may have done its work or not: the model is to know that.
   defp timed_out(run) do
     context = Context.interrupt(run.context, "interrupted: the time of the run was up")
     {:failed, changed(run, context), {:timeout, run.timeout}}
+  end
+
+  defp unkept(run) do
+    context = Context.interrupt(run.context, "interrupted: the conversation could not be kept")
+    {:failed, changed(run, context), run.refused}
   end
 
   defp add_result(context, id, result, metadata \\ nil) do
@@ -689,10 +770,15 @@ defmodule AshAgent.Runtime do
 
   ## What comes out
 
-  defp changed(run, context) do
-    if run.on_change, do: Events.safely(fn -> run.on_change.(context) end, ":on_change")
-    %{run | context: context}
+  # What the application has refused to keep ends the run before its next step.
+  defp changed(%{refused: nil} = run, context) do
+    case Events.store(run.on_change, context) do
+      :ok -> %{run | context: context}
+      {:error, reason} -> %{run | context: context, refused: reason}
+    end
   end
+
+  defp changed(run, context), do: %{run | context: context}
 
   defp result(run, status, output) do
     %Result{

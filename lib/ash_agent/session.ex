@@ -19,8 +19,9 @@ defmodule AshAgent.Session do
 
   `:on_change` gets every new context: after a prompt, an answer, the result of a tool, a cancellation. During a run it
   is called by the run's process before the next step begins, so that what a step builds on is stored; otherwise by the
-  session. A session that is started with what was stored, as `:context`, goes on there. Given a function, it is asked
-  at every start, also when a supervisor restarts the session.
+  session. When it returns `{:error, reason}`, the run ends with `{:on_change_error, reason}`, and a decision is not made. A
+  session that is started with what was stored, as `:context`, goes on there. Given a function, it is asked at every start,
+  also when a supervisor restarts the session.
 
   When the stored context has calls without results, because the session died while tools ran, `resume/2` executes them
   (again) and goes on with the loop; a new prompt tells the model that they were interrupted.
@@ -48,15 +49,21 @@ defmodule AshAgent.Session do
   ## Failures
 
   Model and tools run in processes of their own; whatever they do, the session goes on, and the caller of `prompt/3` gets
-  `{:error, %AshAgent.Runtime.Error{}}`. When the session itself ends, all that it runs is killed.
+  `{:error, %AshAgent.Runtime.Error{}}`. When the session itself ends, all that it runs is killed, and so are the prompts
+  that waited: callers of `prompt/3` exit. After `prompt_async/3` nothing comes any more, so monitor the session.
 
-  Neither messages nor prompts nor keys are shown when a session crashes or is inspected with `:sys.get_status/1`.
+  Neither messages nor prompts, keys or runtime contexts are shown when a session, one of its processes or one of its
+  callers crashes, or when it is inspected with `:sys.get_status/1`. A crash says which kind of failure it was, and where.
+  What tools, models and hooks log, and processes that they start, is theirs.
+
+  Messages that are none of a session's change nothing. A call gets `{:error, :unknown_call}`, and `:sys.get_status/1` says
+  how many were `ignored`.
   """
 
   use GenServer
 
   alias AshAgent.{Context, LLM, Runtime}
-  alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Tool}
+  alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool, ToolExecutor}
 
   @runtime_options [
     :tools,
@@ -66,6 +73,9 @@ defmodule AshAgent.Session do
     :llm_timeout,
     :tool_timeout,
     :max_concurrency,
+    :max_calls,
+    :max_total_tokens,
+    :max_sub_agents,
     :on_event,
     :allowed_tools,
     :permission_rules,
@@ -81,7 +91,8 @@ defmodule AshAgent.Session do
     :name,
     :id,
     when_busy: :queue,
-    max_queue: 100
+    max_queue: 100,
+    hibernate_after: :infinity
   ]
 
   @type session :: GenServer.server()
@@ -96,15 +107,17 @@ defmodule AshAgent.Session do
     * `:context` - what to begin with: a context, what `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1` gave, or a function that
       returns one of these or `nil`. Defaults to an empty conversation.
     * `:system_prompt` - for an empty conversation. Defaults to none.
-    * `:on_change` - a function that gets every new context. When it fails, that is logged and the session goes on.
-      Defaults to none.
+    * `:on_change` - a function that gets every new context. When it returns `{:error, reason}`, the run ends; when it fails
+      in another way, that is logged and the session goes on. Defaults to none.
     * `:when_busy` - `:queue`, so that prompts wait for their turn, or `:error`, so that they get `{:error, :busy}`.
       Defaults to `:queue`.
     * `:max_queue` - how many prompts may wait; more get `{:error, :busy}`. Defaults to `100`.
+    * `:hibernate_after` - milliseconds without a message, also in the middle of a run, after which the session's memory is
+      compacted until the next one. Worth it for many sessions that mostly wait. Defaults to `:infinity`, never.
     * `:name` - a name to register, as `GenServer` has it. Defaults to none.
-    * `:tools`, `:max_iterations`, `:runtime_context`, `:timeout`, `:llm_timeout`, `:tool_timeout`, `:max_concurrency`,
-      `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`, `:after_tool`, `:approval` - as in
-      `AshAgent.Runtime.run/2`.
+    * `:tools`, `:max_iterations`, `:max_calls`, `:max_total_tokens`, `:max_sub_agents`, `:runtime_context`, `:timeout`,
+      `:llm_timeout`, `:tool_timeout`, `:max_concurrency`, `:on_event`, `:allowed_tools`, `:permission_rules`, `:before_tool`,
+      `:after_tool`, `:approval` - as in `AshAgent.Runtime.run/2`, for each prompt.
 
   Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` when `:context` is no context.
 
@@ -117,8 +130,11 @@ defmodule AshAgent.Session do
   @spec start_link(keyword()) :: GenServer.on_start()
   def start_link(opts) when is_list(opts) do
     opts = options(opts)
-    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name, :hibernate_after]))
   end
+
+  @doc false
+  def start_sealed(opts) when is_function(opts, 0), do: start_link(opts.())
 
   @doc """
   Returns a specification for a supervisor, with the options of `start_link/1` and `:id`.
@@ -134,12 +150,12 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec child_spec(keyword()) :: Supervisor.child_spec()
   def child_spec(opts) when is_list(opts) do
-    # Supervisors print specifications, and models may have keys in their options.
+    # Supervisors print specifications, and options have keys, prompts, and who acts. Wrong models are told of at once.
     opts = if opts[:llm], do: Keyword.update!(opts, :llm, &LLM.new/1), else: opts
 
     %{
       id: opts[:id] || opts[:name] || __MODULE__,
-      start: {__MODULE__, :start_link, [opts]},
+      start: {__MODULE__, :start_sealed, [fn -> opts end]},
       restart: :transient
     }
   end
@@ -174,7 +190,7 @@ defmodule AshAgent.Session do
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     {await, opts} = opts |> prompt_options([:await]) |> Keyword.pop(:await, :infinity)
-    GenServer.call(session, {:run, {:prompt, input, opts}}, await)
+    call(session, {:run, {:prompt, input, opts}}, :prompt, await)
   end
 
   @doc """
@@ -183,6 +199,16 @@ defmodule AshAgent.Session do
   Messages are `{AshAgent.Session, ref, {:context, context}}` for every new context, and at last
   `{AshAgent.Session, ref, reply}` with what `prompt/3` returns. Returns `{:error, :busy}` or `{:error, :paused}` when the
   session is. Takes `:metadata` and `:runtime_context` as `prompt/3` does.
+
+  A session that ends sends nothing more. To hear of that, monitor it:
+
+      monitor = session |> GenServer.whereis() |> Process.monitor()
+      {:ok, ref} = AshAgent.Session.prompt_async(session, "Hi")
+
+      receive do
+        {AshAgent.Session, ^ref, {:ok, result}} -> result.output
+        {:DOWN, ^monitor, :process, _pid, _reason} -> "The assistant is not there."
+      end
 
   ## Examples
 
@@ -198,7 +224,7 @@ defmodule AshAgent.Session do
           {:ok, reference()} | {:error, :busy | :paused}
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
-    GenServer.call(session, {:run_async, self(), {:prompt, input, prompt_options(opts, [])}})
+    call(session, {:run_async, self(), {:prompt, input, prompt_options(opts, [])}}, :prompt_async)
   end
 
   @doc """
@@ -223,7 +249,7 @@ defmodule AshAgent.Session do
     {await, opts} =
       opts |> Options.validate!([:await, :runtime_context]) |> Keyword.pop(:await, :infinity)
 
-    GenServer.call(session, {:run, {:resume, opts}}, await)
+    call(session, {:run, {:resume, opts}}, :resume, await)
   end
 
   @doc """
@@ -243,11 +269,12 @@ defmodule AshAgent.Session do
   @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
   def resume_async(session, opts \\ []) do
     opts = Options.validate!(opts, [:runtime_context])
-    GenServer.call(session, {:run_async, self(), {:resume, opts}})
+    call(session, {:run_async, self(), {:resume, opts}}, :resume_async)
   end
 
   @doc """
-  Tells what the session does: `:idle`, `:running`, or `{:paused, calls}` with the calls that are still undecided.
+  Tells what the session does: `:idle`, `:running`, or `{:paused, calls}` with the calls that are still undecided, as
+  `AshAgent.Context.undecided_tool_calls/1` has them: with the arguments that they would run with.
 
   With `{:paused, []}`, all is decided and `resume/2` goes on.
 
@@ -259,14 +286,15 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec status(session()) :: :idle | :running | {:paused, [map()]}
-  def status(session), do: GenServer.call(session, :status)
+  def status(session), do: call(session, :status, :status)
 
   @doc """
-  Approves a call that waits for a decision, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok`. `resume/2`
-  executes it.
+  Approves a call that waits for a decision, see `AshAgent.Context.approve_tool_call/3`, and returns `:ok` once `:on_change`
+  has kept it, however long that takes. `resume/2` executes it.
 
-  Returns `{:error, :busy}` while the loop runs, and `{:error, %AshAgent.Context.Error{}}` when no such call waits or it is
-  approved already. Takes the option `:by`, who decides.
+  Returns `{:error, :busy}` while the loop runs, `{:error, %AshAgent.Context.Error{}}` when no such call waits or it is
+  approved already, and `{:error, %AshAgent.Runtime.Error{}}` with `{:on_change_error, reason}` when it could not be kept;
+  then nothing is decided. Takes the options `:by`, who decides, and `:arguments`, what was shown to them.
 
   ## Examples
 
@@ -276,17 +304,22 @@ defmodule AshAgent.Session do
       {:unknown_tool_call, "call_1", []}
   """
   @doc since: "0.1.0"
-  @spec approve(session(), String.t(), keyword()) :: :ok | {:error, :busy | Context.Error.t()}
+  @spec approve(session(), String.t(), keyword()) ::
+          :ok | {:error, :busy | Context.Error.t() | Error.t()}
   def approve(session, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, [:by])
-    GenServer.call(session, {:decide, {:approved, id}, opts})
+    opts = Options.validate!(opts, [:by, :arguments])
+
+    unless is_nil(opts[:arguments]) or is_map(opts[:arguments]),
+      do: raise(ArgumentError, "expected :arguments to be a map")
+
+    call(session, {:decide, {:approved, id}, opts}, :approve)
   end
 
   @doc """
   Denies a call that waits for a decision, see `AshAgent.Context.deny_tool_call/4`, and returns `:ok`. After `resume/2` the
   model reads that, with the reason.
 
-  Returns errors and takes the option as `approve/3` does.
+  Returns errors as `approve/3` does, and takes its option `:by`.
 
   ## Examples
 
@@ -303,10 +336,10 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec deny(session(), String.t(), term(), keyword()) ::
-          :ok | {:error, :busy | Context.Error.t()}
+          :ok | {:error, :busy | Context.Error.t() | Error.t()}
   def deny(session, id, reason \\ nil, opts \\ []) when is_binary(id) do
     opts = Options.validate!(opts, [:by])
-    GenServer.call(session, {:decide, {:denied, id, reason}, opts})
+    call(session, {:decide, {:denied, id, reason}, opts}, :deny)
   end
 
   @doc """
@@ -320,7 +353,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec context(session()) :: Context.t()
-  def context(session), do: GenServer.call(session, :context)
+  def context(session), do: call(session, :context, :context)
 
   @doc """
   Ends the prompt that runs: kills the model's and the tools' processes, answers calls without a result with an error
@@ -344,7 +377,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec cancel(session()) :: :ok
-  def cancel(session), do: GenServer.call(session, :cancel, :infinity)
+  def cancel(session), do: call(session, :cancel, :cancel)
 
   @doc """
   Takes another model from the next prompt on; the history stays. Returns `:ok`.
@@ -362,7 +395,11 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec put_llm(session(), LLM.t()) :: :ok
   # Made ready here, so that the session never sees a bare key.
-  def put_llm(session, llm), do: GenServer.call(session, {:put_llm, LLM.new(llm)})
+  def put_llm(session, llm), do: call(session, {:put_llm, LLM.new(llm)}, :put_llm)
+
+  # Whatever waits for its turn may have to wait for a slow :on_change.
+  defp call(session, message, function, timeout \\ :infinity),
+    do: Sealed.call(session, message, {__MODULE__, function}, timeout)
 
   ## Options, in the caller's process
 
@@ -382,6 +419,8 @@ defmodule AshAgent.Session do
           ArgumentError,
           "expected :max_queue to be 0 or more, got: #{inspect(opts[:max_queue])}"
         )
+
+    ToolExecutor.timeout!(opts[:hibernate_after], :hibernate_after)
 
     unless is_nil(opts[:system_prompt]) or is_binary(opts[:system_prompt]) or
              is_list(opts[:system_prompt]),
@@ -406,8 +445,43 @@ defmodule AshAgent.Session do
 
   ## The process
 
+  # Each callback is sealed: what fails in it tells nothing of what is in it.
+
   @impl true
-  def init(opts) do
+  def init(opts), do: Sealed.run(fn -> begun(opts) end)
+
+  @impl true
+  def handle_call(request, from, state), do: Sealed.run(fn -> called(request, from, state) end)
+
+  @impl true
+  def handle_cast(_request, state), do: Sealed.run(fn -> {:noreply, ignored(state)} end)
+
+  @impl true
+  def handle_info(message, state), do: Sealed.run(fn -> {:noreply, told(message, state)} end)
+
+  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status) do
+    Map.new(status, fn
+      {:state, state} -> {:state, shown(state)}
+      {:message, _prompt} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
+  end
+
+  defp shown(%{context: %Context{}, ignored: _} = state) do
+    state
+    |> Map.take([:context, :when_busy, :max_queue, :ignored])
+    |> Map.merge(%{running: state.run != nil, paused: state.paused?, queued: queued(state.queue)})
+  end
+
+  defp shown(_broken), do: :not_shown
+
+  defp queued(queue), do: if(:queue.is_queue(queue), do: :queue.len(queue), else: :not_shown)
+
+  defp begun(opts) do
     case initial(opts[:context], opts[:system_prompt]) do
       {:ok, context} ->
         {:ok, supervisor} = Task.Supervisor.start_link()
@@ -423,7 +497,8 @@ defmodule AshAgent.Session do
            supervisor: supervisor,
            queue: :queue.new(),
            run: nil,
-           paused?: waits?(context, opts[:runtime][:approval])
+           paused?: waits?(context, opts[:runtime][:approval]),
+           ignored: 0
          }}
 
       {:error, reason} ->
@@ -459,43 +534,34 @@ defmodule AshAgent.Session do
   defp initial(%{} = attributes, _system_prompt), do: Context.create(attributes)
   defp initial(_other, _system_prompt), do: {:error, :no_context}
 
-  @impl true
-  def handle_call({:run, job}, from, state), do: accept(job, {:call, from}, state)
+  defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
 
-  def handle_call({:run_async, pid, job}, from, state) do
-    ref = make_ref()
-    accept(job, {:async, pid, ref, from}, state)
-  end
+  defp called({:run, job}, from, state), do: accept(job, {:call, from}, state)
 
-  def handle_call(:context, _from, state), do: {:reply, state.context, state}
-  def handle_call(:status, _from, state), do: {:reply, status_of(state), state}
+  defp called({:run_async, pid, job}, from, state) when is_pid(pid),
+    do: accept(job, {:async, pid, make_ref(), from}, state)
 
-  def handle_call({:decide, _decision, _opts}, _from, %{run: %{}} = state),
-    do: {:reply, {:error, :busy}, state}
+  defp called(:context, _from, state), do: {:reply, state.context, state}
+  defp called(:status, _from, state), do: {:reply, status_of(state), state}
 
-  def handle_call({:decide, decision, opts}, _from, state) do
-    started = System.monotonic_time()
+  defp called({:decide, {:approved, id} = decision, opts}, _from, state)
+       when is_binary(id) and is_list(opts),
+       do: decide(decision, opts, state)
 
-    case decided(state.context, decision, opts) do
-      {:ok, context} ->
-        emit_decision(state, decision, started)
-        {:reply, :ok, changed(state, context)}
+  defp called({:decide, {:denied, id, _reason} = decision, opts}, _from, state)
+       when is_binary(id) and is_list(opts),
+       do: decide(decision, opts, state)
 
-      {:error, error} ->
-        {:reply, {:error, error}, state}
-    end
-  end
+  defp called({:put_llm, llm}, _from, state), do: {:reply, :ok, %{state | llm: llm}}
 
-  def handle_call({:put_llm, llm}, _from, state), do: {:reply, :ok, %{state | llm: llm}}
-
-  def handle_call(:cancel, _from, %{run: nil, paused?: true} = state) do
+  defp called(:cancel, _from, %{run: nil, paused?: true} = state) do
     context = Context.interrupt(state.context, "cancelled by the user", status: :cancelled)
     {:reply, :ok, state |> changed(context) |> next()}
   end
 
-  def handle_call(:cancel, _from, %{run: nil} = state), do: {:reply, :ok, state}
+  defp called(:cancel, _from, %{run: nil} = state), do: {:reply, :ok, state}
 
-  def handle_call(:cancel, _from, %{run: run} = state) do
+  defp called(:cancel, _from, %{run: run} = state) do
     # Contexts that it sent before it was killed are in the mailbox by then.
     reply = Task.shutdown(run.task, :brutal_kill)
     state = state |> end_tasks() |> drain(run.token)
@@ -513,54 +579,47 @@ defmodule AshAgent.Session do
     end
   end
 
-  @impl true
-  def handle_info({:context, token, context}, %{run: %{token: token} = run} = state) do
-    {:noreply, see(state, run, context)}
-  end
+  defp called(_unknown, _from, state), do: unknown_call(state)
 
-  def handle_info({ref, reply}, %{run: %{task: %{ref: ref}} = run} = state) do
+  defp unknown_call(state), do: {:reply, {:error, :unknown_call}, ignored(state)}
+
+  defp ignored(%{ignored: ignored} = state), do: %{state | ignored: ignored + 1}
+
+  defp told({:context, token, context}, %{run: %{token: token} = run} = state),
+    do: see(state, run, context)
+
+  defp told({ref, reply}, %{run: %{task: %{ref: ref}} = run} = state) do
     Process.demonitor(ref, [:flush])
-    {:noreply, state |> drain(run.token) |> finish(reply)}
+    state |> drain(run.token) |> finish(reply)
   end
 
-  def handle_info(
-        {:DOWN, ref, :process, _pid, reason},
-        %{run: %{task: %{ref: ref}} = run} = state
-      ) do
+  defp told(
+         {:DOWN, ref, :process, _pid, reason},
+         %{run: %{task: %{ref: ref}} = run} = state
+       ) do
     state = state |> end_tasks() |> drain(run.token)
-    {:noreply, interrupted(state, "interrupted", {:exit, reason})}
+    interrupted(state, "interrupted", {:exit, reason})
   end
 
-  # Late messages of runs that were cancelled.
-  def handle_info(_other, state), do: {:noreply, state}
+  # Whatever it is, late messages of runs that were cancelled too.
+  defp told(_other, state), do: ignored(state)
 
-  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
-  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
-
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, %{} = state} ->
-        shown = Map.take(state, [:context, :when_busy, :max_queue])
-        {:state, Map.merge(shown, %{running: state[:run] != nil, paused: state[:paused?]})}
-
-      {:message, _prompt} ->
-        {:message, :not_shown}
-
-      {:log, _events} ->
-        {:log, []}
-
-      other ->
-        other
-    end)
+  defp accept({:prompt, input, opts} = job, client, state)
+       when is_input(input) and is_list(opts) do
+    if state.run == nil and state.paused?,
+      do: {:reply, {:error, :paused}, state},
+      else: take(job, client, state)
   end
 
-  defp accept({:prompt, _input, _opts}, _client, %{run: nil, paused?: true} = state),
-    do: {:reply, {:error, :paused}, state}
+  defp accept({:resume, opts} = job, client, state) when is_list(opts),
+    do: take(job, client, state)
 
-  defp accept(job, client, %{run: nil} = state),
+  defp accept(_job, _client, state), do: unknown_call(state)
+
+  defp take(job, client, %{run: nil} = state),
     do: {:noreply, start(state, job, accepted(client))}
 
-  defp accept(job, client, state) do
+  defp take(job, client, state) do
     if state.when_busy == :error or :queue.len(state.queue) >= state.max_queue,
       do: {:reply, {:error, :busy}, state},
       else: {:noreply, %{state | queue: :queue.in({job, accepted(client)}, state.queue)}}
@@ -595,10 +654,7 @@ defmodule AshAgent.Session do
         task =
           Task.Supervisor.async_nolink(
             state.supervisor,
-            fn ->
-              if new?, do: Events.safely(fn -> tell.(context) end, ":on_change")
-              Runtime.run(context, opts)
-            end,
+            fn -> Sealed.run(fn -> run(context, new?, opts) end) end,
             shutdown: :brutal_kill
           )
 
@@ -611,13 +667,26 @@ defmodule AshAgent.Session do
     end
   end
 
-  defp begin(context, {:resume, opts}), do: {:ok, context, given(opts)}
+  # In the task.
+  defp run(context, new?, opts) do
+    with true <- new?, {:error, reason} <- Events.store(opts[:on_change], context) do
+      {:error, %Error{reason: reason, context: context}}
+    else
+      _stored -> Runtime.run(context, opts)
+    end
+  end
 
-  defp begin(context, {:prompt, input, opts}) do
-    message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
-    {:ok, context |> Context.interrupt() |> Context.add_user_message(input, message), given(opts)}
+  defp begin(context, job) do
+    {:ok, asked(context, job), job |> Tuple.to_list() |> List.last() |> given()}
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
+  end
+
+  defp asked(context, {:resume, _opts}), do: context
+
+  defp asked(context, {:prompt, input, opts}) do
+    message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
+    context |> Context.interrupt() |> Context.add_user_message(input, message)
   end
 
   defp given(opts), do: for({:runtime_context, %{} = map} <- opts, do: {:runtime_context, map})
@@ -666,8 +735,11 @@ defmodule AshAgent.Session do
     next(state)
   end
 
+  # What the session itself changes when a run has ended is not given up because it could not be kept.
   defp changed(state, context) do
-    if state.on_change, do: Events.safely(fn -> state.on_change.(context) end, ":on_change")
+    with {:error, {:on_change_error, reason}} <- Events.store(state.on_change, context),
+         do: Events.log(:error, reason, [], ":on_change")
+
     %{state | context: context}
   end
 
@@ -680,24 +752,34 @@ defmodule AshAgent.Session do
 
   defp status_of(%{run: %{}}), do: :running
   defp status_of(%{paused?: false}), do: :idle
-  defp status_of(%{context: context}), do: {:paused, undecided(context)}
+  defp status_of(%{context: context}), do: {:paused, Context.undecided_tool_calls(context)}
 
-  defp undecided(context) do
-    for %{id: id} = call <- Context.pending_tool_calls(context),
-        Context.tool_call_status(context, id) == :pending,
-        do: call
+  defp decide(_decision, _opts, %{run: %{}} = state), do: {:reply, {:error, :busy}, state}
+
+  defp decide(decision, opts, state) do
+    started = System.monotonic_time()
+
+    with {:ok, context} <- decided(state.context, decision, opts),
+         :ok <- Events.store(state.on_change, context) do
+      emit_decision(state, decision, started)
+      {:reply, :ok, %{state | context: context}}
+    else
+      {:error, {:on_change_error, _} = reason} ->
+        {:reply, {:error, %Error{reason: reason, context: state.context}}, state}
+
+      {:error, error} ->
+        {:reply, {:error, error}, state}
+    end
   end
 
   defp decided(context, decision, opts) do
-    {:ok, decide(context, decision, opts)}
+    case decision do
+      {:approved, id} -> {:ok, Context.approve_tool_call(context, id, opts)}
+      {:denied, id, reason} -> {:ok, Context.deny_tool_call(context, id, reason, opts)}
+    end
   rescue
-    error in Context.Error -> {:error, error}
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
-
-  defp decide(context, {:approved, id}, opts), do: Context.approve_tool_call(context, id, opts)
-
-  defp decide(context, {:denied, id, reason}, opts),
-    do: Context.deny_tool_call(context, id, reason, opts)
 
   # The context is the one that the decision was made on.
   defp emit_decision(state, decision, started) do

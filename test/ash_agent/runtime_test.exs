@@ -232,6 +232,152 @@ defmodule AshAgent.RuntimeTest do
     end
   end
 
+  describe "an on_change that returns an error" do
+    # Refuses the context of this number, counted from 1.
+    defp refusing(number) do
+      test = self()
+      count = :counters.new(1, [])
+
+      fn context ->
+        :counters.add(count, 1, 1)
+        send(test, {:changed, context})
+        if :counters.get(count, 1) >= number, do: {:error, {:stale, number}}, else: :ok
+      end
+    end
+
+    defp heard(tag) do
+      receive do
+        {^tag, heard} -> [heard | heard(tag)]
+      after
+        0 -> []
+      end
+    end
+
+    test "ends the run before its next step, whichever that is" do
+      test = self()
+      calls = for id <- ["a", "b"], do: call(id, "t", %{"id" => id})
+
+      llm = fn context ->
+        send(test, {:asked, context.current_iteration})
+        {:ok, if(context.current_iteration == 1, do: calls(calls), else: %{content: "Done"})}
+      end
+
+      tools = %{"t" => fn %{"id" => id} -> send(test, {:ran, id}) && {:ok, id} end}
+      opts = [llm: llm, tools: tools, approval: fn _, _ -> :approve end, max_concurrency: 1]
+
+      # The answer, two decisions, two results, the last answer.
+      for {number, asked, ran, results} <- [
+            {1, [1], [], [nil, nil]},
+            {2, [1], [], [nil, nil]},
+            {3, [1], [], [nil, nil]},
+            {4, [1], ["a"],
+             [{:ok, "a"}, {:error, "interrupted: the conversation could not be kept"}]},
+            {5, [1], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]},
+            {6, [1, 2], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]}
+          ] do
+        opts = Keyword.put(opts, :on_change, refusing(number))
+        assert {:error, %Error{} = error} = Runtime.run(Context.new("Hi"), opts)
+        assert error.reason == {:on_change_error, {:stale, number}}
+        assert Exception.message(error) =~ ":on_change"
+        assert heard(:asked) == asked
+        assert heard(:ran) == ran
+        assert length(heard(:changed)) == number
+
+        assert for(
+                 %{result: result} <- Context.get_iteration(error.context, 1).tool_calls,
+                 do: result
+               ) == results
+
+        # What was reached can go on.
+        assert {:ok, %Result{output: "Done"}} =
+                 Runtime.run(error.context, Keyword.delete(opts, :on_change))
+
+        for tag <- [:asked, :ran, :changed], do: heard(tag)
+      end
+
+      assert {:ok, _} = Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(7)])
+    end
+
+    test "kills the tools that run, and starts no other" do
+      test = self()
+
+      hang = fn _ ->
+        send(test, {:tool, self()})
+        Process.sleep(:infinity)
+      end
+
+      quick = fn _ -> receive(do: (:go -> {:ok, 1})) end
+      llm = fn _ -> {:ok, calls([call("a", "hang"), call("b", "quick"), call("c", "later")])} end
+
+      on_change = fn context ->
+        if Context.tool_call_status(context, "b") == :ok, do: {:error, :gone}, else: :ok
+      end
+
+      tools = %{
+        "hang" => hang,
+        "quick" => fn arguments -> send(test, {:quick, self()}) && quick.(arguments) end,
+        "later" => fn _ -> send(test, :later) end
+      }
+
+      run =
+        Task.async(fn ->
+          {reply, messages} =
+            {Runtime.run(Context.new("Hi"),
+               llm: llm,
+               tools: tools,
+               on_change: on_change,
+               max_concurrency: 2
+             ), Process.info(self(), :messages)}
+
+          {reply, messages}
+        end)
+
+      assert_receive {:tool, tool}
+      assert_receive {:quick, pid}
+      monitor = Process.monitor(tool)
+      send(pid, :go)
+
+      assert {{:error, %Error{reason: {:on_change_error, :gone}} = error}, {:messages, []}} =
+               Task.await(run)
+
+      assert_receive {:DOWN, ^monitor, _, _, :killed}
+      refute_received :later
+
+      assert for(id <- ~w(a b c), do: Context.tool_call_status(error.context, id)) ==
+               [:interrupted, :ok, :interrupted]
+    end
+
+    test "ends a run that would pause or was halted" do
+      llm = fn _ -> {:ok, calls([call("a", "stop"), call("b", "ask")])} end
+      tools = %{"stop" => fn _ -> {:halt, 1} end, "ask" => fn _ -> 1 end}
+      approval = fn call, _ -> if call.name == "ask", do: :ask, else: :approve end
+      opts = [llm: llm, tools: tools, approval: approval]
+      # The answer, the approval, the result, what is given up.
+      assert {:ok, %Result{status: :halted}} =
+               Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(5)])
+
+      for number <- 1..4 do
+        assert {:error, %Error{reason: {:on_change_error, {:stale, ^number}}}} =
+                 Runtime.run(Context.new("Hi"), opts ++ [on_change: refusing(number)])
+      end
+    end
+
+    test "is told as an event, and other errors are no such thing" do
+      test = self()
+      on_event = fn name, _, metadata -> send(test, {Enum.take(name, -2), metadata[:reason]}) end
+      opts = [llm: fn _ -> {:ok, %{content: "Hi"}} end, on_event: on_event]
+
+      {:error, _} =
+        Runtime.run(Context.new("Hi"), opts ++ [on_change: fn _ -> {:error, "SECRET"} end])
+
+      assert_received {[:iteration, :exception], :on_change_error}
+
+      for other <- [:error, {:error, 1, 2}, nil, {:ok, {:error, 1}}, %{error: 1}] do
+        assert {:ok, _} = Runtime.run(Context.new("Hi"), opts ++ [on_change: fn _ -> other end])
+      end
+    end
+  end
+
   describe "the limit" do
     test "lets a turn have exactly its iterations" do
       for max <- 1..3 do

@@ -320,6 +320,27 @@ defmodule AshAgent.SessionTest do
 
   defp session_of, do: :persistent_term.get({__MODULE__, :session}, nil)
 
+  describe "a session that waits" do
+    test "hibernates after the time that it is told" do
+      for {opts, asleep?} <- [{[hibernate_after: 20], true}, {[], false}] do
+        session = start(opts)
+        {:ok, _} = Session.prompt(session, "Hi")
+        assert AshAgent.Test.Wait.until(fn -> asleep?(session) end, 500) == asleep?
+        assert {:ok, %Result{output: "Hi"}} = Session.prompt(session, "Hi again")
+      end
+
+      for wrong <- [0, -1, "1", nil, 1.5] do
+        assert_raise ArgumentError, fn ->
+          Session.start_link(llm: fn _ -> {:ok, %{}} end, hibernate_after: wrong)
+        end
+      end
+    end
+
+    defp asleep?(session),
+      do:
+        Process.info(session, :current_function) == {:current_function, {:erlang, :hibernate, 3}}
+  end
+
   describe "put_llm/2" do
     test "takes effect from the next prompt on; the history stays" do
       session = start(llm: gated())
@@ -381,6 +402,78 @@ defmodule AshAgent.SessionTest do
 
       assert log =~ ":on_change failed"
       refute log =~ "SECRET"
+    end
+
+    test "to keep a context end the run with the store's error, and the session goes on" do
+      test = self()
+      kept = start_supervised!({Agent, fn -> true end})
+
+      on_change = fn context ->
+        send(test, {:changed, context})
+        if Agent.get(kept, & &1), do: :ok, else: {:error, :stale}
+      end
+
+      llm = fn context ->
+        send(test, :asked)
+        {:ok, %{content: "#{Context.count_messages(context)}"}}
+      end
+
+      session = start(llm: llm, on_change: on_change)
+      assert {:ok, _} = Session.prompt(session, "1")
+      assert_received :asked
+      Agent.update(kept, fn _ -> false end)
+
+      {:ok, ref} = Session.prompt_async(session, "2")
+      assert_receive {Session, ^ref, {:error, %Error{reason: {:on_change_error, :stale}} = error}}
+      # What was not kept was not built on.
+      refute_received :asked
+      assert Context.equal?(Session.context(session), error.context)
+      assert Session.status(session) == :idle
+
+      Agent.update(kept, fn _ -> true end)
+      assert {:ok, %Result{output: "3", context: context}} = Session.resume(session)
+      assert texts(context) == [user: "1", assistant: "1", user: "2", assistant: "3"]
+    end
+
+    @tag :capture_log
+    test "of a cancellation to be kept are logged without their reason" do
+      log =
+        capture_log(fn ->
+          test = self()
+          pid = start_supervised!({Agent, fn -> :ok end})
+
+          session =
+            start(
+              llm: gated(),
+              on_change: fn _ -> Agent.get(pid, & &1) end,
+              tools: %{t: hanging(test)}
+            )
+
+          {:ok, ref} = Session.prompt_async(session, "Hi")
+          assert_receive {:asked, model, _}
+          send(model, {:answer, %{tool_calls: [call("a", :t)]}})
+          assert_receive {:tool, _}
+          Agent.update(pid, fn _ -> {:error, "SECRET"} end)
+          assert Session.cancel(session) == :ok
+          assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
+        end)
+
+      assert log =~ ":on_change failed"
+      refute log =~ "SECRET"
+    end
+
+    test "of the session itself are heard by whoever monitors it" do
+      Process.flag(:trap_exit, true)
+      {:ok, session} = Session.start_link(llm: gated())
+      monitor = session |> GenServer.whereis() |> Process.monitor()
+      {:ok, ref} = Session.prompt_async(session, "Hi")
+      {:ok, queued} = Session.prompt_async(session, "And then?")
+      assert_receive {:asked, model, _}
+      Process.exit(session, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^session, :killed}
+      assert AshAgent.Test.Wait.until(fn -> not Process.alive?(model) end)
+      refute_received {Session, ^ref, {_, %{context: _}}}
+      refute_received {Session, ^queued, _}
     end
 
     @tag :capture_log

@@ -14,11 +14,16 @@ defmodule AshAgent.ChatContext.Config do
 
   ## What is not stored
 
-  Functions, pids, ports and references live in this VM only. A permission rule, a toolbox, an entry of `parameters`
-  or of an MCP server, or an `extended_thinking` that has one anywhere in it is left out of a dump as a whole: half a
-  rule could allow what the whole rule forbids. What is left out no longer forbids anything either, so put such rules
-  back after loading, before the agent runs. Everything else is stored as it is,
-  the `env` of MCP servers and toolboxes included: keep secrets out of them, or the dump where secrets may be.
+  Functions, pids, ports and references live in this VM only. A toolbox, an entry of `parameters` or of an MCP server, or
+  an `extended_thinking` that has one anywhere in it is left out of a dump as a whole.
+
+  A permission rule that has one leaves a rule that denies, so that nothing is allowed after loading that was denied
+  before: `{:deny, "delete", predicate}` is stored as `{:deny, "delete"}`. An allow rule with a predicate is left out,
+  and `{:deny, "*"}` comes in when no other allow rule is left, as it does for a rule of any other form. To have the
+  whole rules again, put them back with `AshAgent.ChatContext.put_config/2` after loading.
+
+  Everything else is stored as it is, the `env` of MCP servers and toolboxes included: keep secrets out of them, or the
+  dump where secrets may be.
   """
 
   alias AshAgent.ChatContext.MCPServers
@@ -230,8 +235,33 @@ defmodule AshAgent.ChatContext.Config do
   defp lasting(:mcp_servers, servers),
     do: Enum.map(servers, &MCPServers.to_terms(&1, fn term -> lasting?(term) end))
 
+  # What cannot be stored of the rules denies.
+  defp lasting(:permission_rules, rules) do
+    kept = Enum.flat_map(rules, &lasting_rule/1)
+    lost = Enum.reject(rules, &(lasting?(&1) or narrowed?(&1)))
+
+    # An allow rule less allows less, unless it was the last one.
+    if lost == [] or (Enum.all?(lost, &allows?/1) and Enum.any?(kept, &allows?/1)),
+      do: kept,
+      else: kept ++ [{:deny, "*"}]
+  end
+
   defp lasting(_field, list) when is_list(list), do: Enum.filter(list, &lasting?/1)
   defp lasting(_field, value), do: if(lasting?(value), do: value)
+
+  defp lasting_rule(rule) do
+    cond do
+      lasting?(rule) -> [rule]
+      narrowed?(rule) -> [{:deny, elem(rule, 1)}]
+      true -> []
+    end
+  end
+
+  # Without its predicate, it denies more.
+  defp narrowed?({:deny, pattern, _predicate}), do: name?(pattern)
+  defp narrowed?(_rule), do: false
+
+  defp allows?(rule), do: is_tuple(rule) and tuple_size(rule) in 2..3 and elem(rule, 0) == :allow
 
   # Whether a term can outlive this VM.
   defp lasting?(term)

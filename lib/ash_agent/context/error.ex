@@ -24,7 +24,8 @@ defmodule AshAgent.Context.Error do
           | {:too_deep, limit :: pos_integer()}
           | {:invalid, path :: list(), expected :: String.t()}
           | {:unknown_iteration, number :: integer(), Range.t()}
-          | {:illegal_status, id :: String.t(), from :: atom(), to :: :approved | :denied}
+          | {:illegal_status, id :: String.t(), from :: atom(),
+             to :: :asked | :approved | :denied}
           | {:invalid_usage, key :: term()}
           | :no_assistant_message
           | {:cannot_fit, least :: non_neg_integer()}
@@ -115,7 +116,7 @@ defmodule AshAgent.Context.Error do
 
   defp describe({:illegal_status, id, from, to}) do
     "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-      "only a pending call can be approved or denied, once"
+      "only a pending call can be asked about, approved or denied, and it is decided once"
   end
 
   defp describe({:invalid_usage, nil}) do

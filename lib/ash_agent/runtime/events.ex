@@ -2,8 +2,10 @@ defmodule AshAgent.Runtime.Events do
   @moduledoc """
   What a run tells about itself while it goes on.
 
-  Events go to the function given as `:on_event`, and to `:telemetry` when that application is there. All events of a run
-  come from one process, in their order. None holds the text of a message, an argument or a result.
+  Events go to the function given as `:on_event`, and to `:telemetry` when its module is loaded, which it is as soon as
+  something is attached to it: nothing is looked up on disk, and what is attached while a run goes on hears the rest of
+  it. All events of a run come from one process, in their order. None holds the text of a message, an argument or a
+  result.
 
   The function has one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
   metadata. It is called between the steps of the run, so it should be quick; when it fails, that is logged and the run
@@ -42,11 +44,11 @@ defmodule AshAgent.Runtime.Events do
 
   require Logger
 
-  @enforce_keys [:on_event, :telemetry?, :metadata]
-  defstruct [:on_event, :telemetry?, :metadata]
+  @enforce_keys [:on_event, :metadata]
+  defstruct [:on_event, :metadata]
 
   @typedoc "Where events go."
-  @opaque t :: %__MODULE__{on_event: on_event() | nil, telemetry?: boolean(), metadata: map()}
+  @opaque t :: %__MODULE__{on_event: on_event() | nil, metadata: map()}
 
   @type on_event ::
           (%{event: [atom()], measurements: map(), metadata: map()} -> term())
@@ -55,11 +57,7 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   def new(on_event, metadata \\ %{})
       when is_nil(on_event) or is_function(on_event, 1) or is_function(on_event, 3) do
-    %__MODULE__{
-      on_event: on_event,
-      telemetry?: Code.ensure_loaded?(:telemetry),
-      metadata: metadata
-    }
+    %__MODULE__{on_event: on_event, metadata: metadata}
   end
 
   @doc false
@@ -71,7 +69,9 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    if events.telemetry?,
+    # To look for a module that is not there takes a millisecond of the one code server. Whoever listens has attached a
+    # handler, and with that has loaded this one.
+    if function_exported?(:telemetry, :execute, 3),
       do:
         safely(
           fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
@@ -98,12 +98,28 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # Runs a function of the application for its effect; what it raises is logged, without its message, which may hold text.
   def safely(function, name) do
-    function.()
-    :ok
+    with {:ok, _value} <- attempt(function, name), do: :ok
+  end
+
+  @doc false
+  # The same for a function whose answer counts.
+  def attempt(function, name) do
+    {:ok, function.()}
   catch
     kind, reason ->
       log(kind, reason, __STACKTRACE__, name)
       :error
+  end
+
+  @doc false
+  # Gives a context to the application to be kept. What it refuses with is the reason; a failure is logged.
+  def store(nil, _context), do: :ok
+
+  def store(on_change, context) do
+    case attempt(fn -> on_change.(context) end, ":on_change") do
+      {:ok, {:error, reason}} -> {:error, {:on_change_error, reason}}
+      _stored_or_logged -> :ok
+    end
   end
 
   @doc false

@@ -6,7 +6,9 @@ defmodule AshAgent.Runtime.Gate do
   # The application's functions run in a process of their own each time, so that whatever they do, the run goes on and
   # keeps its time. What they leave undecided is denied.
 
-  alias AshAgent.Runtime.{Events, Permissions, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
+
+  @others "the arguments are not those that were approved; call the tool again to have them decided about"
 
   @options [:allowed_tools, :permission_rules, :before_tool, :after_tool, :approval]
 
@@ -16,14 +18,20 @@ defmodule AshAgent.Runtime.Gate do
   @doc "The options that `new/1` takes, among others."
   def options, do: @options
 
-  @doc "Raises `ArgumentError` for wrong options."
-  def new(opts) do
+  @doc """
+  The gate of these options, behind the permissions of the runs that this one is within, the outermost first.
+
+  Raises `ArgumentError` for wrong options.
+  """
+  def new(opts, above \\ []) do
+    own =
+      Permissions.new(
+        allowed_tools: opts[:allowed_tools],
+        permission_rules: rules(opts[:permission_rules])
+      )
+
     %__MODULE__{
-      permissions:
-        Permissions.new(
-          allowed_tools: opts[:allowed_tools],
-          permission_rules: rules(opts[:permission_rules])
-        ),
+      permissions: above ++ [own],
       before: hooks(opts, :before_tool, 2),
       after: hooks(opts, :after_tool, 3),
       approval: approval(opts[:approval])
@@ -52,12 +60,16 @@ defmodule AshAgent.Runtime.Gate do
   defp approval(_other),
     do: raise(ArgumentError, "expected :approval to be :auto or a function of arity 2")
 
+  @doc "Whether a tool of this name is offered to the model."
+  def offer?(%__MODULE__{permissions: permissions}, name),
+    do: Enum.all?(permissions, &Permissions.offer?(&1, name))
+
   @doc """
-  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and whether the call is
-  `approved?` already.
+  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and, for a call that was
+  approved before, `approved?`, which says of arguments whether these were; it is `nil` for all others.
 
   Returns `{:run, call}` with the arguments that the tool is to get, `{:approve, call}` when it was approved just now,
-  `{:refused, call}` when no tool can take it, `{:deny, by, reason}`, `:ask`, or `:timeout`.
+  `{:ask, call}`, `{:refused, call}` when no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
     with :ok <- permitted(gate, call, env),
@@ -73,13 +85,18 @@ defmodule AshAgent.Runtime.Gate do
   defp taken({:error, _words}, call), do: {:refused, call}
 
   defp permitted(%{permissions: permissions}, call, env) do
-    if Permissions.predicates?(permissions),
+    if Enum.any?(permissions, &Permissions.predicates?/1),
       do: isolated(env, env.timeout, :permissions, fn -> permission(permissions, call) end),
       else: permission(permissions, call)
   end
 
+  # All have to let it through: what one run denies, none within it allows.
   defp permission(permissions, call) do
-    with {:deny, words} <- Permissions.check(permissions, call), do: {:deny, :permissions, words}
+    Enum.find_value(permissions, :ok, fn permissions ->
+      with {:deny, words} <- Permissions.check(permissions, call),
+           do: {:deny, :permissions, words},
+           else: (:ok -> nil)
+    end)
   end
 
   defp prepared(%{before: []}, call, _env), do: {:ok, call}
@@ -118,14 +135,17 @@ defmodule AshAgent.Runtime.Gate do
     do:
       {:halt, undecided(:before_tool, "returned a call with another id or name, or no arguments")}
 
+  defp approved(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
+    if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
+  end
+
   defp approved(%{approval: :auto}, call, _env), do: {:run, call}
-  defp approved(_gate, call, %{approved?: true}), do: {:run, call}
 
   defp approved(%{approval: approval}, call, env) do
     isolated(env, :infinity, :approval, fn ->
       case guarded(:approval, fn -> approval.(call, env.tool_context) end) do
         {:returned, :approve} -> {:approve, call}
-        {:returned, :ask} -> :ask
+        {:returned, :ask} -> {:ask, call}
         {:returned, {:deny, reason}} -> {:deny, :approval, reason}
         {:returned, _} -> undecided(:approval, "returned something else")
         {:failed, words} -> undecided(:approval, words)
@@ -197,7 +217,8 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp reply(supervisor, fun, timeout) do
-    task = Task.Supervisor.async_nolink(supervisor, fun, shutdown: :brutal_kill)
+    sealed = fn -> Sealed.run(fun) end
+    task = Task.Supervisor.async_nolink(supervisor, sealed, shutdown: :brutal_kill)
     Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 end

@@ -6,7 +6,8 @@ defmodule AshAgent.Runtime.Paused do
   stored and loaded before, and go on with `AshAgent.Runtime.resume/2`.
 
     * `context` - the conversation up to here; calls that needed no decision have their results
-    * `calls` - those that wait for one, as `AshAgent.Context.pending_tool_calls/1` gives them
+    * `calls` - those that wait for one, with the arguments that they would run with, as
+      `AshAgent.Context.undecided_tool_calls/1` gives them
     * `iterations` - how many times the model was asked in this run
     * `usage` - what the models of this run reported, summed up
   """

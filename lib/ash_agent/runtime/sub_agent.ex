@@ -39,17 +39,23 @@ defmodule AshAgent.Runtime.SubAgent do
 
   The child's tools get the tool context of the parent, with its actor and tenant.
 
-  The parent's `:permission_rules`, `:before_tool`, `:after_tool` and `:approval` hold for the child's calls as well; its
-  own rules and hooks stand behind these, and an `:approval` of its own is in the place of the parent's. Nobody can be
-  waited for in the middle of a call: what needs a person's decision (`:ask`) is denied, and the child's model reads why.
-  `:allowed_tools` is the child's own, since its tools are.
+  The parent's `:allowed_tools` and `:permission_rules` always hold for the child's calls, at every depth, and come first:
+  what they deny, no rule of the child allows. So a list of allowed tools names those of sub-agents as well. The child's own
+  make this narrower, never wider.
+
+  The parent's `:before_tool`, `:after_tool` and `:approval` hold as well, unless `:inherit` says otherwise; the child's
+  own hooks come after these, and an `:approval` of its own replaces the parent's. Nobody can be waited for in the middle
+  of a call: what needs a person's decision (`:ask`) is denied, and the child's model reads why.
+
+  What the outermost run may use up, `:max_calls`, `:max_total_tokens` and `:max_sub_agents` of `AshAgent.Runtime.run/2`, is
+  for all sub-agents together.
 
   A sub-agent may have sub-agents among its tools. With `:tools` as a function, even itself; how deep that goes is limited
   by `:max_depth`.
   """
 
   alias AshAgent.{Context, LLM, Runtime}
-  alias AshAgent.Runtime.{Error, Events, Options, Result, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Result, Tool, ToolExecutor}
 
   defmodule Outcome do
     @moduledoc false
@@ -58,7 +64,7 @@ defmodule AshAgent.Runtime.SubAgent do
     defstruct [:result, :metadata]
   end
 
-  @inherited [:permission_rules, :before_tool, :after_tool, :approval]
+  @inherited [:before_tool, :after_tool, :approval]
 
   # How long a child whose time is up may take to say so.
   @grace 1_000
@@ -76,6 +82,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   @passed [
     :allowed_tools,
+    :permission_rules,
     :max_iterations,
     :llm_timeout,
     :tool_timeout,
@@ -113,8 +120,8 @@ defmodule AshAgent.Runtime.SubAgent do
     * `:input` - a function that makes the child's user message of the arguments. Defaults to taking `task`.
     * `:timeout` - milliseconds for a call, or `:infinity`. Defaults to the run's `:tool_timeout`.
     * `:max_depth` - how many sub-agents within each other there may be, this one counted. Defaults to `3`.
-    * `:inherit` - which of `:permission_rules`, `:before_tool`, `:after_tool` and `:approval` of the run hold for the child.
-      Defaults to all.
+    * `:inherit` - which of `:before_tool`, `:after_tool` and `:approval` of the run hold for the child. Its allowed tools and
+      permission rules always do. Defaults to all.
     * `:on_child` - a function that gets the child's context at the end, to store it. When it fails, that is logged.
       Defaults to none.
     * `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
@@ -157,7 +164,11 @@ defmodule AshAgent.Runtime.SubAgent do
         do: raise(ArgumentError, "expected #{inspect(key)} to be a function of arity #{arity}")
 
     unless is_list(opts[:inherit]) and opts[:inherit] -- @inherited == [],
-      do: raise(ArgumentError, "expected :inherit to be a list of #{inspect(@inherited)}")
+      do:
+        raise(
+          ArgumentError,
+          "expected :inherit to be a list of #{inspect(@inherited)}; allowed tools and permission rules always hold"
+        )
 
     # Whatever is wrong is to be known before the first call.
     tools = if is_function(opts[:tools], 0), do: %{}, else: Tool.new(opts[:tools])
@@ -174,15 +185,35 @@ defmodule AshAgent.Runtime.SubAgent do
   ## A call
 
   defp call(opts, arguments, tool_context, scope) do
+    with :ok <- depth(opts, scope),
+         :ok <- started(scope.bounds),
+         do: start(opts, arguments, tool_context, scope)
+  end
+
+  defp depth(opts, scope) do
     if scope.depth >= opts[:max_depth],
       do:
         {:error, "sub-agents may be nested #{opts[:max_depth]} deep at most; do it without one"},
-      else: start(opts, arguments, tool_context, scope)
+      else: :ok
+  end
+
+  # Alone, outside of a run, it has bounds of its own.
+  defp started(nil), do: :ok
+
+  defp started(bounds) do
+    with {:error, {:max_sub_agents_exceeded, max}} <- Bounds.start_sub_agent(bounds),
+         do: {:error, "the run has started all of its #{max} sub-agents; do it without one"}
   end
 
   defp start(opts, arguments, tool_context, scope) do
     with {:ok, child} <- child(opts, arguments, scope) do
-      reply = Runtime.run(child, run_options(opts, tool_context, scope), scope.depth + 1)
+      within = %{
+        depth: scope.depth + 1,
+        permissions: scope.permissions,
+        bounds: scope.bounds
+      }
+
+      reply = Runtime.run(child, run_options(opts, tool_context, scope), within)
       {_, %{context: context}} = reply
       if opts[:on_child], do: Events.safely(fn -> opts[:on_child].(context) end, ":on_child")
       outcome(reply)
@@ -218,7 +249,6 @@ defmodule AshAgent.Runtime.SubAgent do
       tools: tools,
       runtime_context: tool_context,
       timeout: min(scope.timeout, max(ToolExecutor.left(scope.deadline), 1)),
-      permission_rules: both(inherited, opts, :permission_rules),
       before_tool: both(inherited, opts, :before_tool),
       after_tool: both(inherited, opts, :after_tool),
       approval: without_asking(opts[:approval] || inherited[:approval])
@@ -253,6 +283,12 @@ defmodule AshAgent.Runtime.SubAgent do
   defp words({:max_iterations_exceeded, max}),
     do: "the sub-agent had no answer after #{max} iterations"
 
+  defp words({:max_calls_exceeded, max}),
+    do: "the run has made all of its #{max} model calls, and the sub-agent had no answer yet"
+
+  defp words({:max_total_tokens_exceeded, max}),
+    do: "the run has used up its #{max} tokens, and the sub-agent had no answer yet"
+
   defp words({:timeout, timeout}), do: "the sub-agent took longer than #{timeout} ms"
   defp words({:llm_timeout, timeout}), do: "the sub-agent's model took longer than #{timeout} ms"
   defp words({:llm_error, _reason}), do: "the sub-agent's model failed"
@@ -260,5 +296,6 @@ defmodule AshAgent.Runtime.SubAgent do
   defp words({:llm_exception, kind, reason}),
     do: "the sub-agent's model #{Tool.failure(kind, reason)}"
 
+  defp words({:on_change_error, _reason}), do: "the sub-agent's conversation could not be kept"
   defp words({:invalid_answer, _reason}), do: "the sub-agent's model gave no valid answer"
 end

@@ -38,6 +38,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   killed. A tool's process has the caller among its `$callers`.
   """
 
+  alias AshAgent.Runtime
   alias AshAgent.Runtime.{Events, SubAgent, Tool}
 
   @timeout 60_000
@@ -88,7 +89,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       max_concurrency: positive!(opts[:max_concurrency], :max_concurrency),
       deadline: :infinity,
       events: Events.new(opts[:on_event]),
-      scope: %{depth: 0, context_id: nil, inherited: []}
+      scope: Map.merge(Runtime.outermost(), %{context_id: nil, inherited: []})
     }
 
     indexed = Enum.with_index(tool_calls)
@@ -164,11 +165,18 @@ defmodule AshAgent.Runtime.ToolExecutor do
   @doc false
   # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
   # {:ok | :error, term, metadata} from a tool that has something to note beside its result.
-  # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed; nothing runs any more then.
-  def execute(calls, settings, acc, fun),
-    do: run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
+  # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
+  # was folded so far; nothing runs any more then.
+  def execute(calls, settings, acc, fun) do
+    settings = Map.put_new(settings, :over?, fn _acc -> false end)
+    run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
+  end
 
-  defp run(%{waiting: [next | waiting], running: running, settings: settings} = state, acc)
+  defp run(%{settings: settings} = state, acc) do
+    if settings.over?.(acc), do: stop(state, acc), else: go_on(state, acc)
+  end
+
+  defp go_on(%{waiting: [next | waiting], running: running, settings: settings} = state, acc)
        when map_size(running) < settings.max_concurrency do
     if left(settings.deadline) == 0 do
       stop(state, acc)
@@ -183,9 +191,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp run(%{waiting: [], running: running}, acc) when map_size(running) == 0, do: {:done, acc}
+  defp go_on(%{waiting: [], running: running}, acc) when map_size(running) == 0, do: {:done, acc}
 
-  defp run(%{running: running, settings: settings} = state, acc) do
+  defp go_on(%{running: running, settings: settings} = state, acc) do
     receive do
       {ref, reply} when is_map_key(running, ref) ->
         Process.demonitor(ref, [:flush])
@@ -221,13 +229,16 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  # The run's time is up: what has come in meanwhile counts, the rest is killed.
-  defp stop(%{running: running} = state, acc) do
+  # The run is over: what has come in meanwhile counts, the rest is killed.
+  defp stop(%{running: running, settings: settings} = state, acc) do
+    {kind, reason} =
+      if left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
+
     acc =
       Enum.reduce(running, acc, fn {ref, entry}, acc ->
         case shut_down(entry.task, nil) do
           {:timed_out, nil} ->
-            failed(entry, state.settings, :timeout, :timeout, [])
+            failed(entry, settings, kind, reason, [])
             acc
 
           reply ->

@@ -1,109 +1,66 @@
-//! The conversation.
+//! The conversation: the log, what is shown of it, and the tokens that are counted of that.
+
+pub mod fit;
+pub mod prompt;
+pub mod shown;
+pub mod tokens;
+pub mod usage;
 
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::call::{MessagePlace, ToolCall};
-use crate::log::done::Done;
-use crate::log::ids::Ids;
-use crate::log::iteration::{Checkpoint, Entry, Exchange, Iteration, MessageRef};
-use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::call::ToolCall;
+use crate::log::decision::{CallStatus, Decision};
+use crate::log::exchange::MessageRef;
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Status};
 use crate::log::notes::Notes;
 use crate::log::origin::Origin;
-use crate::log::part::{item_id, Content, Place};
-use crate::log::provider::Provider;
-use crate::log::results::read_results;
-use crate::log::usage::{Reported, Usage};
-use crate::tokens::Tallies;
+use crate::log::tally::Tallies;
+use crate::log::{Log, Stamp, INTERRUPTED};
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::View;
-
-/// Work to free, in terms, that a destructor does on the spot; see [`Context::is_heavy_to_drop`].
-const SEGMENT: usize = 2_000;
-
-/// Bytes that cost as much to free as one term.
-const BYTES_PER_TERM: usize = 256;
-
-/// Iterations from one checkpoint to the next. A rewind counts anew what lies behind the last one.
-const CHECKPOINT: u64 = 16;
 
 /// One whole conversation, immutable: every operation gives a new one that shares structure.
 ///
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Context {
-    pub(crate) id: Arc<str>,
-    pub(crate) system: Option<Arc<Message>>,
-    pub(crate) done: Done,
-    pub(crate) current: Arc<Iteration>,
-    pub(crate) created_at: Time,
-    pub(crate) updated_at: Time,
-    pub(crate) metadata: Notes,
-    pub(crate) origin: Option<Arc<Origin>>,
-    pub(crate) extra: Option<Arc<Map>>,
+    /// What was said.
+    pub(crate) log: Log,
     /// What of the log is shown; `None`: all of it.
     pub(crate) view: Option<Arc<View>>,
+    /// Tokens of completed iterations as they are shown.
     pub(crate) tallies: Tallies,
-    pub(crate) usage: Usage,
-    ids: Ids,
-    messages: usize,
-    size: Size,
-    /// What metadata of earlier iterations added to [`Context::size`] since their checkpoints.
-    noted: Size,
-    /// What a rewind may have left in memory.
-    unseen: usize,
-    segment: Option<Arc<()>>,
-    segment_end: usize,
-}
-
-/// When an operation happens, and what the application notes beside its message.
-#[derive(Debug)]
-pub struct Stamp {
-    /// The caller's clock.
-    pub at: Time,
-    /// Kept with the message.
-    pub metadata: Option<Map>,
-}
-
-impl Stamp {
-    /// At this time, without notes.
-    #[must_use]
-    pub const fn at(at: Time) -> Self {
-        Self { at, metadata: None }
-    }
 }
 
 impl Context {
     /// A conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
-        Self::starting(id, at, Iteration::new(1, at))
+        Self::of(Log::empty(id, at))
     }
 
     /// A conversation whose first iteration is this empty one.
     pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
-        let size = first.size();
+        Self::of(Log::starting(id, at, first))
+    }
+
+    fn of(log: Log) -> Self {
         Self {
-            id: id.into(),
-            system: None,
-            done: Done::default(),
-            current: Arc::new(first),
-            created_at: at,
-            updated_at: at,
-            metadata: Notes::default(),
-            origin: None,
-            extra: None,
+            log,
             view: None,
             tallies: Tallies::default(),
-            usage: Usage::default(),
-            ids: Ids::default(),
-            messages: 0,
-            size,
-            noted: Size::default(),
-            unseen: 0,
-            segment: Some(Arc::new(())),
-            segment_end: SEGMENT,
+        }
+    }
+
+    /// The conversation with more in its log.
+    fn with(&self, log: Log) -> Self {
+        Self {
+            log,
+            view: self.view.clone(),
+            tallies: self.tallies.clone(),
         }
     }
 
@@ -112,14 +69,7 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidPart`] of the input or the system prompt.
     pub fn new(id: &str, input: Value, system_prompt: Value, stamp: Stamp) -> Result<Self, Error> {
-        let mut context = Self::empty(id, stamp.at);
-        context.set_system(Content::from_value(system_prompt, Place::System)?);
-        if let Some(metadata) = stamp.metadata {
-            context.metadata = metadata.into();
-        }
-        let content = Content::from_input(input)?;
-        context.append(Message::new(Role::User, content, Box::default(), None));
-        Ok(context)
+        Log::new(id, input, system_prompt, stamp).map(Self::of)
     }
 
     /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it.
@@ -127,24 +77,8 @@ impl Context {
     /// # Errors
     /// [`Error::PendingToolCalls`], [`Error::InvalidPart`].
     pub fn add_user_message(&self, input: Value, stamp: Stamp) -> Result<Self, Error> {
-        let content = Content::from_input(input)?;
-        self.add_user_content(content, stamp)
-    }
-
-    pub(crate) fn add_user_content(&self, content: Content, stamp: Stamp) -> Result<Self, Error> {
-        self.check_nothing_pending()?;
-        let mut next = self.clone();
-        if self.current.has_assistant() || self.is_closed() {
-            next.complete(stamp.at);
-        }
-        next.append(Message::new(
-            Role::User,
-            content,
-            Box::default(),
-            stamp.metadata,
-        ));
-        next.updated_at = stamp.at;
-        Ok(next)
+        let log = self.log.add_user_message(input, stamp, self.is_closed())?;
+        Ok(self.with(log))
     }
 
     /// Adds a message of the model and its tool calls to the current iteration.
@@ -158,26 +92,11 @@ impl Context {
         calls: Value,
         stamp: Stamp,
     ) -> Result<Self, Error> {
-        self.check_nothing_pending()?;
-        let content = Content::from_value(content, Place::Assistant)?;
-        let mut next = self.clone();
-        if self.is_closed() {
-            next.complete(stamp.at);
-        }
-        let position = next.current.count_messages() + next.lead(&next.current).count();
-        let place = MessagePlace {
-            iteration: next.current.number,
-            position,
-        };
-        let calls = ToolCall::read_all(calls, place)?;
-        next.append(Message::new(
-            Role::Assistant,
-            content,
-            calls,
-            stamp.metadata,
-        ));
-        next.updated_at = stamp.at;
-        Ok(next)
+        let is_closed = self.is_closed();
+        let log = self
+            .log
+            .add_assistant_message(content, calls, stamp, is_closed)?;
+        Ok(self.with(log))
     }
 
     /// Fills slots of pending calls; when no call is pending any more, completes the iteration and
@@ -188,63 +107,110 @@ impl Context {
     /// [`Error::NoPendingToolCalls`], [`Error::UnknownToolCall`],
     /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`].
     pub fn add_tool_results(&self, results: Value, stamp: Stamp) -> Result<Self, Error> {
-        let results = read_results(results)?;
-        if results.is_empty() {
-            return Err(Error::NoToolResults {
-                pending: self.current.pending_ids(),
-            });
-        }
-        self.fill(results, stamp)
-    }
-
-    fn fill(&self, results: Vec<(Box<str>, Outcome)>, stamp: Stamp) -> Result<Self, Error> {
-        let mut current = Iteration::clone(&self.current);
-        current.fill(results, stamp.metadata)?;
-        let mut next = self.clone();
-        next.change_current(|changed| *changed = current);
-        if next.current.count_pending() == 0 {
-            next.complete(stamp.at);
-        }
-        next.updated_at = stamp.at;
-        Ok(next)
+        Ok(self.with(self.log.add_tool_results(results, stamp)?))
     }
 
     /// Whether new messages have to go to the next iteration: the current one ended, as one does to
     /// which a conversation was rewound, or is hidden.
     fn is_closed(&self) -> bool {
-        self.current.completed_at.is_some() || self.hides(self.current.number)
+        let current = self.current();
+        current.completed_at.is_some() || self.hides(current.number)
     }
 
     /// Answers every pending call with an error of this reason; nothing when none is pending.
     #[must_use]
     pub fn interrupt(&self, reason: &Value, stamp: Stamp) -> Self {
-        self.end_pending(Status::Interrupted, reason, stamp)
+        self.with(self.log.end_pending(Status::Interrupted, reason, stamp))
+    }
+
+    /// The conversation with its pending calls interrupted, as a request can be made of it; `None` when
+    /// none is pending.
+    #[must_use]
+    pub fn without_pending(&self) -> Option<Self> {
+        let is_pending = self.current().count_pending() > 0;
+        let stamp = Stamp::at(self.updated_at());
+        is_pending.then(|| self.interrupt(&Value::text(INTERRUPTED), stamp))
     }
 
     /// As [`Context::interrupt`], for calls that were called off.
     #[must_use]
     pub fn cancel(&self, reason: &Value, stamp: Stamp) -> Self {
-        self.end_pending(Status::Cancelled, reason, stamp)
+        self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
     }
 
-    fn end_pending(&self, status: Status, reason: &Value, stamp: Stamp) -> Self {
-        let ended = |call: &ToolCall| {
-            let output = Output::Value(reason.clone());
-            (call.id.clone(), Outcome::new(status, output))
-        };
-        let results: Vec<_> = self.current.pending().map(ended).collect();
-        // Only empty: every id comes from a pending slot.
-        self.fill(results, stamp).unwrap_or_else(|_| self.clone())
+    /// Notes the arguments that a pending call would run with, for whoever decides about it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
+    pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
+        Ok(self.with(self.log.ask_about_tool_call(id, arguments, at)?))
+    }
+
+    /// Lets a pending call run, with the arguments that are given, or else those it was asked about
+    /// with, or else its own.
+    ///
+    /// # Errors
+    /// As [`Context::ask_about_tool_call`].
+    pub fn approve_tool_call(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        Ok(self.with(self.log.approve_tool_call(id, arguments, by, at)?))
+    }
+
+    /// Whether a call waits to run and was approved with these very arguments.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`], and O(the arguments).
+    #[must_use]
+    pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
+        self.log.is_approved(id, arguments)
+    }
+
+    /// The calls that wait for a decision, each with the arguments that it would run with.
+    pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        self.log.undecided_calls()
+    }
+
+    /// Ends a pending call with an error that tells the model of the denial.
+    ///
+    /// # Errors
+    /// As [`Context::ask_about_tool_call`].
+    pub fn deny_tool_call(
+        &self,
+        id: &str,
+        reason: Value,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        Ok(self.with(self.log.deny_tool_call(id, reason, by, at)?))
+    }
+
+    /// Where a call stands: the newest one of this id.
+    ///
+    /// # Complexity
+    /// O(n) for calls of long ago.
+    #[must_use]
+    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
+        self.log.tool_call_status(id)
+    }
+
+    /// What was decided about a call, if anything: the newest one of this id.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`].
+    #[must_use]
+    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
+        self.log.tool_call_decision(id)
     }
 
     /// The conversation with one note more or another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
-        let mut next = self.clone();
-        next.metadata = self.metadata.put(key, value);
-        next.updated_at = at;
-        next.grown();
-        next
+        self.with(self.log.put_metadata(key, value, at))
     }
 
     /// The conversation with one note more on an iteration.
@@ -258,55 +224,16 @@ impl Context {
         value: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let known = self
-            .index(number)
-            .and_then(|_| self.iteration(number))
-            .map(|iteration| iteration.number);
-        let number = known.ok_or_else(|| self.unknown_iteration(number))?;
-        let mut next = self.clone();
-        next.change_iteration(number, |iteration| {
-            iteration.metadata = iteration.metadata.put(key, value);
-        });
-        next.updated_at = at;
-        next.grown();
-        Ok(next)
+        let log = self.log.put_iteration_metadata(number, key, value, at)?;
+        Ok(self.with(log))
     }
 
-    /// Changes an iteration in what is not counted but for its size.
-    pub(crate) fn change_iteration(&mut self, number: u64, change: impl FnOnce(&mut Iteration)) {
-        let index = usize::try_from(number.saturating_sub(self.first_number())).ok();
-        let Some(index) = index.filter(|index| *index < self.done.len()) else {
-            let before = self.current.size();
-            self.update_current(change);
-            self.size = self.size.plus(self.current.size()).minus(before);
-            return;
-        };
-        if let Some(mut iteration) = self.done.get(index).cloned() {
-            let before = iteration.size();
-            change(&mut iteration);
-            let grown = iteration.size().minus(before);
-            self.size = self.size.plus(iteration.size()).minus(before);
-            self.noted = self.noted.plus(grown);
-            self.done.set(index, iteration);
-        }
-    }
-
-    pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
-        Error::UnknownIteration {
-            number,
-            first: self.first_number(),
-            last: self.current.number,
-        }
-    }
-
-    /// Puts another system prompt in the place of the one there is; `nil` for none.
+    /// Replaces the system prompt; `nil` takes it away.
     ///
     /// # Errors
     /// [`Error::InvalidPart`].
     pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
-        let mut next = self.clone();
-        next.set_system(Content::from_value(prompt, Place::System)?);
-        next.updated_at = at;
+        let mut next = self.with(self.log.put_system_prompt(prompt, at)?);
         next.show_system();
         next.grown();
         Ok(next)
@@ -320,42 +247,15 @@ impl Context {
     /// # Complexity
     /// O(log n)
     pub fn rewind(&self, to: i64) -> Result<Self, Error> {
-        let index = self
-            .index(to)
-            .filter(|index| *index <= self.done.len())
-            .ok_or_else(|| self.unknown_iteration(to))?;
-        let mut next = self.clone();
-        if index < self.done.len() {
-            let held_by = self.after(index).and_then(Iteration::held_by);
-            next.cut(index);
-            next.forget_wire(held_by, true);
-            next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
+        let log = self.log.rewind(to)?;
+        let done = log.done.len();
+        let is_cut = done < self.log.done.len();
+        let mut next = self.with(log);
+        if is_cut {
+            next.tallies = next.tallies.up_to(done);
             next.cut_view();
         }
         Ok(next)
-    }
-
-    /// The iteration behind one.
-    fn after(&self, index: usize) -> Option<&Iteration> {
-        self.done.get(index + 1).or(Some(&*self.current))
-    }
-
-    /// Makes elements anew by the rules that also held what is gone, as they were imported.
-    pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
-        let Some(provider) = held_by else { return };
-        let mut found = false;
-        if in_current {
-            self.update_current(|current| found = current.forget_wire(provider));
-        }
-        for index in (0..self.done.len()).rev() {
-            if found {
-                return;
-            }
-            if let Some(mut iteration) = self.done.get(index).cloned() {
-                found = iteration.forget_wire(provider);
-                self.done.set(index, iteration);
-            }
-        }
     }
 
     /// A conversation of its own that goes on from here, under another id.
@@ -366,81 +266,25 @@ impl Context {
     /// O(calls of the last message)
     #[must_use]
     pub fn fork(&self, id: &str, at: Time) -> Self {
-        let mut fork = self.clone();
-        fork.origin = Some(Arc::new(Origin {
-            id: self.id().into(),
-            iteration: self.current_iteration(),
-            extra: None,
-        }));
-        fork.id = id.into();
-        fork.created_at = at;
-        fork.updated_at = at;
-        if self.current().count_pending() > 0 {
-            fork.update_exchange(Exchange::forget_approvals);
-        }
-        fork.grown();
-        fork
+        self.with(self.log.fork(id, at))
     }
 
     /// Where the conversation came from, when it is a fork.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
-        self.origin.as_deref()
+        self.log.origin.as_deref()
     }
 
     /// How much [`Context::rewind`] counts anew.
     #[must_use]
     pub fn rewind_size(&self, to: i64) -> Size {
-        let Some(index) = self.index(to) else {
-            return Size::default();
-        };
-        let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
-        let iterations = counted.filter_map(|at| self.done.get(at));
-        iterations.fold(Size::default(), |sum, iteration| {
-            let walked = iteration.count_messages() + 3 * iteration.count_calls();
-            sum.plus(Size::new(walked, 0))
-        })
+        self.log.rewind_size(to)
     }
 
     /// Makes a completed iteration the current one again.
     pub(crate) fn cut(&mut self, index: usize) {
-        let Some(last) = self.done.get(index).cloned() else {
-            return;
-        };
-        let weight = self.weight();
-        let since = (0..=index)
-            .rev()
-            .take_while(|at| self.checkpoint(*at).is_none());
-        let since = index + 1 - since.count();
-        let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
-        let mut sum = Checkpoint {
-            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
-            messages: start.map_or(0, |start| start.messages),
-            size: start.map_or(Size::default(), |start| start.size),
-            usage: start.map_or(Usage::default(), |start| start.usage),
-        };
-        for iteration in (since..=index).filter_map(|at| self.done.get(at)) {
-            sum.messages += iteration.count_messages();
-            sum.size = sum.size.plus(iteration.size());
-            sum.usage = sum.usage.plus(iteration.usage());
-            for entry in iteration.entries() {
-                sum.ids.join_again(&entry.message);
-            }
-        }
-        self.ids = sum.ids;
-        self.messages = sum.messages;
-        self.size = sum.size.plus(self.noted);
-        self.usage = sum.usage;
-        self.done.truncate(index);
-        self.current = Arc::new(last);
+        self.log.cut(index);
         self.tallies = self.tallies.up_to(index);
-        self.unseen = if self.done.hides() { weight } else { 0 };
-        // Whoever has the other token holds more than this context.
-        self.begin_segment();
-    }
-
-    fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
-        self.done.get(index)?.checkpoint.as_deref()
     }
 
     /// The number of the last iteration that two conversations have in common, with all before it.
@@ -449,76 +293,71 @@ impl Context {
     /// O(n) at most; what the two share is not compared.
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
-        self.iterations()
-            .zip(other.iterations())
-            .take_while(|(a, b)| a == b)
-            .last()
-            .map(|(common, _)| common.number)
+        self.log.last_common(&other.log)
     }
 
     /// The conversation's id; [`Context::fork`] gives another one.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.id
+        &self.log.id
     }
 
     /// The system prompt.
     #[must_use]
     pub fn system(&self) -> Option<&Message> {
-        self.system.as_deref()
+        self.log.system()
     }
 
     /// When the conversation was made.
     #[must_use]
     pub const fn created_at(&self) -> Time {
-        self.created_at
+        self.log.created_at
     }
 
     /// When the last operation happened.
     #[must_use]
     pub const fn updated_at(&self) -> Time {
-        self.updated_at
+        self.log.updated_at
     }
 
     /// The application's own notes.
     #[must_use]
     pub const fn metadata(&self) -> &Notes {
-        &self.metadata
+        &self.log.metadata
+    }
+
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) fn extra(&self) -> Option<&Map> {
+        self.log.extra.as_deref()
     }
 
     /// The iteration that new messages join.
     #[must_use]
     pub fn current(&self) -> &Iteration {
-        &self.current
+        &self.log.current
     }
 
     /// Number of the current iteration.
     #[must_use]
     pub fn current_iteration(&self) -> u64 {
-        self.current.number
+        self.log.current.number
     }
 
-    /// Whether the current iteration's number has reached a limit.
+    /// Number of the iteration with the message of the user that began the current turn.
     #[must_use]
-    pub fn exceeded_max_iterations(&self, max: i64) -> bool {
-        i64::try_from(self.current.number).is_ok_and(|number| number >= max)
+    pub fn turn(&self) -> u64 {
+        self.current().turn
     }
 
     /// All iterations, oldest first.
     pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
-        self.done.iter().chain(std::iter::once(&*self.current))
-    }
-
-    /// All iterations, newest first.
-    pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
-        let done = (0..self.done.len()).rev();
-        std::iter::once(&*self.current).chain(done.filter_map(|index| self.done.get(index)))
+        self.log.iterations()
     }
 
     /// Number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
-        self.done.len() + 1
+        self.log.count_iterations()
     }
 
     /// The iteration with this number.
@@ -527,35 +366,13 @@ impl Context {
     /// O(log n)
     #[must_use]
     pub fn iteration(&self, number: i64) -> Option<&Iteration> {
-        let index = self.index(number)?;
-        if index == self.done.len() {
-            return Some(&self.current);
-        }
-        self.done.get(index)
-    }
-
-    pub(crate) fn index(&self, number: i64) -> Option<usize> {
-        let offset = u64::try_from(number)
-            .ok()?
-            .checked_sub(self.first_number())?;
-        usize::try_from(offset).ok()
+        self.log.iteration(number)
     }
 
     /// Number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        self.done
-            .first()
-            .map_or(self.current.number, |first| first.number)
-    }
-
-    /// The system prompt, where an iteration shows it: the first one does.
-    fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
-        let leads = iteration.number == self.first_number();
-        self.system()
-            .filter(|_| leads)
-            .into_iter()
-            .map(MessageRef::Added)
+        self.log.first_number()
     }
 
     /// The messages of one of this conversation's iterations; the first begins with the system prompt.
@@ -563,19 +380,18 @@ impl Context {
         &'a self,
         iteration: &'a Iteration,
     ) -> impl Iterator<Item = MessageRef<'a>> {
-        self.lead(iteration).chain(iteration.messages())
+        self.log.messages_of(iteration)
     }
 
     /// All messages of the log, oldest first.
     pub fn log(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        self.iterations()
-            .flat_map(|iteration| self.messages_of(iteration))
+        self.log.all_messages()
     }
 
     /// Number of messages of the log.
     #[must_use]
     pub fn count_log(&self) -> usize {
-        self.messages + usize::from(self.system.is_some())
+        self.log.count_messages()
     }
 
     /// The message at a 0-based position of an iteration.
@@ -584,194 +400,43 @@ impl Context {
     /// O(log n)
     #[must_use]
     pub fn message(&self, number: i64, position: usize) -> Option<MessageRef<'_>> {
-        let iteration = self.iteration(number)?;
-        match (self.lead(iteration).next(), position) {
-            (Some(system), 0) => Some(system),
-            (Some(_), _) => iteration.message(position - 1),
-            (None, _) => iteration.message(position),
-        }
+        self.log.message(number, position)
     }
 
     /// How much there is to walk and to copy, at most.
     #[must_use]
     pub fn size(&self) -> Size {
-        let system = self.system().map_or(Size::default(), Message::size);
-        let view = self.view().map_or(Size::default(), View::size);
-        let origin = self.origin().map_or(Size::default(), Origin::size);
-        let beside = self.metadata.size().plus(system).plus(view);
-        self.size.plus(beside).plus(origin)
+        self.log.size()
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
-    ///
-    /// Contexts of one conversation share a token until they differ by a segment. Whoever shares
-    /// ours holds all but a segment of what we hold.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.weight() > SEGMENT
-            && self
-                .segment
-                .as_ref()
-                .is_some_and(|one| Arc::strong_count(one) == 1)
+        self.log.is_heavy_to_drop()
     }
 
-    /// Lets go of the token before a drop, and tells whether that is heavy: of several threads
-    /// that drop the last holders at the same time, exactly one hears so.
+    /// Lets go of what contexts of one conversation share before a drop, and tells whether that is
+    /// heavy: of several threads that drop the last holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
-        was_last && self.weight() > SEGMENT
+        self.log.let_go()
     }
 
-    pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
-        if self.current.count_pending() == 0 {
-            return Ok(());
-        }
-        Err(Error::PendingToolCalls {
-            ids: self.current.pending_ids(),
-        })
-    }
-
-    pub(crate) fn set_system(&mut self, content: Content) {
-        self.system = match content {
-            Content::None => None,
-            content => Some(Arc::new(Message::new(
-                Role::System,
-                content,
-                Box::default(),
-                None,
-            ))),
-        };
-    }
-
-    /// Puts fields that this version does not know in the place of those there were.
-    pub(crate) fn set_extra(&mut self, extra: Option<Map>) {
-        let size = |map: Option<&Map>| map.map_or(Size::default(), Map::size);
-        let old = size(self.extra.as_deref());
-        self.size = self.size.plus(size(extra.as_ref())).minus(old);
-        self.extra = extra.map(Arc::new);
-    }
-
-    /// Adds a message to the current iteration.
-    pub(crate) fn append(&mut self, mut message: Message) {
-        self.join(&mut message);
-        self.change_current(|current| current.push(message));
-    }
-
-    /// Takes down the ids of a message that joins the conversation.
-    fn join(&mut self, message: &mut Message) {
-        if let Content::Parts(parts) = &mut message.content {
-            for part in parts {
-                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(id));
-            }
-        }
-        for call in &mut message.calls {
-            call.aliases = self.ids.join(&call.id);
-            let id = item_id(call.provider_metadata.as_ref());
-            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
-        }
-    }
-
-    /// Adds a message with the results of its calls to the current iteration.
-    pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
-        self.join(&mut message);
-        self.change_current(|current| current.push_answered(message, exchange));
-    }
-
-    /// Adds a message of a conversation that this one shares its beginning with.
-    pub(crate) fn append_entry(&mut self, entry: Entry) {
-        self.ids.join_again(&entry.message);
-        let usage = entry.usage.as_deref().map(|reported| reported.sum);
-        self.usage = self.usage.plus(usage.unwrap_or_default());
-        self.change_current(|current| current.push_entry(entry));
-    }
-
-    /// Notes a report on the last message, which is the model's.
-    pub(crate) fn put_reported(&mut self, reported: Reported) {
-        self.usage = self.usage.plus(reported.sum);
-        self.update_current(|current| current.report(|_| reported));
-    }
-
-    /// Changes the results of the last message.
-    pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
-        self.change_current(|current| current.update_exchange(change));
-    }
-
-    /// Changes the current iteration in what is not counted.
-    pub(crate) fn update_current(&mut self, change: impl FnOnce(&mut Iteration)) {
-        change(Arc::make_mut(&mut self.current));
-    }
-
-    fn change_current(&mut self, change: impl FnOnce(&mut Iteration)) {
-        let current = Arc::make_mut(&mut self.current);
-        let (old, messages) = (current.size(), current.count_messages());
-        change(current);
-        self.messages = self.messages - messages + current.count_messages();
-        self.size = self.size.plus(current.size()).minus(old);
-        self.grown();
+    /// Tells the log how much stands beside it.
+    pub(crate) fn weigh_view(&mut self) {
+        let view = self.view().map_or(Size::default(), View::size);
+        self.log.put_beside(view);
     }
 
     /// Whoever changes what a context holds says so here.
     pub(crate) fn grown(&mut self) {
-        let weight = self.weight();
-        // One that has become much smaller does not hold what the older ones hold, either.
-        if weight > self.segment_end || weight.saturating_add(2 * SEGMENT) < self.segment_end {
-            self.begin_segment();
-        }
-    }
-
-    fn weight(&self) -> usize {
-        let size = self.size();
-        (size.terms + size.bytes / BYTES_PER_TERM).max(self.unseen)
-    }
-
-    fn begin_segment(&mut self) {
-        self.segment = Some(Arc::new(()));
-        self.segment_end = self.weight().saturating_add(SEGMENT);
-    }
-
-    /// Completes the current iteration and opens the next.
-    pub(crate) fn complete(&mut self, at: Time) {
-        self.update_current(|current| current.completed_at = current.completed_at.or(Some(at)));
-        self.open(Iteration::new(self.current.number.saturating_add(1), at));
-    }
-
-    /// Opens an empty iteration behind the current one.
-    pub(crate) fn open(&mut self, next: Iteration) {
-        let next = next.behind(&self.current);
-        let mut last = Arc::try_unwrap(std::mem::replace(&mut self.current, Arc::new(next)))
-            .unwrap_or_else(|shared| Iteration::clone(&shared));
-        last.checkpoint = (last.number.is_multiple_of(CHECKPOINT)).then(|| {
-            Arc::new(Checkpoint {
-                ids: self.ids.clone(),
-                messages: self.messages,
-                size: self.size.minus(self.noted),
-                usage: self.usage,
-            })
-        });
-        self.size = self.size.plus(self.current.size());
-        let replaces = self.done.hides();
-        self.done.push(last);
-        if replaces {
-            // Whoever shares the token alone has what stood there.
-            self.begin_segment();
-        }
+        self.weigh_view();
+        self.log.grown();
     }
 }
 
 impl PartialEq for Context {
     /// Equal contents, down to ids and times. Handles play no part.
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-            && self.system == other.system
-            && self.created_at == other.created_at
-            && self.updated_at == other.updated_at
-            && self.metadata == other.metadata
-            && self.origin == other.origin
-            && self.extra == other.extra
-            && self.view == other.view
-            && self.current == other.current
-            && self.done == other.done
+        self.log == other.log && self.view == other.view
     }
 }
-
-impl Eq for Context {}

@@ -8,9 +8,13 @@ use crate::value::Value;
 /// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
 pub type Path = Vec<Value>;
 
+/// An index as a step of a path.
+pub(crate) fn index(index: usize) -> Value {
+    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
+}
+
 /// Why an operation was refused. The context it was asked of is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Error {
     /// A result for an id that no call of the current iteration has.
     UnknownToolCall {

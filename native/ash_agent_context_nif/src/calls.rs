@@ -1,38 +1,83 @@
 //! The NIFs of decisions about tool calls.
 
-use ash_agent_context_core::Size;
+use ash_agent_context_core::{Size, Value};
 use rustler::{Encoder as _, Env, Term};
 
 use crate::atoms;
 use crate::clock;
 use crate::context::exchange_size;
 use crate::decode::{self, Around};
-use crate::encode::Encoder;
-use crate::error::{self, NifError};
+use crate::encode::{Encoder, Fields};
+use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::words;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
-nif!(context_approve_normal, context_approve_dirty(context: Handle, id: Term<'a>, by: Term<'a>, at: Term<'a>) => approve);
+nif!(context_ask_normal, context_ask_dirty(context: Handle, id: Term<'a>, arguments: Term<'a>, at: Term<'a>) => ask);
+nif!(context_approve_normal, context_approve_dirty(context: Handle, id: Term<'a>, arguments: Term<'a>, by: Term<'a>, at: Term<'a>) => approve);
+nif!(context_is_approved_normal, context_is_approved_dirty(context: Handle, id: Term<'a>, arguments: Term<'a>) => is_approved);
+nif!(context_undecided_calls_normal, context_undecided_calls_dirty(context: Handle) => undecided_calls);
 nif!(context_deny_normal, context_deny_dirty(context: Handle, id: Term<'a>, reason: Term<'a>, by: Term<'a>, at: Term<'a>) => deny);
 nif!(context_call_status_normal, context_call_status_dirty(context: Handle, id: Term<'a>) => call_status);
 nif!(context_call_decision_normal, context_call_decision_dirty(context: Handle, id: Term<'a>) => call_decision);
+
+fn ask<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    id: Term<'a>,
+    arguments: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    lane.allow(exchange_size(context.get().current()))?;
+    let arguments = decode::value(arguments, Around::Nothing, lane)?;
+    let at = clock::at(at, lane)?;
+    let id = id.decode()?;
+    find(lane, &context, id)?;
+    let next = context.get().ask_about_tool_call(id, arguments, at)?;
+    Ok(answer(env, next))
+}
 
 fn approve<'a>(
     env: Env<'a>,
     lane: Lane,
     context: Handle,
     id: Term<'a>,
+    arguments: Term<'a>,
     by: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(digested(&context))?;
+    let arguments = match decode::value(arguments, Around::Nothing, lane)? {
+        Value::Nil => None,
+        arguments => Some(arguments),
+    };
     let by = decode::value(by, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
     let id = id.decode()?;
     find(lane, &context, id)?;
-    Ok(answer(env, context.get().approve_tool_call(id, by, at)?))
+    let next = context.get().approve_tool_call(id, arguments, by, at)?;
+    Ok(answer(env, next))
+}
+
+fn is_approved<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    id: Term<'a>,
+    arguments: Term<'a>,
+) -> Reply<'a> {
+    lane.allow(digested(&context))?;
+    let arguments = decode::value(arguments, Around::Nothing, lane)?;
+    let is_approved = context.get().is_approved(id.decode()?, &arguments);
+    Ok(is_approved.encode(env))
+}
+
+fn undecided_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+    lane.allow_reading(context.get().current().size())?;
+    Ok(Encoder::sharing(env, &context).calls_with(context.get().undecided_calls()))
 }
 
 fn deny<'a>(
@@ -52,6 +97,13 @@ fn deny<'a>(
     find(lane, &context, id)?;
     let next = context.get().deny_tool_call(id, reason, by, at)?;
     Ok(answer(env, next))
+}
+
+/// An approval is a digest of the call's arguments, which are somewhere in its message.
+fn digested(context: &Handle) -> Size {
+    let current = context.get().current();
+    let message = current.last().map(|entry| entry.message.size());
+    exchange_size(current).plus(message.unwrap_or_default())
 }
 
 /// A call that is not pending is looked for in the whole conversation.
@@ -74,9 +126,7 @@ fn search(lane: Lane, context: &Handle) -> Result<(), NifError> {
 fn call_status<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {
     search(lane, &context)?;
     let status = context.get().tool_call_status(id.decode()?);
-    Ok(status
-        .map(|status| error::status(status.name()))
-        .encode(env))
+    Ok(status.map(words::call_status).encode(env))
 }
 
 fn call_decision<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {
@@ -84,19 +134,26 @@ fn call_decision<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) ->
     let Some(decision) = context.get().tool_call_decision(id.decode()?) else {
         return Ok(atoms::nil().to_term(env));
     };
-    lane.allow(decision.by.size().plus(decision.reason.size()))?;
+    let terms = [
+        Some(&decision.by),
+        Some(&decision.reason),
+        decision.arguments.as_ref(),
+    ];
+    let terms = terms.into_iter().flatten().map(Value::size);
+    lane.allow(terms.fold(Size::default(), Size::plus))?;
     let encoder = Encoder::sharing(env, &context);
-    let keys = [atoms::decision(), atoms::by(), atoms::at(), atoms::reason()];
     let name = if decision.approved {
         atoms::approved()
     } else {
         atoms::denied()
     };
-    let values = [
-        name.to_term(env),
-        encoder.value(&decision.by),
-        encoder.time(decision.at),
-        encoder.value(&decision.reason),
-    ];
-    Ok(encoder.fields(&keys, &values))
+    let mut fields = Fields::new(env);
+    fields.put(atoms::decision(), name.to_term(env));
+    fields.put(atoms::by(), encoder.value(&decision.by));
+    fields.put(atoms::at(), encoder.time(decision.at));
+    fields.put(atoms::reason(), encoder.value(&decision.reason));
+    if let Some(arguments) = &decision.arguments {
+        fields.put(atoms::arguments(), encoder.value(arguments));
+    }
+    Ok(fields.end())
 }

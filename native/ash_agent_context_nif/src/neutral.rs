@@ -2,12 +2,13 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
-    Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall,
+    Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
 use rustler::{Atom, Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{Encoder, Fields};
+use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// All messages.
@@ -32,12 +33,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn added(&self, message: &'r Message) -> Term<'e> {
-        let role = match message.role {
-            Role::System => atoms::system(),
-            Role::User => atoms::user(),
-            Role::Assistant => atoms::assistant(),
-        };
-        let role = role.to_term(self.env());
+        let role = message.role.atom().to_term(self.env());
         let content = self.content(&message.content);
         if message.calls.is_empty() && message.metadata.is_none() {
             return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
@@ -135,10 +131,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 atoms::redacted_thinking()
             }
             PartKind::ProviderBlock { provider, data } => {
-                fields.put(
-                    atoms::provider(),
-                    provider_atom(*provider).to_term(self.env()),
-                );
+                fields.put(atoms::provider(), provider.atom().to_term(self.env()));
                 fields.put(atoms::data(), self.map(data));
                 atoms::provider_block()
             }
@@ -162,10 +155,15 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.list(calls.map(|call| self.call(call).end()))
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)))
     }
 
-    fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+    /// Calls with other arguments than their own.
+    pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
+        self.list(calls.map(|(call, arguments)| self.call(call, arguments).end()))
+    }
+
+    fn call(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
         fields.put(atoms::id(), self.text(&call.id));
         let name = match &call.name {
@@ -173,7 +171,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Name::Text(name) => self.text(name),
         };
         fields.put(atoms::name(), name);
-        fields.put(atoms::arguments(), self.value(&call.arguments.value));
+        fields.put(atoms::arguments(), self.value(arguments));
         if let Some(metadata) = &call.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
@@ -186,7 +184,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// One iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
-            let mut fields = self.call(call);
+            let mut fields = self.call(call, &call.arguments.value);
             let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
                 self.outcome(outcome)
             });
@@ -227,7 +225,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
     fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
         let tag = match outcome.status {
             Status::Ok => atoms::ok(),
-            _ => atoms::error(),
+            Status::Error | Status::Interrupted | Status::Cancelled | Status::Denied => {
+                atoms::error()
+            }
         };
         let output = match &outcome.output {
             Output::Value(value) => self.value(value),
@@ -239,18 +239,5 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Metadata.
     pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
         self.entries(notes.iter())
-    }
-}
-
-/// The atom of a provider.
-pub fn provider_atom(provider: Provider) -> Atom {
-    match provider {
-        Provider::Anthropic => atoms::anthropic(),
-        Provider::OpenAiChat => atoms::openai_chat(),
-        Provider::OpenAiResponses => atoms::openai_responses(),
-        Provider::Gemini => atoms::gemini(),
-        Provider::Bedrock => atoms::bedrock(),
-        Provider::Ollama => atoms::ollama(),
-        Provider::Mistral => atoms::mistral(),
     }
 }

@@ -7,6 +7,7 @@ defmodule AshAgent.ChatContext.StorageTest do
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.Config
   alias AshAgent.Context.{Error, JSON, UnknownAtom}
+  alias AshAgent.Runtime.Permissions
   alias AshAgent.Test.{ContextGenerators, JSONText}
 
   @at ~U[2026-01-01 10:00:00.000000Z]
@@ -286,12 +287,7 @@ defmodule AshAgent.ChatContext.StorageTest do
         %AshAgent.Toolbox{name: "a", command: fun}
       ]
 
-      assert stored(permission_rules: lost) == nil
       assert stored(toolboxes: lost) == nil
-
-      assert stored(permission_rules: lost ++ [:kept | lost]) == %{
-               "permission_rules" => [%{"$atom" => "kept"}]
-             }
 
       assert stored(parameters: %{hook: fun, deep: %{a: [fun]}, temperature: 1}) == %{
                "parameters" => %{":temperature" => 1}
@@ -304,10 +300,70 @@ defmodule AshAgent.ChatContext.StorageTest do
                "mcp_servers" => [%{"name" => "a", "command" => "b", ":url" => "c"}]
              }
 
+      # A rule that cannot be stored denies: without it, more would be allowed.
+      everything = %{"$tuple" => [%{"$atom" => "deny"}, "*"]}
+
+      for rule <- lost,
+          do: assert(stored(permission_rules: [rule]) == %{"permission_rules" => [everything]})
+
+      assert stored(permission_rules: lost ++ [:kept | lost]) == %{
+               "permission_rules" => [%{"$atom" => "kept"}, everything]
+             }
+
       chat = ChatContext.new(config: [permission_rules: [rule, :kept]])
       refute ChatContext.to_snapshot(chat) =~ "Function"
-      assert round_trip(chat).config.permission_rules == [:kept]
+      assert round_trip(chat).config.permission_rules == [:kept, {:deny, "*"}]
       assert chat.config.permission_rules == [rule, :kept]
+    end
+
+    test "deny after loading whatever they denied before" do
+      no = fn _ -> true end
+
+      for {rules, loaded} <- [
+            {[{:deny, "delete", no}], [{:deny, "delete"}]},
+            {[{:deny, :delete, no}, {:allow, "read"}], [{:deny, :delete}, {:allow, "read"}]},
+            {[{:allow, "delete", no}], [{:deny, "*"}]},
+            {[{:allow, "delete", no}, {:allow, "read"}], [{:allow, "read"}]},
+            {[{:allow, "*", no}, {:deny, "x"}], [{:deny, "x"}, {:deny, "*"}]},
+            {[{:deny, "x"}, {:allow, "*"}], [{:deny, "x"}, {:allow, "*"}]},
+            {[{:forbid, "x", no}], [{:deny, "*"}]},
+            {[{:deny, ["x"], no}], [{:deny, "*"}]},
+            {[], []}
+          ] do
+        chat = ChatContext.new(config: [permission_rules: rules])
+        assert round_trip(chat).config.permission_rules == loaded
+      end
+    end
+
+    test "never allow more after loading, whatever the rules" do
+      names = ~w(read read_all delete)
+
+      check_all("stored permission rules", [runs: 300, max_size: 5], fn size ->
+        rules = for _ <- 1..between(1, size), do: permission_rule(names)
+        chat = ChatContext.new(config: [permission_rules: rules])
+        loaded = round_trip(chat).config.permission_rules
+
+        [before, later] =
+          for rules <- [rules, loaded], do: Permissions.new(permission_rules: rules)
+
+        for name <- names, n <- 0..1 do
+          call = %{name: name, arguments: %{"n" => n}}
+
+          if Permissions.check(before, call) != :ok,
+            do: assert({:deny, _} = Permissions.check(later, call))
+        end
+
+        unless Enum.any?(rules, &(tuple_size(&1) == 3)), do: assert(loaded == rules)
+      end)
+    end
+
+    defp permission_rule(names) do
+      kind = one_of([:allow, :deny])
+      pattern = one_of(["*", "read*", "d*" | names])
+
+      if chance(40),
+        do: {kind, pattern, one_of([&(&1["n"] == 1), fn _ -> false end, fn _ -> true end])},
+        else: {kind, pattern}
     end
 
     test "that were changed by hand are checked before they are stored" do

@@ -240,6 +240,131 @@ defmodule AshAgent.Context.ApprovalsTest do
     end
   end
 
+  describe "the arguments that would run" do
+    defp asked_about(arguments),
+      do: Context.ask_about_tool_call(asked(), "a", arguments, at: @at)
+
+    defp copies(context) do
+      copies = [
+        Context.load!(Context.dump(context)),
+        Context.from_snapshot!(Context.to_snapshot(context))
+      ]
+
+      for copy <- copies, do: assert(Context.equal?(copy, context))
+      [context | copies]
+    end
+
+    test "are shown to whoever decides, and the call stays as the model wrote it" do
+      for context <- copies(asked_about(%{path: "/srv"})) do
+        assert Context.undecided_tool_calls(context) == [
+                 %{id: "a", name: :delete, arguments: %{path: "/srv"}}
+               ]
+
+        assert Context.pending_tool_calls(context) == Context.pending_tool_calls(asked())
+        assert Context.to_messages(context) == Context.to_messages(asked())
+        assert status(context) == :pending
+
+        for provider <- AshAgent.Test.RequestChecker.providers(),
+            context = Context.interrupt(context) do
+          refute context |> Context.encode_request!(provider) |> IO.iodata_to_binary() =~ "srv"
+        end
+      end
+    end
+
+    test "are those that an approval holds for" do
+      for context <- copies(asked_about(%{path: "/srv"})) do
+        context = Context.approve_tool_call(context, "a", by: "ann", at: @at)
+
+        for context <- copies(context) do
+          assert Context.tool_call_approved?(context, "a", %{path: "/srv"})
+          refute Context.tool_call_approved?(context, "a", %{"path" => "/srv"})
+          refute Context.tool_call_approved?(context, "a", %{})
+          assert Context.undecided_tool_calls(context) == []
+
+          assert Context.tool_call_decision(context, "a") == %{
+                   decision: :approved,
+                   by: "ann",
+                   at: @at,
+                   reason: nil,
+                   arguments: %{path: "/srv"}
+                 }
+        end
+      end
+    end
+
+    test "that somebody has seen are those that the approval holds for" do
+      context = Context.approve_tool_call(asked_about(%{n: 2}), "a", arguments: %{n: 1})
+      assert Context.tool_call_approved?(context, "a", %{n: 1})
+      refute Context.tool_call_approved?(context, "a", %{n: 2})
+      assert %{arguments: %{n: 1}} = Context.tool_call_decision(context, "a")
+    end
+
+    test "stay with a denial" do
+      context = Context.deny_tool_call(asked_about(%{n: 2}), "a")
+      assert %{decision: :denied, arguments: %{n: 2}} = Context.tool_call_decision(context, "a")
+      refute Context.tool_call_approved?(context, "a", %{n: 2})
+    end
+
+    test "are the call's own when nothing else is said" do
+      assert [%{id: "a"}, %{id: "b"}] = Context.undecided_tool_calls(asked(["a", "b"]))
+      refute Context.tool_call_approved?(asked(), "a", %{})
+      approved = Context.approve_tool_call(asked(), "a")
+      assert Context.tool_call_approved?(approved, "a", %{})
+      refute Context.tool_call_approved?(approved, "a", %{n: 1})
+      assert Context.undecided_tool_calls(Context.new("Hi")) == []
+
+      assert Context.equal?(
+               asked_about(%{}),
+               Context.ask_about_tool_call(asked_about(%{n: 1}), "a", %{}, at: @at)
+             )
+    end
+
+    test "that are changed in a stored document are not what was approved" do
+      path = ["iterations", Access.at(0), "messages", Access.at(1), "tool_calls", Access.at(0)]
+      approved = Context.dump(Context.approve_tool_call(asked(), "a", by: "ann"))
+      changed = approved |> put_in(path ++ ["arguments"], %{"path" => "/"}) |> Context.load!()
+      assert status(changed) == :approved
+      refute Context.tool_call_approved?(changed, "a", %{"path" => "/"})
+
+      changed = approved |> put_in(path ++ ["name"], "wipe") |> Context.load!()
+      refute Context.tool_call_approved?(changed, "a", %{})
+
+      # What was approved before digests were kept holds for the call as it is.
+      old =
+        approved |> update_in(path ++ ["decision"], &Map.delete(&1, "digest")) |> Context.load!()
+
+      assert Context.tool_call_approved?(old, "a", %{})
+      refute Context.tool_call_approved?(old, "a", %{n: 1})
+
+      for wrong <- [5, [], %{"$atom" => "x"}] do
+        document = put_in(approved, path ++ ["decision", "digest"], wrong)
+        assert {:error, %{reason: {:invalid, _, _}}} = Context.load(document)
+      end
+    end
+
+    test "can be noted for a pending call only" do
+      approved = Context.approve_tool_call(asked(), "a")
+      ask = &Context.ask_about_tool_call(&1, "a", %{n: 1})
+      assert reason_of(fn -> ask.(approved) end) == {:illegal_status, "a", :approved, :asked}
+
+      assert reason_of(fn -> ask.(Context.deny_tool_call(asked(), "a")) end) ==
+               {:illegal_status, "a", :denied, :asked}
+
+      assert reason_of(fn -> ask.(Context.new("Hi")) end) == {:unknown_tool_call, "a", []}
+
+      for wrong <- [
+            fn -> Context.ask_about_tool_call(asked(), "a", "{}") end,
+            fn -> Context.ask_about_tool_call(asked(), "a", %{}, by: 1) end,
+            fn -> Context.approve_tool_call(asked(), "a", arguments: "{}") end,
+            fn -> Context.tool_call_approved?(asked(), "a", nil) end
+          ],
+          do: assert_caller_bug(wrong)
+
+      assert {:unsupported_term, :improper_list, _} =
+               reason_of(fn -> Context.ask_about_tool_call(asked(), "a", %{a: [1 | 2]}) end)
+    end
+  end
+
   test "any sequence of decisions, results and interruptions goes through the statuses in order" do
     check_all("statuses", [runs: 300, max_size: 8], fn size ->
       ids = for n <- 1..between(1, size), do: "id#{n}"

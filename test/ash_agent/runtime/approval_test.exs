@@ -46,6 +46,10 @@ defmodule AshAgent.Runtime.ApprovalTest do
     Task.await(Task.async(fn -> text |> Context.from_snapshot!() |> fun.() end))
   end
 
+  # A hook that makes another path of the one that the model wrote.
+  defp below(folder),
+    do: fn call, _ -> {:ok, update_in(call.arguments["path"], &(folder <> &1))} end
+
   # Kills a process and waits until all that hangs together with it is gone.
   defp kill(pid) do
     monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
@@ -425,6 +429,153 @@ defmodule AshAgent.Runtime.ApprovalTest do
       assert_receive {:approval, pid}
       kill(runner)
       refute Process.alive?(pid)
+    end
+  end
+
+  describe "what is approved is what runs:" do
+    setup do
+      opts = opts(calling([call("a", "ask", %{"path" => "x"})]), before_tool: below("/srv/"))
+      {:paused, paused} = Runtime.run(Context.new("Hi"), opts)
+      {:ok, paused: paused, opts: Keyword.put(opts, :llm, Scripted.new(["Done"]))}
+    end
+
+    test "the pause shows the arguments that the tool gets, and these run", %{
+      paused: paused,
+      opts: opts
+    } do
+      shown = [call("a", "ask", %{"path" => "/srv/x"})]
+      assert paused.calls == shown
+      assert Context.undecided_tool_calls(paused.context) == shown
+      assert Context.pending_tool_calls(paused.context) == [call("a", "ask", %{"path" => "x"})]
+
+      {:ok, result} =
+        elsewhere(paused.context, fn context ->
+          assert Context.undecided_tool_calls(context) == shown
+          context = Context.approve_tool_call(context, "a", by: "ann")
+          elsewhere(context, &Runtime.resume(&1, opts))
+        end)
+
+      assert_received {:ran, "ask", %{"path" => "/srv/x"}}
+      refute_received {:ran, _, _}
+
+      assert %{by: "ann", arguments: %{"path" => "/srv/x"}} =
+               Context.tool_call_decision(result.context, "a")
+    end
+
+    test "what a hook makes of it by then does not run when it is something else", %{
+      paused: paused,
+      opts: opts
+    } do
+      test = self()
+      opts = Keyword.merge(opts, before_tool: below("/etc/"), on_event: &send(test, {:event, &1}))
+      context = Context.approve_tool_call(paused.context, "a", by: "ann")
+      {:ok, result} = elsewhere(context, &Runtime.resume(&1, opts))
+      refute_received {:ran, _, _}
+
+      assert [error: "denied: the arguments are not those that were approved" <> _] =
+               results(result.context)
+
+      assert %{decision: :approved, by: "ann"} = Context.tool_call_decision(result.context, "a")
+
+      assert_received {:event,
+                       %{
+                         event: [_, _, :tool, :decision],
+                         metadata: %{decision: :denied, by: :approval}
+                       }}
+    end
+
+    test "nor does it with no approval function, or when the hook has gone", %{
+      paused: paused,
+      opts: opts
+    } do
+      context = Context.approve_tool_call(paused.context, "a")
+
+      for opts <- [
+            Keyword.merge(opts, before_tool: below("/etc/"), approval: :auto),
+            Keyword.delete(opts, :before_tool)
+          ] do
+        opts = Keyword.put(opts, :llm, Scripted.new(["Done"]))
+        {:ok, result} = Runtime.resume(context, opts)
+        refute_received {:ran, _, _}
+        assert [error: "denied: the arguments are not" <> _] = results(result.context)
+      end
+    end
+
+    test "a stored document that was changed after the approval does not run" do
+      opts = opts(calling([call("a", "ask", %{"path" => "x"})]))
+      {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
+      approved = Context.approve_tool_call(context, "a", by: "ann")
+
+      for {from, to} <- [{~s("path":"x"), ~s("path":"/")}, {~s("name":"ask"), ~s("name":"yes")}] do
+        text = Context.to_snapshot(approved)
+        assert text =~ from
+        changed = Context.from_snapshot!(String.replace(text, from, to))
+        assert Context.tool_call_status(changed, "a") == :approved
+        {:ok, result} = Runtime.resume(changed, Keyword.put(opts, :llm, Scripted.new(["Done"])))
+        refute_received {:ran, _, _}
+        assert [error: "denied: the arguments are not" <> _] = results(result.context)
+      end
+    end
+
+    test "an approval of a release that kept no digest runs what the model wrote, and nothing else" do
+      opts = opts(calling([call("a", "ask", %{"path" => "x"})]))
+      {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
+      text = context |> Context.approve_tool_call("a", by: "ann") |> Context.to_snapshot()
+      old = String.replace(text, ~r/,"digest":"[^"]*"/, "")
+      assert old != text
+      resumed = &Runtime.resume(Context.from_snapshot!(old), Keyword.merge(opts, &1))
+
+      {:ok, result} = resumed.(llm: Scripted.new(["Done"]), before_tool: below("/etc/"))
+      refute_received {:ran, _, _}
+      assert [error: "denied: " <> _] = results(result.context)
+
+      {:ok, _result} = resumed.(llm: Scripted.new(["Done"]))
+      assert_received {:ran, "ask", %{"path" => "x"}}
+    end
+
+    test "who says what was seen approves that, whatever would run by now", %{
+      paused: paused,
+      opts: opts
+    } do
+      # Somebody has gone on meanwhile, and a hook has made something else of it.
+      {:paused, later} =
+        Runtime.resume(paused.context, Keyword.put(opts, :before_tool, below("/etc/")))
+
+      assert [%{arguments: %{"path" => "/etc/x"}}] = later.calls
+
+      [%{id: id, arguments: seen}] = paused.calls
+      context = Context.approve_tool_call(later.context, id, by: "ann", arguments: seen)
+      {:ok, result} = Runtime.resume(context, Keyword.put(opts, :before_tool, below("/etc/")))
+      refute_received {:ran, _, _}
+      assert [error: "denied: the arguments are not" <> _] = results(result.context)
+    end
+
+    test "what the approval function approved is kept with the decision" do
+      opts = opts(calling([call("a", "yes", %{"path" => "x"})]), before_tool: below("/srv/"))
+      {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+      assert_received {:ran, "yes", %{"path" => "/srv/x"}}
+
+      assert %{by: :approval, arguments: %{"path" => "/srv/x"}} =
+               Context.tool_call_decision(result.context, "a")
+    end
+
+    test "arguments that cannot be kept cannot be asked about or approved" do
+      hook = fn call, _ -> {:ok, put_in(call.arguments["n"], [1 | 2])} end
+
+      for name <- ["ask", "yes"] do
+        opts = opts(calling([call("a", name)]), before_tool: hook)
+        {:ok, result} = Runtime.run(Context.new("Hi"), opts)
+
+        assert [error: "denied: a hook (:before_tool) gave arguments that cannot be kept" <> _] =
+                 results(result.context)
+
+        assert %{by: :before_tool} = Context.tool_call_decision(result.context, "a")
+      end
+
+      # With nobody to ask, nothing is to be kept.
+      opts = opts(calling([call("a", "yes")]), before_tool: hook, approval: :auto)
+      {:ok, _result} = Runtime.run(Context.new("Hi"), opts)
+      assert_received {:ran, "yes", %{"n" => [1 | 2]}}
     end
   end
 

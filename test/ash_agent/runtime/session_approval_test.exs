@@ -52,6 +52,69 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert %{by: "bob"} = Context.tool_call_decision(context, "b")
     end
 
+    test "shows the arguments that would run, and approves these" do
+      test = self()
+      tools = %{"ask" => fn arguments -> send(test, {:ran, arguments}) && {:ok, "ran"} end}
+      hook = fn call, _ -> {:ok, %{call | arguments: %{"path" => "/srv/x"}}} end
+      session = start(llm: llm(~w(a b)), tools: tools, before_tool: hook)
+      assert {:paused, %Paused{calls: calls}} = Session.prompt(session, "Hi")
+      assert Session.status(session) == {:paused, calls}
+      assert [%{id: "a", arguments: %{"path" => "/srv/x"} = shown}, _] = calls
+
+      :ok = Session.approve(session, "a", by: "ann", arguments: shown)
+      :ok = Session.approve(session, "b", arguments: %{"path" => "/else"})
+      assert_raise ArgumentError, fn -> Session.approve(session, "a", arguments: "{}") end
+      assert {:ok, %{context: context}} = Session.resume(session)
+      assert_received {:ran, %{"path" => "/srv/x"}}
+      refute_received {:ran, _}
+
+      assert [
+               %{result: {:ok, "ran"}},
+               %{result: {:error, "denied: the arguments are not those" <> _}}
+             ] = Context.get_iteration(context, 1).tool_calls
+    end
+
+    test "waits for a slow store, and does not decide what is not kept" do
+      test = self()
+      {:ok, slow?} = Agent.start_link(fn -> :ok end)
+
+      on_change = fn _ ->
+        case Agent.get(slow?, & &1) do
+          :ok ->
+            :ok
+
+          :slow ->
+            send(test, {:storing, self()})
+            receive(do: (:stored -> :ok))
+
+          error ->
+            error
+        end
+      end
+
+      session = start(llm: llm(~w(a b)), on_change: on_change)
+      {:paused, _} = Session.prompt(session, "Hi")
+
+      Agent.update(slow?, fn _ -> {:error, :read_only} end)
+
+      assert {:error, %Error{reason: {:on_change_error, :read_only}}} =
+               Session.approve(session, "a")
+
+      assert {:error, %Error{reason: {:on_change_error, :read_only}}} = Session.deny(session, "a")
+      assert statuses(session, ~w(a b)) == [:pending, :pending]
+
+      # Longer than the five seconds that a call of a GenServer has by itself.
+      Agent.update(slow?, fn _ -> :slow end)
+      approval = Task.async(fn -> Session.approve(session, "a") end)
+      assert_receive {:storing, pid}
+      status = Task.async(fn -> Session.status(session) end)
+      refute Task.yield(approval, 5_500)
+      Agent.update(slow?, fn _ -> :ok end)
+      send(pid, :stored)
+      assert Task.await(approval) == :ok
+      assert {:paused, [%{id: "b"}]} = Task.await(status)
+    end
+
     test "pauses again for what is undecided" do
       session = start(llm: llm(~w(a b)))
       {:paused, _} = Session.prompt(session, "Hi")

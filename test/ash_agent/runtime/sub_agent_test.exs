@@ -211,6 +211,8 @@ defmodule AshAgent.Runtime.SubAgentTest do
              "the sub-agent's model threw a value that nobody caught"},
             {[llm: fn _ -> Process.exit(self(), :kill) end], "the sub-agent's model exited"},
             {[llm: fn _ -> :nonsense end], "the sub-agent's model gave no valid answer"},
+            {[on_change: fn _ -> {:error, "secret"} end],
+             "the sub-agent's conversation could not be kept"},
             {[llm: fn _ -> Process.sleep(:infinity) end, llm_timeout: 30],
              "the sub-agent's model took longer than 30 ms"},
             {[llm: fn _ -> Process.sleep(:infinity) end, timeout: 30],
@@ -351,6 +353,129 @@ defmodule AshAgent.Runtime.SubAgentTest do
     end
   end
 
+  describe "the bounds of a run" do
+    # An agent that calls itself twice in every answer, and never has enough.
+    defp greedy(test) do
+      llm = fn _ ->
+        send(test, :asked)
+        calls = for id <- ["1", "2"], do: call(id, "agent")
+        {:ok, %{tool_calls: calls, usage: %{input_tokens: 10, output_tokens: 5}}}
+      end
+
+      agent(llm: llm, tools: fn -> [greedy(test)] end, max_concurrency: 1)
+    end
+
+    defp greedily(opts) do
+      test = self()
+
+      llm = fn _ ->
+        send(test, :asked)
+        {:ok, %{tool_calls: for(id <- ["1", "2"], do: call(id, "agent"))}}
+      end
+
+      reply = Runtime.run(Context.new("Hi"), [llm: llm, tools: [greedy(test)]] ++ opts)
+      {reply, length(asked())}
+    end
+
+    test "hold for all its sub-agents together, by default" do
+      assert {{:error, %Error{} = error}, 200} = greedily([])
+      assert error.reason == {:max_calls_exceeded, 200}
+      assert Exception.message(error) =~ "200 model calls"
+      assert Exception.message(error) =~ ":max_calls"
+      assert Context.pending_tool_calls(error.context) == []
+    end
+
+    test "count every call of a model, and no more are made" do
+      for max <- [1, 2, 3, 17] do
+        assert {{:error, %Error{reason: {:max_calls_exceeded, ^max}}}, ^max} =
+                 greedily(max_calls: max)
+      end
+
+      reply = run(agent([]), max_calls: 3)
+      assert {:ok, %{output: "Done"}} = reply
+
+      assert {:error, %Error{reason: {:max_calls_exceeded, 2}}} =
+               reply = run(agent([]), max_calls: 2)
+
+      assert result(reply) == {:ok, "Child"}
+    end
+
+    test "tell the parent's model what its sub-agent ran into" do
+      llm = calling([call("1", "agent")])
+      agent = agent(llm: child_calling([call("1", "t", %{})]), tools: %{t: fn _ -> :ok end})
+      {:error, error} = Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_calls: 2)
+      assert error.reason == {:max_calls_exceeded, 2}
+
+      assert [%{result: {:error, "the run has made all of its 2 model calls" <> _}}] =
+               Context.get_iteration(error.context, 1).tool_calls
+    end
+
+    test "are one turn's iterations at least, when more of these are wanted" do
+      forever = fn _ -> {:ok, %{tool_calls: [%{name: "t"}]}} end
+      opts = [llm: forever, tools: %{t: fn _ -> 1 end}, max_iterations: 230]
+      assert {:error, error} = Runtime.run(Context.new("Hi"), opts)
+      assert error.reason == {:max_iterations_exceeded, 230}
+    end
+
+    test "sum up what all models report" do
+      {{:error, error}, asked} = greedily(max_total_tokens: 100, max_concurrency: 1)
+      assert error.reason == {:max_total_tokens_exceeded, 100}
+      assert Exception.message(error) =~ "100 tokens"
+      # The parent's model reports nothing, each other one 15.
+      assert asked == 1 + 7
+
+      huge = fn _ ->
+        {:ok, %{tool_calls: [%{name: "t"}], usage: %{input_tokens: 0xFFFFFFFFFFFF}}}
+      end
+
+      opts = [llm: huge, tools: %{t: fn _ -> 1 end}]
+
+      assert {:error, %Error{reason: {:max_total_tokens_exceeded, _}}} =
+               Runtime.run(Context.new("Hi"), opts)
+
+      opts = opts ++ [max_total_tokens: :infinity, max_iterations: 3]
+
+      assert {:error, %Error{reason: {:max_iterations_exceeded, 3}}} =
+               Runtime.run(Context.new("Hi"), opts)
+    end
+
+    test "refuse a sub-agent too many, in words for the model" do
+      test = self()
+      agent = agent(llm: fn _ -> send(test, :asked) && {:ok, %{content: "Child"}} end)
+      llm = calling(for n <- 1..5, do: call("#{n}", "agent"))
+
+      {:ok, %{context: context}} =
+        Runtime.run(Context.new("Hi"), llm: llm, tools: [agent], max_sub_agents: 3)
+
+      results = for %{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result
+      assert Enum.count(results, &(&1 == {:ok, "Child"})) == 3
+
+      assert Enum.count(
+               results,
+               &(&1 == {:error, "the run has started all of its 3 sub-agents; do it without one"})
+             ) == 2
+
+      assert length(asked()) == 3
+    end
+
+    test "are those of the outermost run, and checked" do
+      for option <- [:max_calls, :max_total_tokens, :max_sub_agents] do
+        assert_raise ArgumentError, fn -> run(agent([]), [{option, -1}]) end
+        assert_raise ArgumentError, fn -> run(agent([]), [{option, "1"}]) end
+        assert_raise ArgumentError, fn -> agent([{option, 1}]) end
+        assert {:ok, _} = run(agent([]), [{option, :infinity}])
+      end
+
+      assert {:error, "the run has started all of its 0 sub-agents" <> _} =
+               result(run(agent([]), max_sub_agents: 0))
+    end
+
+    test "begin anew with the next run" do
+      {:error, %Error{context: context}} = run(agent([]), max_calls: 1)
+      assert {:ok, _} = Runtime.run(context, llm: Scripted.new(["Done"]), tools: [], max_calls: 1)
+    end
+  end
+
   describe "the parent's rules" do
     setup do
       test = self()
@@ -395,18 +520,93 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       own = [permission_rules: [{:allow, "delete"}]]
 
-      assert {:ok, "gone"} =
-               result(run(agent(opts ++ own), permission_rules: [{:allow, "agent"}]))
+      assert {:ok, "gone"} = result(run(agent(opts ++ own), permission_rules: [{:allow, "*"}]))
     end
 
-    test "can be left behind", %{opts: opts} do
-      approval = fn call, _ -> if call.name == "delete", do: {:deny, "no"}, else: :approve end
+    test "are never widened by its own", %{opts: opts} do
+      own = [permission_rules: [{:allow, "delete"}], allowed_tools: ["delete"], inherit: []]
+
+      for {parent, words} <- [
+            {[permission_rules: [{:allow, "agent"}]], "no rule allows the tool \"delete\""},
+            {[permission_rules: [{:deny, "del*"}]], "the tool \"delete\" is denied by the rule"},
+            {[permission_rules: [{:deny, "*", &is_map_key(&1, "x")}]],
+             "the tool \"delete\" is denied by"},
+            {[allowed_tools: ["agent"]], "the tool \"delete\" is not among the allowed ones"}
+          ] do
+        assert {:ok, "denied: " <> told} = result(run(agent(opts ++ own), parent))
+        assert String.starts_with?(told, words)
+      end
+
+      refute_received :deleted
+    end
+
+    test "come before its own", %{opts: opts} do
+      test = self()
+      asked = fn who -> fn _ -> send(test, {:rule, who}) && false end end
+      own = [permission_rules: [{:deny, "delete", asked.(:child)}]]
+      run(agent(opts ++ own), permission_rules: [{:deny, "delete", asked.(:parent)}])
+
+      assert {:messages, [{:rule, :parent}, {:rule, :child}, :deleted]} =
+               Process.info(test, :messages)
+    end
+
+    test "leave hooks and approval behind when that is wanted", %{opts: opts} do
+      no = fn call -> if call.name == "delete", do: {:deny, "no"} end
+      approval = fn call, _ -> no.(call) || :approve end
+      before_tool = fn call, _ -> no.(call) || :ok end
       agent = agent(opts ++ [inherit: []])
-
-      assert {:ok, "gone"} =
-               result(run(agent, approval: approval, permission_rules: [{:allow, "agent"}]))
-
+      assert {:ok, "gone"} = result(run(agent, approval: approval, before_tool: before_tool))
       assert_received :deleted
+      assert_raise ArgumentError, ~r/always hold/, fn -> agent(inherit: [:permission_rules]) end
+    end
+
+    test "hold at every depth, each the narrower for those above", %{opts: opts} do
+      names = ~w(outer inner delete)
+
+      for {at, option} <- [
+            {0, [allowed_tools: ["outer", "inner"]]},
+            {1, [allowed_tools: ["inner"]]},
+            {2, [allowed_tools: []]},
+            {0, [permission_rules: [{:allow, "outer"}, {:allow, "inner"}]]},
+            {1, [permission_rules: [{:deny, "delete"}]]},
+            {2, [permission_rules: [{:deny, "*"}]]},
+            {nil, []}
+          ] do
+        wide = [allowed_tools: names, permission_rules: [{:allow, "*"}]]
+
+        [top, outer, inner] =
+          for depth <- 0..2, do: Keyword.merge(wide, if(depth == at, do: option, else: []))
+
+        inner = agent([name: "inner"] ++ opts ++ inner)
+
+        outer =
+          agent(
+            [name: "outer", llm: child_calling([call("1", "inner")]), tools: [inner]] ++ outer
+          )
+
+        assert {:ok, words} = result(run(outer, top))
+
+        if at do
+          assert words =~ "denied: "
+          refute_received :deleted
+        else
+          assert words == "gone"
+          assert_received :deleted
+        end
+      end
+    end
+
+    test "are those of what the child's model is told of its tools", %{opts: opts} do
+      test = self()
+      tools = Map.put(opts[:tools], "read", fn _ -> :ok end)
+
+      llm = fn _context, opts ->
+        send(test, {:offered, Enum.map(opts[:tools], & &1.name)})
+        {:ok, %{content: "Child"}}
+      end
+
+      run(agent(llm: llm, tools: tools), allowed_tools: ["agent", "read"])
+      assert_received {:offered, ["read"]}
     end
 
     test "that need a person are denied in a child, which nobody can wait for", %{opts: opts} do
@@ -432,8 +632,11 @@ defmodule AshAgent.Runtime.SubAgentTest do
       assert result({:ok, result}) == {:ok, "gone"}
     end
 
-    test "allowed tools are the child's own", %{opts: opts} do
-      assert {:ok, "gone"} = result(run(agent(opts), allowed_tools: ["agent"]))
+    test "allowed tools hold beside the child's own", %{opts: opts} do
+      assert {:ok, "gone"} = result(run(agent(opts), allowed_tools: ["agent", "delete"]))
+
+      assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
+               result(run(agent(opts), allowed_tools: ["agent"]))
 
       assert {:ok, "denied: the tool \"delete\" is not among" <> _} =
                result(run(agent(opts ++ [allowed_tools: ["other"]])))

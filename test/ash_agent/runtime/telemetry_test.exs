@@ -4,44 +4,81 @@ defmodule AshAgent.Runtime.TelemetryTest do
 
   alias AshAgent.{Context, Runtime}
 
-  setup do
-    if Code.ensure_loaded?(:telemetry) do
-      :ok
-    else
-      test = self()
+  defp run(opts \\ []),
+    do: Runtime.run(Context.new("Hi"), [llm: fn _ -> {:ok, %{content: "Hi"}} end] ++ opts)
 
-      quoted =
-        quote do
-          def execute(event, measurements, metadata) do
-            send(
-              unquote(Macro.escape(:erlang.pid_to_list(test))) |> :erlang.list_to_pid(),
-              {event, measurements, metadata}
-            )
+  defp stand_in do
+    test = self()
 
-            raise "a handler's fault"
-          end
+    quoted =
+      quote do
+        def execute(event, measurements, metadata) do
+          send(
+            unquote(Macro.escape(:erlang.pid_to_list(test))) |> :erlang.list_to_pid(),
+            {event, measurements, metadata}
+          )
+
+          raise "a handler's fault"
         end
+      end
 
-      Module.create(:telemetry, quoted, Macro.Env.location(__ENV__))
+    Module.create(:telemetry, quoted, Macro.Env.location(__ENV__))
 
-      on_exit(fn ->
-        :code.purge(:telemetry)
-        :code.delete(:telemetry)
-      end)
-
-      %{stand_in: true}
-    end
+    on_exit(fn ->
+      :code.purge(:telemetry)
+      :code.delete(:telemetry)
+    end)
   end
 
-  @tag :capture_log
-  test "gets the events of a run when it is there, and cannot stop it", context do
-    assert {:ok, %{output: "Hi"}} =
-             Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, %{content: "Hi"}} end)
+  @events for name <- [[:iteration, :start], [:llm, :start], [:llm, :stop], [:iteration, :stop]],
+              do: [:ash_agent, :runtime | name]
 
-    if context[:stand_in] do
-      for name <- [[:iteration, :start], [:llm, :start], [:llm, :stop], [:iteration, :stop]] do
-        event = [:ash_agent, :runtime | name]
-        assert_receive {^event, %{}, %{iteration: 1}}
+  if Code.ensure_loaded?(:telemetry) do
+    test "the application's telemetry cannot stop a run" do
+      assert {:ok, %{output: "Hi"}} = run()
+    end
+  else
+    @tag :capture_log
+    test "gets the events of a run when it is there, and cannot stop it" do
+      stand_in()
+      assert {:ok, %{output: "Hi"}} = run()
+      for event <- @events, do: assert_receive({^event, %{}, %{iteration: 1}})
+    end
+
+    @tag :capture_log
+    test "that comes later gets the events from then on" do
+      assert {:ok, _} = run()
+
+      # Loaded in the middle of a run, when its second event is told.
+      load = fn
+        [_, _, :llm, :start], _, _ -> stand_in()
+        _, _, _ -> :ok
+      end
+
+      assert {:ok, %{output: "Hi"}} = run(on_event: load)
+      [_, _, llm_stop, stop] = @events
+      for event <- [llm_stop, stop], do: assert_receive({^event, %{}, %{iteration: 1}})
+    end
+
+    test "that is not there is not looked for: a run asks the code server for nothing" do
+      assert {:ok, _} = run()
+      runner = Task.async(fn -> receive(do: (:go -> run())) end)
+      :erlang.trace(runner.pid, true, [:send, :set_on_spawn])
+      send(runner.pid, :go)
+      assert {:ok, _} = Task.await(runner)
+      :erlang.trace(:all, false, [:send])
+      server = Process.whereis(:code_server)
+      sent = traced()
+      assert sent != []
+      assert for({message, to} <- sent, to in [server, :code_server], do: message) == []
+    end
+
+    defp traced do
+      receive do
+        {:trace, _, :send, message, to} -> [{message, to} | traced()]
+        {:trace, _, :send_to_non_existing_process, _, _} -> traced()
+      after
+        0 -> []
       end
     end
   end

@@ -41,10 +41,10 @@ impl Context {
         let iterations = given.iterations.unwrap_or_default();
         let mut context = read_iterations(id, iterations, defaults.at)
             .map_err(|error| error.within(given.iterations_key))?;
-        context.metadata = given.metadata.unwrap_or_default().into();
-        context.origin = given.origin.map(Arc::new);
-        context.created_at = given.created_at.unwrap_or(context.created_at);
-        context.updated_at = given.updated_at.unwrap_or(defaults.at);
+        context.log.metadata = given.metadata.unwrap_or_default().into();
+        context.log.origin = given.origin.map(Arc::new);
+        context.log.created_at = given.created_at.unwrap_or(context.log.created_at);
+        context.log.updated_at = given.updated_at.unwrap_or(defaults.at);
         context.reach(given.current, given.current_key, defaults.at)?;
         Ok(context)
     }
@@ -58,27 +58,27 @@ impl Context {
         let mut next = match given.iterations {
             None => self.clone(),
             Some(iterations) => {
-                let mut read = read_iterations(&self.id, iterations, at)
+                let mut read = read_iterations(self.id(), iterations, at)
                     .map_err(|error| error.within(given.iterations_key))?;
-                read.created_at = self.created_at;
-                read.metadata = self.metadata.clone();
-                read.origin = self.origin.clone();
-                read.set_extra(self.extra.as_deref().cloned());
+                read.log.created_at = self.created_at();
+                read.log.metadata = self.metadata().clone();
+                read.log.origin = self.log.origin.clone();
+                read.log.set_extra(self.extra().cloned());
                 read.take_rules(self);
                 read
             }
         };
         if let Some(id) = given.id {
-            next.id = Arc::from(id);
+            next.log.id = Arc::from(id);
         }
         if let Some(metadata) = given.metadata {
-            next.metadata = metadata.into();
+            next.log.metadata = metadata.into();
         }
         if let Some(origin) = given.origin {
-            next.origin = Some(Arc::new(origin));
+            next.log.origin = Some(Arc::new(origin));
         }
-        next.created_at = given.created_at.unwrap_or(next.created_at);
-        next.updated_at = given.updated_at.unwrap_or(at);
+        next.log.created_at = given.created_at.unwrap_or(next.log.created_at);
+        next.log.updated_at = given.updated_at.unwrap_or(at);
         next.grown();
         next.reach(given.current, given.current_key, at)?;
         Ok(next)
@@ -91,8 +91,8 @@ impl Context {
             None => Ok(()),
             Some(number) if number == last => Ok(()),
             Some(number) if number.checked_sub(1) == Some(last) => {
-                self.check_nothing_pending()?;
-                self.complete(at);
+                self.log.check_nothing_pending()?;
+                self.log.complete(at);
                 Ok(())
             }
             Some(_) => Err(Error::invalid(
@@ -220,7 +220,7 @@ fn read_iterations(id: &str, iterations: Vec<Value>, at: Time) -> Result<Context
             let iteration = read_head(&mut fields, context.as_ref(), at)?;
             if let Some(context) = &mut context {
                 context.check_complete()?;
-                context.open(iteration);
+                context.log.open(iteration);
             } else {
                 let started_at = iteration.started_at;
                 context = Some(Context::starting(id, started_at, iteration));
@@ -257,7 +257,7 @@ fn read_head(fields: &mut Fields, before: Option<&Context>, at: Time) -> Result<
 impl Context {
     /// Only the last iteration may have calls without a result.
     fn check_complete(&self) -> Result<(), Error> {
-        match self.current.pending_ids() {
+        match self.current().pending_ids() {
             ids if ids.is_empty() => Ok(()),
             ids => Err(Error::invalid(
                 Vec::new(),
@@ -365,7 +365,7 @@ fn read_message(
     let calls = fields.take_given("tool_calls");
     let metadata = take_metadata(&mut fields)?;
     fields.done(MESSAGE_KEYS)?;
-    if context.check_nothing_pending().is_err() {
+    if context.log.check_nothing_pending().is_err() {
         let expected = "results for the tool calls of the message before";
         return Err(Error::invalid(Vec::new(), expected));
     }
@@ -377,7 +377,7 @@ fn read_message(
     let content = Content::from_value(content, place).map_err(|error| error.within(content_key))?;
     let leads = context.count_iterations() == 1 && position == 0;
     if role == Role::System && leads && metadata.is_none() {
-        context.set_system(content);
+        context.log.set_system(content);
         return Ok(());
     }
     if role != Role::Assistant && calls.is_some() {
@@ -416,7 +416,7 @@ fn check_calls(calls: Option<&Value>) -> Result<(), Error> {
 /// Appends a message; the results of its calls are the next of the iteration's `tool_calls`.
 fn append(context: &mut Context, message: Message, outcomes: &mut Outcomes) -> Result<(), Error> {
     let ids: Vec<_> = message.calls.iter().map(|call| call.id.clone()).collect();
-    context.append(message);
+    context.log.append(message);
     let mut filled = Vec::new();
     for (slot, id) in ids.into_iter().enumerate() {
         match outcomes.next() {
@@ -432,7 +432,7 @@ fn append(context: &mut Context, message: Message, outcomes: &mut Outcomes) -> R
         }
     }
     if !filled.is_empty() {
-        context.update_exchange(|exchange| {
+        context.log.update_exchange(|exchange| {
             for (slot, outcome) in filled {
                 exchange.fill(slot, outcome);
             }
@@ -517,7 +517,7 @@ impl Answers {
                 }
             }
         }
-        context.update_exchange(|exchange| {
+        context.log.update_exchange(|exchange| {
             for (slot, outcome) in fills {
                 exchange.fill(slot, outcome);
             }

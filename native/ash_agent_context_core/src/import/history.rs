@@ -6,23 +6,21 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::import::attributes::Defaults;
 use crate::log::call::ToolCall;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::wire::Wire;
+use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
 use crate::import::fits;
-use crate::import::{Imported, Repair, RepairKind};
+use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{is_said, Answer, Listen};
-
-/// What synthesised results say, as those of an interrupted run do.
-const INTERRUPTED: &str = "interrupted";
 
 /// A message of the history.
 #[derive(Debug)]
@@ -221,7 +219,7 @@ impl History {
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
         if let Some((content, wire)) = self.prompt.take() {
-            context.system = Some(system(content, wire));
+            context.log.system = Some(system(content, wire));
         }
         let entries = std::mem::take(&mut self.entries);
         let mut wires = self.wires(&entries).into_iter();
@@ -234,19 +232,19 @@ impl History {
                     role: Role::System,
                     content,
                     metadata: None,
-                } if at == 0 && context.system.is_none() => {
-                    context.system = Some(system(content, wire));
+                } if at == 0 && context.log.system.is_none() => {
+                    context.log.system = Some(system(content, wire));
                 }
                 Entry::Other {
                     role,
                     content,
                     metadata,
                 } => {
-                    if context.current.has_assistant() {
-                        context.complete(defaults.at);
+                    if context.log.current.has_assistant() {
+                        context.log.complete(defaults.at);
                     }
                     let message = Message::new(role, content, Box::default(), metadata);
-                    context.append(message.with_wire(wire));
+                    context.log.append(message.with_wire(wire));
                 }
                 Entry::Assistant(exchanged) => {
                     let is_last = at == last;
@@ -254,7 +252,7 @@ impl History {
                     let pending = is_last && exchanged.filled < exchanged.calls.len();
                     self.append(&mut context, exchanged, is_last, wire, of_results);
                     if has_calls && !pending {
-                        context.complete(defaults.at);
+                        context.log.complete(defaults.at);
                     }
                 }
             }
@@ -341,7 +339,9 @@ impl History {
             calls,
             exchanged.metadata,
         );
-        context.append_answered(message.with_wire(wire), exchange);
+        context
+            .log
+            .append_answered(message.with_wire(wire), exchange);
     }
 }
 
@@ -564,8 +564,8 @@ impl Exchanged {
 
     /// Gives ids to the calls that have none, as a context does.
     fn name_calls(&mut self, context: &Context) {
-        let lead = context.system.is_some() && context.count_iterations() == 1;
-        let place = context.current.count_messages() + usize::from(lead);
+        let lead = context.log.system.is_some() && context.count_iterations() == 1;
+        let place = context.log.current.count_messages() + usize::from(lead);
         let number = context.current_iteration();
         for (position, call) in self.calls.iter_mut().enumerate() {
             if call.id.is_empty() {

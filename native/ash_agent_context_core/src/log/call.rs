@@ -24,7 +24,7 @@ pub struct ToolCall {
     /// Fields of a snapshot that this version does not know.
     pub(crate) unknown: Option<Map>,
     /// Ids for providers that cannot take [`ToolCall::id`]; given when the call joins a context.
-    pub(crate) aliases: crate::log::ids::Aliases,
+    pub(crate) aliases: crate::log::alias::Aliases,
 }
 
 /// Where a message stands, for the ids of calls that bring none.
@@ -143,7 +143,7 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// An id that every provider but Mistral takes.
+    /// An id that every provider takes that has no form of its own for ids.
     pub(crate) fn safe_id(&self) -> &str {
         self.aliases.safe.as_deref().unwrap_or(&self.id)
     }
@@ -196,7 +196,7 @@ impl ToolCall {
             provider_metadata: provider_metadata.or(Err("provider_metadata"))?,
             extra: fields.rest(),
             unknown: None,
-            aliases: crate::log::ids::Aliases::default(),
+            aliases: crate::log::alias::Aliases::default(),
         })
     }
 

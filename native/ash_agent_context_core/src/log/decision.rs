@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::log::iteration::{Entry, Exchange};
-use crate::log::message::{Outcome, Output, Status};
+use crate::log::message::Status;
 use crate::value::time::Time;
-use crate::value::words;
 use crate::value::{Size, Value};
 
 /// A decision about a call, kept for audit.
@@ -21,13 +17,20 @@ pub struct Decision {
     pub at: Time,
     /// Why not; nil for an approval.
     pub reason: Value,
+    /// The arguments that were decided about, where the call's own are others.
+    pub arguments: Option<Value>,
+    /// What an approval holds for: the digest of the name and the arguments. Releases that did not
+    /// bind approvals left none; theirs hold for the call as it stands.
+    pub digest: Option<Box<str>>,
 }
 
 impl Decision {
     /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
         let size = self.by.size().plus(self.reason.size());
-        size.plus(Size::new(2, 0))
+        let digest = self.digest.as_ref().map_or(0, |text| text.len());
+        let arguments = self.arguments.as_ref().map(Value::size).unwrap_or_default();
+        size.plus(arguments).plus(Size::new(3, digest))
     }
 }
 
@@ -54,172 +57,63 @@ impl CallStatus {
     }
 }
 
-impl Exchange {
-    /// Where the call of a slot stands.
-    #[must_use]
-    pub fn status(&self, slot: usize) -> CallStatus {
-        match (self.slot(slot), self.decision(slot)) {
-            (Some(outcome), _) => CallStatus::Ended(outcome.status),
-            // A denial fills the slot.
-            (None, Some(_)) => CallStatus::Approved,
-            (None, None) => CallStatus::Pending,
-        }
-    }
-}
-
-impl Context {
-    /// Lets a pending call run.
-    ///
-    /// # Errors
-    /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
-    pub fn approve_tool_call(&self, id: &str, by: Value, at: Time) -> Result<Self, Error> {
-        self.decide(
-            id,
-            Decision {
-                approved: true,
-                by,
-                at,
-                reason: Value::Nil,
-            },
-        )
-    }
-
-    /// Ends a pending call with an error that tells the model of the denial.
-    ///
-    /// # Errors
-    /// As [`Context::approve_tool_call`].
-    pub fn deny_tool_call(
-        &self,
-        id: &str,
-        reason: Value,
-        by: Value,
-        at: Time,
-    ) -> Result<Self, Error> {
-        self.decide(
-            id,
-            Decision {
-                approved: false,
-                by,
-                at,
-                reason,
-            },
-        )
-    }
-
-    fn decide(&self, id: &str, decision: Decision) -> Result<Self, Error> {
-        let pending = self.current.last().and_then(|entry| place(entry, id));
-        let status = match pending {
-            Some((slot, exchange)) => exchange.status(slot),
-            None => self
-                .tool_call_status(id)
-                .ok_or_else(|| Error::UnknownToolCall {
-                    id: id.into(),
-                    pending: self.current.pending_ids(),
-                })?,
-        };
-        let slot = pending
-            .map(|(slot, _)| slot)
-            .filter(|_| status == CallStatus::Pending);
-        let Some(slot) = slot else {
-            return Err(Error::IllegalStatus {
-                id: id.into(),
-                from: status.name(),
-                to: if decision.approved {
-                    "approved"
-                } else {
-                    "denied"
-                },
-            });
-        };
-        let at = decision.at;
-        let outcome = (!decision.approved).then(|| denied(&decision.reason));
-        let mut next = self.clone();
-        next.update_exchange(|exchange| {
-            exchange.decide(slot, decision);
-            if let Some(outcome) = outcome {
-                exchange.fill(slot, outcome);
-            }
-        });
-        if next.current.count_pending() == 0 {
-            next.complete(at);
-        }
-        next.updated_at = at;
-        Ok(next)
-    }
-
-    /// Where a call stands: the newest one of this id.
-    ///
-    /// # Complexity
-    /// O(n) for calls of long ago.
-    #[must_use]
-    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
-        let (slot, exchange) = self.find_call(id)?;
-        Some(exchange.status(slot))
-    }
-
-    /// What was decided about a call, if anything: the newest one of this id.
-    ///
-    /// # Complexity
-    /// As [`Context::tool_call_status`].
-    #[must_use]
-    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
-        let (slot, exchange) = self.find_call(id)?;
-        exchange.decision(slot)
-    }
-
-    fn find_call(&self, id: &str) -> Option<(usize, &Exchange)> {
-        self.iterations_back()
-            .flat_map(|iteration| iteration.entries().rev())
-            .find_map(|entry| place(entry, id))
-    }
-}
-
-/// The slot of a call.
-fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a Exchange)> {
-    let slot = entry
-        .message
-        .calls
-        .iter()
-        .position(|call| &*call.id == id)?;
-    Some((slot, entry.exchange.as_deref()?))
-}
-
-/// The result of a call that was denied: an error that says so.
-fn denied(reason: &Value) -> Outcome {
-    let words = match reason {
-        Value::Nil => String::new(),
-        reason => words::reason(reason),
-    };
-    let text = match words.trim() {
-        "" => "denied".to_owned(),
-        words => format!("denied: {words}"),
-    };
-    Outcome::new(Status::Denied, Output::Value(Value::text(&text)))
+/// What stands between a call and its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// Somebody is to decide about a run with these arguments.
+    Asked(Value),
+    /// Somebody has decided.
+    Decided(Decision),
 }
 
 /// The decisions of an exchange; most have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Decisions(Vec<Option<Arc<Decision>>>);
+pub(crate) struct Decisions(Vec<Option<Arc<Step>>>);
 
 impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
-        self.0.get(slot)?.as_deref()
+        match self.0.get(slot)?.as_deref()? {
+            Step::Decided(decision) => Some(decision),
+            Step::Asked(_) => None,
+        }
+    }
+
+    pub fn asked(&self, slot: usize) -> Option<&Value> {
+        match self.0.get(slot)?.as_deref()? {
+            Step::Asked(arguments) => Some(arguments),
+            Step::Decided(_) => None,
+        }
     }
 
     pub fn put(&mut self, slot: usize, decision: Decision) {
-        if self.0.len() <= slot {
+        self.set(slot, Some(Step::Decided(decision)));
+    }
+
+    /// `None` takes back what was asked.
+    pub fn ask(&mut self, slot: usize, arguments: Option<Value>) {
+        self.set(slot, arguments.map(Step::Asked));
+    }
+
+    fn set(&mut self, slot: usize, step: Option<Step>) {
+        if self.0.len() <= slot && step.is_some() {
             self.0.resize(slot + 1, None);
         }
         if let Some(place) = self.0.get_mut(slot) {
-            *place = Some(Arc::new(decision));
+            *place = step.map(Arc::new);
         }
+        self.trim();
     }
 
     /// Leaves those of some slots, as if the others had never been there.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        for (slot, decision) in self.0.iter_mut().enumerate() {
-            decision.take_if(|_| !keep(slot));
+        for (slot, step) in self.0.iter_mut().enumerate() {
+            step.take_if(|_| !keep(slot));
         }
+        self.trim();
+    }
+
+    // Nothing at the end is nothing: what is equal compares so.
+    fn trim(&mut self) {
         let last = self.0.iter().rposition(Option::is_some);
         self.0.truncate(last.map_or(0, |last| last + 1));
     }
@@ -228,6 +122,9 @@ impl Decisions {
         self.0
             .iter()
             .flatten()
-            .fold(Size::default(), |sum, decision| sum.plus(decision.size()))
+            .fold(Size::default(), |sum, step| match &**step {
+                Step::Asked(arguments) => sum.plus(arguments.size()),
+                Step::Decided(decision) => sum.plus(decision.size()),
+            })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rpds::VectorSync;
 
-use crate::log::iteration::Entry;
+use crate::log::exchange::Entry;
 
 /// Up to here one block of memory is faster in everything: an append copies a few pointers instead
 /// of making three nodes, and reading a conversation misses the processor's cache half as often.

@@ -7,6 +7,7 @@
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 use sha2::{Digest, Sha256};
 
+use crate::log::alias::{Aliases, Short};
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
 use crate::value::letters::is_plain;
@@ -27,7 +28,7 @@ pub(crate) struct Ids {
     taken: HashTrieMapSync<Box<str>, Taken>,
     /// The number that the next alias of a stem tries first.
     next: HashTrieMapSync<Box<str>, u64>,
-    /// Ids of output items of OpenAI Responses, which takes each once.
+    /// Ids that providers gave to items: there are those that take each once.
     items: HashTrieSetSync<Box<str>>,
     calls: u64,
     /// Whether any id has the form of a short alias, so that those have to be looked up.
@@ -40,48 +41,6 @@ enum Taken {
     Original,
     /// An alias.
     Alias,
-}
-
-/// Other names of a call's id.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Aliases {
-    /// An id that every provider but Mistral takes, unique in the conversation; `None`: the id is.
-    pub safe: Option<Box<str>>,
-    /// Whether an earlier call has the same id.
-    pub reused: bool,
-    /// Whether the id is another call's alias.
-    pub clash: bool,
-    /// Nine letters and digits, unique in the conversation, for Mistral.
-    pub short: Short,
-    /// Whether an earlier item has the id that OpenAI Responses gave this one.
-    pub item_reused: bool,
-}
-
-/// A letter and the call's number in the conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Short {
-    letter: u8,
-    number: u64,
-    /// Whether the id itself looks like the short alias of an earlier call.
-    pub clash: bool,
-}
-
-impl Short {
-    /// Nine letters and digits.
-    pub fn text(self) -> String {
-        format!(
-            "{}{:08}",
-            char::from(self.letter),
-            self.number % 100_000_000
-        )
-    }
-
-    /// The number in an id that has the form of a short alias.
-    fn parse(id: &str) -> Option<u64> {
-        let digits = id.strip_prefix(|letter: char| letter.is_ascii_lowercase())?;
-        let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        all_digits.then(|| digits.parse().ok()).flatten()
-    }
 }
 
 impl Default for Ids {
@@ -138,13 +97,13 @@ impl Ids {
     pub fn join_again(&mut self, message: &Message) {
         if let Content::Parts(parts) = &message.content {
             for id in parts.iter().filter_map(Part::item_id) {
-                self.join_item(id);
+                self.join_item(&id);
             }
         }
         for call in &message.calls {
             self.join(&call.id);
             if let Some(id) = item_id(call.provider_metadata.as_ref()) {
-                self.join_item(id);
+                self.join_item(&id);
             }
         }
     }
@@ -212,7 +171,7 @@ impl Ids {
     }
 }
 
-/// Whether every provider but Mistral takes this id.
+/// Whether every provider takes this id that has no form of its own for ids.
 fn is_safe(id: &str) -> bool {
     (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }

@@ -5,199 +5,21 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
+use crate::log::exchange::{Entry, Exchange, MessageRef};
 use crate::log::ids::Ids;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::notes::Notes;
-use crate::log::once::{Once, Pieces};
+use crate::log::once::Pieces;
 use crate::log::provider::Provider;
+use crate::log::tally::Tallies;
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
-use crate::tokens::Tallies;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 
 /// Calls up to which looking for an id one by one beats an index.
 const FEW: usize = 8;
-
-/// A message of an iteration, with the results of its calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The message.
-    pub message: Arc<Message>,
-    /// The slots of its calls; `None` when it has no calls.
-    pub exchange: Option<Arc<Exchange>>,
-    /// What its provider reported of the tokens.
-    pub usage: Option<Arc<Reported>>,
-    /// Where the message stands among the iteration's messages; projected ones count.
-    position: usize,
-}
-
-/// The slots of an assistant message's calls.
-#[derive(Debug, Clone, Default)]
-pub struct Exchange {
-    slots: Vec<Option<Arc<Outcome>>>,
-    decisions: Decisions,
-    filled: usize,
-    /// The application's own notes on the results.
-    pub metadata: Option<Map>,
-    /// What it was imported from.
-    pub(crate) wire: Option<Wire>,
-    pub(crate) pieces: Pieces,
-    pub(crate) counts: Once<u64>,
-    longest: usize,
-}
-
-impl PartialEq for Exchange {
-    fn eq(&self, other: &Self) -> bool {
-        self.slots == other.slots
-            && self.decisions == other.decisions
-            && self.metadata == other.metadata
-            && self.wire == other.wire
-    }
-}
-
-impl Eq for Exchange {}
-
-impl Exchange {
-    pub(crate) fn new(calls: usize) -> Self {
-        Self {
-            slots: vec![None; calls],
-            ..Self::default()
-        }
-    }
-
-    /// The results in the order of the calls; `None` where one is pending.
-    pub fn slots(&self) -> impl Iterator<Item = Option<&Outcome>> {
-        self.slots.iter().map(Option::as_deref)
-    }
-
-    /// The result in a slot.
-    #[must_use]
-    pub fn slot(&self, slot: usize) -> Option<&Outcome> {
-        self.slots.get(slot)?.as_deref()
-    }
-
-    /// What was decided about the call of a slot.
-    #[must_use]
-    pub fn decision(&self, slot: usize) -> Option<&Decision> {
-        self.decisions.get(slot)
-    }
-
-    pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
-        self.decisions.put(slot, decision);
-    }
-
-    /// Leaves the decisions about calls that have their result.
-    pub(crate) fn forget_approvals(&mut self) {
-        let slots = &self.slots;
-        self.decisions
-            .retain(|slot| slots.get(slot).is_some_and(Option::is_some));
-    }
-
-    /// The same, to be shared.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
-        self.slots.iter().map(Option::as_ref)
-    }
-
-    /// Number of calls.
-    #[must_use]
-    pub fn count_calls(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Bytes of text that the longest result has.
-    pub(crate) const fn longest_result(&self) -> usize {
-        self.longest
-    }
-
-    /// Number of calls that have no result.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        self.slots.len() - self.filled
-    }
-
-    /// Number of calls that have a result.
-    #[must_use]
-    pub const fn filled(&self) -> usize {
-        self.filled
-    }
-
-    pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
-        self.fill_shared(slot, Arc::new(outcome));
-    }
-
-    pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
-        self.longest = self.longest.max(outcome.longest());
-        if let Some(slot) = self.slots.get_mut(slot) {
-            if slot.replace(outcome).is_none() {
-                self.filled += 1;
-            }
-            self.wire = None; // imported results are complete; these are others
-        }
-    }
-
-    pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
-        let Some(metadata) = metadata else { return };
-        let merged = match self.metadata.take() {
-            None => metadata,
-            Some(old) => {
-                let mut entries = old.into_entries();
-                entries.extend(metadata.into_entries());
-                Map::new(entries)
-            }
-        };
-        self.metadata = Some(merged);
-    }
-
-    /// How much there is to walk and to copy.
-    pub(crate) fn size(&self) -> Size {
-        let wire = self.wire.as_ref().map_or(Size::new(4, 0), Wire::size);
-        let metadata = self
-            .metadata
-            .as_ref()
-            .map_or(wire, |map| wire.plus(map.size()));
-        self.slots()
-            .flatten()
-            .fold(metadata.plus(self.decisions.size()), |sum, outcome| {
-                sum.plus(outcome.size())
-            })
-    }
-}
-
-/// One of the messages that users and providers see.
-#[derive(Debug, Clone, Copy)]
-pub enum MessageRef<'a> {
-    /// A message that was added.
-    Added(&'a Message),
-    /// The message projected from the filled slots.
-    Results(&'a [ToolCall], &'a Exchange),
-}
-
-impl Entry {
-    /// The message and, once a slot is filled, the results behind it.
-    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        let results = self
-            .exchange
-            .as_deref()
-            .filter(|exchange| exchange.filled > 0)
-            .map(|exchange| MessageRef::Results(&self.message.calls, exchange));
-        std::iter::once(MessageRef::Added(&self.message)).chain(results)
-    }
-
-    /// Each call with its result.
-    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, Option<&Outcome>)> {
-        self.message
-            .calls
-            .iter()
-            .zip(self.exchange.iter().flat_map(|exchange| exchange.slots()))
-    }
-
-    fn count(&self) -> usize {
-        self.messages().count()
-    }
-}
 
 /// What a conversation was at the end of an iteration.
 #[derive(Debug, Clone)]
@@ -560,6 +382,16 @@ impl Iteration {
             exchange.add_metadata(metadata);
         });
         Ok(())
+    }
+}
+
+impl Iteration {
+    /// A report that came after the iteration's end counts at its end, too.
+    pub(crate) fn add_to_checkpoint(&mut self, usage: Usage) {
+        if let Some(checkpoint) = &mut self.checkpoint {
+            let checkpoint = Arc::make_mut(checkpoint);
+            checkpoint.usage = checkpoint.usage.plus(usage);
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, Part};
+use crate::log::tally::Sum;
 use crate::log::wire::Wire;
-use crate::tokens::Tokens;
 use crate::value::json;
 use crate::value::words;
 use crate::value::{Map, Size, Value};
@@ -59,7 +59,7 @@ pub struct Message {
     pub(crate) extra: Option<Map>,
     size: Size,
     pub(crate) pieces: Pieces,
-    pub(crate) counts: Once<Tokens>,
+    pub(crate) counts: Once<Sum>,
 }
 
 impl Message {

@@ -1,9 +1,13 @@
-//! What was said.
+//! The log: what was said, all of it. It knows nothing of what is shown of it, of tokens, or of what
+//! providers make of it.
 
+pub mod alias;
+pub mod approval;
 pub mod call;
 pub mod decision;
 pub mod done;
 pub mod entries;
+pub mod exchange;
 pub mod ids;
 pub mod iteration;
 pub mod media;
@@ -14,5 +18,728 @@ pub mod origin;
 pub mod part;
 pub mod provider;
 pub mod results;
+pub mod tally;
 pub mod usage;
 pub mod wire;
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::done::Done;
+use crate::log::exchange::{Entry, Exchange, MessageRef};
+use crate::log::ids::Ids;
+use crate::log::iteration::{Checkpoint, Iteration};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::notes::Notes;
+use crate::log::origin::Origin;
+use crate::log::part::{item_id, Content, Place};
+use crate::log::provider::Provider;
+use crate::log::results::read_results;
+use crate::log::usage::{Reported, Usage};
+use crate::value::time::Time;
+use crate::value::{Map, Size, Value};
+
+/// Work to free, in terms, that a destructor does on the spot; see [`Log::is_heavy_to_drop`].
+const SEGMENT: usize = 2_000;
+
+/// Bytes that cost as much to free as one term.
+const BYTES_PER_TERM: usize = 256;
+
+/// Iterations from one checkpoint to the next. A rewind counts anew what lies behind the last one.
+const CHECKPOINT: u64 = 16;
+
+/// What was said in one conversation, immutable: every operation gives a new one that shares structure.
+///
+/// Cloning is O(1).
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) id: Arc<str>,
+    pub(crate) system: Option<Arc<Message>>,
+    pub(crate) done: Done,
+    pub(crate) current: Arc<Iteration>,
+    pub(crate) created_at: Time,
+    pub(crate) updated_at: Time,
+    pub(crate) metadata: Notes,
+    pub(crate) origin: Option<Arc<Origin>>,
+    pub(crate) extra: Option<Arc<Map>>,
+    pub(crate) usage: Usage,
+    ids: Ids,
+    messages: usize,
+    size: Size,
+    /// What metadata of earlier iterations added to [`Log::size`] since their checkpoints.
+    noted: Size,
+    /// What is kept beside the log, such as its view.
+    beside: Size,
+    /// What a rewind may have left in memory.
+    unseen: usize,
+    segment: Option<Arc<()>>,
+    segment_end: usize,
+}
+
+/// What the result of a call says that was interrupted, where no one gave another reason.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
+/// When an operation happens, and what the application notes beside its message.
+#[derive(Debug)]
+pub struct Stamp {
+    /// The caller's clock.
+    pub at: Time,
+    /// Kept with the message.
+    pub metadata: Option<Map>,
+}
+
+impl Stamp {
+    /// At this time, without notes.
+    #[must_use]
+    pub const fn at(at: Time) -> Self {
+        Self { at, metadata: None }
+    }
+}
+
+impl Log {
+    /// A conversation with an empty iteration 1.
+    #[must_use]
+    pub fn empty(id: &str, at: Time) -> Self {
+        Self::starting(id, at, Iteration::new(1, at))
+    }
+
+    /// A conversation whose first iteration is this empty one.
+    pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
+        let size = first.size();
+        Self {
+            id: id.into(),
+            system: None,
+            done: Done::default(),
+            current: Arc::new(first),
+            created_at: at,
+            updated_at: at,
+            metadata: Notes::default(),
+            origin: None,
+            extra: None,
+            usage: Usage::default(),
+            ids: Ids::default(),
+            messages: 0,
+            size,
+            noted: Size::default(),
+            beside: Size::default(),
+            unseen: 0,
+            segment: Some(Arc::new(())),
+            segment_end: SEGMENT,
+        }
+    }
+
+    /// A conversation that begins with a user message; iteration 1 holds it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`] of the input or the system prompt.
+    pub fn new(id: &str, input: Value, system_prompt: Value, stamp: Stamp) -> Result<Self, Error> {
+        let mut context = Self::empty(id, stamp.at);
+        context.set_system(Content::from_value(system_prompt, Place::System)?);
+        if let Some(metadata) = stamp.metadata {
+            context.metadata = metadata.into();
+        }
+        let content = Content::from_input(input)?;
+        context.append(Message::new(Role::User, content, Box::default(), None));
+        Ok(context)
+    }
+
+    /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it
+    /// and it is not closed.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`], [`Error::InvalidPart`].
+    pub fn add_user_message(
+        &self,
+        input: Value,
+        stamp: Stamp,
+        is_closed: bool,
+    ) -> Result<Self, Error> {
+        let content = Content::from_input(input)?;
+        self.check_nothing_pending()?;
+        let mut next = self.clone();
+        if self.current.has_assistant() || is_closed {
+            next.complete(stamp.at);
+        }
+        next.append(Message::new(
+            Role::User,
+            content,
+            Box::default(),
+            stamp.metadata,
+        ));
+        next.updated_at = stamp.at;
+        Ok(next)
+    }
+
+    /// Adds a message of the model and its tool calls to the current iteration.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`], [`Error::InvalidPart`], [`Error::InvalidToolCall`],
+    /// [`Error::DuplicateToolCall`].
+    pub fn add_assistant_message(
+        &self,
+        content: Value,
+        calls: Value,
+        stamp: Stamp,
+        is_closed: bool,
+    ) -> Result<Self, Error> {
+        self.check_nothing_pending()?;
+        let content = Content::from_value(content, Place::Assistant)?;
+        let mut next = self.clone();
+        if is_closed {
+            next.complete(stamp.at);
+        }
+        let position = next.current.count_messages() + next.lead(&next.current).count();
+        let place = MessagePlace {
+            iteration: next.current.number,
+            position,
+        };
+        let calls = ToolCall::read_all(calls, place)?;
+        next.append(Message::new(
+            Role::Assistant,
+            content,
+            calls,
+            stamp.metadata,
+        ));
+        next.updated_at = stamp.at;
+        Ok(next)
+    }
+
+    /// Fills slots of pending calls; when no call is pending any more, completes the iteration and
+    /// opens the next.
+    ///
+    /// # Errors
+    /// [`Error::InvalidToolResult`], [`Error::InvalidPart`], [`Error::NoToolResults`],
+    /// [`Error::NoPendingToolCalls`], [`Error::UnknownToolCall`],
+    /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`].
+    pub fn add_tool_results(&self, results: Value, stamp: Stamp) -> Result<Self, Error> {
+        let results = read_results(results)?;
+        if results.is_empty() {
+            return Err(Error::NoToolResults {
+                pending: self.current.pending_ids(),
+            });
+        }
+        self.fill(results, stamp)
+    }
+
+    fn fill(&self, results: Vec<(Box<str>, Outcome)>, stamp: Stamp) -> Result<Self, Error> {
+        let mut current = Iteration::clone(&self.current);
+        current.fill(results, stamp.metadata)?;
+        let mut next = self.clone();
+        next.change_current(|changed| *changed = current);
+        if next.current.count_pending() == 0 {
+            next.complete(stamp.at);
+        }
+        next.updated_at = stamp.at;
+        Ok(next)
+    }
+
+    /// Answers every pending call with an error of this reason; nothing when none is pending.
+    pub fn end_pending(&self, status: Status, reason: &Value, stamp: Stamp) -> Self {
+        let ended = |call: &ToolCall| {
+            let output = Output::Value(reason.clone());
+            (call.id.clone(), Outcome::new(status, output))
+        };
+        let results: Vec<_> = self.current.pending().map(ended).collect();
+        // Only empty: every id comes from a pending slot.
+        self.fill(results, stamp).unwrap_or_else(|_| self.clone())
+    }
+
+    /// The conversation with one note more or another value for it.
+    #[must_use]
+    pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
+        let mut next = self.clone();
+        next.metadata = self.metadata.put(key, value);
+        next.updated_at = at;
+        next.grown();
+        next
+    }
+
+    /// The conversation with one note more on an iteration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`]
+    pub fn put_iteration_metadata(
+        &self,
+        number: i64,
+        key: Value,
+        value: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let known = self
+            .index(number)
+            .and_then(|_| self.iteration(number))
+            .map(|iteration| iteration.number);
+        let number = known.ok_or_else(|| self.unknown_iteration(number))?;
+        let mut next = self.clone();
+        next.change_iteration(number, |iteration| {
+            iteration.metadata = iteration.metadata.put(key, value);
+        });
+        next.updated_at = at;
+        next.grown();
+        Ok(next)
+    }
+
+    /// Changes an iteration in what is not counted but for its size.
+    pub(crate) fn change_iteration(&mut self, number: u64, change: impl FnOnce(&mut Iteration)) {
+        let index = usize::try_from(number.saturating_sub(self.first_number())).ok();
+        let Some(index) = index.filter(|index| *index < self.done.len()) else {
+            let before = self.current.size();
+            self.update_current(change);
+            self.size = self.size.plus(self.current.size()).minus(before);
+            return;
+        };
+        if let Some(mut iteration) = self.done.get(index).cloned() {
+            let before = iteration.size();
+            change(&mut iteration);
+            let grown = iteration.size().minus(before);
+            self.size = self.size.plus(iteration.size()).minus(before);
+            self.noted = self.noted.plus(grown);
+            self.done.set(index, iteration);
+        }
+    }
+
+    pub(crate) fn unknown_iteration(&self, number: i64) -> Error {
+        Error::UnknownIteration {
+            number,
+            first: self.first_number(),
+            last: self.current.number,
+        }
+    }
+
+    /// Puts another system prompt in the place of the one there is; `nil` for none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`].
+    pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
+        let mut next = self.clone();
+        next.set_system(Content::from_value(prompt, Place::System)?);
+        next.updated_at = at;
+        next.grown();
+        Ok(next)
+    }
+
+    /// The conversation as it was at the end of an iteration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`]
+    ///
+    /// # Complexity
+    /// O(log n)
+    pub fn rewind(&self, to: i64) -> Result<Self, Error> {
+        let index = self
+            .index(to)
+            .filter(|index| *index <= self.done.len())
+            .ok_or_else(|| self.unknown_iteration(to))?;
+        let mut next = self.clone();
+        if index < self.done.len() {
+            let held_by = self.after(index).and_then(Iteration::held_by);
+            next.cut(index);
+            next.forget_wire(held_by, true);
+            next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
+        }
+        Ok(next)
+    }
+
+    /// The iteration behind one.
+    fn after(&self, index: usize) -> Option<&Iteration> {
+        self.done.get(index + 1).or(Some(&*self.current))
+    }
+
+    /// Makes elements anew by the rules that also held what is gone, as they were imported.
+    pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
+        let Some(provider) = held_by else { return };
+        let mut found = false;
+        if in_current {
+            self.update_current(|current| found = current.forget_wire(provider));
+        }
+        for index in (0..self.done.len()).rev() {
+            if found {
+                return;
+            }
+            if let Some(mut iteration) = self.done.get(index).cloned() {
+                found = iteration.forget_wire(provider);
+                self.done.set(index, iteration);
+            }
+        }
+    }
+
+    /// How much [`Log::rewind`] counts anew.
+    #[must_use]
+    pub fn rewind_size(&self, to: i64) -> Size {
+        let Some(index) = self.index(to) else {
+            return Size::default();
+        };
+        let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
+        let iterations = counted.filter_map(|at| self.done.get(at));
+        iterations.fold(Size::default(), |sum, iteration| {
+            let walked = iteration.count_messages() + 3 * iteration.count_calls();
+            sum.plus(Size::new(walked, 0))
+        })
+    }
+
+    /// Makes a completed iteration the current one again.
+    pub(crate) fn cut(&mut self, index: usize) {
+        let Some(last) = self.done.get(index).cloned() else {
+            return;
+        };
+        let weight = self.weight();
+        let since = (0..=index)
+            .rev()
+            .take_while(|at| self.checkpoint(*at).is_none());
+        let since = index + 1 - since.count();
+        let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
+        let mut sum = Checkpoint {
+            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
+            messages: start.map_or(0, |start| start.messages),
+            size: start.map_or(Size::default(), |start| start.size),
+            usage: start.map_or(Usage::default(), |start| start.usage),
+        };
+        for iteration in (since..=index).filter_map(|at| self.done.get(at)) {
+            sum.messages += iteration.count_messages();
+            sum.size = sum.size.plus(iteration.size());
+            sum.usage = sum.usage.plus(iteration.usage());
+            for entry in iteration.entries() {
+                sum.ids.join_again(&entry.message);
+            }
+        }
+        self.ids = sum.ids;
+        self.messages = sum.messages;
+        self.size = sum.size.plus(self.noted);
+        self.usage = sum.usage;
+        self.done.truncate(index);
+        self.current = Arc::new(last);
+        self.unseen = if self.done.hides() { weight } else { 0 };
+        // Whoever has the other token holds more than this context.
+        self.begin_segment();
+    }
+
+    fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
+        self.done.get(index)?.checkpoint.as_deref()
+    }
+
+    /// The number of the last iteration that two conversations have in common, with all before it.
+    ///
+    /// # Complexity
+    /// O(n) at most; what the two share is not compared.
+    #[must_use]
+    pub fn last_common(&self, other: &Self) -> Option<u64> {
+        self.iterations()
+            .zip(other.iterations())
+            .take_while(|(a, b)| a == b)
+            .last()
+            .map(|(common, _)| common.number)
+    }
+
+    /// The system prompt.
+    #[must_use]
+    pub fn system(&self) -> Option<&Message> {
+        self.system.as_deref()
+    }
+
+    /// All iterations, oldest first.
+    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
+        self.done.iter().chain(std::iter::once(&*self.current))
+    }
+
+    /// All iterations, newest first.
+    pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
+        let done = (0..self.done.len()).rev();
+        std::iter::once(&*self.current).chain(done.filter_map(|index| self.done.get(index)))
+    }
+
+    /// Number of iterations.
+    #[must_use]
+    pub fn count_iterations(&self) -> usize {
+        self.done.len() + 1
+    }
+
+    /// The iteration with this number.
+    ///
+    /// # Complexity
+    /// O(log n)
+    #[must_use]
+    pub fn iteration(&self, number: i64) -> Option<&Iteration> {
+        let index = self.index(number)?;
+        if index == self.done.len() {
+            return Some(&self.current);
+        }
+        self.done.get(index)
+    }
+
+    /// The same by another type of number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
+        self.iteration(i64::try_from(number).ok()?)
+    }
+
+    pub(crate) fn index(&self, number: i64) -> Option<usize> {
+        let offset = u64::try_from(number)
+            .ok()?
+            .checked_sub(self.first_number())?;
+        usize::try_from(offset).ok()
+    }
+
+    /// Number of the first iteration.
+    #[must_use]
+    pub fn first_number(&self) -> u64 {
+        self.done
+            .first()
+            .map_or(self.current.number, |first| first.number)
+    }
+
+    /// The system prompt, where an iteration shows it: the first one does.
+    pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
+        let leads = iteration.number == self.first_number();
+        self.system()
+            .filter(|_| leads)
+            .into_iter()
+            .map(MessageRef::Added)
+    }
+
+    /// The messages of one of this conversation's iterations; the first begins with the system prompt.
+    pub fn messages_of<'a>(
+        &'a self,
+        iteration: &'a Iteration,
+    ) -> impl Iterator<Item = MessageRef<'a>> {
+        self.lead(iteration).chain(iteration.messages())
+    }
+
+    /// All messages, oldest first.
+    pub fn all_messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        self.iterations()
+            .flat_map(|iteration| self.messages_of(iteration))
+    }
+
+    /// Number of messages.
+    #[must_use]
+    pub fn count_messages(&self) -> usize {
+        self.messages + usize::from(self.system.is_some())
+    }
+
+    /// The message at a 0-based position of an iteration.
+    ///
+    /// # Complexity
+    /// O(log n)
+    #[must_use]
+    pub fn message(&self, number: i64, position: usize) -> Option<MessageRef<'_>> {
+        let iteration = self.iteration(number)?;
+        match (self.lead(iteration).next(), position) {
+            (Some(system), 0) => Some(system),
+            (Some(_), _) => iteration.message(position - 1),
+            (None, _) => iteration.message(position),
+        }
+    }
+
+    /// A conversation of its own that goes on from here, under another id.
+    ///
+    /// What waits for its result has to be approved again: an approval was given for one run.
+    ///
+    /// # Complexity
+    /// O(calls of the last message)
+    #[must_use]
+    pub fn fork(&self, id: &str, at: Time) -> Self {
+        let mut fork = self.clone();
+        fork.origin = Some(Arc::new(Origin {
+            id: (*self.id).into(),
+            iteration: self.current.number,
+            extra: None,
+        }));
+        fork.id = id.into();
+        fork.created_at = at;
+        fork.updated_at = at;
+        if self.current.count_pending() > 0 {
+            fork.update_exchange(Exchange::forget_approvals);
+        }
+        fork.grown();
+        fork
+    }
+
+    /// How much there is to walk and to copy, at most.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let system = self.system().map_or(Size::default(), Message::size);
+        let origin = self
+            .origin
+            .as_ref()
+            .map_or(Size::default(), |origin| origin.size());
+        let beside = self.metadata.size().plus(system).plus(self.beside);
+        self.size.plus(beside).plus(origin)
+    }
+
+    /// Whether dropping this context may free more than a destructor should on a normal scheduler.
+    ///
+    /// Contexts of one conversation share a token until they differ by a segment. Whoever shares
+    /// ours holds all but a segment of what we hold.
+    #[must_use]
+    pub fn is_heavy_to_drop(&self) -> bool {
+        self.weight() > SEGMENT
+            && self
+                .segment
+                .as_ref()
+                .is_some_and(|one| Arc::strong_count(one) == 1)
+    }
+
+    /// Lets go of the token before a drop, and tells whether that is heavy: of several threads
+    /// that drop the last holders at the same time, exactly one hears so.
+    pub fn let_go(&mut self) -> bool {
+        let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
+        was_last && self.weight() > SEGMENT
+    }
+
+    pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
+        if self.current.count_pending() == 0 {
+            return Ok(());
+        }
+        Err(Error::PendingToolCalls {
+            ids: self.current.pending_ids(),
+        })
+    }
+
+    pub(crate) fn set_system(&mut self, content: Content) {
+        self.system = match content {
+            Content::None => None,
+            content => Some(Arc::new(Message::new(
+                Role::System,
+                content,
+                Box::default(),
+                None,
+            ))),
+        };
+    }
+
+    /// Puts fields that this version does not know in the place of those there were.
+    pub(crate) fn set_extra(&mut self, extra: Option<Map>) {
+        let size = |map: Option<&Map>| map.map_or(Size::default(), Map::size);
+        let old = size(self.extra.as_deref());
+        self.size = self.size.plus(size(extra.as_ref())).minus(old);
+        self.extra = extra.map(Arc::new);
+    }
+
+    /// Adds a message to the current iteration.
+    pub(crate) fn append(&mut self, mut message: Message) {
+        self.join(&mut message);
+        self.change_current(|current| current.push(message));
+    }
+
+    /// Takes down the ids of a message that joins the conversation.
+    fn join(&mut self, message: &mut Message) {
+        if let Content::Parts(parts) = &mut message.content {
+            for part in parts {
+                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(&id));
+            }
+        }
+        for call in &mut message.calls {
+            call.aliases = self.ids.join(&call.id);
+            let id = item_id(call.provider_metadata.as_ref());
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
+        }
+    }
+
+    /// Adds a message with the results of its calls to the current iteration.
+    pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
+        self.join(&mut message);
+        self.change_current(|current| current.push_answered(message, exchange));
+    }
+
+    /// Adds a message of a conversation that this one shares its beginning with.
+    pub(crate) fn append_entry(&mut self, entry: Entry) {
+        self.ids.join_again(&entry.message);
+        let usage = entry.usage.as_deref().map(|reported| reported.sum);
+        self.usage = self.usage.plus(usage.unwrap_or_default());
+        self.change_current(|current| current.push_entry(entry));
+    }
+
+    /// Notes a report on the last message, which is the model's.
+    pub(crate) fn put_reported(&mut self, reported: Reported) {
+        self.usage = self.usage.plus(reported.sum);
+        self.update_current(|current| current.report(|_| reported));
+    }
+
+    /// Changes the results of the last message.
+    pub(crate) fn update_exchange(&mut self, change: impl FnOnce(&mut Exchange)) {
+        self.change_current(|current| current.update_exchange(change));
+    }
+
+    /// Changes the current iteration in what is not counted.
+    pub(crate) fn update_current(&mut self, change: impl FnOnce(&mut Iteration)) {
+        change(Arc::make_mut(&mut self.current));
+    }
+
+    fn change_current(&mut self, change: impl FnOnce(&mut Iteration)) {
+        let current = Arc::make_mut(&mut self.current);
+        let (old, messages) = (current.size(), current.count_messages());
+        change(current);
+        self.messages = self.messages - messages + current.count_messages();
+        self.size = self.size.plus(current.size()).minus(old);
+        self.grown();
+    }
+
+    /// How much is kept beside the log: what a context holds is both.
+    pub(crate) fn put_beside(&mut self, beside: Size) {
+        self.beside = beside;
+    }
+
+    /// Whoever changes what a context holds says so here.
+    pub(crate) fn grown(&mut self) {
+        let weight = self.weight();
+        // One that has become much smaller does not hold what the older ones hold, either.
+        if weight > self.segment_end || weight.saturating_add(2 * SEGMENT) < self.segment_end {
+            self.begin_segment();
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let size = self.size();
+        (size.terms + size.bytes / BYTES_PER_TERM).max(self.unseen)
+    }
+
+    fn begin_segment(&mut self) {
+        self.segment = Some(Arc::new(()));
+        self.segment_end = self.weight().saturating_add(SEGMENT);
+    }
+
+    /// Completes the current iteration and opens the next.
+    pub(crate) fn complete(&mut self, at: Time) {
+        self.update_current(|current| current.completed_at = current.completed_at.or(Some(at)));
+        self.open(Iteration::new(self.current.number.saturating_add(1), at));
+    }
+
+    /// Opens an empty iteration behind the current one.
+    pub(crate) fn open(&mut self, next: Iteration) {
+        let next = next.behind(&self.current);
+        let mut last = Arc::try_unwrap(std::mem::replace(&mut self.current, Arc::new(next)))
+            .unwrap_or_else(|shared| Iteration::clone(&shared));
+        last.checkpoint = (last.number.is_multiple_of(CHECKPOINT)).then(|| {
+            Arc::new(Checkpoint {
+                ids: self.ids.clone(),
+                messages: self.messages,
+                size: self.size.minus(self.noted),
+                usage: self.usage,
+            })
+        });
+        self.size = self.size.plus(self.current.size());
+        let replaces = self.done.hides();
+        self.done.push(last);
+        if replaces {
+            // Whoever shares the token alone has what stood there.
+            self.begin_segment();
+        }
+    }
+}
+
+impl PartialEq for Log {
+    /// Equal contents, down to ids and times. Handles play no part.
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.system == other.system
+            && self.created_at == other.created_at
+            && self.updated_at == other.updated_at
+            && self.metadata == other.metadata
+            && self.origin == other.origin
+            && self.extra == other.extra
+            && self.current == other.current
+            && self.done == other.done
+    }
+}
+
+impl Eq for Log {}

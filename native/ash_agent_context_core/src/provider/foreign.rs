@@ -1,6 +1,6 @@
 //! Taking foreign objects apart, with the path to what is wrong.
 
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
@@ -134,11 +134,6 @@ impl Object {
     }
 }
 
-/// An index as a step of a path.
-pub fn index(index: usize) -> Value {
-    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
-}
-
 /// Reads each element of a list; errors say which.
 pub fn each<T>(
     items: Vec<Value>,
@@ -243,7 +238,7 @@ pub fn call(
         provider_metadata,
         extra: None,
         unknown: None,
-        aliases: crate::log::ids::Aliases::default(),
+        aliases: crate::log::alias::Aliases::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rules of one provider, as a room has to bring them.
 
 use crate::error::Error;
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
 use crate::provider::figures::Figures;

@@ -1,11 +1,11 @@
 //! Who listens while a room reads a history turn by turn, and makes a conversation of it.
 
+use crate::error::index;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::accepts::Rules;
-use crate::provider::foreign::index;
 use crate::value::{Map, Value};
 
 /// What a listener does with each turn.

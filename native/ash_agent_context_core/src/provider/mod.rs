@@ -1,6 +1,6 @@
 //! One room a provider: what it accepts, how its messages are written and read, how it reports tokens.
 //!
-//! A new provider is a folder, declared here, and a line in [`providers`].
+//! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
 
 pub mod accepts;
 pub mod dialect;
@@ -19,6 +19,8 @@ mod mistral;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+#[cfg(test)]
+mod tiny;
 
 use crate::log::provider::{providers, Provider};
 use format::Format;

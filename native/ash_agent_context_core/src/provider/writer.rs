@@ -14,7 +14,7 @@ use crate::value::builder::Json;
 use crate::value::letters;
 use crate::value::words;
 use crate::value::Map;
-use crate::view::change::Change;
+use crate::view::change::{Change, ChangeKind};
 
 /// The end of an element with a list of blocks.
 pub(crate) const CLOSE: &str = "]}";
@@ -82,7 +82,7 @@ impl<'o> Writer<'o> {
     }
 
     /// Notes a change, if anyone wants to know.
-    pub fn changed(&mut self, what: &'static str, from: impl FnOnce() -> String, to: Option<&str>) {
+    pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
                 what,
@@ -133,10 +133,14 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.changed("replaced_bytes", || format!("{bytes:?}"), Some(to));
+            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
         }
         if letters::is_blank(&text) {
-            self.changed("dropped_blank_text", || text.clone().into_owned(), None);
+            self.changed(
+                ChangeKind::DroppedBlankText,
+                || text.clone().into_owned(),
+                None,
+            );
             return None;
         }
         Some(text)
@@ -146,7 +150,7 @@ impl<'o> Writer<'o> {
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let sent = self.accepts.id(call, call.came_from(self.options.provider));
         if *sent != *call.id {
-            self.changed("renamed_id", || call.id.to_string(), Some(&sent));
+            self.changed(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
         }
         sent
     }
@@ -155,7 +159,11 @@ impl<'o> Writer<'o> {
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let name = self.accepts.name(call.name.as_str());
         if let Cow::Owned(to) = &name {
-            self.changed("renamed_tool", || call.name.as_str().to_owned(), Some(to));
+            self.changed(
+                ChangeKind::RenamedTool,
+                || call.name.as_str().to_owned(),
+                Some(to),
+            );
         }
         name
     }
@@ -170,7 +178,7 @@ impl<'o> Writer<'o> {
             return Cow::Owned(json);
         }
         let wrapped = format!("{{\"arguments\":{json}}}");
-        self.changed("wrapped_arguments", || json, Some(&wrapped));
+        self.changed(ChangeKind::WrappedArguments, || json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
 
@@ -195,13 +203,13 @@ impl<'o> Writer<'o> {
         let text = letters::utf8(bytes);
         if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
             self.changed(
-                "thinking_to_text",
+                ChangeKind::ThinkingToText,
                 || text.clone().into_owned(),
                 Some(&text),
             );
             return Thought::Text(text);
         }
-        self.changed("dropped_thinking", || text.into_owned(), None);
+        self.changed(ChangeKind::DroppedThinking, || text.into_owned(), None);
         Thought::Nothing
     }
 
@@ -220,7 +228,11 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider cannot have.
     pub fn dropped(&mut self, part: &Part) {
-        self.changed("dropped_part", || part.kind.name().to_owned(), None);
+        self.changed(
+            ChangeKind::DroppedPart,
+            || part.kind.name().to_owned(),
+            None,
+        );
     }
 
     /// An image or a file where only text can be.
@@ -232,7 +244,11 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider gets as text.
     pub fn reworded(&mut self, part: &Part, words: &str) {
-        self.changed("part_to_text", || part.kind.name().to_owned(), Some(words));
+        self.changed(
+            ChangeKind::PartToText,
+            || part.kind.name().to_owned(),
+            Some(words),
+        );
     }
 
     /// A provider block, if it is this provider's.
@@ -279,7 +295,7 @@ impl<'o> Writer<'o> {
             match (&part.kind, Media::of(&part.kind)) {
                 (PartKind::Text(bytes), _) => texts.extend(self.text(bytes)),
                 (_, Some(found)) if sends(&found) => {
-                    self.changed("moved_part", || part.kind.name().to_owned(), None);
+                    self.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
                     media.push(part);
                 }
                 (_, Some(found)) => {

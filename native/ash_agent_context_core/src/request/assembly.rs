@@ -17,7 +17,8 @@ use crate::view::Step;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::{self, Writer};
-use crate::request::{items, Item, Segment};
+use crate::request::item::{items, Item};
+use crate::request::segment::Segment;
 use crate::value::builder::Json;
 
 /// Iterations between two cache breakpoints that stay where they are.
@@ -206,7 +207,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
             match step {
                 Step::Iteration(iteration, look) => {
                     let behind = match steps.peek() {
-                        Some(Step::Cover(first, ..)) => self.context.numbered(*first),
+                        Some(Step::Cover(first, ..)) => self.context.log.numbered(*first),
                         _ => None,
                     };
                     self.add_iteration(iteration, look, behind)?;

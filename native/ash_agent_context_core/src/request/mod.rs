@@ -5,49 +5,27 @@
 //! came before it, never on what comes behind: so appending changes no byte in front.
 
 mod assembly;
+mod item;
+pub mod segment;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::call::ToolCall;
-use crate::log::iteration::{Exchange, Iteration};
-use crate::log::message::{Message, Role};
-use crate::log::once::{Piece, Pieces};
-use crate::log::wire::Wire as Imported;
+use crate::log::iteration::Iteration;
+use crate::log::message::Message;
 use crate::value::json::AsJson;
-use crate::value::{Map, Size};
+use crate::value::Map;
 use crate::view::look::Look;
 use crate::view::{self, Step};
 
 use crate::provider;
-use crate::provider::format::Format;
 use crate::provider::options::Options;
-use crate::provider::writer::Writer;
+use crate::request::assembly::Assembly;
+use crate::request::item::items;
+use crate::request::segment::Segment;
 use crate::value::builder::Json;
-use crate::view::change::Change;
-use assembly::Assembly;
-
-/// A stretch of a request's bytes.
-#[derive(Debug)]
-pub enum Segment<'a> {
-    /// Part of an encoding that the context keeps.
-    Kept(&'a [u8]),
-    /// Made for this request.
-    Made(Cow<'static, [u8]>),
-}
-
-impl Segment<'_> {
-    /// The bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Kept(bytes) => bytes,
-            Self::Made(bytes) => bytes,
-        }
-    }
-}
+use crate::view::change::{Change, ChangeKind};
 
 impl Context {
     /// The body of a request: the caller's fields and the message part, as one JSON object.
@@ -63,7 +41,7 @@ impl Context {
         options: &Options<'_>,
         body: &Map,
     ) -> Result<Vec<Segment<'_>>, Error> {
-        self.check_nothing_pending()?;
+        self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let format = provider::room(options.provider);
         let mut head = Json::default();
@@ -89,7 +67,7 @@ impl Context {
     /// # Errors
     /// As [`Context::encode_request`].
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
-        self.check_nothing_pending()?;
+        self.log.check_nothing_pending()?;
         self.check_from(options)?;
         let format = provider::room(options.provider);
         let mut report = Vec::new();
@@ -144,38 +122,14 @@ impl Context {
     }
 }
 
-/// Everything of an iteration that adds to the list.
-fn items<'a>(iteration: &'a Iteration, look: Look<'a>) -> impl Iterator<Item = Item<'a>> {
-    let mut slots = 0;
-    iteration.entries().flat_map(move |entry| {
-        let look = look.behind(slots);
-        slots += entry.message.calls.len();
-        let exchange = entry.exchange.as_deref();
-        let results = exchange
-            .filter(|exchange| exchange.filled() > 0)
-            .map(|exchange| Item::Results(&entry.message, exchange, look));
-        // Results that are made by the rules have the ids that the rules give their calls.
-        let by_rules = exchange
-            .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
-        let anew =
-            by_rules && results.is_some() && entry.message.calls.iter().any(ToolCall::is_renamed);
-        let message = if anew {
-            Item::Remade(&entry.message, look)
-        } else {
-            Item::Message(&entry.message, look)
-        };
-        std::iter::once(message).chain(results)
-    })
-}
-
 /// The change that a cover makes.
 fn covered(first: u64, last: u64, summary: Option<&Message>, look: Look<'_>) -> Change {
     let shown = summary.and_then(|summary| look.message(summary));
     let to = shown.as_ref().or(summary).and_then(view::summary_text);
     Change {
         what: match summary {
-            Some(_) => "summarized_iterations",
-            None => "hidden_iterations",
+            Some(_) => ChangeKind::SummarizedIterations,
+            None => ChangeKind::HiddenIterations,
         },
         from: format!("{first}..{last}"),
         to: to.map(|text| String::from_utf8_lossy(text).into_owned()),
@@ -191,107 +145,4 @@ pub struct Located {
     pub iteration: u64,
     /// The 0-based position of the message in it.
     pub position: usize,
-}
-
-/// What adds elements to a request's list.
-#[derive(Clone, Copy)]
-enum Item<'a> {
-    Message(&'a Message, Look<'a>),
-    /// A message that is not sent as it was imported.
-    Remade(&'a Message, Look<'a>),
-    Results(&'a Message, &'a Exchange, Look<'a>),
-}
-
-impl<'a> Item<'a> {
-    fn is_model(self) -> bool {
-        matches!(
-            self,
-            Self::Message(message, _) | Self::Remade(message, _)
-                if message.role == Role::Assistant
-        )
-    }
-
-    fn pieces(self) -> &'a Pieces {
-        match self {
-            Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
-            Self::Results(_, exchange, _) => &exchange.pieces,
-        }
-    }
-
-    /// What distinguishes its encodings; 0 when it looks as in the log.
-    fn look(self) -> u64 {
-        match self {
-            Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
-            Self::Results(_, exchange, look) => look.key_of_results(exchange),
-        }
-    }
-
-    /// The elements by the rules.
-    fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
-        let mut out = Writer::new(options, format);
-        self.render(format, &mut out);
-        let is_model = self.is_model();
-        Piece {
-            begins_with_model: is_model,
-            ends_with_model: is_model,
-            ..out.piece()
-        }
-    }
-
-    fn size(self) -> Size {
-        match self {
-            Self::Message(message, _) | Self::Remade(message, _) => message.size(),
-            Self::Results(_, exchange, _) => exchange.size(),
-        }
-    }
-
-    /// The elements that its own provider had, where they are sent.
-    fn imported(self, options: &Options<'_>) -> Option<&'a str> {
-        // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache || matches!(self, Self::Remade(..)) || self.look() != 0;
-        self.elements(options).filter(|_| !anew)
-    }
-
-    /// The elements that its own provider had.
-    fn elements(self, options: &Options<'_>) -> Option<&'a str> {
-        let imported = match self {
-            Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
-            Self::Results(_, exchange, _) => exchange.wire.as_ref(),
-        };
-        Imported::of(imported, options.provider)
-    }
-
-    fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
-        match self {
-            Self::Message(message, look) | Self::Remade(message, look) => {
-                match look.message(message) {
-                    Some(shown) => format.message(&shown, out),
-                    None => format.message(message, out),
-                }
-            }
-            Self::Results(message, exchange, look) => match look.exchange(exchange) {
-                Some(shown) => format.results(message, &shown, out),
-                None => format.results(message, exchange, out),
-            },
-        }
-    }
-
-    /// What is changed so that the provider takes it, or by its look.
-    fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
-        let mut changes = match self {
-            Self::Message(message, look) | Self::Remade(message, look) => {
-                look.changes_of_message(message)
-            }
-            Self::Results(message, exchange, look) => {
-                look.changes_of_results(&message.calls, exchange)
-            }
-        };
-        // What is imported goes back as it came.
-        if self.imported(options).is_none() {
-            let mut out = Writer::reporting(options, format);
-            self.render(format, &mut out);
-            changes.extend(out.changes());
-        }
-        changes
-    }
 }

@@ -1,409 +1,26 @@
-//! Reading: documents come from anywhere. Whatever is wrong is an error with its path; work and
+//! Reading messages: documents come from anywhere. Whatever is wrong is an error with its path; work and
 //! memory are in proportion to the document.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::Context;
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
-use crate::log::iteration::{Exchange, Iteration};
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
-use crate::log::notes::Notes;
-use crate::log::origin::Origin;
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
+use crate::storage::keys;
+use crate::storage::limits::{LEVELS, NESTING};
+use crate::storage::tag;
 use crate::storage::trust::{Approvals, Trust};
-use crate::storage::view::Stored;
-use crate::storage::{keys, tag, LEVELS, NESTING, VERSION};
 use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::time::{self, Time};
-use crate::value::{Map, Size, Value, MAX_DEPTH};
-use crate::view::masks::Masks;
-
-impl Context {
-    /// The conversation of a document that [`Context::to_snapshot`] wrote.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] with the path of what is wrong, [`Error::TooDeep`].
-    ///
-    /// # Complexity
-    /// O(n log n) for the keys of maps, else O(n).
-    pub fn from_snapshot(text: &[u8]) -> Result<Self, Error> {
-        Self::load(json::read(text, NESTING)?)
-    }
-
-    /// As [`Context::from_snapshot`], for a document that is believed only so far.
-    ///
-    /// # Errors
-    /// As [`Context::from_snapshot`].
-    pub fn from_snapshot_with(text: &[u8], trust: Trust) -> Result<Self, Error> {
-        Self::load_with(json::read(text, NESTING)?, trust)
-    }
-
-    /// The conversation of a document as a value with string keys.
-    ///
-    /// # Errors
-    /// As [`Context::from_snapshot`].
-    pub fn load(document: Value) -> Result<Self, Error> {
-        Self::load_with(document, Trust::default())
-    }
-
-    /// As [`Context::load`], for a document that is believed only so far.
-    ///
-    /// # Errors
-    /// As [`Context::from_snapshot`].
-    pub fn load_with(document: Value, trust: Trust) -> Result<Self, Error> {
-        let head = Head::read(document, None, trust)?;
-        if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
-            return Err(Error::invalid(
-                vec![Value::text(keys::SINCE)],
-                "a whole conversation; this is what a dump with :since gives, to be loaded onto a context",
-            ));
-        }
-        head.replace()
-    }
-
-    /// The conversation with the iterations of a document that [`Context::delta`] wrote in the place
-    /// of its own from the first of them on, and everything else as the document has it.
-    ///
-    /// # Errors
-    /// As [`Context::from_snapshot`]; when the document belongs to another conversation or there
-    /// are iterations between the two.
-    ///
-    /// # Complexity
-    /// That of [`Context::from_snapshot`] for the document, O(log n) for the conversation.
-    pub fn load_delta(&self, document: Value) -> Result<Self, Error> {
-        self.load_delta_with(document, Trust::default())
-    }
-
-    /// As [`Context::load_delta`], for a document that is believed only so far. What the
-    /// conversation has already stays as it is.
-    ///
-    /// # Errors
-    /// As [`Context::load_delta`].
-    pub fn load_delta_with(&self, document: Value, trust: Trust) -> Result<Self, Error> {
-        let known = self.view.as_deref().and_then(|view| view.masks.as_ref());
-        let head = Head::read(document, known, trust)?;
-        if *head.id != *self.id {
-            return Err(wrong(
-                keys::ID,
-                format!("{:?}, the id of the conversation", self.id),
-            ));
-        }
-        match head.since {
-            Some(since) if since > self.first_number() || head.shared > 0 => {
-                head.add_to(self, since)
-            }
-            _ => head.replace(),
-        }
-    }
-}
-
-/// Whether a document has patterns, which take long to compile.
-#[must_use]
-pub fn has_masks(document: &Value) -> bool {
-    let Value::Map(map) = document else {
-        return false;
-    };
-    match map.get(&Value::text(keys::VIEW)) {
-        Some(Value::Map(view)) => view.get(&Value::text(keys::MASKS)).is_some(),
-        _ => false,
-    }
-}
-
-impl Context {
-    /// How much of the conversation has to make room for a delta, at most.
-    #[must_use]
-    pub fn load_delta_size(&self, delta: &Value) -> Size {
-        let since = match delta {
-            Value::Map(map) => map.get(&Value::text(keys::SINCE)),
-            _ => None,
-        };
-        match since {
-            Some(Value::Int(since)) => {
-                let before = self.rewind_size(since.saturating_sub(1));
-                let covered = match delta {
-                    Value::Map(map) if map.get(&Value::text(keys::VIEW)).is_some() => {
-                        Size::new(self.count_iterations(), 0)
-                    }
-                    _ => Size::default(),
-                };
-                self.delta_size(*since).plus(before).plus(covered)
-            }
-            _ => self.size(),
-        }
-    }
-}
-
-/// A document whose iterations are still to be read.
-struct Head {
-    id: Box<str>,
-    since: Option<u64>,
-    shared: usize,
-    created_at: Time,
-    updated_at: Time,
-    metadata: Notes,
-    origin: Option<Arc<Origin>>,
-    system: Option<Arc<Message>>,
-    view: Option<Stored>,
-    iterations: Vec<Value>,
-    extra: Option<Map>,
-    trust: Trust,
-}
-
-impl Head {
-    fn read(document: Value, masks: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
-        let mut fields = fields(document, "a snapshot: a map with string keys")?;
-        check_version(fields.take(keys::VERSION))?;
-        let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
-        if id.is_empty() {
-            return Err(wrong(keys::ID, "non-empty text"));
-        }
-        let since = match fields.take_given(keys::SINCE) {
-            None => None,
-            Some(value) => Some(at(keys::SINCE, read_number(value))?),
-        };
-        let shared = fields.take_given(keys::SHARED).map(read_size);
-        let shared = at(keys::SHARED, shared.transpose())?;
-        if shared.is_some() && since.is_none() {
-            return Err(wrong(keys::SHARED, "nothing without \"since\""));
-        }
-        let system = fields.take_given(keys::SYSTEM);
-        let view = fields.take_given(keys::VIEW);
-        let origin = fields.take_given(keys::ORIGIN).map(read_origin);
-        Ok(Self {
-            id,
-            since,
-            shared: shared.unwrap_or_default(),
-            created_at: at(keys::CREATED_AT, take_time(&mut fields, keys::CREATED_AT))?,
-            updated_at: at(keys::UPDATED_AT, take_time(&mut fields, keys::UPDATED_AT))?,
-            metadata: take_map(&mut fields, keys::METADATA, trust)?
-                .unwrap_or_default()
-                .into(),
-            origin: at(keys::ORIGIN, origin.transpose())?.map(Arc::new),
-            system: at(
-                keys::SYSTEM,
-                system
-                    .map(|system| read_message_as(system, Role::System, trust))
-                    .transpose(),
-            )?,
-            view: at(
-                keys::VIEW,
-                view.map(|view| Stored::read(view, masks, trust))
-                    .transpose(),
-            )?,
-            iterations: at(keys::ITERATIONS, take_list(&mut fields, keys::ITERATIONS))?,
-            extra: rest(fields)?,
-            trust,
-        })
-    }
-
-    /// The conversation with these iterations alone.
-    fn replace(mut self) -> Result<Context, Error> {
-        let mut iterations = std::mem::take(&mut self.iterations).into_iter();
-        let Some(first) = iterations.next() else {
-            return Err(wrong(keys::ITERATIONS, "at least one iteration"));
-        };
-        let first = || {
-            let (iteration, messages) = read_iteration(first, None, self.trust)?;
-            let mut context = Context::starting(&self.id, iteration.started_at, iteration);
-            read_messages(&mut context, messages, self.trust)?;
-            Ok(context)
-        };
-        let mut context = first().map_err(|error: Error| in_iterations(error, 0))?;
-        open_all(&mut context, iterations, 1, self.trust)?;
-        self.put_into(&mut context)?;
-        Ok(context)
-    }
-
-    /// The conversation with its iterations before `since`, and these.
-    fn add_to(mut self, base: &Context, since: u64) -> Result<Context, Error> {
-        let last = base.current_iteration();
-        let due = last.saturating_add(1);
-        if since > due {
-            return Err(wrong(
-                keys::SINCE,
-                format!("{due} at most: the conversation ends with iteration {last}"),
-            ));
-        }
-        if since == due && base.current().completed_at.is_none() {
-            return Err(wrong(
-                keys::SINCE,
-                format!("{last} at most: iteration {last} was not complete when it was stored"),
-            ));
-        }
-        let mut iterations = std::mem::take(&mut self.iterations).into_iter();
-        let Some(first) = iterations.next() else {
-            return Err(wrong(keys::ITERATIONS, "at least one iteration"));
-        };
-        let open_first = || {
-            let (iteration, messages) = read_iteration(first, Some(since), self.trust)?;
-            let mut context = cut_before(base, since, iteration);
-            let entries = base
-                .numbered(since)
-                .into_iter()
-                .flat_map(Iteration::entries);
-            for entry in entries.take(self.shared) {
-                context.append_entry(entry.clone());
-            }
-            if context.current().entries().len() < self.shared {
-                let expected = format!("no more than {}", context.current().entries().len());
-                return Err(wrong(keys::SHARED, expected));
-            }
-            read_messages(&mut context, messages, self.trust)?;
-            Ok(context)
-        };
-        let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
-        let held_by = base.numbered(since).and_then(Iteration::held_by);
-        if held_by != context.current().held_by() {
-            context.forget_wire(held_by, false);
-        }
-        open_all(&mut context, iterations, 1, self.trust)?;
-        self.put_into(&mut context)?;
-        Ok(context)
-    }
-
-    fn put_into(self, context: &mut Context) -> Result<(), Error> {
-        context.id = self.id.into();
-        context.created_at = self.created_at;
-        context.updated_at = self.updated_at;
-        context.metadata = self.metadata;
-        context.origin = self.origin;
-        context.system = self.system;
-        context.set_extra(self.extra);
-        context.view = None;
-        context.tallies = Default::default();
-        match self.view {
-            Some(view) => at(keys::VIEW, view.put_on(context)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn read_origin(value: Value) -> Result<Origin, Error> {
-    let mut fields = fields(value, "where a fork came from")?;
-    let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
-    if id.is_empty() {
-        return Err(wrong(keys::ID, "non-empty text"));
-    }
-    let iteration = fields.take(keys::ITERATION).unwrap_or(Value::Nil);
-    Ok(Origin {
-        id,
-        iteration: at(keys::ITERATION, read_number(iteration))?,
-        extra: rest(fields)?,
-    })
-}
-
-/// The conversation before an iteration, with another one in its place.
-fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
-    let before = i64::try_from(since)
-        .ok()
-        .and_then(|since| base.index(since - 1));
-    let Some(before) = before else {
-        return Context::starting(&base.id, iteration.started_at, iteration);
-    };
-    let mut context = base.clone();
-    context.cut(before);
-    context.open(iteration);
-    context
-}
-
-fn check_version(version: Option<Value>) -> Result<(), Error> {
-    let expected = match version {
-        Some(Value::Int(VERSION)) => return Ok(()),
-        Some(Value::Int(newer)) if newer > VERSION => format!(
-            "a format of version {VERSION} at most, not {newer}: a newer release of ash_agent_context wrote this"
-        ),
-        _ => format!("the version of the format, {VERSION}"),
-    };
-    Err(wrong(keys::VERSION, expected))
-}
-
-/// Opens the iterations behind the current one.
-fn open_all(
-    context: &mut Context,
-    iterations: impl Iterator<Item = Value>,
-    position: usize,
-    trust: Trust,
-) -> Result<(), Error> {
-    for (value, position) in iterations.zip(position..) {
-        let read = || {
-            if context.check_nothing_pending().is_err() {
-                let ids = context.current().pending_ids();
-                return Err(Error::invalid(
-                    Vec::new(),
-                    format!("results for the tool calls {ids:?} of the iteration before"),
-                ));
-            }
-            let due = context.current_iteration().saturating_add(1);
-            let (iteration, messages) = read_iteration(value, Some(due), trust)?;
-            context.open(iteration);
-            read_messages(context, messages, trust)
-        };
-        read().map_err(|error| in_iterations(error, position))?;
-    }
-    Ok(())
-}
-
-fn in_iterations(error: Error, position: usize) -> Error {
-    error
-        .within(index(position))
-        .within(Value::text(keys::ITERATIONS))
-}
-
-/// An iteration without its messages, and these.
-fn read_iteration(
-    value: Value,
-    due: Option<u64>,
-    trust: Trust,
-) -> Result<(Iteration, Vec<Value>), Error> {
-    let mut fields = fields(value, "an iteration")?;
-    let number = at(
-        keys::NUMBER,
-        read_number(fields.take(keys::NUMBER).unwrap_or(Value::Nil)),
-    )?;
-    if let Some(due) = due.filter(|due| *due != number) {
-        let expected = format!("{due}, the number behind the iteration before it");
-        return Err(wrong(keys::NUMBER, expected));
-    }
-    let started_at = at(keys::STARTED_AT, take_time(&mut fields, keys::STARTED_AT))?;
-    let mut iteration = Iteration::new(number, started_at);
-    if let Some(completed_at) = fields.take_given(keys::COMPLETED_AT) {
-        iteration.completed_at = Some(at(keys::COMPLETED_AT, read_time(&completed_at))?);
-    }
-    iteration.metadata = take_map(&mut fields, keys::METADATA, trust)?
-        .unwrap_or_default()
-        .into();
-    let messages = at(keys::MESSAGES, take_list(&mut fields, keys::MESSAGES))?;
-    Ok((iteration.with_extra(rest(fields)?), messages))
-}
-
-fn read_messages(context: &mut Context, messages: Vec<Value>, trust: Trust) -> Result<(), Error> {
-    for (position, value) in messages.into_iter().enumerate() {
-        let read = || {
-            if context.check_nothing_pending().is_err() {
-                let expected = "results for the tool calls of the message before";
-                return Err(Error::invalid(Vec::new(), expected));
-            }
-            read_message(value, trust)
-        };
-        let (message, exchange, usage) = read().map_err(|error| {
-            error
-                .within(index(position))
-                .within(Value::text(keys::MESSAGES))
-        })?;
-        context.append_answered(message, exchange);
-        if let Some(usage) = usage {
-            context.put_reported(usage);
-        }
-    }
-    Ok(())
-}
+use crate::value::{Map, Value, MAX_DEPTH};
 
 pub(crate) fn read_message_as(
     value: Value,
@@ -417,7 +34,7 @@ pub(crate) fn read_message_as(
     Err(wrong(keys::ROLE, format!("{:?}", role.name())))
 }
 
-fn read_message(
+pub(crate) fn read_message(
     value: Value,
     trust: Trust,
 ) -> Result<(Message, Exchange, Option<Reported>), Error> {
@@ -475,7 +92,7 @@ pub(crate) fn read_size(value: Value) -> Result<usize, Error> {
     size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
 }
 
-fn read_reported(value: Value) -> Result<Reported, Error> {
+pub(crate) fn read_reported(value: Value) -> Result<Reported, Error> {
     let mut fields = fields(value, "a report on tokens")?;
     let mut usage = |key| {
         let value = fields.take(key).unwrap_or(Value::Nil);
@@ -500,7 +117,7 @@ fn read_usage(value: Value) -> Result<Usage, Error> {
 }
 
 /// A number that is not negative.
-fn take_count(fields: &mut Fields, key: &'static str) -> Result<u64, Error> {
+pub(crate) fn take_count(fields: &mut Fields, key: &'static str) -> Result<u64, Error> {
     let number = match fields.take(key) {
         Some(Value::Int(number)) => u64::try_from(number).ok(),
         Some(Value::BigInt(number)) => u64::try_from(*number).ok(),
@@ -509,7 +126,7 @@ fn take_count(fields: &mut Fields, key: &'static str) -> Result<u64, Error> {
     number.ok_or_else(|| wrong(key, "a number of tokens"))
 }
 
-fn take_wire(
+pub(crate) fn take_wire(
     fields: &mut Fields,
     key: &'static str,
     of_system: bool,
@@ -599,8 +216,9 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
     for (position, value) in values.into_iter().enumerate() {
         let (call, state) =
             read_call(value, trust).map_err(|error| error.within(index(position)))?;
-        if let Some(decision) = state.decision {
-            exchange.decide(position, decision);
+        match state.decision {
+            Some(decision) => exchange.decide(position, decision),
+            None => exchange.ask(position, state.asked),
         }
         if let Some(outcome) = state.outcome {
             exchange.fill(position, outcome);
@@ -621,6 +239,7 @@ fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exch
 /// Where a call stands.
 struct State {
     decision: Option<Decision>,
+    asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
@@ -645,7 +264,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
         provider_metadata,
         extra,
         unknown: rest(fields)?,
-        aliases: crate::log::ids::Aliases::default(),
+        aliases: crate::log::alias::Aliases::default(),
     };
     Ok((call, state))
 }
@@ -686,6 +305,7 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         .take_given(keys::DECISION)
         .map(|decision| read_decision(decision, trust));
     let decision = at(keys::DECISION, decision.transpose())?;
+    let asked = take_seen(fields, keys::ASKED, trust)?;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
         (Some(_), None) => status == "approved",
@@ -698,9 +318,9 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
             "the decision that the status tells of",
         ));
     }
-    let (decision, ended) = match trust.approvals {
-        Approvals::Keep => (decision, ended),
-        Approvals::Drop => (None, ended.map(undecided)),
+    let (decision, asked, ended) = match trust.approvals {
+        Approvals::Keep => (decision, asked, ended),
+        Approvals::Drop => (None, None, ended.map(undecided)),
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -708,7 +328,11 @@ fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(State { decision, outcome })
+    Ok(State {
+        decision,
+        asked,
+        outcome,
+    })
 }
 
 /// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
@@ -724,16 +348,34 @@ fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
     let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
-    let mut term = |key| {
-        let mut value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, tag::untag(&mut value, LEVELS, trust.structs)).map(|_| value)
-    };
+    let by = take_term(&mut fields, keys::BY, trust)?;
+    let reason = take_term(&mut fields, keys::REASON, trust)?;
+    let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
     Ok(Decision {
         approved,
-        by: term(keys::BY)?,
-        reason: term(keys::REASON)?,
+        by: by.unwrap_or(Value::Nil),
+        reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
+        arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
+        digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
+}
+
+/// Arguments that somebody was shown.
+fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(map @ Value::Map(_)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "the arguments that were shown, a map")),
+    }
+}
+
+fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+    let mut value = fields.take_given(key);
+    if let Some(value) = &mut value {
+        at(key, tag::untag(value, LEVELS, trust.structs))?;
+    }
+    Ok(value)
 }
 
 fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {
@@ -769,11 +411,6 @@ pub(crate) fn rest(fields: Fields) -> Result<Option<Map>, Error> {
     }
 }
 
-/// An index as a step of a path.
-pub(crate) fn index(index: usize) -> Value {
-    Value::Int(i64::try_from(index).unwrap_or(i64::MAX))
-}
-
 /// Something else was expected under a key.
 pub(crate) fn wrong(
     key: &'static str,
@@ -792,11 +429,11 @@ pub(crate) fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<st
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
-fn take_time(fields: &mut Fields, key: &'static str) -> Result<Time, Error> {
+pub(crate) fn take_time(fields: &mut Fields, key: &'static str) -> Result<Time, Error> {
     read_time(&fields.take(key).unwrap_or(Value::Nil))
 }
 
-fn read_time(value: &Value) -> Result<Time, Error> {
+pub(crate) fn read_time(value: &Value) -> Result<Time, Error> {
     time::from_value(value)
         .ok_or_else(|| Error::invalid(Vec::new(), "ISO 8601 text with an offset"))
 }
@@ -820,7 +457,11 @@ pub(crate) fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Va
 }
 
 /// A map of values under a key.
-fn take_map(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Map>, Error> {
+pub(crate) fn take_map(
+    fields: &mut Fields,
+    key: &'static str,
+    trust: Trust,
+) -> Result<Option<Map>, Error> {
     let Some(mut value) = fields.take_given(key) else {
         return Ok(None);
     };

@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use num_bigint::BigInt;
 
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::storage::text::Json;
 use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
@@ -452,7 +452,7 @@ impl Reading {
     fn locate(&self, error: Error) -> Error {
         match self {
             Self::List { read, is_tuple, .. } => {
-                let error = error.within(crate::storage::read::index(read.len()));
+                let error = error.within(index(read.len()));
                 match is_tuple {
                     true => error.within(Value::text(TUPLE)),
                     false => error,
@@ -463,8 +463,8 @@ impl Reading {
             } => error,
             Self::Object { key, .. } => error.within(key.clone()),
             Self::Pairs { read, key, .. } => error
-                .within(crate::storage::read::index(usize::from(key.is_some())))
-                .within(crate::storage::read::index(read.len()))
+                .within(index(usize::from(key.is_some())))
+                .within(index(read.len()))
                 .within(Value::text(MAP)),
         }
     }
@@ -576,8 +576,7 @@ pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
         Value::List(items) => {
             let levels = below(levels)?;
             for (position, item) in items.iter().enumerate() {
-                check_unknown(item, levels)
-                    .map_err(|error| error.within(crate::storage::read::index(position)))?;
+                check_unknown(item, levels).map_err(|error| error.within(index(position)))?;
             }
             Ok(())
         }

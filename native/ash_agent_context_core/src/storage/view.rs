@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
+use crate::storage::keys;
+use crate::storage::read;
 use crate::storage::read::{
-    at, fields, index, read_message_as, read_size, rest, take_list, take_name, wrong,
+    at, fields, read_message_as, read_size, rest, take_list, take_name, wrong,
 };
 use crate::storage::text::Json;
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
-use crate::storage::{keys, read};
 use crate::value::fields::Fields;
 use crate::value::{Size, Value};
 use crate::view::masks::Masks;

@@ -216,7 +216,7 @@ impl Serialize for AsJson<'_> {
                 serialize_keyword(entries, serializer)
             }
             Value::List(items) => serialize_items(items, serializer),
-            Value::Map(map) => match crate::value::words::struct_text(map) {
+            Value::Map(map) => match crate::value::structs::struct_text(map) {
                 Some(text) => serializer.serialize_str(&text),
                 None => serialize_map(map, serializer),
             },

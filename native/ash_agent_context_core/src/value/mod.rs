@@ -5,6 +5,7 @@ pub mod escape;
 pub mod fields;
 pub mod json;
 pub mod letters;
+pub mod structs;
 pub mod time;
 pub mod words;
 
@@ -12,6 +13,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use num_bigint::BigInt;
+use sha2::{Digest as _, Sha256};
 
 /// Levels of nesting a [`Value`] may have. What reads values from outside refuses more, so that
 /// walks, comparisons and drops may recurse with the data.
@@ -113,6 +115,52 @@ impl Value {
                 .fold(Size::new(1, 0), |sum, item| sum.plus(item.size())),
             Self::Map(map) => map.size(),
             Self::Nil | Self::Bool(_) | Self::Int(_) | Self::Float(_) => Size::new(1, 0),
+        }
+    }
+
+    /// Feeds a digest: the same bytes for equal values, others for all others. Digests are stored, so
+    /// these bytes stay what they are.
+    pub(crate) fn feed(&self, digest: &mut Sha256) {
+        // What is inside is told apart by how much there is of it.
+        let mut open = |length: usize| {
+            digest.update([self.rank()]);
+            digest.update((length as u64).to_le_bytes());
+        };
+        match self {
+            Self::Nil => open(0),
+            Self::Bool(flag) => open(usize::from(*flag)),
+            Self::Int(integer) => {
+                open(0);
+                digest.update(integer.to_le_bytes());
+            }
+            Self::Float(float) => {
+                open(0);
+                digest.update(float.to_bits().to_le_bytes());
+            }
+            Self::BigInt(integer) => {
+                let bytes = integer.to_signed_bytes_le();
+                open(bytes.len());
+                digest.update(bytes);
+            }
+            Self::Atom(name) => {
+                open(name.len());
+                digest.update(name.as_bytes());
+            }
+            Self::Binary(bytes) => {
+                open(bytes.len());
+                digest.update(bytes);
+            }
+            Self::List(items) | Self::Tuple(items) => {
+                open(items.len());
+                items.iter().for_each(|item| item.feed(digest));
+            }
+            Self::Map(map) => {
+                open(map.len());
+                for (key, value) in map.iter() {
+                    key.feed(digest);
+                    value.feed(digest);
+                }
+            }
         }
     }
 

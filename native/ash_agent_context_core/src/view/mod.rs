@@ -3,35 +3,31 @@
 //! The log is never changed by it. A view is a set of covers over ranges of iterations, each with a
 //! summary in its place or with nothing, and of rules for how results and texts look.
 
-pub mod budget;
 pub mod change;
+pub mod count;
 pub mod look;
 pub mod masks;
-pub mod prompt;
 
-use std::iter::Peekable;
 use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
 
-use crate::context::Context;
-use crate::log::iteration::{Iteration, MessageRef};
+use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
-use crate::log::part::{Content, Part, PartKind};
-use crate::value::time::Time;
+use crate::log::part::{Content, Part};
 use crate::value::{Map, Size, Value};
-use crate::view::look::{Look, Shown};
+use crate::view::look::Look;
 use crate::view::masks::Masks;
 
 /// What of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// By the number of the first iteration; they do not overlap.
-    covers: RedBlackTreeMapSync<u64, Cover>,
+    pub(crate) covers: RedBlackTreeMapSync<u64, Cover>,
     /// Messages of the log that are covered.
-    covered: usize,
+    pub(crate) covered: usize,
     /// Summaries that stand in their place.
-    summaries: usize,
+    pub(crate) summaries: usize,
     /// Of covers.
     covers_size: Size,
     /// Of everything else.
@@ -43,7 +39,7 @@ pub struct View {
     /// Texts behind the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with them.
-    system: Option<Arc<Message>>,
+    pub(crate) system: Option<Arc<Message>>,
 }
 
 /// Iterations that are not shown.
@@ -54,7 +50,7 @@ pub struct Cover {
     /// What stands in their place.
     pub summary: Option<Arc<Message>>,
     /// Their messages in the log.
-    messages: usize,
+    pub(crate) messages: usize,
 }
 
 /// Results that are blanked: all in front of a place.
@@ -105,7 +101,7 @@ impl View {
         self.covers_size.plus(self.other_size)
     }
 
-    fn resize(&mut self) {
+    pub(crate) fn resize(&mut self) {
         let masks = self.masks().map_or(0, Masks::count);
         let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
         let system = self
@@ -159,19 +155,19 @@ impl View {
     }
 
     /// The cover over an iteration.
-    fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
+    pub(crate) fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
         let (first, cover) = self.covers.range(..=number).next_back()?;
         (cover.last >= number).then_some((*first, cover))
     }
 
-    fn put(&mut self, first: u64, cover: Cover) {
+    pub(crate) fn put(&mut self, first: u64, cover: Cover) {
         self.covered += cover.messages;
         self.summaries += usize::from(cover.summary.is_some());
         self.covers_size = self.covers_size.plus(cover.size());
         self.covers.insert_mut(first, cover);
     }
 
-    fn take(&mut self, first: u64) -> Option<Cover> {
+    pub(crate) fn take(&mut self, first: u64) -> Option<Cover> {
         let cover = self.covers.get(&first)?.clone();
         self.covers.remove_mut(&first);
         self.covered -= cover.messages;
@@ -181,7 +177,7 @@ impl View {
     }
 
     /// How results of an iteration look.
-    fn look(&self, number: u64) -> Look<'_> {
+    pub(crate) fn look(&self, number: u64) -> Look<'_> {
         let (cleared, placeholder) = match &self.cleared {
             Some(cleared) if number < cleared.iteration => (usize::MAX, &*cleared.placeholder),
             Some(cleared) if number == cleared.iteration => (cleared.calls, &*cleared.placeholder),
@@ -205,454 +201,8 @@ pub(crate) enum Step<'a> {
     Cover(u64, u64, Option<&'a Message>, Look<'a>),
 }
 
-/// The steps of a view.
-pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
-    context: &'a Context,
-    covers: Peekable<I>,
-    next: u64,
-    last: u64,
-}
-
-impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
-    type Item = Step<'a>;
-
-    fn next(&mut self) -> Option<Step<'a>> {
-        if self.next > self.last {
-            return None;
-        }
-        if let Some((first, cover)) = self.covers.next_if(|(first, _)| *first <= self.next) {
-            self.next = cover.last.saturating_add(1);
-            let look = self.context.look(u64::MAX);
-            return Some(Step::Cover(
-                first,
-                cover.last,
-                cover.summary.as_deref(),
-                look,
-            ));
-        }
-        let iteration = self.context.numbered(self.next)?;
-        self.next += 1;
-        Some(Step::Iteration(
-            iteration,
-            self.context.look(iteration.number),
-        ))
-    }
-}
-
-impl Context {
-    /// What of the log is shown, where that is not all of it.
-    #[must_use]
-    pub fn view(&self) -> Option<&View> {
-        self.view.as_deref()
-    }
-
-    pub(crate) fn look(&self, number: u64) -> Look<'_> {
-        self.view
-            .as_deref()
-            .map_or(Look::PLAIN, |view| view.look(number))
-    }
-
-    /// The iteration of a number.
-    pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
-        self.iteration(i64::try_from(number).ok()?)
-    }
-
-    /// Whether an iteration is covered.
-    pub(crate) fn hides(&self, number: u64) -> bool {
-        self.cover(number).is_some()
-    }
-
-    /// The cover over an iteration, with the number of its first.
-    #[must_use]
-    pub fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
-        self.view.as_deref()?.cover(number)
-    }
-
-    /// What the view has, from an iteration to another.
-    pub(crate) fn steps(&self, from: u64, to: u64) -> impl Iterator<Item = Step<'_>> {
-        let from = from.max(self.first_number());
-        let start = self.cover(from).map_or(from, |(first, _)| first);
-        let covers = self.view.as_deref().into_iter();
-        let covers = covers.flat_map(move |view| view.covers.range(start..));
-        Steps {
-            context: self,
-            covers: covers.map(|(first, cover)| (*first, cover)).peekable(),
-            next: from,
-            last: to.min(self.current_iteration()),
-        }
-    }
-
-    /// All that the view has.
-    pub(crate) fn all_steps(&self) -> impl Iterator<Item = Step<'_>> {
-        self.steps(0, u64::MAX)
-    }
-
-    /// The system prompt as the view has it.
-    #[must_use]
-    pub fn shown_system(&self) -> Option<&Message> {
-        let shown = self.view.as_deref().and_then(|view| view.system.as_deref());
-        shown.or(self.system())
-    }
-
-    /// The messages of the view, oldest first.
-    pub fn messages(&self) -> impl Iterator<Item = Shown<'_>> {
-        let look = self.look(u64::MAX);
-        let system = self.shown_system().map(|system| Shown {
-            message: MessageRef::Added(system),
-            look,
-        });
-        system
-            .into_iter()
-            .chain(self.all_steps().flat_map(messages_of))
-    }
-
-    /// The messages of a range of the view, without the system prompt.
-    pub fn messages_between(&self, first: u64, last: u64) -> impl Iterator<Item = Shown<'_>> {
-        self.steps(first, last).flat_map(messages_of)
-    }
-
-    /// Number of messages in the view.
-    #[must_use]
-    pub fn count_messages(&self) -> usize {
-        match self.view() {
-            None => self.count_log(),
-            Some(view) => {
-                let log = self.count_log() - usize::from(self.system().is_some());
-                log - view.covered + view.summaries + usize::from(self.shown_system().is_some())
-            }
-        }
-    }
-
-    /// Whether the view differs from the log.
-    #[must_use]
-    pub const fn has_view(&self) -> bool {
-        self.view.is_some()
-    }
-
-    /// Changes the view; one that shows the log as it is goes away.
-    pub(crate) fn change_view(&mut self, change: impl FnOnce(&mut View)) {
-        let mut view = self.view.take().unwrap_or_default();
-        change(Arc::make_mut(&mut view));
-        self.view = (*view != View::default()).then_some(view);
-        self.grown();
-    }
-
-    /// Takes over what of another view is not about certain iterations.
-    pub(crate) fn take_rules(&mut self, other: &Self) {
-        let Some(rules) = other.view() else { return };
-        self.change_view(|view| {
-            view.max_result_bytes = rules.max_result_bytes;
-            view.masks.clone_from(&rules.masks);
-            view.blocks = rules.blocks.clone();
-        });
-        self.show_system();
-    }
-
-    /// Makes the system prompt of the view anew.
-    pub(crate) fn show_system(&mut self) {
-        let Some(view) = &mut self.view else { return };
-        let blocks = &view.blocks;
-        let system = (!blocks.is_empty()).then(|| {
-            Arc::new(Message::new(
-                Role::System,
-                with_blocks(self.system.as_deref(), blocks),
-                Box::default(),
-                None,
-            ))
-        });
-        let view = Arc::make_mut(view);
-        view.system = system;
-        view.resize();
-    }
-
-    /// Hides iterations. Covers that they meet become one with them: so no summary may reach out of
-    /// the range.
-    pub(crate) fn put_hidden(&mut self, first: u64, last: u64) {
-        // Neighbours that are hidden already, too.
-        let first = self.hidden_at(first, first).0;
-        let last = self.hidden_at(last, last).1;
-        let first = self.hidden_at(first.saturating_sub(1), first).0;
-        let last = self.hidden_at(last.saturating_add(1), last).1;
-        let messages = self.steps(first, last).map(|step| match step {
-            Step::Iteration(iteration, _) => iteration.count_messages(),
-            Step::Cover(first, ..) => self.cover(first).map_or(0, |(_, cover)| cover.messages),
-        });
-        let hidden = Cover {
-            last,
-            summary: None,
-            messages: messages.sum(),
-        };
-        self.replace_covers(first, last, [(first, hidden)]);
-    }
-
-    /// Puts a summary in the place of iterations. What is hidden beside them stays hidden; no other
-    /// summary may reach out of the range.
-    pub(crate) fn put_summary(&mut self, first: u64, last: u64, summary: Arc<Message>) {
-        let start = self.hidden_at(first, first).0;
-        let end = self.hidden_at(last, last).1;
-        let mut covers = Vec::with_capacity(3);
-        if start < first {
-            covers.push((start, self.cover_of(start, first - 1, None)));
-        }
-        covers.push((first, self.cover_of(first, last, Some(summary))));
-        if last < end {
-            covers.push((last + 1, self.cover_of(last + 1, end, None)));
-        }
-        self.replace_covers(start, end, covers);
-    }
-
-    fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
-        let iterations = (first..=last).filter_map(|number| self.numbered(number));
-        Cover {
-            last,
-            summary,
-            messages: iterations.map(Iteration::count_messages).sum(),
-        }
-    }
-
-    /// Puts covers in the place of all that lie within a range.
-    fn replace_covers(
-        &mut self,
-        first: u64,
-        last: u64,
-        covers: impl IntoIterator<Item = (u64, Cover)>,
-    ) {
-        let before = self.range_tokens(first, last);
-        self.change_view(|view| {
-            while let Some((met, _)) = view.covers.range(first..=last).next() {
-                let met = *met;
-                view.take(met);
-            }
-            for (first, cover) in covers {
-                view.put(first, cover);
-            }
-        });
-        self.retally(first, last, before);
-    }
-
-    /// Hides iterations; those that a summary covers stay as they are.
-    pub(crate) fn hide(&mut self, first: u64, last: u64) {
-        let mut gaps = Vec::new();
-        let mut next = first;
-        for step in self.steps(first, last) {
-            if let Step::Cover(cover_first, cover_last, Some(_), _) = step {
-                if next < cover_first {
-                    gaps.push((next, cover_first - 1));
-                }
-                next = cover_last.saturating_add(1);
-            }
-        }
-        if next <= last {
-            gaps.push((next, last));
-        }
-        for (first, last) in gaps {
-            self.put_hidden(first, last);
-        }
-    }
-
-    /// The range that is hidden around an iteration, or another number twice.
-    fn hidden_at(&self, number: u64, other: u64) -> (u64, u64) {
-        match self.cover(number) {
-            Some((first, cover)) if cover.summary.is_none() => (first, cover.last),
-            _ => (other, other),
-        }
-    }
-
-    /// Takes covers off iterations: of hidden ones those of the range, summaries as a whole.
-    pub(crate) fn uncover(&mut self, first: u64, last: u64) {
-        if first > last {
-            return; // an empty range, which the map of covers does not take
-        }
-        // What is shown again may never have been counted.
-        self.tallies = Default::default();
-        let start = self.cover(first).map_or(first, |(first, _)| first);
-        let met: Vec<(u64, Cover)> = self
-            .view()
-            .into_iter()
-            .flat_map(|view| view.covers.range(start..=last))
-            .map(|(first, cover)| (*first, cover.clone()))
-            .collect();
-        for (start, cover) in met {
-            let mut left = Vec::new();
-            if cover.summary.is_none() && start < first {
-                left.push((start, self.cover_of(start, first - 1, None)));
-            }
-            if cover.summary.is_none() && cover.last > last {
-                left.push((last + 1, self.cover_of(last + 1, cover.last, None)));
-            }
-            self.replace_covers(start, cover.last, left);
-        }
-    }
-
-    /// Shows what a rewind has left: nothing covers the current turn, nor what is gone.
-    pub(crate) fn cut_view(&mut self) {
-        let Some(view) = self.view() else { return };
-        let kept = self.current.turn;
-        let gone: Vec<(u64, Cover)> = view
-            .covers
-            .iter()
-            .rev()
-            .take_while(|(_, cover)| cover.last >= kept)
-            .map(|(first, cover)| (*first, cover.clone()))
-            .collect();
-        let behind = self.current_iteration().saturating_add(1);
-        self.change_view(|view| {
-            for (first, _) in &gone {
-                view.take(*first);
-            }
-            if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
-                // What comes now was not meant.
-                *cleared = Arc::new(Cleared {
-                    iteration: behind,
-                    calls: 0,
-                    placeholder: cleared.placeholder.clone(),
-                });
-            }
-        });
-        self.tallies = Default::default();
-        for (first, cover) in gone {
-            if cover.summary.is_none() && first < kept {
-                self.put_hidden(first, kept - 1);
-            }
-        }
-    }
-
-    /// Brings iterations back into the view that were hidden or summarised.
-    ///
-    /// A summary goes as a whole, wherever the range meets it.
-    #[must_use]
-    pub fn expand(&self, first: u64, last: u64, at: Time) -> Self {
-        let mut next = self.clone();
-        next.uncover(first, last);
-        next.updated_at = at;
-        next
-    }
-
-    /// Blanks results in the view but for the last so many.
-    ///
-    /// # Complexity
-    /// O(what is kept)
-    #[must_use]
-    pub fn clear_tool_results(&self, keep: usize, placeholder: &str, at: Time) -> Self {
-        let mut next = self.clone();
-        let place = self.place_of_results(keep);
-        next.change_view(|view| {
-            view.cleared = place.map(|(iteration, calls)| {
-                Arc::new(Cleared {
-                    iteration,
-                    calls,
-                    placeholder: placeholder.into(),
-                })
-            });
-        });
-        next.tallies = Default::default();
-        next.updated_at = at;
-        next
-    }
-
-    /// The place behind which stand so many results of the view, if there are any in front of it. What
-    /// still waits for its result stands behind it.
-    fn place_of_results(&self, mut keep: usize) -> Option<(u64, usize)> {
-        for iteration in self.iterations_back() {
-            if self.hides(iteration.number) {
-                continue;
-            }
-            let answered: Vec<bool> = iteration
-                .calls()
-                .map(|(_, outcome)| outcome.is_some())
-                .collect();
-            let waiting = answered.iter().position(|answered| !answered);
-            for (call, _) in answered
-                .iter()
-                .enumerate()
-                .rev()
-                .filter(|(_, answered)| **answered)
-            {
-                if keep == 0 {
-                    let calls = waiting.map_or(call + 1, |first| first.min(call + 1));
-                    return Some((iteration.number, calls));
-                }
-                keep -= 1;
-            }
-        }
-        None
-    }
-
-    /// Limits the text of results in the view; `None` shows them whole.
-    #[must_use]
-    pub fn put_max_result_bytes(&self, most: Option<usize>, at: Time) -> Self {
-        let mut next = self.clone();
-        next.change_view(|view| view.max_result_bytes = most);
-        next.tallies = Default::default();
-        next.updated_at = at;
-        next
-    }
-
-    /// Masks what patterns match in all texts of the view, in the place of earlier masks.
-    #[must_use]
-    pub fn put_masks(&self, masks: Masks, at: Time) -> Self {
-        let mut next = self.clone();
-        let masks = (!masks.is_empty()).then(|| Arc::new(masks));
-        next.change_view(|view| {
-            view.masks = masks;
-            view.resize();
-        });
-        next.tallies = Default::default();
-        next.updated_at = at;
-        next
-    }
-
-    /// Puts a text behind the system prompt of the view, in the place of the one of this name.
-    /// `None` takes it away.
-    #[must_use]
-    pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
-        let mut blocks: Vec<_> = match self.view() {
-            Some(view) => view.blocks.to_vec(),
-            None => Vec::new(),
-        };
-        let known = blocks.iter().position(|(known, _)| &**known == name);
-        match (known, text) {
-            (Some(index), Some(text)) => {
-                if let Some(block) = blocks.get_mut(index) {
-                    block.1 = text.into();
-                }
-            }
-            (Some(index), None) => {
-                blocks.remove(index);
-            }
-            (None, Some(text)) => blocks.push((name.into(), text.into())),
-            (None, None) => {}
-        }
-        let mut next = self.clone();
-        next.change_view(|view| view.blocks = blocks.into());
-        next.show_system();
-        next.updated_at = at;
-        next.grown();
-        next
-    }
-}
-
-fn messages_of(step: Step<'_>) -> impl Iterator<Item = Shown<'_>> {
-    let (iteration, look, summary) = match step {
-        Step::Iteration(iteration, look) => (Some(iteration), look, None),
-        Step::Cover(_, _, summary, look) => (None, look, summary),
-    };
-    let mut slots = 0;
-    let entries = iteration.into_iter().flat_map(Iteration::entries);
-    let shown = entries.flat_map(move |entry| {
-        let look = look.behind(slots);
-        slots += entry.message.calls.len();
-        entry.messages().map(move |message| Shown { message, look })
-    });
-    let summary = summary.map(|summary| Shown {
-        message: MessageRef::Added(summary),
-        look,
-    });
-    summary.into_iter().chain(shown)
-}
-
 /// The system prompt and what stands behind it, with blank lines between.
-fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
+pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
     let blocks = blocks.iter().map(|(_, text)| &**text);
     let blocks = blocks.collect::<Vec<_>>().join("\n\n");
     match system.map(|system| &system.content) {
@@ -705,24 +255,4 @@ pub(crate) fn summary_text(message: &Message) -> Option<&[u8]> {
         .take(FIRST_LINE)
         .position(|byte| *byte == b'\n')?;
     text.get(end + 1..)
-}
-
-impl Part {
-    /// A text.
-    pub(crate) fn text(bytes: Box<[u8]>) -> Self {
-        Self {
-            kind: PartKind::Text(bytes),
-            provider_metadata: None,
-            extra: None,
-            item_reused: false,
-        }
-    }
-
-    /// Bytes of its text, if it is one.
-    pub(crate) fn text_bytes(&self) -> usize {
-        match &self.kind {
-            PartKind::Text(bytes) => bytes.len(),
-            _ => 0,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Anthropic Messages.
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;

@@ -1,6 +1,6 @@
 //! Bedrock Converse.
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;
@@ -227,7 +227,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     let mut blocks = out.apart(|out| match &outcome.output {
         Output::Parts(parts) => user_parts(parts, out),
         Output::Value(Value::Map(map))
-            if !outcome.is_error() && crate::value::words::struct_text(map).is_none() =>
+            if !outcome.is_error() && crate::value::structs::struct_text(map).is_none() =>
         {
             out.json.object(|block| {
                 block.field("json", &AsObject(map));

@@ -1,6 +1,6 @@
 //! Gemini generateContent.
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
@@ -258,7 +258,7 @@ fn is_signature(text: &str) -> bool {
 /// The object that stands for a result, and the media that go with it.
 fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
     if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
-        if crate::value::words::struct_text(map).is_none() {
+        if crate::value::structs::struct_text(map).is_none() {
             return (crate::value::json::to_string(&AsObject(map)), Vec::new());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 

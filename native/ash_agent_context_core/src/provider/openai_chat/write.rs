@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions.
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::value::json::AsObject;

@@ -1,6 +1,6 @@
 //! OpenAI Responses.
 
-use crate::log::iteration::Exchange;
+use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
@@ -15,6 +15,7 @@ use crate::provider::options::SystemRole;
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::builder::Json;
 use crate::value::letters::{self, is_blank};
+use crate::view::change::ChangeKind;
 
 impl Writes for Room {
     fn list(&self) -> &'static str {
@@ -164,7 +165,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some(item) = items.next() {
         // Reasoning stands directly in front of the item that it led to, or not at all.
         if item.is_reasoning && !items.peek().is_some_and(|next| next.follows) {
-            out.changed("dropped_thinking", || "reasoning".to_owned(), None);
+            out.changed(ChangeKind::DroppedThinking, || "reasoning".to_owned(), None);
             continue;
         }
         out.json.raw(",");

@@ -67,7 +67,7 @@ impl Context {
         let method = fit.method.unwrap_or(Method::Estimate);
         let needed = total.saturating_sub(allowed);
         let mut next = self.clone();
-        next.updated_at = at;
+        next.log.updated_at = at;
         if let Some(boundary) = self.boundary(first, last, needed, method) {
             let step = fit.step.max(1);
             let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
@@ -104,7 +104,7 @@ impl Context {
     fn may_hide(&self, keep_first: u64, keep_last: u64) -> (u64, u64) {
         let first = self.first_number().saturating_add(keep_first);
         let last = self.current_iteration().saturating_sub(keep_last);
-        let last = last.min(self.current.turn.saturating_sub(1));
+        let last = last.min(self.log.current.turn.saturating_sub(1));
         self.without_cut_summaries(first, last)
     }
 
@@ -138,7 +138,7 @@ impl Context {
     /// The number of the last iteration with a message; an empty one shows nothing.
     fn last_with_messages(&self) -> u64 {
         let current = self.current_iteration();
-        if self.current.entries().len() == 0 {
+        if self.log.current.entries().len() == 0 {
             return current.saturating_sub(1);
         }
         current
@@ -155,7 +155,7 @@ impl Context {
         if last >= self.first_number() {
             next.hide_all(self.first_number(), last);
         }
-        next.updated_at = at;
+        next.log.updated_at = at;
         next
     }
 
@@ -183,7 +183,7 @@ impl Context {
         if let Some((first, last)) = run {
             next.hide_all(first, last);
         }
-        next.updated_at = at;
+        next.log.updated_at = at;
         next
     }
 
@@ -195,13 +195,13 @@ impl Context {
         let mut next = self.clone();
         let current = self.current_iteration();
         // An empty iteration shows nothing: what comes next goes there.
-        let end = if self.current.entries().len() == 0 {
+        let end = if self.log.current.entries().len() == 0 {
             current.saturating_sub(1)
         } else {
             current
         };
         if last < current || current < first {
-            self.check_nothing_pending()?;
+            self.log.check_nothing_pending()?;
         }
         if last < end {
             next.hide_all(last.saturating_add(1).max(self.first_number()), end);
@@ -209,7 +209,7 @@ impl Context {
         if first > self.first_number() {
             next.hide_all(self.first_number(), (first - 1).min(end));
         }
-        next.updated_at = at;
+        next.log.updated_at = at;
         Ok(next)
     }
 
@@ -265,7 +265,7 @@ impl Context {
     pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
         let mut next = self.clone();
         next.hide_all(first, last);
-        next.updated_at = at;
+        next.log.updated_at = at;
         next
     }
 
@@ -293,7 +293,7 @@ impl Context {
         }
         let mut next = self.clone();
         next.put_summary(first, last, Arc::new(summary));
-        next.updated_at = at;
+        next.log.updated_at = at;
         next.grown();
         Ok(next)
     }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::context::Context;
-use crate::log::iteration::{Iteration, MessageRef};
+use crate::log::exchange::MessageRef;
+use crate::log::iteration::Iteration;
 use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
 use crate::log::part::{Content, Part, PartKind};

@@ -1,0 +1,78 @@
+//! What providers reported of a conversation.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::usage::{Reported, Usage};
+use crate::tokens::Method;
+use crate::value::time::Time;
+
+impl Context {
+    /// Notes what a provider reported with the last message of the model.
+    ///
+    /// # Errors
+    /// [`Error::NoAssistantMessage`].
+    pub(crate) fn add_usage(&self, last: Usage, at: Time) -> Result<Self, Error> {
+        let Some(number) = self
+            .log
+            .iterations_back()
+            .find(|iteration| iteration.has_assistant())
+            .map(|iteration| iteration.number)
+        else {
+            return Err(Error::NoAssistantMessage);
+        };
+        let mut next = self.clone();
+        let estimate = self.estimate_up_to(number);
+        next.log.change_iteration(number, |iteration| {
+            iteration.report(|before| Reported {
+                sum: before.sum.plus(last),
+                last,
+                estimate,
+            });
+            iteration.add_to_checkpoint(last);
+        });
+        for later in number.saturating_add(1)..=self.current_iteration() {
+            // A few at most: the model has not spoken in them.
+            next.log.change_iteration(later, |later| {
+                later.reported = Some(number);
+                later.add_to_checkpoint(last);
+            });
+        }
+        next.log.usage = next.log.usage.plus(last);
+        next.log.updated_at = at;
+        Ok(next)
+    }
+
+    /// What [`Method::Estimate`] makes of the view up to the last message of an iteration's model.
+    fn estimate_up_to(&self, number: u64) -> u64 {
+        let all = self.tokens(Method::Estimate);
+        let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
+        let last = self.log.numbered(number).and_then(Iteration::last);
+        let exchange = last.and_then(|last| last.exchange.as_deref());
+        let results = exchange
+            .filter(|_| !self.hides(number))
+            .map_or(0, |exchange| {
+                let calls = exchange.count_calls();
+                let before = self.log.numbered(number).map_or(0, Iteration::count_calls) - calls;
+                exchange.tokens(Method::Estimate, self.look(number).behind(before))
+            });
+        all.total()
+            .saturating_sub(behind.total())
+            .saturating_sub(results)
+    }
+
+    /// All that providers reported.
+    #[must_use]
+    pub const fn usage(&self) -> Usage {
+        self.log.usage
+    }
+
+    /// The last report, and whether its message has the reasoning that was counted.
+    pub(crate) fn last_reported(&self) -> Option<&Entry> {
+        let number = self.log.current.reported?;
+        let iteration = self.iteration(i64::try_from(number).ok()?)?;
+        let mut entries = iteration.entries().rev();
+        entries.find(|entry| entry.usage.is_some())
+    }
+}

@@ -1,0 +1,43 @@
+//! Other names of a call, for providers that cannot take its id.
+
+/// Other names of a call's id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Aliases {
+    /// An id that every provider takes that has no form of its own for ids, unique in the conversation; `None`: the id is.
+    pub safe: Option<Box<str>>,
+    /// Whether an earlier call has the same id.
+    pub reused: bool,
+    /// Whether the id is another call's alias.
+    pub clash: bool,
+    /// Nine letters and digits, unique in the conversation, for a provider that wants no others.
+    pub short: Short,
+    /// Whether an earlier item has the id that the provider gave this one.
+    pub item_reused: bool,
+}
+
+/// A letter and the call's number in the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Short {
+    pub letter: u8,
+    pub number: u64,
+    /// Whether the id itself looks like the short alias of an earlier call.
+    pub clash: bool,
+}
+
+impl Short {
+    /// Nine letters and digits.
+    pub fn text(self) -> String {
+        format!(
+            "{}{:08}",
+            char::from(self.letter),
+            self.number % 100_000_000
+        )
+    }
+
+    /// The number in an id that has the form of a short alias.
+    pub fn parse(id: &str) -> Option<u64> {
+        let digits = id.strip_prefix(|letter: char| letter.is_ascii_lowercase())?;
+        let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        all_digits.then(|| digits.parse().ok()).flatten()
+    }
+}

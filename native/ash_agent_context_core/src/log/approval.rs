@@ -1,0 +1,237 @@
+//! Deciding about a tool call before it runs.
+//!
+//! An approval holds for one name and one set of arguments. What is to run may differ from what the
+//! model wrote, so a call can be asked about with those arguments; whoever approves it then approves
+//! these. A digest of them is kept with the decision: what runs is compared with it, so that neither
+//! a changed document nor arguments that were made anew run under an approval of others.
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::log::call::ToolCall;
+use crate::log::decision::{CallStatus, Decision};
+use crate::log::exchange::{Entry, Exchange};
+use crate::log::message::{Outcome, Output, Status};
+use crate::log::Log;
+use crate::value::time::Time;
+use crate::value::words;
+use crate::value::Value;
+
+impl Exchange {
+    /// Where the call of a slot stands.
+    #[must_use]
+    pub fn status(&self, slot: usize) -> CallStatus {
+        match (self.slot(slot), self.decision(slot)) {
+            (Some(outcome), _) => CallStatus::Ended(outcome.status),
+            // A denial fills the slot.
+            (None, Some(_)) => CallStatus::Approved,
+            (None, None) => CallStatus::Pending,
+        }
+    }
+}
+
+impl Log {
+    /// Notes the arguments that a pending call would run with, for whoever decides about it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
+    pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
+        let Undecided { slot, call, .. } = self.undecided(id, "asked")?;
+        let asked = (call.arguments.value != arguments).then_some(arguments);
+        Ok(self.with_decision(at, |exchange| exchange.ask(slot, asked)))
+    }
+
+    /// Lets a pending call run, with the arguments that are given, or else those it was asked about
+    /// with, or else its own.
+    ///
+    /// # Errors
+    /// As [`Log::ask_about_tool_call`].
+    pub fn approve_tool_call(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let Undecided { slot, call, asked } = self.undecided(id, "approved")?;
+        let own = &call.arguments.value;
+        let arguments = arguments
+            .or_else(|| asked.cloned())
+            .filter(|seen| seen != own);
+        let decision = Decision {
+            approved: true,
+            by,
+            at,
+            reason: Value::Nil,
+            digest: Some(digest(call, arguments.as_ref().unwrap_or(own))),
+            arguments,
+        };
+        Ok(self.with_decision(at, |exchange| exchange.decide(slot, decision)))
+    }
+
+    /// Ends a pending call with an error that tells the model of the denial.
+    ///
+    /// # Errors
+    /// As [`Log::ask_about_tool_call`].
+    pub fn deny_tool_call(
+        &self,
+        id: &str,
+        reason: Value,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let Undecided { slot, asked, .. } = self.undecided(id, "denied")?;
+        let outcome = denied(&reason);
+        let decision = Decision {
+            approved: false,
+            by,
+            at,
+            reason,
+            arguments: asked.cloned(),
+            digest: None,
+        };
+        Ok(self.with_decision(at, |exchange| {
+            exchange.decide(slot, decision);
+            exchange.fill(slot, outcome);
+        }))
+    }
+
+    /// Whether a call waits to run and was approved with these very arguments.
+    ///
+    /// # Complexity
+    /// As [`Log::tool_call_status`], and O(the arguments).
+    #[must_use]
+    pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
+        let found = self.current.last().and_then(|entry| place(entry, id));
+        let Some((slot, call, exchange)) = found else {
+            return false;
+        };
+        match exchange.decision(slot) {
+            Some(decision) if exchange.slot(slot).is_none() => match &decision.digest {
+                Some(approved) => digest(call, arguments) == *approved,
+                None => call.arguments.value == *arguments,
+            },
+            _ => false,
+        }
+    }
+
+    /// The calls that wait for a decision, each with the arguments that it would run with.
+    pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        let entry = self.current.last();
+        let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
+        calls.into_iter().flat_map(|(entry, exchange)| {
+            entry
+                .message
+                .calls
+                .iter()
+                .enumerate()
+                .filter_map(|(slot, call)| {
+                    let is_pending = exchange.status(slot) == CallStatus::Pending;
+                    let arguments = exchange.asked(slot).unwrap_or(&call.arguments.value);
+                    is_pending.then_some((call, arguments))
+                })
+        })
+    }
+
+    fn undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
+        let found = self.current.last().and_then(|entry| place(entry, id));
+        let status = match found {
+            Some((slot, _, exchange)) => exchange.status(slot),
+            None => self
+                .tool_call_status(id)
+                .ok_or_else(|| Error::UnknownToolCall {
+                    id: id.into(),
+                    pending: self.current.pending_ids(),
+                })?,
+        };
+        match found {
+            Some((slot, call, exchange)) if status == CallStatus::Pending => Ok(Undecided {
+                slot,
+                call,
+                asked: exchange.asked(slot),
+            }),
+            _ => Err(Error::IllegalStatus {
+                id: id.into(),
+                from: status.name(),
+                to,
+            }),
+        }
+    }
+
+    fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
+        let mut next = self.clone();
+        next.update_exchange(change);
+        if next.current.count_pending() == 0 {
+            next.complete(at);
+        }
+        next.updated_at = at;
+        next
+    }
+
+    /// Where a call stands: the newest one of this id.
+    ///
+    /// # Complexity
+    /// O(n) for calls of long ago.
+    #[must_use]
+    pub fn tool_call_status(&self, id: &str) -> Option<CallStatus> {
+        let (slot, _, exchange) = self.find_call(id)?;
+        Some(exchange.status(slot))
+    }
+
+    /// What was decided about a call, if anything: the newest one of this id.
+    ///
+    /// # Complexity
+    /// As [`Log::tool_call_status`].
+    #[must_use]
+    pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
+        let (slot, _, exchange) = self.find_call(id)?;
+        exchange.decision(slot)
+    }
+
+    fn find_call(&self, id: &str) -> Option<(usize, &ToolCall, &Exchange)> {
+        self.iterations_back()
+            .flat_map(|iteration| iteration.entries().rev())
+            .find_map(|entry| place(entry, id))
+    }
+}
+
+/// A call that waits for a decision.
+struct Undecided<'a> {
+    slot: usize,
+    call: &'a ToolCall,
+    /// The arguments that it was asked about with.
+    asked: Option<&'a Value>,
+}
+
+/// A call with its slot.
+fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
+    let mut calls = entry.message.calls.iter().enumerate();
+    let (slot, call) = calls.find(|(_, call)| &*call.id == id)?;
+    Some((slot, call, entry.exchange.as_deref()?))
+}
+
+/// What an approval holds for.
+fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
+    let mut digest = Sha256::new();
+    Value::text(call.name.as_str()).feed(&mut digest);
+    arguments.feed(&mut digest);
+    let hex = digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
+    format!("sha256:{hex}").into()
+}
+
+/// The result of a call that was denied: an error that says so.
+fn denied(reason: &Value) -> Outcome {
+    let words = match reason {
+        Value::Nil => String::new(),
+        reason => words::reason(reason),
+    };
+    let text = match words.trim() {
+        "" => "denied".to_owned(),
+        words => format!("denied: {words}"),
+    };
+    Outcome::new(Status::Denied, Output::Value(Value::text(&text)))
+}

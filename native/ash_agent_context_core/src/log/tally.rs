@@ -1,0 +1,91 @@
+//! Sums of a list that grows, kept so that only what is new has to be counted.
+
+use std::sync::Arc;
+
+use crate::log::once::Once;
+
+/// Counts of a few kinds, for whoever counts. What they mean is that one's matter.
+pub(crate) type Sum = [u64; 8];
+
+/// The ways of counting that there may be.
+const SLOTS: [usize; 3] = [0, 1, 2];
+
+/// The sum of the first few of a list whose first few do not change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    /// How many.
+    pub len: usize,
+    pub sum: Sum,
+}
+
+/// Tallies of a list, one a slot. A list that grew out of another one goes on from its tallies.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    base: Option<Arc<[Option<Tally>; 3]>>,
+    own: Once<Tally>,
+}
+
+impl Tallies {
+    /// The tally of a slot, if there is one.
+    pub fn get(&self, slot: usize) -> Option<&Tally> {
+        let base = self.base.as_deref();
+        self.own
+            .get(slot as u64)
+            .or_else(|| base?.get(slot)?.as_ref())
+    }
+
+    /// Goes on from what is known, and keeps it.
+    pub fn count(&self, slot: usize, len: usize, add: impl Fn(Tally) -> Sum) -> Sum {
+        if let Some(tally) = self.get(slot).filter(|tally| tally.len == len) {
+            return tally.sum;
+        }
+        let known = self.get(slot).filter(|tally| tally.len < len);
+        let start = known.copied().unwrap_or(Tally {
+            len: 0,
+            sum: Sum::default(),
+        });
+        let make = || Tally {
+            len,
+            sum: add(start),
+        };
+        match self.own.get_or_make(slot as u64, make) {
+            Ok(tally) => tally.sum,
+            Err(tally) => tally.sum,
+        }
+    }
+
+    /// The tallies that are of so many at most.
+    pub fn up_to(&self, len: usize) -> Self {
+        self.change(|tally| (tally.len <= len).then_some(tally))
+    }
+
+    /// Nothing but these.
+    pub fn of(tallies: [Option<Tally>; 3]) -> Self {
+        Self {
+            base: Some(Arc::new(tallies)),
+            own: Once::default(),
+        }
+    }
+
+    /// The tallies, each changed or dropped.
+    pub fn change(&self, change: impl Fn(Tally) -> Option<Tally>) -> Self {
+        let all = SLOTS.map(|slot| change(*self.get(slot)?));
+        Self {
+            base: all.iter().any(Option::is_some).then(|| Arc::new(all)),
+            own: Once::default(),
+        }
+    }
+}
+
+impl Clone for Tallies {
+    /// For a list that grows.
+    fn clone(&self) -> Self {
+        if self.own.iter().next().is_none() {
+            return Self {
+                base: self.base.clone(),
+                own: Once::default(),
+            };
+        }
+        self.change(Some)
+    }
+}

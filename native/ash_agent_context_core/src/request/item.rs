@@ -1,0 +1,144 @@
+//! What adds elements to the list of a request.
+
+use crate::log::call::ToolCall;
+use crate::log::exchange::Exchange;
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Role};
+use crate::log::once::{Piece, Pieces};
+use crate::log::wire::Wire as Imported;
+use crate::provider::format::Format;
+use crate::provider::options::Options;
+use crate::provider::writer::Writer;
+use crate::value::Size;
+use crate::view::change::Change;
+use crate::view::look::Look;
+
+/// What adds elements to a request's list.
+#[derive(Clone, Copy)]
+pub(crate) enum Item<'a> {
+    Message(&'a Message, Look<'a>),
+    /// A message that is not sent as it was imported.
+    Remade(&'a Message, Look<'a>),
+    Results(&'a Message, &'a Exchange, Look<'a>),
+}
+
+impl<'a> Item<'a> {
+    pub fn is_model(self) -> bool {
+        matches!(
+            self,
+            Self::Message(message, _) | Self::Remade(message, _)
+                if message.role == Role::Assistant
+        )
+    }
+
+    pub fn pieces(self) -> &'a Pieces {
+        match self {
+            Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
+            Self::Results(_, exchange, _) => &exchange.pieces,
+        }
+    }
+
+    /// What distinguishes its encodings; 0 when it looks as in the log.
+    pub fn look(self) -> u64 {
+        match self {
+            Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
+            Self::Results(_, exchange, look) => look.key_of_results(exchange),
+        }
+    }
+
+    /// The elements by the rules.
+    pub fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
+        let mut out = Writer::new(options, format);
+        self.render(format, &mut out);
+        let is_model = self.is_model();
+        Piece {
+            begins_with_model: is_model,
+            ends_with_model: is_model,
+            ..out.piece()
+        }
+    }
+
+    pub fn size(self) -> Size {
+        match self {
+            Self::Message(message, _) | Self::Remade(message, _) => message.size(),
+            Self::Results(_, exchange, _) => exchange.size(),
+        }
+    }
+
+    /// The elements that its own provider had, where they are sent.
+    pub fn imported(self, options: &Options<'_>) -> Option<&'a str> {
+        // Breakpoints are placed in what the rules make, and so are other words.
+        let anew = options.cache || matches!(self, Self::Remade(..)) || self.look() != 0;
+        self.elements(options).filter(|_| !anew)
+    }
+
+    /// The elements that its own provider had.
+    pub fn elements(self, options: &Options<'_>) -> Option<&'a str> {
+        let imported = match self {
+            Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
+            Self::Results(_, exchange, _) => exchange.wire.as_ref(),
+        };
+        Imported::of(imported, options.provider)
+    }
+
+    pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
+        match self {
+            Self::Message(message, look) | Self::Remade(message, look) => {
+                match look.message(message) {
+                    Some(shown) => format.message(&shown, out),
+                    None => format.message(message, out),
+                }
+            }
+            Self::Results(message, exchange, look) => match look.exchange(exchange) {
+                Some(shown) => format.results(message, &shown, out),
+                None => format.results(message, exchange, out),
+            },
+        }
+    }
+
+    /// What is changed so that the provider takes it, or by its look.
+    pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
+        let mut changes = match self {
+            Self::Message(message, look) | Self::Remade(message, look) => {
+                look.changes_of_message(message)
+            }
+            Self::Results(message, exchange, look) => {
+                look.changes_of_results(&message.calls, exchange)
+            }
+        };
+        // What is imported goes back as it came.
+        if self.imported(options).is_none() {
+            let mut out = Writer::reporting(options, format);
+            self.render(format, &mut out);
+            changes.extend(out.changes());
+        }
+        changes
+    }
+}
+
+/// Everything of an iteration that adds to the list.
+pub(crate) fn items<'a>(
+    iteration: &'a Iteration,
+    look: Look<'a>,
+) -> impl Iterator<Item = Item<'a>> {
+    let mut slots = 0;
+    iteration.entries().flat_map(move |entry| {
+        let look = look.behind(slots);
+        slots += entry.message.calls.len();
+        let exchange = entry.exchange.as_deref();
+        let results = exchange
+            .filter(|exchange| exchange.filled() > 0)
+            .map(|exchange| Item::Results(&entry.message, exchange, look));
+        // Results that are made by the rules have the ids that the rules give their calls.
+        let by_rules = exchange
+            .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
+        let anew =
+            by_rules && results.is_some() && entry.message.calls.iter().any(ToolCall::is_renamed);
+        let message = if anew {
+            Item::Remade(&entry.message, look)
+        } else {
+            Item::Message(&entry.message, look)
+        };
+        std::iter::once(message).chain(results)
+    })
+}

@@ -1,0 +1,79 @@
+//! Structs that have a text form.
+
+use crate::value::{Map, Value};
+
+/// The text of a struct whose JSON is a string: dates and times, and `Decimal`.
+#[must_use]
+pub fn struct_text(map: &Map) -> Option<String> {
+    match map.get_atom("__struct__")?.as_name()? {
+        "Elixir.Date" => date(map),
+        "Elixir.Time" => clock(map),
+        "Elixir.NaiveDateTime" => Some(format!("{}T{}", date(map)?, clock(map)?)),
+        "Elixir.DateTime" => Some(format!("{}T{}{}", date(map)?, clock(map)?, offset(map)?)),
+        "Elixir.Decimal" => decimal(map),
+        _ => None,
+    }
+}
+
+fn int(map: &Map, name: &str) -> Option<i64> {
+    match map.get_atom(name)? {
+        Value::Int(integer) => Some(*integer),
+        _ => None,
+    }
+}
+
+fn date(map: &Map) -> Option<String> {
+    let (year, month, day) = (int(map, "year")?, int(map, "month")?, int(map, "day")?);
+    let sign = if year < 0 { "-" } else { "" };
+    Some(format!(
+        "{sign}{:04}-{month:02}-{day:02}",
+        year.unsigned_abs()
+    ))
+}
+
+fn clock(map: &Map) -> Option<String> {
+    let (hour, minute, second) = (int(map, "hour")?, int(map, "minute")?, int(map, "second")?);
+    let Value::Tuple(micro) = map.get_atom("microsecond")? else {
+        return None;
+    };
+    let [Value::Int(micros), Value::Int(digits)] = &**micro else {
+        return None;
+    };
+    let fraction: String = format!("{micros:06}")
+        .chars()
+        .take(usize::try_from(*digits).ok()?)
+        .collect();
+    let dot = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{hour:02}:{minute:02}:{second:02}{dot}{fraction}"))
+}
+
+fn offset(map: &Map) -> Option<String> {
+    let seconds = int(map, "utc_offset")?.checked_add(int(map, "std_offset")?)?;
+    if seconds == 0 {
+        return Some("Z".to_owned());
+    }
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.unsigned_abs() / 60;
+    Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+}
+
+fn decimal(map: &Map) -> Option<String> {
+    let sign = if int(map, "sign")? < 0 { "-" } else { "" };
+    let digits = match map.get_atom("coef")? {
+        Value::Int(coef) if *coef >= 0 => coef.to_string(),
+        Value::BigInt(coef) if coef.bits() <= 1024 => coef.magnitude().to_string(),
+        // `:NaN` and `:inf`
+        other => return Some(format!("{sign}{}", other.as_name()?)),
+    };
+    let exp = int(map, "exp")?;
+    let places = usize::try_from(exp.checked_neg()?).unwrap_or(0);
+    Some(match exp {
+        0 => format!("{sign}{digits}"),
+        -20..=-1 => {
+            let padded = format!("{digits:0>width$}", width = places + 1);
+            let (whole, fraction) = padded.split_at(padded.len() - places);
+            format!("{sign}{whole}.{fraction}")
+        }
+        _ => format!("{sign}{digits}E{exp:+}"),
+    })
+}

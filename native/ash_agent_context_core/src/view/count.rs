@@ -1,0 +1,138 @@
+//! Tokens of what is shown: each message is counted once as it looks, and of a list only what is new.
+
+use crate::log::exchange::{Entry, Exchange};
+use crate::log::iteration::Iteration;
+use crate::log::message::Message;
+use crate::tokens::{Method, Tokens};
+use crate::value::Size;
+use crate::view::look::Look;
+use crate::view::Step;
+
+/// What a count is kept under.
+fn key(method: Method, look: u64) -> u64 {
+    look ^ method.index() as u64
+}
+
+impl Step<'_> {
+    pub(crate) fn tokens(&self, method: Method) -> Tokens {
+        match self {
+            Self::Iteration(iteration, look) => iteration.tokens(method, *look),
+            Self::Cover(_, _, None, _) => Tokens::default(),
+            Self::Cover(_, _, Some(summary), look) => Tokens {
+                summaries: summary.tokens(method, *look).total(),
+                ..Tokens::default()
+            },
+        }
+    }
+}
+
+impl Iteration {
+    /// Tokens of its messages as they look.
+    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
+        if look.key_of_iteration(self) != 0 {
+            return self.add_tokens(method, look, 0, Tokens::default());
+        }
+        // The results of the last message may still change.
+        let closed = self.entries().len().saturating_sub(1);
+        let before = self.tallies.count(method.index(), closed, |start| {
+            self.entries_from(start.len, closed)
+                .fold(Tokens::of_sum(start.sum), |sum, entry| {
+                    sum.plus(entry.tokens(method, look))
+                })
+                .to_sum()
+        });
+        let before = Tokens::of_sum(before);
+        self.last()
+            .map_or(before, |last| before.plus(last.tokens(method, look)))
+    }
+
+    fn add_tokens(
+        &self,
+        method: Method,
+        look: Look<'_>,
+        mut slots: usize,
+        mut sum: Tokens,
+    ) -> Tokens {
+        for entry in self.entries() {
+            sum = sum.plus(entry.tokens(method, look.behind(slots)));
+            slots += entry.message.calls.len();
+        }
+        sum
+    }
+
+    /// What a count has to read.
+    pub(crate) fn uncounted(&self, method: Method) -> Size {
+        let counted = self
+            .tallies
+            .get(method.index())
+            .map_or(0, |tally| tally.len);
+        if counted == 0 && self.entries().len() > 1 {
+            return self.size();
+        }
+        let few = Size::new(self.entries().len() - counted, 0);
+        self.last().map_or(few, |last| {
+            let size = last.message.uncounted(method);
+            let exchange = last.exchange.as_deref();
+            let exchange = exchange.map(|exchange| exchange.uncounted(method));
+            few.plus(size).plus(exchange.unwrap_or_default())
+        })
+    }
+}
+
+impl Entry {
+    fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
+        let message = self.message.tokens(method, look);
+        let Some(exchange) = &self.exchange else {
+            return message;
+        };
+        let results = exchange.tokens(method, look);
+        message.plus(Tokens {
+            tool_results: results,
+            ..Tokens::default()
+        })
+    }
+}
+
+impl Message {
+    /// Tokens of the message as it looks.
+    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
+        let key = key(method, look.key_of_message());
+        let count = || match look.message(self) {
+            Some(shown) => shown.count(method).to_sum(),
+            None => self.count(method).to_sum(),
+        };
+        match self.counts.get_or_make(key, count) {
+            Ok(sum) => Tokens::of_sum(*sum),
+            Err(sum) => Tokens::of_sum(sum),
+        }
+    }
+
+    pub(crate) fn uncounted(&self, method: Method) -> Size {
+        match self.counts.get(key(method, 0)) {
+            Some(_) => Size::default(),
+            None => self.size(),
+        }
+    }
+}
+
+impl Exchange {
+    /// Tokens of the results as they look.
+    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> u64 {
+        let key = key(method, look.key_of_results(self));
+        let count = || match look.exchange(self) {
+            Some(shown) => shown.count(method),
+            None => self.count(method),
+        };
+        match self.counts.get_or_make(key, count) {
+            Ok(tokens) => *tokens,
+            Err(tokens) => tokens,
+        }
+    }
+
+    pub(crate) fn uncounted(&self, method: Method) -> Size {
+        match self.counts.get(key(method, 0)) {
+            Some(_) => Size::default(),
+            None => self.size(),
+        }
+    }
+}
