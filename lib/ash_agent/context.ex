@@ -121,6 +121,11 @@ defmodule AshAgent.Context do
 
   `input` is text, a list of `t:part/0`, `%{message: text}`, or any other map, which becomes its JSON.
 
+  Text that is not valid UTF-8 is no error, here or wherever a text of a conversation is given: what a user has sent or a
+  tool has read should not be lost, and is not to be repaired twice in two ways. It is kept byte by byte, in memory and in
+  storage, and every function that shows the conversation returns it as it was given. Models read it with `U+FFFD` in the
+  place of what is invalid, since providers refuse anything else; `request_report/3` tells of that as `:replaced_bytes`.
+
   ## Options
 
     * `:system_prompt` - text or a list of text parts. Defaults to none.
@@ -422,6 +427,9 @@ defmodule AshAgent.Context do
   @doc """
   Tells whether the current iteration's number has reached `max`.
 
+  Iterations are counted from 1, so a `max` of 0 or less has been reached by every context. It is no error: a limit that
+  was counted down and used up has to stop a loop, not to crash it.
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!")
@@ -429,11 +437,15 @@ defmodule AshAgent.Context do
       true
       iex> AshAgent.Context.exceeded_max_iterations?(context, 2)
       false
+      iex> AshAgent.Context.exceeded_max_iterations?(context, 0)
+      true
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
-  def exceeded_max_iterations?(%__MODULE__{current_iteration: current}, max) when is_integer(max),
-    do: current >= max
+  def exceeded_max_iterations?(%__MODULE__{} = context, max) when is_integer(max) do
+    Handle.check!(context)
+    context.current_iteration >= max
+  end
 
   @doc """
   Returns the number of the iteration that began the current turn: the one with the last message of the user, in

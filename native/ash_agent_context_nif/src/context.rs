@@ -410,7 +410,7 @@ fn context_count_messages(context: Handle) -> usize {
 }
 
 /// The number of the iteration that began the current turn.
-#[rustler::nif]
+#[rustler::nif(name = "context_turn_normal")]
 fn context_turn(context: Handle) -> u64 {
     context.get().turn()
 }

@@ -39,6 +39,7 @@ defmodule AshAgent.Context.HandleTest do
     enhance: [[]],
     equal?: [:itself],
     estimate_token_count: [],
+    exceeded_max_iterations?: [1],
     exceeds_token_budget?: [10],
     expand: [:all],
     extract_tool_calls: [],
@@ -90,16 +91,8 @@ defmodule AshAgent.Context.HandleTest do
     view: []
   ]
 
-  # These make contexts, ask nothing of a handle, or refuse any context.
-  @others [
-            :exceeded_max_iterations?,
-            :create,
-            :create!,
-            :from_messages,
-            :from_messages!,
-            :from_request,
-            :from_request!
-          ] ++
+  # These make contexts, or refuse any context.
+  @others [:create, :create!, :from_messages, :from_messages!, :from_request, :from_request!] ++
             [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop]
 
   @chat_functions [
