@@ -52,6 +52,7 @@ defmodule AshAgent.Context do
   """
 
   alias AshAgent.Context.{Error, Handle, Native, Trust}
+  alias AshAgent.Options
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -124,7 +125,8 @@ defmodule AshAgent.Context do
   Text that is not valid UTF-8 is no error, here or wherever a text of a conversation is given: what a user has sent or a
   tool has read should not be lost, and is not to be repaired twice in two ways. It is kept byte by byte, in memory and in
   storage, and every function that shows the conversation returns it as it was given. Models read it with `U+FFFD` in the
-  place of what is invalid, since providers refuse anything else; `request_report/3` tells of that as `:replaced_bytes`.
+  place of what is invalid, since providers refuse anything else; `request_report/3` tells of that in messages as
+  `:replaced_bytes`.
 
   ## Options
 
@@ -554,6 +556,11 @@ defmodule AshAgent.Context do
   @spec to_map(t()) :: map()
   def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> ok!()
 
+  @dump_options [
+    since: [type: {:or, [:pos_integer, nil]}, type_doc: "an iteration's number"],
+    beside: [type: {:struct, __MODULE__}]
+  ]
+
   @doc """
   Returns the conversation as a map with string keys that holds nothing but JSON data, to be stored.
 
@@ -569,7 +576,7 @@ defmodule AshAgent.Context do
       that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
       `"since"`; it is for `load/1`.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+  One of the two at most. Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
   ## Examples
 
@@ -596,10 +603,15 @@ defmodule AshAgent.Context do
   @spec dump(t(), keyword()) :: map()
   def dump(context, opts \\ [])
 
-  def dump(%__MODULE__{ref: ref}, beside: %__MODULE__{ref: base}),
-    do: ref |> Native.snapshot_dump_beside(base) |> ok!()
+  def dump(%__MODULE__{ref: ref}, []), do: ref |> Native.snapshot_dump(0) |> ok!()
 
-  def dump(%__MODULE__{ref: ref}, opts), do: ref |> Native.snapshot_dump(since(opts)) |> ok!()
+  def dump(%__MODULE__{ref: ref}, opts) do
+    case Options.validate!(opts, @dump_options) do
+      [since: number] -> ref |> Native.snapshot_dump(number || 0) |> ok!()
+      [beside: %__MODULE__{ref: base}] -> ref |> Native.snapshot_dump_beside(base) |> ok!()
+      _ -> raise ArgumentError, "options :since and :beside exclude each other: give one of them"
+    end
+  end
 
   @doc """
   Makes a context of what `dump/2` gave and returns `{:ok, context}` or `{:error, error}`.
@@ -2242,22 +2254,6 @@ defmodule AshAgent.Context do
   @impl Access
   def pop(%__MODULE__{}, key) do
     raise ArgumentError, "cannot remove #{inspect(key)} from a context"
-  end
-
-  # 0 for everything.
-  defp since([]), do: 0
-
-  defp since(opts) do
-    case Keyword.validate!(opts, [:since])[:since] do
-      nil ->
-        0
-
-      number when is_integer(number) and number > 0 ->
-        number
-
-      other ->
-        raise ArgumentError, "expected :since to be an iteration's number, got: #{inspect(other)}"
-    end
   end
 
   defp wrap({:ok, {ref, current_iteration}}),
