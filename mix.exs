@@ -311,7 +311,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE NOTICE guides/*.md) ++
           ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml})
     ]
   end
@@ -320,7 +320,7 @@ defmodule AshAgentContext.MixProject do
     [
       main: "readme",
       source_ref: "v#{@version}",
-      extras: ["README.md", "CHANGELOG.md", "LICENSE"] ++ Path.wildcard("guides/*.md")
+      extras: ["README.md", "CHANGELOG.md", "LICENSE", "NOTICE"] ++ Path.wildcard("guides/*.md")
     ]
   end
 end

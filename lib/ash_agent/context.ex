@@ -52,6 +52,7 @@ defmodule AshAgent.Context do
   """
 
   alias AshAgent.Context.{Error, Handle, Native, Trust}
+  alias AshAgent.Options
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -138,6 +139,12 @@ defmodule AshAgent.Context do
   Starts a conversation with a user message.
 
   `input` is text, a list of `t:part/0`, `%{message: text}`, or any other map, which becomes its JSON.
+
+  Text that is not valid UTF-8 is no error, here or wherever a text of a conversation is given: what a user has sent or a
+  tool has read should not be lost, and is not to be repaired twice in two ways. It is kept byte by byte, in memory and in
+  storage, and every function that shows the conversation returns it as it was given. Models read it with `U+FFFD` in the
+  place of what is invalid, since providers refuse anything else; `request_report/3` tells of that in messages as
+  `:replaced_bytes`.
 
   ## Options
 
@@ -503,6 +510,9 @@ defmodule AshAgent.Context do
   @doc """
   Tells whether the current iteration's number has reached `max`.
 
+  Iterations are counted from 1, so a `max` of 0 or less has been reached by every context. It is no error: a limit that
+  was counted down and used up has to stop a loop, not to crash it.
+
   ## Examples
 
       iex> context = AshAgent.Context.new("Hello!")
@@ -510,11 +520,15 @@ defmodule AshAgent.Context do
       true
       iex> AshAgent.Context.exceeded_max_iterations?(context, 2)
       false
+      iex> AshAgent.Context.exceeded_max_iterations?(context, 0)
+      true
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
-  def exceeded_max_iterations?(%__MODULE__{current_iteration: current}, max) when is_integer(max),
-    do: current >= max
+  def exceeded_max_iterations?(%__MODULE__{} = context, max) when is_integer(max) do
+    Handle.check!(context)
+    context.current_iteration >= max
+  end
 
   @doc """
   Returns the number of the iteration that began the current turn: the one with the last message of the user, in
@@ -623,6 +637,11 @@ defmodule AshAgent.Context do
   @spec to_map(t()) :: map()
   def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> ok!()
 
+  @dump_options [
+    since: [type: {:or, [:pos_integer, nil]}, type_doc: "an iteration's number"],
+    beside: [type: {:struct, __MODULE__}]
+  ]
+
   @doc """
   Returns the conversation as a map with string keys that holds nothing but JSON data, to be stored.
 
@@ -638,7 +657,7 @@ defmodule AshAgent.Context do
       that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
       `"since"`; it is for `load/1`.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+  One of the two at most. Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
   ## Examples
 
@@ -665,10 +684,15 @@ defmodule AshAgent.Context do
   @spec dump(t(), keyword()) :: map()
   def dump(context, opts \\ [])
 
-  def dump(%__MODULE__{ref: ref}, beside: %__MODULE__{ref: base}),
-    do: ref |> Native.snapshot_dump_beside(base) |> ok!()
+  def dump(%__MODULE__{ref: ref}, []), do: ref |> Native.snapshot_dump(0) |> ok!()
 
-  def dump(%__MODULE__{ref: ref}, opts), do: ref |> Native.snapshot_dump(since(opts)) |> ok!()
+  def dump(%__MODULE__{ref: ref}, opts) do
+    case Options.validate!(opts, @dump_options) do
+      [since: number] -> ref |> Native.snapshot_dump(number || 0) |> ok!()
+      [beside: %__MODULE__{ref: base}] -> ref |> Native.snapshot_dump_beside(base) |> ok!()
+      _ -> raise ArgumentError, "options :since and :beside exclude each other: give one of them"
+    end
+  end
 
   @doc """
   Makes a context of what `dump/2` gave and returns `{:ok, context}` or `{:error, error}`.
@@ -2352,22 +2376,6 @@ defmodule AshAgent.Context do
   @impl Access
   def pop(%__MODULE__{}, key) do
     raise ArgumentError, "cannot remove #{inspect(key)} from a context"
-  end
-
-  # 0 for everything.
-  defp since([]), do: 0
-
-  defp since(opts) do
-    case Keyword.validate!(opts, [:since])[:since] do
-      nil ->
-        0
-
-      number when is_integer(number) and number > 0 ->
-        number
-
-      other ->
-        raise ArgumentError, "expected :since to be an iteration's number, got: #{inspect(other)}"
-    end
   end
 
   defp wrap({:ok, {ref, current_iteration}}),

@@ -44,6 +44,32 @@ defmodule AshAgent.ContextTest do
   end
 
   describe "new/2" do
+    test "keeps text that is not valid UTF-8, which models read with what is invalid replaced" do
+      text = <<"caf", 0xE9, ", ", 0xFF, 0xFE>>
+      context = Context.new(text, system_prompt: text)
+
+      assert [%{content: ^text}, %{content: ^text}] = Context.to_messages(context)
+      assert Context.system_prompt(context) == text
+
+      for copy <- [
+            Context.load!(Context.dump(context)),
+            Context.from_snapshot!(Context.to_snapshot(context))
+          ] do
+        assert Context.equal?(copy, context)
+        assert [%{content: ^text}, %{content: ^text}] = Context.to_messages(copy)
+      end
+
+      read = "caf\uFFFD, \uFFFD\uFFFD"
+      assert %{"system" => ^read, "messages" => messages} = Context.request!(context, :anthropic)
+      assert [%{"content" => ^read}] = messages
+      assert Context.to_prompt(context, mode: :message) == read
+
+      assert [%{change: :replaced_bytes, to: ^read, iteration: 1, position: 1}] =
+               Context.request_report(context, :anthropic)
+
+      assert Context.request_report(Context.new("caf\u00E9"), :anthropic) == []
+    end
+
     test "opens iteration 1 with the user message" do
       assert %Context{current_iteration: 1} = context = hello()
 
@@ -1220,6 +1246,12 @@ defmodule AshAgent.ContextTest do
       assert Context.exceeded_max_iterations?(context, 2)
       refute Context.exceeded_max_iterations?(context, 3)
       refute Context.exceeded_max_iterations?(context, 0x10000000000000000)
+    end
+
+    test "is true of a maximum that no context is below" do
+      for max <- [0, -1, -0x10000000000000000] do
+        assert Context.exceeded_max_iterations?(hello(), max)
+      end
     end
 
     test "refuses a maximum that is no integer" do

@@ -170,6 +170,12 @@ impl Context {
         self.log.is_approved(id, arguments)
     }
 
+    /// Whether a call of this id waits for its result.
+    #[must_use]
+    pub fn has_pending(&self, id: &str) -> bool {
+        self.log.has_pending(id)
+    }
+
     /// The calls that wait for a decision, each with the arguments that it would run with.
     pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
         self.log.undecided_calls()

@@ -7,7 +7,7 @@
 )]
 
 use ash_agent_context_core::{
-    json, time, Approvals, Context, Map, Stamp, Structs, Trust, Value, NESTING,
+    json, time, Approvals, Context, Error, Map, Stamp, Structs, Trust, Value, NESTING,
 };
 use proptest::prelude::*;
 
@@ -168,6 +168,26 @@ proptest! {
         let context = Context::from_snapshot(GOLDEN.as_bytes()).unwrap();
         let _ = context.load_delta(value);
     }
+}
+
+#[test]
+fn a_tuple_is_no_larger_than_the_vm_allows() {
+    let document = |elements: usize| {
+        let tuple = map(vec![("$tuple", list(vec![Value::Nil; elements]))]);
+        let Value::Map(head) = json::read(GOLDEN.as_bytes(), NESTING).unwrap() else {
+            unreachable!()
+        };
+        Value::Map(head.put(Value::text("metadata"), map(vec![("a", tuple)])))
+    };
+    let most = (1 << 24) - 1;
+    let context = Context::load(document(most)).unwrap();
+    let (_, tuple) = context.metadata().iter().next().unwrap();
+    assert!(matches!(tuple, Value::Tuple(items) if items.len() == most));
+    let path = ["metadata", "a", "$tuple"].map(Value::text);
+    assert!(matches!(
+        Context::load(document(most + 1)).unwrap_err(),
+        Error::Invalid { path: at, .. } if at == path
+    ));
 }
 
 #[test]

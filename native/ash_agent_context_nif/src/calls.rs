@@ -108,12 +108,7 @@ fn digested(context: &Handle) -> Size {
 
 /// A call that is not pending is looked for in the whole conversation.
 fn find(lane: Lane, context: &Handle, id: &str) -> Result<(), NifError> {
-    if context
-        .get()
-        .current()
-        .pending()
-        .any(|call| &*call.id == id)
-    {
+    if context.get().has_pending(id) {
         return Ok(());
     }
     search(lane, context)

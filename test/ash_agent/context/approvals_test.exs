@@ -17,6 +17,64 @@ defmodule AshAgent.Context.ApprovalsTest do
   defp result(context, id), do: Enum.find(calls(context), &(&1.id == id)).result
   defp calls(context), do: Enum.flat_map(Context.iterations(context), & &1.tool_calls)
 
+  describe "many calls of one answer" do
+    # Up to 8 calls are looked for one by one, up to 16 slots lie in one piece of memory.
+    test "are answered in any order, at once or one by one, to the same end" do
+      check_all("many calls", [runs: 60], fn _ ->
+        ids = for number <- 1..between(1, 80), do: "call_#{number}"
+        context = asked(Enum.shuffle(ids))
+        approved = Enum.filter(ids, fn _ -> chance(50) end)
+
+        context =
+          approved
+          |> Enum.shuffle()
+          |> Enum.reduce(context, &Context.approve_tool_call(&2, &1, by: :ann, at: @at))
+
+        results = for id <- Enum.shuffle(ids), do: {id, {:ok, id <> "!"}}
+        {now, later} = Enum.split(results, between(0, length(results)))
+        some = Enum.reduce(now, context, &Context.add_tool_results(&2, [&1], at: @at))
+
+        for {id, _} <- results do
+          status = if id in approved, do: :approved, else: :pending
+          assert status(context, id) == status
+          assert status(some, id) == if(List.keymember?(now, id, 0), do: :ok, else: status)
+        end
+
+        assert Enum.sort(for call <- Context.pending_tool_calls(some), do: call.id) ==
+                 Enum.sort(for {id, _} <- later, do: id)
+
+        for {id, _} <- now, later != [] do
+          assert {:tool_call_already_answered, ^id, _} =
+                   reason_of(fn -> Context.add_tool_results(some, [{id, {:ok, 1}}]) end)
+        end
+
+        for {id, _} <- Enum.take(later, 1) do
+          twice = [{id, {:ok, 1}} | later]
+
+          assert {:duplicate_tool_result, ^id} =
+                   reason_of(fn -> Context.add_tool_results(some, twice) end)
+        end
+
+        all = if later == [], do: some, else: Context.add_tool_results(some, later, at: @at)
+        at_once = Context.add_tool_results(context, results, at: @at)
+        assert Context.equal?(all, at_once)
+        assert Context.dump(all) == Context.dump(at_once)
+        assert Context.equal?(Context.load!(Context.dump(some)), some)
+        for id <- ids, do: assert(result(all, id) == {:ok, id <> "!"})
+      end)
+    end
+
+    # Each one took time for all of them: 20,000 took a minute.
+    test "are approved and answered one by one in linear time" do
+      ids = for number <- 1..20_000, do: "call_#{number}"
+      started = System.monotonic_time(:millisecond)
+      approved = Enum.reduce(ids, asked(ids), &Context.approve_tool_call(&2, &1))
+      answered = Enum.reduce(ids, approved, &Context.add_tool_results(&2, [{&1, {:ok, 1}}]))
+      assert answered.current_iteration == 2
+      assert System.monotonic_time(:millisecond) - started < 30_000
+    end
+  end
+
   describe "a call" do
     test "is pending first" do
       assert status(asked()) == :pending

@@ -39,6 +39,7 @@ defmodule AshAgent.Context.HandleTest do
     enhance: [[]],
     equal?: [:itself],
     estimate_token_count: [],
+    exceeded_max_iterations?: [1],
     exceeds_token_budget?: [10],
     expand: [:all],
     extract_tool_calls: [],

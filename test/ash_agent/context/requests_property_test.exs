@@ -54,6 +54,30 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     end
   end
 
+  test "a word that is masked is found where it is said, and not in the letters of an image" do
+    word = ContextGenerators.masked_word()
+    file = %{type: :file, media_type: "text/plain", data: Base.encode64("a #{word}")}
+    url = %{type: :file, url: "data:text/plain;base64," <> Base.encode64("a #{word}")}
+    image = %{type: :image, media_type: "image/png", data: "y#{word}LXvdgzbZ"}
+    image_url = %{type: :image, url: "data:image/png;base64,y#{word}LXvdgzbZ"}
+
+    for {part, found?} <- [
+          {%{type: :text, text: "the #{word}es"}, true},
+          {%{type: :text, text: "y#{word}LXvdgzbZ"}, true},
+          {file, true},
+          {url, true},
+          {image, false},
+          {image_url, false}
+        ],
+        provider <- [:anthropic, :gemini, :openai_responses] do
+      plain = Context.new([%{type: :text, text: "Look"}, part])
+      view = Context.put_masks(plain, [{word, "[masked]"}])
+      sent = Context.request!(plain, provider)
+      assert {part, masked(view, sent) != []} == {part, found?}
+      assert masked(view, Context.request!(view, provider)) == []
+    end
+  end
+
   ## Running the cases
 
   defp assert_no_failures(provider) do
@@ -287,15 +311,53 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     marks ++ thoughts
   end
 
-  # Nothing of what is masked.
+  # Nothing of what is masked, in any text, nor in base64 that is a text. What images and other files show is not masked,
+  # and the letters of their base64 can spell anything.
   defp masked(context, part) do
     word = ContextGenerators.masked_word()
     masks? = Enum.any?(Context.view(context).masks, fn {pattern, _} -> pattern =~ word end)
 
-    if masks? and Enum.any?(keys_and_strings(part), &String.contains?(&1, word)),
+    shown =
+      for data <- data(Context.to_messages(context, view: :log), false),
+          into: %{},
+          do: {data, :bytes}
+
+    files = for data <- data(Context.to_messages(context), true), into: shown, do: {data, :text}
+
+    if masks? and Enum.any?(keys_and_strings(part), &has_word?(&1, word, files)),
       do: [{:masked_word, "#{word} in #{inspect(part, printable_limit: 2000)}"}],
       else: []
   end
+
+  defp has_word?(string, word, files) do
+    data = base64(string)
+    text = with {:ok, text} <- Base.decode64(data), do: text
+
+    case files do
+      %{^data => :bytes} -> false
+      %{^data => :text} when is_binary(text) -> String.contains?(text, word)
+      _ -> String.contains?(string, word) or (is_binary(text) and String.contains?(text, word))
+    end
+  end
+
+  # The base64 of the files of a conversation: of those that are texts, or of the others.
+  defp data(messages, text?) do
+    for %{content: content} when is_list(content) <- messages,
+        part <- Enum.flat_map(content, &inner_parts/1),
+        %{type: type} = part when type in [:image, :file] <- [part],
+        {media_type, data} <- [source(part)],
+        (type == :file and String.starts_with?(media_type, "text/")) == text?,
+        do: data
+  end
+
+  defp inner_parts(%{type: :tool_result, content: parts}) when is_list(parts), do: parts
+  defp inner_parts(part), do: [part]
+
+  defp source(%{data: data} = part), do: {part[:media_type] || "", data}
+  defp source(%{url: "data:" <> rest = url}), do: {rest, base64(url)}
+  defp source(_elsewhere), do: nil
+
+  defp base64(string), do: string |> String.split(";base64,", parts: 2) |> List.last()
 
   defp keys_and_strings(map) when is_map(map),
     do: Map.keys(map) ++ Enum.flat_map(Map.values(map), &keys_and_strings/1)

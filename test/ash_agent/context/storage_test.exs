@@ -493,6 +493,19 @@ defmodule AshAgent.Context.StorageTest do
       for wrong <- [0, -1, "1", 1.0, :all],
           do: assert_caller_bug(fn -> Context.dump(two, since: wrong) end)
 
+      for wrong <- [nil, 7, %{}, [], :two],
+          do: assert_caller_bug(fn -> Context.dump(two, beside: wrong) end)
+
+      assert Context.dump(two, since: nil) == Context.dump(two)
+
+      for both <- [[beside: two, since: 1], [since: 1, beside: two]] do
+        error = assert_caller_bug(fn -> Context.dump(two, both) end)
+        assert Exception.message(error) =~ ":since and :beside exclude each other"
+      end
+
+      error = assert_caller_bug(fn -> Context.dump(two, from: 1) end)
+      assert Exception.message(error) =~ "valid options are: [:since, :beside]"
+
       assert_caller_bug(fn -> Context.dump(two, from: 1) end)
       for wrong <- [nil, %{}], do: assert_caller_bug(fn -> Context.load(wrong, %{}) end)
       assert_caller_bug(fn -> Context.from_snapshot(nil) end)

@@ -124,6 +124,13 @@ impl Log {
         }
     }
 
+    /// Whether a call of this id waits for its result.
+    #[must_use]
+    pub fn has_pending(&self, id: &str) -> bool {
+        let found = self.current.last().and_then(|entry| place(entry, id));
+        found.is_some_and(|(slot, _, exchange)| exchange.slot(slot).is_none())
+    }
+
     /// The calls that wait for a decision, each with the arguments that it would run with.
     pub fn undecided_calls(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
         let entry = self.current.last();
@@ -214,8 +221,8 @@ struct Undecided<'a> {
 
 /// A call with its slot.
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
-    let mut calls = entry.message.calls.iter().enumerate();
-    let (slot, call) = calls.find(|(_, call)| &*call.id == id)?;
+    let slot = entry.message.find_call(id)?;
+    let call = entry.message.calls.get(slot)?;
     Some((slot, call, entry.exchange.as_deref()?))
 }
 

@@ -1,7 +1,7 @@
 //! Tool calls.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
 use crate::log::kind::CallKind;
@@ -11,6 +11,9 @@ use crate::value::{Map, Size, Value, MAX_DEPTH};
 
 /// Where in a call's metadata it stands how many parts of the content are in front of it.
 pub(crate) const PARTS_BEFORE: &str = "position";
+
+/// Calls up to which looking for an id one by one beats an index.
+pub(crate) const FEW: usize = 8;
 
 /// One request of the model to run a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +67,6 @@ impl MessagePlace {
 
 /// The first id that two calls have.
 fn first_double(calls: &[ToolCall]) -> Option<&str> {
-    /// Up to here, comparing each with each beats an index.
-    const FEW: usize = 8;
     if calls.len() <= FEW {
         return calls.iter().enumerate().find_map(|(position, call)| {
             let before = calls.iter().take(position);
@@ -77,6 +78,29 @@ fn first_double(calls: &[ToolCall]) -> Option<&str> {
         .iter()
         .map(|call| &*call.id)
         .find(|id| !seen.insert(*id))
+}
+
+/// Where the calls of a message stand, by their ids. Made when it is asked for, where there are many:
+/// calls are answered one by one, and each is looked for.
+#[derive(Debug, Default)]
+pub(crate) struct Places(OnceLock<Box<[usize]>>);
+
+impl Places {
+    pub fn find(&self, calls: &[ToolCall], id: &str) -> Option<usize> {
+        if calls.len() <= FEW {
+            return calls.iter().position(|call| &*call.id == id);
+        }
+        let id_at = |place: &usize| calls.get(*place).map(|call| &*call.id);
+        if self.0.get().is_none() {
+            let mut places: Box<[usize]> = (0..calls.len()).collect();
+            places.sort_unstable_by_key(|place| id_at(place));
+            // Nobody waits for an index that another thread makes: both make it and one is kept.
+            let _ = self.0.set(places);
+        }
+        let places = self.0.get()?;
+        let found = places.binary_search_by_key(&Some(id), id_at).ok()?;
+        places.get(found).copied()
+    }
 }
 
 /// A name, and whether an atom or a string was given.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rpds::RedBlackTreeMapSync;
+
 use crate::log::message::Status;
 use crate::value::time::Time;
 use crate::value::{Size, Value};
@@ -66,20 +68,33 @@ enum Step {
     Decided(Decision),
 }
 
-/// The decisions of an exchange; most have none.
+impl Step {
+    fn size(&self) -> Size {
+        match self {
+            Self::Asked(arguments) => arguments.size(),
+            Self::Decided(decision) => decision.size(),
+        }
+    }
+}
+
+/// The decisions of an exchange by the slots of their calls; most have none, and one more copies no
+/// others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Decisions(Vec<Option<Arc<Step>>>);
+pub(crate) struct Decisions {
+    steps: RedBlackTreeMapSync<usize, Arc<Step>>,
+    size: Size,
+}
 
 impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
-        match self.0.get(slot)?.as_deref()? {
+        match &**self.steps.get(&slot)? {
             Step::Decided(decision) => Some(decision),
             Step::Asked(_) => None,
         }
     }
 
     pub fn asked(&self, slot: usize) -> Option<&Value> {
-        match self.0.get(slot)?.as_deref()? {
+        match &**self.steps.get(&slot)? {
             Step::Asked(arguments) => Some(arguments),
             Step::Decided(_) => None,
         }
@@ -95,36 +110,29 @@ impl Decisions {
     }
 
     fn set(&mut self, slot: usize, step: Option<Step>) {
-        if self.0.len() <= slot && step.is_some() {
-            self.0.resize(slot + 1, None);
+        if let Some(before) = self.steps.get(&slot) {
+            self.size = self.size.minus(before.size());
         }
-        if let Some(place) = self.0.get_mut(slot) {
-            *place = step.map(Arc::new);
+        match step {
+            Some(step) => {
+                self.size = self.size.plus(step.size());
+                self.steps.insert_mut(slot, Arc::new(step));
+            }
+            None => {
+                self.steps.remove_mut(&slot);
+            }
         }
-        self.trim();
     }
 
     /// Leaves those of some slots, as if the others had never been there.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
-        for (slot, step) in self.0.iter_mut().enumerate() {
-            step.take_if(|_| !keep(slot));
+        let slots: Vec<usize> = self.steps.keys().copied().collect();
+        for slot in slots.into_iter().filter(|slot| !keep(*slot)) {
+            self.set(slot, None);
         }
-        self.trim();
     }
 
-    // Nothing at the end is nothing: what is equal compares so.
-    fn trim(&mut self) {
-        let last = self.0.iter().rposition(Option::is_some);
-        self.0.truncate(last.map_or(0, |last| last + 1));
-    }
-
-    pub fn size(&self) -> Size {
-        self.0
-            .iter()
-            .flatten()
-            .fold(Size::default(), |sum, step| match &**step {
-                Step::Asked(arguments) => sum.plus(arguments.size()),
-                Step::Decided(decision) => sum.plus(decision.size()),
-            })
+    pub const fn size(&self) -> Size {
+        self.size
     }
 }

@@ -1,10 +1,8 @@
-//! The messages of an iteration.
+//! The messages of an iteration, and the slots of an exchange.
 
 use std::sync::Arc;
 
 use rpds::VectorSync;
-
-use crate::log::exchange::Entry;
 
 /// Up to here one block of memory is faster in everything: an append copies a few pointers instead
 /// of making three nodes, and reading a conversation misses the processor's cache half as often.
@@ -12,14 +10,23 @@ const FEW: usize = 16;
 
 /// A list that shares what did not change with the lists it came from.
 #[derive(Debug, Clone)]
-pub(crate) enum Entries {
+pub(crate) enum Entries<T> {
     /// What an iteration usually has: a question, an answer, perhaps some more.
-    Few(Arc<[Entry]>),
+    Few(Arc<[T]>),
     /// What nobody keeps a model from making.
-    Many(VectorSync<Entry>),
+    Many(VectorSync<T>),
 }
 
-impl Entries {
+impl<T: Clone> Entries<T> {
+    /// So many of the same.
+    pub fn of(one: T, count: usize) -> Self {
+        let all = std::iter::repeat_n(one, count);
+        match count {
+            0..=FEW => Self::Few(all.collect()),
+            _ => Self::Many(all.collect()),
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Few(few) => few.len(),
@@ -27,21 +34,21 @@ impl Entries {
         }
     }
 
-    pub fn get(&self, at: usize) -> Option<&Entry> {
+    pub fn get(&self, at: usize) -> Option<&T> {
         match self {
             Self::Few(few) => few.get(at),
             Self::Many(many) => many.get(at),
         }
     }
 
-    pub fn last(&self) -> Option<&Entry> {
+    pub fn last(&self) -> Option<&T> {
         match self {
             Self::Few(few) => few.last(),
             Self::Many(many) => many.last(),
         }
     }
 
-    pub fn iter(&self) -> Iter<'_> {
+    pub fn iter(&self) -> Iter<'_, T> {
         match self {
             Self::Few(few) => Iter::Few(few.iter()),
             Self::Many(many) => Iter::Many(many.iter()),
@@ -49,13 +56,13 @@ impl Entries {
     }
 
     /// Appends, in O(1) up to [`FEW`] and in O(log n) beyond.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: T) {
         match self {
             Self::Few(few) if few.len() < FEW => {
                 *few = few.iter().cloned().chain([entry]).collect();
             }
             Self::Few(few) => {
-                let mut many: VectorSync<Entry> = few.iter().cloned().collect();
+                let mut many: VectorSync<T> = few.iter().cloned().collect();
                 many.push_back_mut(entry);
                 *self = Self::Many(many);
             }
@@ -64,7 +71,7 @@ impl Entries {
     }
 
     /// Puts another entry in the place of one.
-    pub fn set(&mut self, index: usize, entry: Entry) {
+    pub fn set(&mut self, index: usize, entry: T) {
         match self {
             Self::Few(few) => {
                 if let Some(place) = Arc::make_mut(few).get_mut(index) {
@@ -78,30 +85,30 @@ impl Entries {
     }
 }
 
-impl Default for Entries {
+impl<T> Default for Entries<T> {
     fn default() -> Self {
-        Self::Few(Arc::default())
+        Self::Few(Arc::new([]))
     }
 }
 
-impl PartialEq for Entries {
+impl<T: Clone + PartialEq> PartialEq for Entries<T> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Entries {}
+impl<T: Clone + Eq> Eq for Entries<T> {}
 
 /// The entries in their order.
-pub(crate) enum Iter<'a> {
-    Few(std::slice::Iter<'a, Entry>),
-    Many(rpds::vector::Iter<'a, Entry, archery::ArcTK>),
+pub(crate) enum Iter<'a, T> {
+    Few(std::slice::Iter<'a, T>),
+    Many(rpds::vector::Iter<'a, T, archery::ArcTK>),
 }
 
-impl<'a> Iterator for Iter<'a> {
-    type Item = &'a Entry;
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
 
-    fn next(&mut self) -> Option<&'a Entry> {
+    fn next(&mut self) -> Option<&'a T> {
         match self {
             Self::Few(few) => few.next(),
             Self::Many(many) => many.next(),
@@ -116,7 +123,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-impl DoubleEndedIterator for Iter<'_> {
+impl<T> DoubleEndedIterator for Iter<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
         match self {
             Self::Few(few) => few.next_back(),
@@ -125,4 +132,4 @@ impl DoubleEndedIterator for Iter<'_> {
     }
 }
 
-impl ExactSizeIterator for Iter<'_> {}
+impl<T> ExactSizeIterator for Iter<'_, T> {}

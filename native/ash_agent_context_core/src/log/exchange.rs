@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
+use crate::log::entries::Entries;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, PartKind};
@@ -27,7 +28,10 @@ pub struct Entry {
 /// The slots of an assistant message's calls.
 #[derive(Debug, Clone, Default)]
 pub struct Exchange {
-    slots: Vec<Option<Arc<Outcome>>>,
+    /// Answering one of many calls copies no others.
+    slots: Entries<Option<Arc<Outcome>>>,
+    /// How much the outcomes are.
+    answers: Size,
     decisions: Decisions,
     pub(crate) filled: usize,
     /// The application's own notes on the results.
@@ -53,7 +57,7 @@ impl Eq for Exchange {}
 impl Exchange {
     pub(crate) fn new(calls: usize) -> Self {
         Self {
-            slots: vec![None; calls],
+            slots: Entries::of(None, calls),
             ..Self::default()
         }
     }
@@ -132,13 +136,17 @@ impl Exchange {
     }
 
     pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
-        self.longest = self.longest.max(outcome.longest());
-        if let Some(slot) = self.slots.get_mut(slot) {
-            if slot.replace(outcome).is_none() {
-                self.filled += 1;
-            }
-            self.wire = None; // imported results are complete; these are others
+        let Some(before) = self.slots.get(slot) else {
+            return;
+        };
+        match before {
+            Some(before) => self.answers = self.answers.minus(before.size()),
+            None => self.filled += 1,
         }
+        self.longest = self.longest.max(outcome.longest());
+        self.answers = self.answers.plus(outcome.size());
+        self.slots.set(slot, Some(outcome));
+        self.wire = None; // imported results are complete; these are others
     }
 
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
@@ -161,11 +169,7 @@ impl Exchange {
             .metadata
             .as_ref()
             .map_or(wire, |map| wire.plus(map.size()));
-        self.slots()
-            .flatten()
-            .fold(metadata.plus(self.decisions.size()), |sum, outcome| {
-                sum.plus(outcome.size())
-            })
+        metadata.plus(self.decisions.size()).plus(self.answers)
     }
 }
 

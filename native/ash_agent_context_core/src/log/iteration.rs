@@ -1,10 +1,10 @@
 //! Iterations, and the exchanges in them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
-use crate::log::call::ToolCall;
+use crate::log::call::{ToolCall, FEW};
 use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
 use crate::log::ids::Ids;
@@ -17,9 +17,6 @@ use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
-
-/// Calls up to which looking for an id one by one beats an index.
-const FEW: usize = 8;
 
 /// What a conversation was at the end of an iteration.
 #[derive(Debug, Clone)]
@@ -49,7 +46,7 @@ pub struct Iteration {
     pub(crate) reported: Option<u64>,
     /// What the conversation was at the end of this iteration; only some have it.
     pub(crate) checkpoint: Option<Arc<Checkpoint>>,
-    entries: Entries,
+    entries: Entries<Entry>,
     messages: usize,
     has_assistant: bool,
     /// Encodings of all its messages; copies with the same messages share them.
@@ -347,31 +344,28 @@ impl Iteration {
                 given: results.into_iter().map(|(id, _)| id).collect(),
             });
         };
-        let finder = Finder::new(&entry.message.calls);
-        let mut given = vec![false; entry.message.calls.len()];
-        let answered: Vec<bool> = entry
-            .calls()
-            .map(|(_, outcome)| outcome.is_some())
-            .collect();
+        let answered = entry.exchange.as_deref();
+        let mut given = (results.len() > FEW).then(HashSet::new);
         let mut places = Vec::with_capacity(results.len());
         for (id, _) in &results {
-            let Some(place) = finder.find(id) else {
+            let Some(place) = entry.message.find_call(id) else {
                 return Err(Error::UnknownToolCall {
                     id: id.clone(),
                     pending: self.pending_ids(),
                 });
             };
-            if given.get(place).copied().unwrap_or(false) {
+            let is_double = match &mut given {
+                Some(given) => !given.insert(place),
+                None => places.contains(&place),
+            };
+            if is_double {
                 return Err(Error::DuplicateToolResult { id: id.clone() });
             }
-            if answered.get(place).copied().unwrap_or(false) {
+            if answered.is_some_and(|exchange| exchange.slot(place).is_some()) {
                 return Err(Error::ToolCallAlreadyAnswered {
                     id: id.clone(),
                     pending: self.pending_ids(),
                 });
-            }
-            if let Some(given) = given.get_mut(place) {
-                *given = true;
             }
             places.push(place);
         }
@@ -407,26 +401,3 @@ impl PartialEq for Iteration {
 }
 
 impl Eq for Iteration {}
-
-/// Finds calls by id: one by one while they are few, so that the usual exchange pays for no index.
-enum Finder<'a> {
-    Few(&'a [ToolCall]),
-    Many(HashMap<&'a str, usize>),
-}
-
-impl<'a> Finder<'a> {
-    fn new(calls: &'a [ToolCall]) -> Self {
-        if calls.len() <= FEW {
-            return Self::Few(calls);
-        }
-        let ids = calls.iter().map(|call| &*call.id);
-        Self::Many(ids.zip(0..).collect())
-    }
-
-    fn find(&self, id: &str) -> Option<usize> {
-        match self {
-            Self::Few(calls) => calls.iter().position(|call| &*call.id == id),
-            Self::Many(places) => places.get(id).copied(),
-        }
-    }
-}

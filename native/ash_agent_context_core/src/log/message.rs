@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::log::call::ToolCall;
+use crate::log::call::{Places, ToolCall};
 use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, Part};
 use crate::log::reply::Reply;
@@ -61,6 +61,7 @@ pub struct Message {
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     size: Size,
+    places: Places,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Once<Sum>,
 }
@@ -85,6 +86,7 @@ impl Message {
             wire: None,
             extra: None,
             size,
+            places: Places::default(),
             pieces: Pieces::default(),
             counts: Once::default(),
         }
@@ -135,6 +137,14 @@ impl Message {
             .plus(extra.as_ref().map_or(Size::default(), Map::size));
         self.extra = extra;
         self
+    }
+
+    /// The position of the call with this id.
+    ///
+    /// # Complexity
+    /// O(log n), and O(n log n) once for many calls.
+    pub(crate) fn find_call(&self, id: &str) -> Option<usize> {
+        self.places.find(&self.calls, id)
     }
 
     /// How much there is to walk and to copy.

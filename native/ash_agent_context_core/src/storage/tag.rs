@@ -24,6 +24,9 @@ use crate::storage::trust::Structs;
 use crate::value::json::MAX_DIGITS;
 use crate::value::{Map, Value, MAX_DEPTH};
 
+/// Elements that a tuple may have: a VM that is made to build a larger one has a broken term.
+const MAX_TUPLE: usize = (1 << 24) - 1;
+
 const ATOM: &str = "$atom";
 const TUPLE: &str = "$tuple";
 const INT: &str = "$int";
@@ -492,8 +495,10 @@ fn unescape(key: &Value) -> Option<Value> {
 
 fn read_tagged(tag: &Value, of: Value) -> Result<Step, Error> {
     let done = match (tag.as_str(), of) {
-        (Some(TUPLE), Value::List(items)) => return Ok(Step::Open(Reading::items(items, true))),
-        (Some(TUPLE), _) => Err(refuse("a list")),
+        (Some(TUPLE), Value::List(items)) if items.len() <= MAX_TUPLE => {
+            return Ok(Step::Open(Reading::items(items, true)))
+        }
+        (Some(TUPLE), _) => Err(refuse("a list of at most 16777215 elements")),
         (Some(MAP), Value::List(pairs)) => {
             return Ok(Step::Open(Reading::Pairs {
                 read: Vec::with_capacity(pairs.len()),
