@@ -12,6 +12,7 @@ use crate::log::call::{Arguments, ToolCall};
 use crate::log::media::words_of;
 use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::value::cost::Cost;
 use crate::value::json;
 use crate::value::{Map, Value};
 
@@ -69,6 +70,15 @@ impl Masks {
             masks,
             key: hasher.finish(),
         })
+    }
+
+    /// What [`Masks::new`] costs: patterns take milliseconds to compile.
+    #[must_use]
+    pub const fn compile_cost(patterns: usize) -> Cost {
+        match patterns {
+            0 => Cost::steps(0),
+            _ => Cost::LONG,
+        }
     }
 
     /// The patterns with their replacements.
