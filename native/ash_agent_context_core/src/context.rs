@@ -1,5 +1,6 @@
 //! The conversation: the log, what is shown of it, and the tokens that are counted of that.
 
+pub mod cost;
 pub mod fit;
 pub mod prompt;
 pub mod shown;

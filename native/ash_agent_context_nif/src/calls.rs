@@ -1,11 +1,10 @@
 //! The NIFs of decisions about tool calls.
 
-use ash_agent_context_core::{Size, Value};
+use ash_agent_context_core::{Cost, Size, Value};
 use rustler::{Encoder as _, Env, Term};
 
 use crate::atoms;
 use crate::clock;
-use crate::context::exchange_size;
 use crate::decode::{self, Around};
 use crate::encode::{Encoder, Fields};
 use crate::error::NifError;
@@ -31,11 +30,11 @@ fn ask<'a>(
     arguments: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let arguments = decode::value(arguments, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
     let id = id.decode()?;
-    find(lane, &context, id)?;
+    lane.allow(context.get().decide_cost(id))?;
     let next = context.get().ask_about_tool_call(id, arguments, at)?;
     Ok(answer(env, next))
 }
@@ -49,7 +48,7 @@ fn approve<'a>(
     by: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(digested(&context))?;
+    lane.allow(context.get().digest_cost())?;
     let arguments = match decode::value(arguments, Around::Nothing, lane)? {
         Value::Nil => None,
         arguments => Some(arguments),
@@ -57,7 +56,7 @@ fn approve<'a>(
     let by = decode::value(by, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
     let id = id.decode()?;
-    find(lane, &context, id)?;
+    lane.allow(context.get().decide_cost(id))?;
     let next = context.get().approve_tool_call(id, arguments, by, at)?;
     Ok(answer(env, next))
 }
@@ -69,14 +68,14 @@ fn is_approved<'a>(
     id: Term<'a>,
     arguments: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(digested(&context))?;
+    lane.allow(context.get().digest_cost())?;
     let arguments = decode::value(arguments, Around::Nothing, lane)?;
     let is_approved = context.get().is_approved(id.decode()?, &arguments);
     Ok(is_approved.encode(env))
 }
 
 fn undecided_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow_reading(context.get().current().size())?;
+    lane.allow(Cost::handing_out(context.get().current().size()))?;
     Ok(Encoder::sharing(env, &context).calls_with(context.get().undecided_calls()))
 }
 
@@ -89,43 +88,24 @@ fn deny<'a>(
     by: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let reason = decode::value(reason, Around::Nothing, lane)?;
     let by = decode::value(by, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
     let id = id.decode()?;
-    find(lane, &context, id)?;
+    lane.allow(context.get().decide_cost(id))?;
     let next = context.get().deny_tool_call(id, reason, by, at)?;
     Ok(answer(env, next))
 }
 
-/// An approval is a digest of the call's arguments, which are somewhere in its message.
-fn digested(context: &Handle) -> Size {
-    let current = context.get().current();
-    let message = current.last().map(|entry| entry.message.size());
-    exchange_size(current).plus(message.unwrap_or_default())
-}
-
-/// A call that is not pending is looked for in the whole conversation.
-fn find(lane: Lane, context: &Handle, id: &str) -> Result<(), NifError> {
-    if context.get().has_pending(id) {
-        return Ok(());
-    }
-    search(lane, context)
-}
-
-fn search(lane: Lane, context: &Handle) -> Result<(), NifError> {
-    lane.allow(Size::new(context.get().size().terms, 0))
-}
-
 fn call_status<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {
-    search(lane, &context)?;
+    lane.allow(context.get().find_call_cost())?;
     let status = context.get().tool_call_status(id.decode()?);
     Ok(status.map(words::call_status).encode(env))
 }
 
 fn call_decision<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {
-    search(lane, &context)?;
+    lane.allow(context.get().find_call_cost())?;
     let Some(decision) = context.get().tool_call_decision(id.decode()?) else {
         return Ok(atoms::nil().to_term(env));
     };

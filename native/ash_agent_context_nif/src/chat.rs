@@ -1,6 +1,6 @@
 //! The NIFs of chats.
 
-use ash_agent_context_core::{Branch, Chat, Context, LoadedBranch, LoadedChat, Map, Size, Value};
+use ash_agent_context_core::{Branch, Chat, Context, Cost, LoadedBranch, LoadedChat, Map, Value};
 use rustler::{Encoder as _, Env, NewBinary, Term};
 
 use crate::clock;
@@ -37,8 +37,8 @@ fn with_chat<'a, T>(
 ) -> Result<T, NifError> {
     let branches: Vec<Terms<'a>> = branches.decode()?;
     // Comparing two may take as long as writing one of them.
-    let sizes = branches.iter().map(|branch| branch.4.get().size());
-    lane.allow(sizes.fold(Size::default(), Size::plus))?;
+    let costs = branches.iter().map(|branch| branch.4.get().whole_cost());
+    lane.allow(costs.fold(Cost::default(), Cost::plus))?;
     let chat = Chat {
         head: map(head, Around::Attributes, lane)?,
         extra: map(extra, Around::Document, lane)?,
@@ -94,7 +94,7 @@ fn load<'a>(
     trusted: Term<'a>,
 ) -> Reply<'a> {
     // Its branches may have patterns, which take milliseconds to compile.
-    lane.allow(Size::new(usize::MAX, 0))?;
+    lane.allow(Cost::LONG)?;
     let trusted = trust(trusted)?;
     let config_keys: Vec<&str> = config_keys.decode()?;
     let document = decode::value(document, Around::Chat, lane)?;
@@ -120,7 +120,7 @@ fn seed<'a>(
     id: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(parent.get().size())?;
+    lane.allow(parent.get().whole_cost())?;
     let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
     let child: Context = parent.get().seeded(first.0, last.0, &id, at)?;
     Ok(answer(env, child))

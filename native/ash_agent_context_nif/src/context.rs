@@ -1,6 +1,6 @@
 //! The NIFs of a context.
 
-use ash_agent_context_core::{Context, Defaults, Iteration, Origin, Size, Stamp, View};
+use ash_agent_context_core::{Context, Cost, Defaults, Iteration, Origin, Stamp};
 use rustler::{Encoder as _, Env, Term};
 
 use crate::atoms;
@@ -69,7 +69,7 @@ fn add_user_message<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let input = decode::value(input, Around::Items, lane)?;
     let stamp = stamp(metadata, at, lane)?;
     Ok(answer(env, context.get().add_user_message(input, stamp)?))
@@ -84,7 +84,7 @@ fn add_assistant_message<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let content = decode::value(content, Around::Items, lane)?;
     let calls = decode::value(calls, Around::Items, lane)?;
     let stamp = stamp(metadata, at, lane)?;
@@ -100,18 +100,10 @@ fn add_tool_results<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let results = decode::value(results, Around::Results, lane)?;
     let stamp = stamp(metadata, at, lane)?;
     Ok(answer(env, context.get().add_tool_results(results, stamp)?))
-}
-
-/// Filling one slot of an exchange touches all of its slots, and an error lists those that are empty.
-pub fn exchange_size(iteration: &Iteration) -> Size {
-    let calls = iteration
-        .last()
-        .map_or(0, |entry| entry.message.calls.len());
-    Size::new(calls, 0)
 }
 
 fn interrupt<'a>(
@@ -123,16 +115,10 @@ fn interrupt<'a>(
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let reason = decode::value(reason, Around::Nothing, lane)?;
     let stamp = stamp(metadata, at, lane)?;
-    // Every pending call gets the reason.
-    let pending = context.get().current().count_pending();
-    let size = reason.size();
-    lane.allow(Size::new(
-        size.terms.saturating_mul(pending),
-        size.bytes.saturating_mul(pending),
-    ))?;
+    lane.allow(context.get().interrupt_cost(&reason))?;
     let next = match cancelled {
         true => context.get().cancel(&reason, stamp),
         false => context.get().interrupt(&reason, stamp),
@@ -141,10 +127,7 @@ fn interrupt<'a>(
 }
 
 fn rewind<'a>(env: Env<'a>, lane: Lane, context: Handle, to: Number) -> Reply<'a> {
-    lane.allow(context.get().rewind_size(to.0))?;
-    if context.get().has_view() {
-        lane.allow(Size::new(context.get().count_iterations(), 0))?;
-    }
+    lane.allow(context.get().rewind_cost(to.0))?;
     Ok(answer(env, context.get().rewind(to.0)?))
 }
 
@@ -156,8 +139,7 @@ fn put_system_prompt<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let prompt = decode::value(prompt, Around::Items, lane)?;
-    // The texts behind it are put behind it anew.
-    lane.allow(context.get().view().map_or(Size::default(), View::size))?;
+    lane.allow(context.get().system_prompt_cost())?;
     let at = clock::at(at, lane)?;
     Ok(answer(env, context.get().put_system_prompt(prompt, at)?))
 }
@@ -166,13 +148,13 @@ fn system_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let Some(system) = context.get().system() else {
         return Ok(atoms::nil().to_term(env));
     };
-    lane.allow_reading(system.size())?;
+    lane.allow(Cost::handing_out(system.size()))?;
     Ok(Encoder::sharing(env, &context).content(&system.content))
 }
 
 /// The number of the last iteration that two conversations have in common, or `nil`.
 fn last_common<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
-    lane.allow(a.get().size())?;
+    lane.allow(a.get().whole_cost())?;
     Ok(a.get().last_common(b.get()).encode(env))
 }
 
@@ -232,27 +214,13 @@ fn update<'a>(
 }
 
 fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Reply<'a> {
-    lane.allow_reading(context.get().size())?;
     let encoder = Encoder::sharing(env, &context);
     if log || !context.get().has_view() {
+        lane.allow(Cost::handing_out(context.get().size()))?;
         return Ok(encoder.messages(context.get().log()));
     }
-    if context
-        .get()
-        .view()
-        .is_some_and(|view| view.masks().is_some())
-    {
-        lane.allow(context.get().size())?; // masking reads all texts
-    }
+    lane.allow(context.get().messages_cost())?;
     Ok(encoder.shown(context.get().messages()))
-}
-
-/// What looks different from the log is made by reading and copying texts.
-pub fn allow_looks(lane: Lane, context: &Context) -> Result<(), NifError> {
-    match context.view().filter(|view| view.changes_looks()) {
-        Some(view) => lane.allow(view.cost(context.size())),
-        None => Ok(()),
-    }
 }
 
 fn iteration<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Number) -> Reply<'a> {
@@ -279,19 +247,18 @@ fn with_iteration<'r, 'a>(
     work: impl FnOnce(Option<&'r Iteration>) -> Term<'a>,
 ) -> Reply<'a> {
     let iteration = context.get().iteration(number.0);
-    let system = context.get().system().map_or(Size::default(), |m| m.size());
-    lane.allow_reading(iteration.map_or(system, |iteration| iteration.size().plus(system)))?;
+    lane.allow(context.get().iteration_cost(iteration))?;
     Ok(work(iteration))
 }
 
 fn iterations<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow_reading(context.get().size())?;
+    lane.allow(Cost::handing_out(context.get().size()))?;
     Ok(Encoder::sharing(env, &context).iterations(context.get()))
 }
 
 fn tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let last = context.get().current().last();
-    lane.allow_reading(last.map_or(Size::default(), |entry| entry.message.size()))?;
+    lane.allow(context.get().calls_cost())?;
     let calls = last
         .into_iter()
         .flat_map(|entry| entry.message.calls.iter());
@@ -299,8 +266,7 @@ fn tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
 }
 
 fn pending_tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    let last = context.get().current().last();
-    lane.allow_reading(last.map_or(Size::default(), |entry| entry.message.size()))?;
+    lane.allow(context.get().calls_cost())?;
     Ok(Encoder::sharing(env, &context).calls(context.get().current().pending()))
 }
 
@@ -321,13 +287,13 @@ fn message<'a>(
 
 fn metadata<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
     let notes = context.get().metadata();
-    lane.allow_reading(notes.size())?;
+    lane.allow(Cost::handing_out(notes.size()))?;
     Ok(Encoder::sharing(env, &context).notes(notes))
 }
 
 fn to_map<'a>(env: Env<'a>, lane: Lane, handle: Handle) -> Reply<'a> {
     let context = handle.get();
-    lane.allow_reading(context.size())?;
+    lane.allow(Cost::handing_out(context.size()))?;
     let encoder = Encoder::sharing(env, &handle);
     let mut fields = Fields::new(env);
     fields.put(atoms::id(), encoder.text(context.id()));
@@ -351,14 +317,13 @@ fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
 }
 
 fn fork<'a>(env: Env<'a>, lane: Lane, handle: Handle, id: Term<'a>, at: Term<'a>) -> Reply<'a> {
-    // What is decided about the calls of the last message is looked at.
-    lane.allow(handle.get().current().size())?;
+    lane.allow(handle.get().fork_cost())?;
     let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
     Ok(answer(env, handle.get().fork(&id, at)))
 }
 
 fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
-    lane.allow(a.get().size())?;
+    lane.allow(a.get().whole_cost())?;
     Ok((a.get() == b.get()).encode(env))
 }
 

@@ -1,6 +1,6 @@
 //! The NIFs of import.
 
-use ash_agent_context_core::{Context, Defaults, Imported, Provider, Repair, Size, Value};
+use ash_agent_context_core::{Context, Defaults, Imported, Provider, Repair, Value};
 use rustler::{Atom, Encoder as _, Env, Term};
 
 use crate::atoms;
@@ -17,9 +17,6 @@ type Reply<'a> = Result<Term<'a>, NifError>;
 nif!(import_request_normal, import_request_dirty(body: Term<'a>, provider: Atom, id: Term<'a>, at: Term<'a>) => request);
 nif!(import_messages_normal, import_messages_dirty(list: Term<'a>, id: Term<'a>, at: Term<'a>) => messages);
 
-/// Walks over the data: decoding, writing it as it is kept, taking it apart.
-const WALKS: usize = 3;
-
 fn request<'a>(
     env: Env<'a>,
     lane: Lane,
@@ -30,12 +27,7 @@ fn request<'a>(
 ) -> Reply<'a> {
     let provider = Provider::of(provider)?;
     let body = decode::value(body, Around::Body, lane)?;
-    let size = body.size();
-    // Text has a term for every 8 bytes or so; only hostile text has more.
-    lane.allow(Size::new(
-        WALKS * size.terms.max(size.bytes / 8),
-        WALKS * size.bytes,
-    ))?;
+    lane.allow(Context::from_request_cost(&body))?;
     let defaults = Defaults {
         id: &clock::id(id)?,
         at: clock::at(at, lane)?,
@@ -46,8 +38,7 @@ fn request<'a>(
 
 fn messages<'a>(env: Env<'a>, lane: Lane, list: Term<'a>, id: Term<'a>, at: Term<'a>) -> Reply<'a> {
     let list = decode::value(list, Around::Body, lane)?;
-    let size = list.size();
-    lane.allow(Size::new(WALKS * size.terms, WALKS * size.bytes))?;
+    lane.allow(Context::from_messages_cost(&list))?;
     let defaults = Defaults {
         id: &clock::id(id)?,
         at: clock::at(at, lane)?,

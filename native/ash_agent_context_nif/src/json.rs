@@ -1,6 +1,6 @@
 //! JSON text for Elixir releases that bring no JSON library.
 
-use ash_agent_context_core::{json, Size};
+use ash_agent_context_core::{json, text_cost};
 use rustler::{Binary, Env, NewBinary, Term};
 
 use crate::decode::{self, Around};
@@ -12,8 +12,7 @@ nif!(json_decode_normal, json_decode_dirty(text: Binary<'a>) => read);
 nif!(json_encode_normal, json_encode_dirty(term: Term<'a>) => write);
 
 fn read<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>) -> Result<Term<'a>, NifError> {
-    // Real JSON has a term for every 8 bytes or so; only hostile text has more.
-    lane.allow(Size::new(text.len() / 8, text.len()))?;
+    lane.allow(text_cost(&text))?;
     let value = json::read(text.as_slice(), Around::Document.limit())?;
     Ok(encode::value(env, &value))
 }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use ash_agent_context_core::Size;
+use ash_agent_context_core::{Cost, Size};
 use rustler::schedule::consume_timeslice;
 use rustler::Env;
 
@@ -30,17 +30,10 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Refuses work that is too much for this lane.
-    pub fn allow(self, size: Size) -> Result<(), NifError> {
-        self.check(size.terms <= NORMAL.terms && size.bytes <= NORMAL.bytes)
-    }
-
-    /// Refuses to make more terms than this lane may of what a context holds.
-    pub fn allow_reading(self, size: Size) -> Result<(), NifError> {
-        self.check(size.terms <= READ)
-    }
-
-    fn check(self, fits: bool) -> Result<(), NifError> {
+    /// Refuses what costs too much for this lane.
+    pub fn allow(self, cost: impl Into<Cost>) -> Result<(), NifError> {
+        let Cost { work, handed_out } = cost.into();
+        let fits = work.terms <= NORMAL.terms && work.bytes <= NORMAL.bytes && handed_out <= READ;
         if fits || self == Self::Dirty {
             Ok(())
         } else {

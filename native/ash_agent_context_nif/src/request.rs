@@ -1,13 +1,12 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Context, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, Size,
-    SystemRole, Thinking, Unready,
+    json, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, SystemRole, Thinking,
+    Unready,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
 use crate::atoms;
-use crate::context::{allow_looks, exchange_size};
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
@@ -105,16 +104,6 @@ impl Given {
         }
     }
 
-    /// What is walked when everything is encoded: complete iterations as a whole, but for Bedrock
-    /// imported ones message by message.
-    fn walk(&self, context: &Context) -> Size {
-        let walked = match self.provider {
-            Provider::Bedrock => context.count_messages(),
-            _ => context.count_iterations() + context.current().count_messages(),
-        };
-        Size::new(walked, 0).plus(exchange_size(context.current()))
-    }
-
     /// The context to project, with pending calls interrupted where that is wanted.
     fn context(&self, context: Handle) -> Handle {
         let interrupted = self.interrupt.then(|| context.get().without_pending());
@@ -138,7 +127,7 @@ fn encode_request<'a>(
     body: Term<'a>,
 ) -> Reply<'a> {
     let given = Given::decode(options)?;
-    lane.allow(given.walk(context.get()))?;
+    lane.allow(context.get().encode_cost(&given.options(lane)))?;
     let body = decode::metadata(body, lane)?.unwrap_or_default();
     let context = given.context(context);
     let options = given.options(lane);
@@ -152,8 +141,7 @@ fn encode_request<'a>(
 }
 
 fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
-    lane.allow(context.get().size())?;
-    allow_looks(lane, context.get())?;
+    lane.allow(context.get().request_cost())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
     let options = given.options(lane);
@@ -168,8 +156,7 @@ fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> 
 }
 
 fn request_report<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
-    lane.allow(context.get().size())?;
-    allow_looks(lane, context.get())?;
+    lane.allow(context.get().request_cost())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
     let report = context.get().request_report(&given.options(lane))?;
@@ -198,16 +185,14 @@ fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
 }
 
 fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle, mode: Atom) -> Reply<'a> {
-    lane.allow(context.get().size())?;
-    allow_looks(lane, context.get())?;
+    lane.allow(context.get().request_cost())?;
     let prompt = context.get().to_prompt(Prompt::of(mode)?);
     Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
 }
 
 /// The reasons why nothing can be sent.
 fn unready<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(Size::new(context.get().count_iterations(), 0))?;
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().unready_cost())?;
     let reasons = context.get().unready();
     let reasons: Vec<Term<'a>> = reasons
         .iter()

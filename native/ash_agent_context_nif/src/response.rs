@@ -10,7 +10,6 @@ use rustler::{Atom, Binary, Encoder as _, Env, Resource, ResourceArc, Term};
 
 use crate::atoms;
 use crate::clock;
-use crate::context::exchange_size;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::NifError;
@@ -261,7 +260,7 @@ fn add<'a>(
 ) -> Answer<'a> {
     let response = response.get()?;
     lane.allow(cost(response))?;
-    lane.allow(exchange_size(context.get().current()))?;
+    lane.allow(context.get().append_cost())?;
     let stamp = Stamp {
         at: clock::at(at, lane)?,
         metadata: decode::metadata(metadata, lane)?,

@@ -1,6 +1,6 @@
 //! The NIFs of storage.
 
-use ash_agent_context_core::{has_masks, json, Context, Size, Trust, NESTING};
+use ash_agent_context_core::{json, Context, Trust, NESTING};
 use rustler::{Atom, Binary, Env, Resource, ResourceArc, Term};
 
 use crate::decode::{self, Around, Number};
@@ -24,17 +24,6 @@ nif!(snapshot_load_delta_normal, snapshot_load_delta_dirty(context: Handle, delt
 nif!(snapshot_encode_normal, snapshot_encode_dirty(context: Handle) => encode);
 nif!(snapshot_decode_normal, snapshot_decode_dirty(text: Binary<'a>, trust: Term<'a>) => decode);
 
-/// What stands in a snapshot that has patterns.
-const MASKS: &[u8] = b"\"masks\"";
-
-/// Patterns take milliseconds to compile.
-fn allow_masks(lane: Lane, has_masks: bool) -> Result<(), NifError> {
-    match has_masks {
-        true => lane.allow(Size::new(usize::MAX, 0)),
-        false => Ok(()),
-    }
-}
-
 /// `{approvals, structs}`
 pub fn trust(term: Term<'_>) -> Result<Trust, NifError> {
     let env = term.get_env();
@@ -46,9 +35,7 @@ pub fn trust(term: Term<'_>) -> Result<Trust, NifError> {
 /// The document as a term; whole since iteration 0.
 fn dump<'a>(env: Env<'a>, lane: Lane, context: Handle, since: Number) -> Reply<'a> {
     let context = context.get();
-    // Written, read back and made a term: three walks.
-    let size = context.delta_size(since.0);
-    lane.allow(size.plus(size).plus(size))?;
+    lane.allow(context.dump_cost(since.0))?;
     let text = match since.0 {
         0 => context.to_snapshot(),
         since => context.delta(since)?,
@@ -59,7 +46,7 @@ fn dump<'a>(env: Env<'a>, lane: Lane, context: Handle, since: Number) -> Reply<'
 /// What a context has beyond another one.
 fn dump_beside<'a>(env: Env<'a>, lane: Lane, context: Handle, base: Handle) -> Reply<'a> {
     // To compare the two may take as long as to write one of them.
-    lane.allow(context.get().size())?;
+    lane.allow(context.get().whole_cost())?;
     let text = context.get().delta_beside(base.get());
     Ok(encode::value(env, &json::read(&text, NESTING)?))
 }
@@ -67,7 +54,7 @@ fn dump_beside<'a>(env: Env<'a>, lane: Lane, context: Handle, base: Handle) -> R
 fn load<'a>(env: Env<'a>, lane: Lane, document: Term<'a>, trust: Term<'a>) -> Reply<'a> {
     let trust = self::trust(trust)?;
     let document = decode::value(document, Around::Document, lane)?;
-    allow_masks(lane, has_masks(&document))?;
+    lane.allow(Context::load_cost(&document))?;
     Ok(answer(env, Context::load_with(document, trust)?))
 }
 
@@ -80,13 +67,12 @@ fn load_delta<'a>(
 ) -> Reply<'a> {
     let trust = self::trust(trust)?;
     let delta = decode::value(delta, Around::Document, lane)?;
-    lane.allow(context.get().load_delta_size(&delta))?;
-    allow_masks(lane, has_masks(&delta))?;
+    lane.allow(context.get().load_delta_cost(&delta))?;
     Ok(answer(env, context.get().load_delta_with(delta, trust)?))
 }
 
 fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(context.get().size())?;
+    lane.allow(context.get().whole_cost())?;
     let mut text = context.get().to_snapshot();
     // It lives as long as the binary: an estimate that was far too large is not kept.
     if text.capacity() > text.len() / 4 * 5 {
@@ -98,10 +84,7 @@ fn encode<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
 
 fn decode<'a>(env: Env<'a>, lane: Lane, text: Binary<'a>, trust: Term<'a>) -> Reply<'a> {
     let trust = self::trust(trust)?;
-    // Real snapshots have a term for every 8 bytes or so; only hostile text has more.
-    lane.allow(Size::new(text.len() / 8, text.len()))?;
-    let patterns = text.windows(MASKS.len()).any(|window| window == MASKS);
-    allow_masks(lane, patterns)?;
+    lane.allow(Context::from_snapshot_cost(&text))?;
     Ok(answer(
         env,
         Context::from_snapshot_with(text.as_slice(), trust)?,

@@ -1,6 +1,6 @@
 //! The NIFs of tokens.
 
-use ash_agent_context_core::{Context, Method, Size, Usage};
+use ash_agent_context_core::{Method, Usage};
 use rustler::{Atom, Encoder as _, Env, Term};
 
 use crate::atoms;
@@ -18,32 +18,12 @@ nif!(context_add_usage_normal, context_add_usage_dirty(context: Handle, usage: T
 nif!(context_count_tokens_normal, context_count_tokens_dirty(context: Handle, method: Atom) => count_tokens);
 nif!(context_token_breakdown_normal, context_token_breakdown_dirty(context: Handle, method: Atom) => token_breakdown);
 
-/// How many times as long as an estimate an exact count takes, at worst.
-const EXACT: usize = 128;
-
 /// A method by its atom; `:auto` is none: from the last report on.
 pub fn method(atom: Atom) -> Result<Option<Method>, NifError> {
     match atom == atoms::auto() {
         true => Ok(None),
         false => Method::of(atom).map(Some),
     }
-}
-
-/// Refuses to count more than a lane may.
-pub fn allow(lane: Lane, context: &Context, method: Option<Method>) -> Result<(), NifError> {
-    let counted = method.unwrap_or(Method::Estimate);
-    counted.check()?;
-    if !counted.is_ready() {
-        lane.allow(Size::new(usize::MAX, 0))?; // its tables are made first, which takes a second
-    }
-    let size = context.count_size(counted);
-    let size = context.view().map_or(size, |view| view.cost(size));
-    let times = if counted == Method::Estimate {
-        1
-    } else {
-        EXACT
-    };
-    lane.allow(Size::new(size.terms, size.bytes.saturating_mul(times)))
 }
 
 fn add_usage<'a>(
@@ -53,20 +33,20 @@ fn add_usage<'a>(
     usage: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, context.get(), None)?;
+    lane.allow(context.get().count_cost(None)?)?;
     let usage = decode::value(usage, Around::Nothing, lane)?;
     let at = clock::at(at, lane)?;
     Ok(answer(env, context.get().add_token_usage(usage, at)?))
 }
 
 fn count_tokens<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
-    allow(lane, context.get(), method(given)?)?;
+    lane.allow(context.get().count_cost(method(given)?)?)?;
     Ok(context.get().count_tokens(method(given)?).encode(env))
 }
 
 fn token_breakdown<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
     let counted = method(given)?.unwrap_or(Method::Estimate);
-    allow(lane, context.get(), Some(counted))?;
+    lane.allow(context.get().count_cost(Some(counted))?)?;
     let tokens = context.get().tokens(counted);
     let keys = [
         atoms::system(),

@@ -1,17 +1,16 @@
 //! The NIFs of the view.
 
-use ash_agent_context_core::{Fit, Masks, Size, View};
+use ash_agent_context_core::{Cost, Fit, Masks, View};
 use rustler::{Atom, Encoder as _, Env, Term};
 
 use crate::atoms;
 use crate::clock;
-use crate::context::allow_looks;
 use crate::decode::Number;
 use crate::encode::{Encoder, Fields};
 use crate::error::{range, NifError};
 use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
-use crate::tokens::{self, method};
+use crate::tokens::method;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -39,11 +38,6 @@ fn size(number: &Number) -> usize {
     usize::try_from(number.0).unwrap_or(0)
 }
 
-/// What changes the view walks its iterations at most.
-fn allow(lane: Lane, context: &Handle) -> Result<(), NifError> {
-    lane.allow(Size::new(context.get().count_iterations(), 0))
-}
-
 /// `{budget, reserve, keep_first, keep_last, step, method}`
 fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a>) -> Reply<'a> {
     let (budget, reserve, keep_first, keep_last, step, given): (
@@ -54,9 +48,7 @@ fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a
         Number,
         Atom,
     ) = how.decode()?;
-    allow(lane, &context)?;
-    allow_looks(lane, context.get())?;
-    tokens::allow(lane, context.get(), method(given)?)?;
+    lane.allow(context.get().fit_cost(method(given)?)?)?;
     let fit = Fit {
         budget: unsigned(&budget),
         reserve: unsigned(&reserve),
@@ -77,7 +69,7 @@ fn keep_last<'a>(
     count: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let at = clock::at(at, lane)?;
     let next = context.get().keep_last_iterations(unsigned(&count), at);
     Ok(answer(env, next))
@@ -90,7 +82,7 @@ fn remove_old<'a>(
     before: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let before = clock::at(before, lane)?;
     let next = context
         .get()
@@ -106,7 +98,7 @@ fn iteration_range<'a>(
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -123,7 +115,7 @@ fn compactable<'a>(
     keep_first: Number,
     keep_last: Number,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let asked: Option<(Number, Number)> = asked.decode()?;
     let asked = asked.map(|(first, last)| (unsigned(&first), unsigned(&last)));
     let range = context
@@ -139,8 +131,7 @@ fn messages_between<'a>(
     first: Number,
     last: Number,
 ) -> Reply<'a> {
-    lane.allow_reading(context.get().size())?;
-    allow_looks(lane, context.get())?;
+    lane.allow(Cost::handing_out(context.get().size()).plus(context.get().looks_cost()))?;
     let messages = context
         .get()
         .messages_between(unsigned(&first), unsigned(&last));
@@ -155,7 +146,7 @@ fn drop_range<'a>(
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -172,11 +163,8 @@ fn summarize<'a>(
     text: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
-    allow_looks(lane, context.get())?;
-    tokens::allow(lane, context.get(), None)?;
     let text: &str = text.decode()?;
-    lane.allow(Size::new(1, text.len().saturating_mul(16)))?; // perhaps counted exactly
+    lane.allow(context.get().summarize_cost(text)?)?;
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -201,7 +189,7 @@ fn expand<'a>(
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    allow(lane, &context)?;
+    lane.allow(context.get().view_cost())?;
     let at = clock::at(at, lane)?;
     let next = context.get().expand(unsigned(&first), unsigned(&last), at);
     Ok(answer(env, next))
@@ -215,7 +203,7 @@ fn clear_results<'a>(
     placeholder: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(Size::new(context.get().count_log(), 0))?;
+    lane.allow(context.get().clear_cost())?;
     let at = clock::at(at, lane)?;
     let next = context
         .get()
@@ -245,10 +233,7 @@ fn masks<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let pairs: Vec<(String, String)> = pairs.decode()?;
-    // A pattern takes milliseconds to compile.
-    if !pairs.is_empty() {
-        lane.allow(Size::new(usize::MAX, 0))?;
-    }
+    lane.allow(Masks::compile_cost(pairs.len()))?;
     let pairs = pairs
         .into_iter()
         .map(|(pattern, replacement)| (pattern.into(), replacement.into()));
@@ -265,12 +250,7 @@ fn prompt_block<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let text: Option<&str> = text.decode()?;
-    let view = context.get().view().map_or(Size::default(), View::size);
-    let system = context
-        .get()
-        .system()
-        .map_or(view, |system| view.plus(system.size()));
-    lane.allow(system.plus(Size::new(1, text.map_or(0, str::len))))?;
+    lane.allow(context.get().prompt_block_cost(text))?;
     let at = clock::at(at, lane)?;
     Ok(answer(
         env,

@@ -7,6 +7,7 @@
 //! own provider gets those back; every other provider gets what the neutral form says.
 
 pub mod attributes;
+mod cost;
 mod elements;
 mod fits;
 pub mod history;

@@ -5,6 +5,7 @@
 //! came before it, never on what comes behind: so appending changes no byte in front.
 
 mod assembly;
+mod cost;
 mod item;
 pub mod segment;
 

@@ -5,6 +5,7 @@
 
 mod bases;
 pub mod chat;
+pub mod cost;
 mod dump;
 mod keys;
 pub mod limits;

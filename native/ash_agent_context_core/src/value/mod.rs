@@ -1,6 +1,7 @@
 //! Any BEAM value that can outlive its process.
 
 pub mod builder;
+pub mod cost;
 pub mod escape;
 pub mod fields;
 pub mod json;

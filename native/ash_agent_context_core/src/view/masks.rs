@@ -14,6 +14,7 @@ use crate::log::media_type::{is_text, normal};
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::served::whole_pairs;
+use crate::value::cost::Cost;
 use crate::value::json;
 use crate::value::{Map, Value};
 
@@ -71,6 +72,15 @@ impl Masks {
             masks,
             key: hasher.finish(),
         })
+    }
+
+    /// What [`Masks::new`] costs: patterns take milliseconds to compile.
+    #[must_use]
+    pub const fn compile_cost(patterns: usize) -> Cost {
+        match patterns {
+            0 => Cost::steps(0),
+            _ => Cost::LONG,
+        }
     }
 
     /// The patterns with their replacements.

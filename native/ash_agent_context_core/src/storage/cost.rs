@@ -1,0 +1,56 @@
+//! What storage costs.
+
+use crate::context::Context;
+use crate::storage::load::has_masks;
+use crate::value::cost::Cost;
+use crate::value::{Size, Value};
+
+/// What stands in the text of a snapshot that has patterns.
+const MASKS: &[u8] = b"\"masks\"";
+
+/// Bytes of a snapshot's text for a term of it; only hostile text has more terms.
+const BYTES_PER_TERM: usize = 8;
+
+/// Walks over what is handed out as a document: it is written, read back and made terms.
+const WALKS: usize = 3;
+
+impl Context {
+    /// Of [`Context::delta`] as a value; of the whole conversation since 0.
+    #[must_use]
+    pub fn dump_cost(&self, since: i64) -> Cost {
+        Cost::from(self.delta_size(since)).times(WALKS)
+    }
+
+    /// Of [`Context::load`].
+    #[must_use]
+    pub fn load_cost(document: &Value) -> Cost {
+        patterns(has_masks(document))
+    }
+
+    /// Of [`Context::load_delta`].
+    #[must_use]
+    pub fn load_delta_cost(&self, document: &Value) -> Cost {
+        Cost::from(self.load_delta_size(document)).plus(Self::load_cost(document))
+    }
+
+    /// Of [`Context::from_snapshot`].
+    #[must_use]
+    pub fn from_snapshot_cost(text: &[u8]) -> Cost {
+        let has_masks = text.windows(MASKS.len()).any(|window| window == MASKS);
+        text_cost(text).plus(patterns(has_masks))
+    }
+}
+
+/// Of reading JSON text.
+#[must_use]
+pub fn text_cost(text: &[u8]) -> Cost {
+    Size::new(text.len() / BYTES_PER_TERM, text.len()).into()
+}
+
+/// Patterns take milliseconds to compile.
+fn patterns(are_there: bool) -> Cost {
+    match are_there {
+        true => Cost::LONG,
+        false => Cost::default(),
+    }
+}
