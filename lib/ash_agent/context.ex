@@ -111,12 +111,17 @@ defmodule AshAgent.Context do
           %{required(:id) => binary(), required(:result) => result()} | {binary(), result()}
   @type result :: {:ok, term()} | {:error, term()}
 
-  @typedoc "A message as it is shown. `:tool_calls` and `:metadata` are there only when given."
+  @typedoc """
+  A message as it is shown. `:tool_calls` and `:metadata` are there only when given, `:state` only for a message that broke
+  off, `:response` only in `fetch_message/2`.
+  """
   @type message :: %{
           required(:role) => :system | :user | :assistant,
           required(:content) => content() | [map()],
           optional(:tool_calls) => [map()],
-          optional(:metadata) => map()
+          optional(:metadata) => map(),
+          optional(:state) => :interrupted,
+          optional(:response) => map()
         }
 
   @typedoc "An iteration as it is shown. The `:result` of a pending call is `nil`."
@@ -214,6 +219,67 @@ defmodule AshAgent.Context do
     {metadata, at} = stamp(opts)
     ref |> Native.context_add_assistant_message(content, tool_calls, metadata, at) |> wrap!()
   end
+
+  @doc """
+  Adds what a model's provider sent back to the current iteration, and returns `{:ok, context}` or `{:error, error}`.
+
+  The message gets everything that came: text, thinking with its signatures, calls, the provider's own blocks, and apart from
+  these the tokens that were counted (`usage/1`) and the model, id and finish reason (`fetch_message/2`). The next request to
+  the same provider has what its own SDK would send back.
+
+  A response that was interrupted is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
+  answered with an error that says so, as is a call that was cut off in a response that is complete otherwise, such as by
+  `max_tokens`. When no call is left to run, the iteration is complete.
+
+  The error is an `AshAgent.Response.Error` for a response that failed or is still open, which says whether asking again may
+  help, or an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}`. The context is as it was then. Costs O(size of the
+  message). Takes the options of `add_user_message/3`.
+
+  ## Examples
+
+      iex> {:ok, response} =
+      ...>   AshAgent.Response.decode(:ollama, %{
+      ...>     model: "m1",
+      ...>     message: %{content: "", tool_calls: [%{function: %{name: "add", arguments: %{a: 1}}}]},
+      ...>     done: true,
+      ...>     done_reason: "stop"
+      ...>   })
+      iex> {:ok, context} = "1 + 1?" |> AshAgent.Context.new() |> AshAgent.Context.add_response(response)
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "call_1_1_0", name: "add", arguments: %{"a" => 1}}]
+
+      iex> response = AshAgent.Response.new(:anthropic)
+      iex> {:error, error} = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.add_response(response)
+      iex> error.reason
+      :open
+  """
+  @doc since: "0.1.0"
+  @spec add_response(t(), AshAgent.Response.t(), keyword()) ::
+          {:ok, t()} | {:error, AshAgent.Response.Error.t() | Error.t()}
+  def add_response(%__MODULE__{ref: ref}, %AshAgent.Response{ref: response}, opts \\ []) do
+    {metadata, at} = stamp(opts)
+
+    case Native.context_add_response(ref, response, metadata, at) do
+      {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
+      {:error, :bad_time} = error -> wrap!(error)
+      reply -> wrap(reply)
+    end
+  end
+
+  @doc """
+  Like `add_response/3`, but returns the context or raises the error.
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
+      iex> context = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.add_response!(response)
+      iex> AshAgent.Context.count_messages(context)
+      2
+  """
+  @doc since: "0.1.0"
+  @spec add_response!(t(), AshAgent.Response.t(), keyword()) :: t()
+  def add_response!(context, response, opts \\ []),
+    do: context |> add_response(response, opts) |> bang!()
 
   @doc """
   Answers pending tool calls, any number of them in any order, and returns the new context.
@@ -411,7 +477,9 @@ defmodule AshAgent.Context do
   @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 
-  It is the message that `Enum.at(get_iteration_messages(context, iteration), position)` gives, in O(log n).
+  It is the message that `Enum.at(get_iteration_messages(context, iteration), position)` gives, in O(log n). One that was
+  added by `add_response/3` also has `:response`, a map of the `:provider`, the `:model` and the `:id` it came from, its
+  `:finish_reason` and `:finish_word`, its `:state` (`:complete` or `:interrupted`) and the `:reason` of an interruption.
 
   ## Examples
 
@@ -445,8 +513,23 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
-  def exceeded_max_iterations?(%__MODULE__{ref: ref}, max) when is_integer(max),
-    do: Native.context_exceeded_max_iterations(ref, max)
+  def exceeded_max_iterations?(%__MODULE__{current_iteration: current}, max) when is_integer(max),
+    do: current >= max
+
+  @doc """
+  Returns the number of the iteration that began the current turn: the one with the last message of the user, in
+  constant time.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Weather?") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :weather}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "sunny"}}])
+      iex> {context.current_iteration, AshAgent.Context.turn_start(context)}
+      {2, 1}
+  """
+  @doc since: "0.1.0"
+  @spec turn_start(t()) :: pos_integer()
+  def turn_start(%__MODULE__{ref: ref}), do: Native.context_turn(ref)
 
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.

@@ -15,7 +15,7 @@ const FLOORS: [&str; 11] = [
 ];
 
 /// Files beside the folders, and whose floor they are on: errors hold values and nothing else.
-const BESIDE: [(&str, &str); 1] = [("error", "value")];
+const BESIDE: [(&str, &str); 2] = [("error", "value"), ("fault", "value")];
 
 /// The sources: module path and text.
 type Sources = BTreeMap<Vec<String>, String>;
@@ -319,14 +319,13 @@ fn absolute(path: &str, module: &[String], sources: &Sources) -> Option<Vec<Stri
     (!base.is_empty()).then_some(base)
 }
 
-/// The text without comments and strings; `super` in a module inside the file is the file itself.
+/// The text without comments and strings, and without the tests at its end, which may use everything.
+/// `super` in another module inside the file is the file itself.
 fn code(text: &str) -> String {
     let bare = bare(text);
-    let Some(inside) = bare
-        .find("mod tests {")
-        .or_else(|| bare.find("mod inner {"))
-    else {
-        return bare;
+    let bare = bare.split("mod tests {").next().unwrap();
+    let Some(inside) = bare.find("mod inner {") else {
+        return bare.to_owned();
     };
     let (before, inside) = bare.split_at(inside);
     [before, &inside.replace("super::", "self::")].concat()

@@ -314,7 +314,7 @@ fn message<'a>(
     let place = usize::try_from(position.0).ok();
     let message = place.and_then(|place| context.get().message(number.0, place));
     with_iteration(lane, &context, number, |_| match message {
-        Some(message) => Encoder::sharing(env, &context).message(message),
+        Some(message) => Encoder::sharing(env, &context).message_with_reply(message),
         None => atoms::nil().to_term(env),
     })
 }
@@ -409,8 +409,8 @@ fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
 
-/// Whether the current iteration's number has reached a limit.
-#[rustler::nif(name = "context_exceeded_max_iterations_normal")]
-fn context_exceeded_max_iterations(context: Handle, max: Number) -> bool {
-    context.get().exceeded_max_iterations(max.0)
+/// The number of the iteration that began the current turn.
+#[rustler::nif(name = "context_turn_normal")]
+fn context_turn(context: Handle) -> u64 {
+    context.get().turn()
 }

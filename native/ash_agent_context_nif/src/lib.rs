@@ -13,9 +13,11 @@ mod neutral;
 mod raw;
 mod request;
 mod resource;
+mod response;
 mod snapshot;
 mod tokens;
 mod view;
+mod words;
 
 mod atoms {
     //! Every atom that leaves the core under a fixed name.
@@ -34,13 +36,16 @@ mod atoms {
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
-        approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, cancelled,
+        approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, auto, cancelled, drop, too_much_work,
         cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
         hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
         max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, origin, output_tokens,
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
         summary_too_long, tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
+        aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
+        json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
+        tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }
 }

@@ -11,6 +11,7 @@ use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::wire::Wire;
+use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
@@ -21,9 +22,6 @@ use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{is_said, Answer, Listen};
-
-/// What synthesised results say, as those of an interrupted run do.
-const INTERRUPTED: &str = "interrupted";
 
 /// A message of the history.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ pub(crate) struct MessagePlace {
 impl MessagePlace {
     /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
     /// another call of the message has that.
-    fn name_calls(self, calls: &mut [ToolCall]) {
+    pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
             return;
         }
@@ -163,7 +163,7 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// An id that every provider but Mistral takes.
+    /// An id that every provider takes that has no form of its own for ids.
     pub(crate) fn safe_id(&self) -> &str {
         self.aliases.safe.as_deref().unwrap_or(&self.id)
     }

@@ -20,6 +20,7 @@ pub mod once;
 pub mod origin;
 pub mod part;
 pub mod provider;
+pub mod reply;
 pub mod results;
 pub mod served;
 pub mod tally;
@@ -80,6 +81,9 @@ pub(crate) struct Log {
     segment: Option<Arc<()>>,
     segment_end: usize,
 }
+
+/// What the result of a call says that was interrupted, where no one gave another reason.
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// When an operation happens, and what the application notes beside its message.
 #[derive(Debug)]
@@ -632,7 +636,7 @@ impl Log {
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
-            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
             call.aliases.item = self.ids.make_item(call);
         }
     }

@@ -1,19 +1,23 @@
 //! The rules of one provider, as a room has to bring them.
 
 use crate::error::Error;
+use crate::fault::Fault;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
 use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
+use crate::provider::draft::Draft;
 use crate::provider::figures::Figures;
 use crate::provider::foreign::Object;
+use crate::provider::framing::Framing;
 use crate::provider::listener::Listener;
+use crate::provider::node::Node;
 use crate::provider::writer::Writer;
 
 /// All rules of a provider.
-pub(crate) trait Format: Accepts + Writes + Reads + Reports {}
+pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
 
-impl<T: Accepts + Writes + Reads + Reports> Format for T {}
+impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
 
 /// How messages are written.
 pub(crate) trait Writes: Sync {
@@ -81,6 +85,40 @@ pub(crate) trait Writes: Sync {
 pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error>;
+}
+
+/// How what comes back is read.
+pub(crate) trait Responds: Sync {
+    /// How streams are framed.
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    /// Whether the arguments of calls are JSON text, which goes back as it came.
+    fn has_text_arguments(&self) -> bool {
+        false
+    }
+
+    /// Whether the text `[DONE]` is a stream's last word.
+    fn says_done(&self) -> bool {
+        false
+    }
+
+    /// Whether the end of the body is the last word, once the model said why it stopped.
+    fn ends_with_body(&self) -> bool {
+        false
+    }
+
+    /// Reads a document: an event of a stream, or a whole answer. `event` is what the framing calls it.
+    ///
+    /// # Errors
+    /// What the provider says went wrong, or what cannot be read.
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault>;
 }
 
 /// How tokens are reported.

@@ -98,6 +98,18 @@ impl<'a> Known<'a> {
     }
 }
 
+impl SystemRole {
+    /// The role of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "system" => Some(Self::System),
+            "developer" => Some(Self::Developer),
+            _ => None,
+        }
+    }
+}
+
 impl<'a> Options<'a> {
     /// The defaults for a provider.
     #[must_use]

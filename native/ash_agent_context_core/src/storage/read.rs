@@ -13,6 +13,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
+use crate::log::reply::{Finish, Reply};
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
 use crate::storage::keys;
@@ -80,7 +81,15 @@ pub(crate) fn read_message(
     if usage.is_some() && role != Role::Assistant {
         return Err(wrong(keys::USAGE, "nothing but in assistant messages"));
     }
+    let reply = fields
+        .take_given(keys::RESPONSE)
+        .map(|value| read_reply(value, trust));
+    let reply = at(keys::RESPONSE, reply.transpose())?;
+    if reply.is_some() && role != Role::Assistant {
+        return Err(wrong(keys::RESPONSE, "nothing but in assistant messages"));
+    }
     let message = Message::new(role, content, calls, metadata)
+        .with_reply(reply)
         .with_wire(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
         .with_extra(rest(fields)?);
     Ok((message, exchange, usage))
@@ -92,6 +101,51 @@ pub(crate) fn read_size(value: Value) -> Result<usize, Error> {
         _ => None,
     };
     size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
+}
+
+fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
+    let mut fields = fields(value, "where the message came from")?;
+    let mut named = |key| fields.take_given(key).map(utf8).transpose();
+    let provider = named(keys::PROVIDER)
+        .ok()
+        .map(|name| name.map(|name| Provider::from_name(&name)));
+    let Some(None | Some(Some(_))) = provider else {
+        return Err(wrong(keys::PROVIDER, "the name of a provider"));
+    };
+    let finish = named(keys::FINISH_REASON)
+        .ok()
+        .map(|name| name.map(|name| Finish::from_name(&name)));
+    let Some(None | Some(Some(_))) = finish else {
+        return Err(wrong(keys::FINISH_REASON, "why the model stopped"));
+    };
+    let mut text = |key| match fields.take_given(key) {
+        None => Ok(None),
+        Some(value) => {
+            let text = tag::untag_text(value)
+                .and_then(|value| utf8(value).map_err(|_| Error::invalid(Vec::new(), "text")));
+            at(key, text).map(Some)
+        }
+    };
+    let (model, id, word) = (
+        text(keys::MODEL)?,
+        text(keys::ID)?,
+        text(keys::FINISH_WORD)?,
+    );
+    let interrupted = fields.take_given(keys::INTERRUPTED).map(|value| {
+        let mut fields = self::fields(value, "why the message broke off")?;
+        let mut reason = fields.take(keys::REASON).unwrap_or(Value::Nil);
+        at(keys::REASON, tag::untag(&mut reason, LEVELS, trust.structs))?;
+        Ok(reason)
+    });
+    Ok(Reply {
+        provider: provider.flatten().flatten(),
+        model,
+        id,
+        finish: finish.flatten().flatten(),
+        word,
+        interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
+        extra: rest(fields)?,
+    })
 }
 
 pub(crate) fn read_reported(value: Value) -> Result<Reported, Error> {

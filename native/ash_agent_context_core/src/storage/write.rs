@@ -4,6 +4,7 @@ use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::log::wire::Wire;
 use crate::storage::keys;
@@ -32,6 +33,9 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             Content::Parts(items) => parts(content, items),
         }
         map(json, keys::METADATA, message.metadata.as_ref());
+        if let Some(of) = &message.reply {
+            reply(json.key(keys::RESPONSE), of);
+        }
         if let Some(exchange) = entry.and_then(|entry| entry.exchange.as_deref()) {
             let calls = message.calls.iter().enumerate();
             json.key(keys::TOOL_CALLS)
@@ -48,6 +52,26 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
         }
         verbatim(json, keys::WIRE, message.wire.as_ref());
         unknown(json, message.extra.as_ref());
+    });
+}
+
+/// Where a message of the model came from. The reason is there when it broke off.
+fn reply(json: &mut Json, reply: &Reply) {
+    json.object(|json| {
+        if let Some(provider) = reply.provider {
+            json.key(keys::PROVIDER).string(provider.name());
+        }
+        text(json, keys::MODEL, reply.model.as_deref());
+        text(json, keys::ID, reply.id.as_deref());
+        if let Some(finish) = reply.finish {
+            json.key(keys::FINISH_REASON).string(finish.name());
+        }
+        text(json, keys::FINISH_WORD, reply.word.as_deref());
+        if let Some(reason) = &reply.interrupted {
+            json.key(keys::INTERRUPTED)
+                .object(|json| tag::value(json.key(keys::REASON), reason));
+        }
+        unknown(json, reply.extra.as_ref());
     });
 }
 

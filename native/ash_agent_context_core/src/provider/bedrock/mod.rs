@@ -3,6 +3,7 @@
 mod accepts;
 mod formats;
 mod read;
+mod response;
 mod usage;
 mod write;
 

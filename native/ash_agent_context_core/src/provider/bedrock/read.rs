@@ -155,7 +155,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-fn assistant_part(block: Value) -> Result<Part, Error> {
+pub fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");
     }

@@ -165,7 +165,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     })
 }
 
-fn content_part(value: Value) -> Result<Part, Error> {
+pub fn content_part(value: Value) -> Result<Part, Error> {
     let signature = find_name(&value, SIGNATURE);
     let signed = metadata_of(PROVIDER, "signature", signature);
     match at(&value, "text") {

@@ -17,6 +17,7 @@ use crate::value::builder::Object;
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
 use crate::value::{words, Map, Value};
+use crate::view::change::ChangeKind;
 
 /// What a kind's items are called and what they are made of.
 pub(crate) struct Form {
@@ -419,7 +420,7 @@ fn screenshot<'a>(
     });
     if parts.is_empty() {
         let text = out.worded_result(outcome);
-        out.changed("moved_part", || "text".to_owned(), None);
+        out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -428,7 +429,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.changed("moved_part", || part.kind.name().to_owned(), None);
+        out.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
         behind.media.push(part);
     }
 }
@@ -528,7 +529,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != words::NO_OUTPUT {
-                out.changed("moved_part", || "text".to_owned(), None);
+                out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);

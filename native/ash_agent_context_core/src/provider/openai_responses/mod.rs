@@ -7,6 +7,7 @@ mod parts;
 mod read;
 mod read_calls;
 mod read_media;
+mod response;
 mod usage;
 mod write;
 

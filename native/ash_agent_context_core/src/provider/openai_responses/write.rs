@@ -17,6 +17,7 @@ use crate::value::builder::{Json, Object};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
+use crate::view::change::ChangeKind;
 
 impl Writes for Room {
     fn list(&self) -> &'static str {
@@ -129,7 +130,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some(item) = items.next() {
         // Reasoning stands directly in front of the item that it led to, or not at all.
         if item.is_reasoning && !items.peek().is_some_and(|next| next.follows) {
-            out.changed("dropped_thinking", || "reasoning".to_owned(), None);
+            out.changed(ChangeKind::DroppedThinking, || "reasoning".to_owned(), None);
             continue;
         }
         out.json.raw(",");

@@ -3,5 +3,6 @@
 mod leftovers;
 pub mod read;
 pub mod reasoning;
+pub mod response;
 pub mod usage;
 pub mod write;
