@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
@@ -92,6 +93,7 @@ enum Kind {
 struct Call {
     id: Box<str>,
     name: Box<str>,
+    kind: CallKind,
     /// Arguments that came with the name.
     seed: Option<Arc<Arguments>>,
     /// Arguments that came by their paths, newest first.
@@ -591,6 +593,7 @@ impl Draft {
         let call = Call {
             id: id.unwrap_or_default().into(),
             name: Box::default(),
+            kind: CallKind::Function,
             seed: None,
             pieces: ListSync::new_sync(),
             whole: None,
@@ -598,6 +601,17 @@ impl Draft {
         self.open(key.clone(), Kind::Call(call));
         if let Some(name) = name {
             self.name_call(&key, name);
+        }
+    }
+
+    /// Says of which kind a call is.
+    pub fn put_kind(&mut self, key: &Key, kind: CallKind) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            ..
+        }) = self.block(key)
+        {
+            call.kind = kind;
         }
     }
 
@@ -755,7 +769,7 @@ impl Draft {
                     extra: None,
                     unknown: None,
                     aliases: crate::log::alias::Aliases::default(),
-                    kind: crate::log::kind::CallKind::Function,
+                    kind: call.kind,
                 };
                 block.done = true;
                 if let Kind::Call(call) = &mut block.kind {
@@ -1000,7 +1014,7 @@ impl Block {
             extra: None,
             unknown: None,
             aliases: crate::log::alias::Aliases::default(),
-            kind: crate::log::kind::CallKind::Function,
+            kind: call.kind,
         }
     }
 
@@ -1009,6 +1023,12 @@ impl Block {
             return call.seed.as_deref().cloned().unwrap_or_default();
         }
         let bytes = self.text.join().into_boxed_slice();
+        if let (CallKind::Custom, Some(arguments)) = (
+            call.kind,
+            Arguments::of(CallKind::Custom, Value::Binary(bytes.clone())),
+        ) {
+            return arguments;
+        }
         if is_text {
             return Arguments::from_json(bytes);
         }

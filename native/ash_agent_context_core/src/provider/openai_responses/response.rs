@@ -3,13 +3,16 @@
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
-use super::Room;
+use super::calls::{is_served, Form};
+use super::{read_calls, Room};
 use crate::fault::Fault;
-use crate::log::call::Arguments;
-use crate::log::part::{Part, PartKind};
+use crate::log::call::{Arguments, ToolCall};
+use crate::log::kind::CallKind;
+use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign::part;
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
 use crate::value::Value;
@@ -55,7 +58,9 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             draft.refuse();
             speak(draft, index, piece("content_index"), said);
         }
-        "response.function_call_arguments.delta" => draft.arguments(&key, said),
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+            draft.arguments(&key, said);
+        }
         "response.reasoning_summary_text.delta" => {
             draft.next_piece(&key, piece("summary_index"));
             draft.thinking(key, said);
@@ -132,7 +137,16 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
 }
 
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
-    if node::text(item, "type") == Some("function_call") && !draft.knows(&key) {
+    if draft.knows(&key) {
+        return;
+    }
+    if node::text(item, "type") == Some("custom_tool_call") {
+        let id = node::text(item, "call_id");
+        draft.open_call(key.clone(), id, node::text(item, "name"));
+        draft.put_kind(&key, CallKind::Custom);
+        draft.arguments(&key, node::text(item, "input").unwrap_or_default());
+    }
+    if node::text(item, "type") == Some("function_call") {
         draft.open_call(
             key.clone(),
             node::text(item, "call_id"),
@@ -160,48 +174,58 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
             let arguments = node::text(item, "arguments").unwrap_or_default();
             draft.end_call_with(&key, Arguments::from_json(arguments.as_bytes().into()))?;
         }
-        Some(_) => {
-            let kind = PartKind::ProviderBlock {
-                provider: Provider::OpenAiResponses,
-                data: node::to_map(item)?,
-            };
-            let part = Part {
-                kind,
-                provider_metadata: None,
-                extra: None,
-                item_reused: false,
-                hints: None,
-            };
-            draft.put_part(key.clone(), part);
-        }
+        Some(kind) => match waiting(kind, &node::to_value(item)?) {
+            Some((form, call)) => put_call(draft, &key, form, call)?,
+            None => {
+                let kind = PartKind::ProviderBlock {
+                    provider: Provider::OpenAiResponses,
+                    data: node::to_map(item)?,
+                };
+                draft.put_part(key.clone(), part(kind, None));
+            }
+        },
         None => {}
     }
     draft.mark(seen);
     Ok(())
 }
 
+/// The call that an item of another kind is, if the application has to answer it.
+fn waiting(kind: &str, item: &Value) -> Option<(&'static Form, ToolCall)> {
+    let form = Form::of_call(kind).filter(|_| !is_served(item))?;
+    let call = read_calls::call(form, item).ok().flatten()?;
+    Some((form, call))
+}
+
+fn put_call(draft: &mut Draft, key: &Key, form: &Form, call: ToolCall) -> Result<(), Fault> {
+    if !draft.knows(key) {
+        draft.open_call(key.clone(), Some(&call.id), Some(call.name.as_str()));
+    }
+    draft.put_kind(key, call.kind);
+    for name in form.kept.iter().copied().chain(["id"]) {
+        let metadata = call.provider_metadata.as_ref();
+        if let Some(value) = metadata.and_then(|metadata| metadata.get_named(name)) {
+            draft.note(key, name, value.clone());
+        }
+    }
+    draft.end_call_with(key, call.arguments)
+}
+
 fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault> {
-    for (part, at) in node::list(item, "content").iter().zip(0..) {
+    for (piece, at) in node::list(item, "content").iter().zip(0..) {
         let key = Key::Piece(index, at);
-        let text = match node::text(part, "type") {
-            Some("output_text" | "text") => node::text(part, "text"),
+        let text = match node::text(piece, "type") {
+            Some("output_text" | "text") => node::text(piece, "text"),
             Some("refusal") => {
                 draft.refuse();
-                node::text(part, "refusal")
+                node::text(piece, "refusal")
             }
             _ => {
                 let kind = PartKind::ProviderBlock {
                     provider: Provider::OpenAiResponses,
-                    data: node::to_map(part)?,
+                    data: node::to_map(piece)?,
                 };
-                let part = Part {
-                    kind,
-                    provider_metadata: None,
-                    extra: None,
-                    item_reused: false,
-                    hints: None,
-                };
-                draft.put_part(key, part);
+                draft.put_part(key, part(kind, None));
                 continue;
             }
         };

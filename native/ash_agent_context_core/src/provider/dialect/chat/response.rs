@@ -4,6 +4,7 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
+use crate::log::kind::CallKind;
 use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
 use crate::provider::draft::{object, Draft, Key};
@@ -181,7 +182,11 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     let id = node::filled(call, "id");
     let index = node::number(call, "index");
     let function = node::get(call, "function").filter(|function| node::is_filled_object(function));
-    let name = function.and_then(|function| node::filled(function, "name"));
+    // Some servers have an empty one beside the function.
+    let custom = node::get(call, "custom")
+        .filter(|custom| function.is_none() && node::is_filled_object(custom));
+    let called = function.or(custom);
+    let name = called.and_then(|called| node::filled(called, "name"));
     let json = function.and_then(|function| node::text(function, "arguments"));
     let known = if is_whole {
         None
@@ -201,6 +206,13 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     }
     if let Some(function) = function {
         read_function(draft, &key, function);
+    }
+    if let Some(custom) = custom {
+        draft.put_kind(&key, CallKind::Custom);
+        if let Some(name) = node::filled(custom, "name") {
+            draft.name_call(&key, name);
+        }
+        draft.arguments(&key, node::text(custom, "input").unwrap_or_default());
     }
     Ok(())
 }
