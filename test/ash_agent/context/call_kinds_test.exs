@@ -401,6 +401,51 @@ defmodule AshAgent.Context.CallKindsTest do
     end
   end
 
+  describe "a response" do
+    alias AshAgent.Response
+
+    for {kind, {item, _, shown, _}} <- @kinds do
+      test "with a call of the kind #{kind} has it pending, and gives it back as it came" do
+        {kind, item} = {unquote(kind), unquote(Macro.escape(item))}
+        body = %{"id" => "resp_1", "status" => "completed", "output" => [item]}
+        {:ok, whole} = Response.decode(:openai_responses, body)
+
+        done = %{"type" => "response.output_item.done", "output_index" => 0, "item" => item}
+        completed = %{"type" => "response.completed", "response" => Map.put(body, "output", [])}
+
+        events =
+          for event <- [done, completed], do: ["data: ", Context.JSON.encode(event), "\n\n"]
+
+        {:ok, streamed, _} =
+          :openai_responses |> Response.new() |> Response.feed(IO.iodata_to_binary(events))
+
+        for response <- [whole, streamed] do
+          context = "Go" |> Context.new() |> Context.add_response!(response)
+          assert [%{kind: ^kind} = call] = Context.pending_tool_calls(context)
+          assert Map.take(call, [:name, :arguments]) == unquote(Macro.escape(shown))
+          interrupted = Context.interrupt(context)
+          assert %{"input" => [_, ^item | _]} = judge(interrupted, :openai_responses)
+        end
+      end
+    end
+
+    test "of OpenAI's chat with a custom tool's call has it pending" do
+      call = %{
+        "id" => "c",
+        "type" => "custom",
+        "custom" => %{"name" => "sql", "input" => "SELECT 1"}
+      }
+
+      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [call]}
+      body = %{"choices" => [%{"message" => message, "finish_reason" => "tool_calls"}]}
+      {:ok, response} = Response.decode(:openai_chat, body)
+      context = "Go" |> Context.new() |> Context.add_response!(response)
+
+      assert [%{kind: :custom, name: "sql", arguments: "SELECT 1"}] =
+               Context.pending_tool_calls(context)
+    end
+  end
+
   describe "custom tools" do
     test "stay custom between OpenAI's two APIs" do
       call = %{id: "call_1", kind: :custom, name: "sql", arguments: "SELECT 1"}

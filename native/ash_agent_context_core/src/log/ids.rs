@@ -12,6 +12,7 @@ use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
+use crate::log::provider::Provider;
 use crate::value::letters::is_plain;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -89,16 +90,17 @@ impl Ids {
 
     /// An id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
     pub fn make_item(&mut self, call: &ToolCall) -> Option<Box<str>> {
+        let of_responses = |id: &str| format!("{} {id}", Provider::OpenAiResponses.name());
         let prefix = call.kind.item_prefix()?;
         let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
-        if is_own && !self.join_item(&call.id) {
+        if is_own && !self.join_item(&of_responses(&call.id)) {
             return Some(call.id.clone());
         }
         let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);
         let stem = format!("{prefix}_{safe}");
         let mut item = stem.clone();
         let mut number = self.next.get(stem.as_str()).copied().unwrap_or(2);
-        while self.join_item(&item) {
+        while self.join_item(&of_responses(&item)) {
             item = format!("{stem}_{number}");
             number += 1;
         }
@@ -125,7 +127,7 @@ impl Ids {
         for call in &message.calls {
             self.join(&call.id);
             if let Some(id) = item_id(call.provider_metadata.as_ref()) {
-                self.join_item(id);
+                self.join_item(&id);
             }
             self.make_item(call);
         }

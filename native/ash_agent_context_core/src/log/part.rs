@@ -201,8 +201,8 @@ impl Part {
         hints::mark(self.hints.as_ref())
     }
 
-    /// The id that OpenAI Responses gave the item.
-    pub(crate) fn item_id(&self) -> Option<&str> {
+    /// The id that its provider gave the item.
+    pub(crate) fn item_id(&self) -> Option<String> {
         item_id(self.provider_metadata.as_ref())
     }
 
@@ -412,13 +412,12 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
-/// The id of an output item in what OpenAI Responses wants to see again.
-pub(crate) fn item_id(metadata: Option<&Map>) -> Option<&str> {
+/// The id of an item in what its provider wants to see again, with the provider's name in front of it.
+pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
     let metadata = metadata?;
     let provider = metadata.get_named("provider")?.as_name()?;
-    (provider == Provider::OpenAiResponses.name())
-        .then(|| metadata.get_named("id")?.as_str())
-        .flatten()
+    let id = metadata.get_named("id")?.as_str()?;
+    Some(format!("{provider} {id}"))
 }
 
 /// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are

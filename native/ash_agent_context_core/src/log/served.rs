@@ -36,14 +36,15 @@ impl Part {
     /// What a provider takes once in a conversation: the id of an output item, or of half a pair.
     pub(crate) fn once_id(&self) -> Option<String> {
         if let Some(id) = self.item_id() {
-            return Some(id.to_owned());
+            return Some(id);
         }
         if let PartKind::ProviderBlock {
             provider: Provider::OpenAiResponses,
             data,
         } = &self.kind
         {
-            return text(data, "id").map(str::to_owned);
+            let provider = Provider::OpenAiResponses.name();
+            return text(data, "id").map(|id| format!("{provider} {id}"));
         }
         let half = self.half()?;
         let what = if half.is_result { "result" } else { "use" };
