@@ -513,8 +513,23 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
-  def exceeded_max_iterations?(%__MODULE__{ref: ref}, max) when is_integer(max),
-    do: Native.context_exceeded_max_iterations(ref, max)
+  def exceeded_max_iterations?(%__MODULE__{current_iteration: current}, max) when is_integer(max),
+    do: current >= max
+
+  @doc """
+  Returns the number of the iteration that began the current turn: the one with the last message of the user, in
+  constant time.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Weather?") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :weather}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "sunny"}}])
+      iex> {context.current_iteration, AshAgent.Context.turn_start(context)}
+      {2, 1}
+  """
+  @doc since: "0.1.0"
+  @spec turn_start(t()) :: pos_integer()
+  def turn_start(%__MODULE__{ref: ref}), do: Native.context_turn(ref)
 
   @doc """
   Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.

@@ -301,22 +301,9 @@ defmodule AshAgent.Runtime do
     }
   end
 
-  # The iteration that the last user message opened. Nobody needs to know it exactly when it is too far back to go on.
-  defp first_of_turn(context, max) do
-    current = context.current_iteration
-    oldest = max(current - Context.count_iterations(context) + 1, current - max)
-    Enum.find(current..oldest//-1, oldest, &user_message?(context, &1))
-  end
-
-  defp user_message?(context, number) do
-    context
-    |> Context.get_iteration_messages(number)
-    |> Enum.any?(fn
-      %{role: :user, content: [%{type: :tool_result} | _]} -> false
-      %{role: :user} -> true
-      _ -> false
-    end)
-  end
+  # Nobody needs to know it exactly when it is too far back to go on.
+  defp first_of_turn(context, max),
+    do: max(Context.turn_start(context), context.current_iteration - max)
 
   ## The loop
 

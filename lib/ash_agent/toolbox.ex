@@ -23,10 +23,12 @@ defmodule AshAgent.Toolbox do
   The environment is that of the VM with `env` on top of it. Take out what the program should not see:
   `env: %{"OPENAI_API_KEY" => nil}`.
 
-  It needs a POSIX system with `sh` and `tail`, and costs a few milliseconds for the start of these.
+  It needs a POSIX system with `sh`, `tail` and a `head` that knows `-c` (GNU, BSD and BusyBox have it), and costs a few
+  milliseconds for the start of these.
   """
 
   alias AshAgent.Context.{Error, JSON}
+  alias AshAgent.Options
 
   @default_parameters %{"type" => "object"}
   @max_output_bytes 1_000_000
@@ -66,18 +68,21 @@ defmodule AshAgent.Toolbox do
         }
 
   # A fixed text: nothing is ever put into it. $1 separates the program's output from what follows it, $2 is tail, $3
-  # how much of standard error is wanted, the rest the program.
+  # how much of standard error is wanted, $4 is head, $5 how many bytes come in, the rest the program.
   #
-  # The BEAM cannot close the input of a port and go on reading its output, so the arguments come as one line, which is
-  # piped to the program. The port's input stays open as a lifeline: when it closes, whoever closed it, the group is
-  # killed. The BEAM starts each port as the leader of a session of its own, so $$ is the group.
+  # The BEAM cannot close the input of a port and go on reading its output, so exactly the bytes of the arguments are read
+  # and then piped to the program; a dot behind them tells that none is missing. (The shell's own `read` asks the system
+  # for each byte, and takes half a second for a megabyte.) The port's input stays open as a lifeline: when it closes,
+  # whoever closed it, the group is killed. The BEAM starts each port as the leader of a session of its own, so $$ is the
+  # group.
   #
   # Standard error goes through tail, which keeps its end and prints it behind the mark and the exit code, when all
   # writers are gone; that is what the TERM is for, which this shell, and with it tail, ignores.
   @wrapper ~S"""
-  mark=$1 tail=$2 bytes=$3
-  shift 3
-  IFS= read -r arguments || exit 1
+  mark=$1 tail=$2 bytes=$3 head=$4 length=$5
+  shift 5
+  arguments=$("$head" -c "$length")
+  case $arguments in *.) arguments=${arguments%.} ;; *) exit 1 ;; esac
   exec 3<&0 4>&1 </dev/null 2>/dev/null
   trap '' TERM
   ( read -r _ <&3; kill -s KILL -- "-$$" ) >/dev/null 4>&- &
@@ -94,7 +99,8 @@ defmodule AshAgent.Toolbox do
   Makes a toolbox from its fields, see `t:t/0`.
 
   `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args` and `search_hints` to `[]`,
-  `env` to `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown fields and wrong types.
+  `env` to `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown, repeated and missing fields and for
+  wrong values, which it does not show: they may hold secrets.
 
   ## Examples
 
@@ -104,44 +110,41 @@ defmodule AshAgent.Toolbox do
   @doc since: "0.1.0"
   @spec new(keyword() | map()) :: t()
   def new(fields) when is_list(fields) or is_map(fields) do
-    toolbox = struct!(__MODULE__, fields)
+    fields = if is_map(fields), do: Map.to_list(fields), else: fields
+    struct!(__MODULE__, Options.validate!(fields, schema()))
+  end
 
-    for {field, valid?, expected} <- [
-          {:name, &text?/1, "non-empty text"},
-          {:command, &text?/1, "non-empty text"},
-          {:description, &(&1 == nil or is_binary(&1)), "text"},
-          {:parameters, &is_map/1, "a JSON schema as a map"},
-          {:args, &(is_list(&1) and Enum.all?(&1, fn arg -> plain?(arg) end)), "a list of texts"},
-          {:search_hints, &(is_list(&1) and Enum.all?(&1, fn hint -> is_binary(hint) end)),
-           "a list of texts"},
-          {:env, &env?/1, "a map of text to text or nil"},
-          {:max_output_bytes, &(is_integer(&1) and &1 > 0), "a positive integer"}
-        ] do
-      value = Map.fetch!(toolbox, field)
+  defp schema do
+    text = [type: {:custom, &text?/1}, type_doc: "non-empty text without a NUL"]
+    texts = [type: {:custom, &texts?/1}, type_doc: "a list of texts without a NUL"]
 
-      unless valid?.(value),
-        do:
-          raise(
-            ArgumentError,
-            "expected #{inspect(field)} of a toolbox to be #{expected}, got: #{inspect(value)}"
-          )
-    end
-
-    toolbox
+    [
+      name: [required: true] ++ text,
+      command: [required: true] ++ text,
+      description: [type: {:or, [:string, nil]}],
+      parameters: [type: :map, type_doc: "a JSON schema as a map"],
+      args: texts,
+      search_hints: [type: {:list, :string}],
+      env: [type: {:custom, &env?/1}, type_doc: "a map of names to texts, or to nil"],
+      max_output_bytes: [type: :pos_integer]
+    ]
   end
 
   defp text?(text), do: plain?(text) and text != ""
+
+  defp texts?(list),
+    do: is_list(list) and not List.improper?(list) and Enum.all?(list, &plain?/1)
 
   defp plain?(text),
     do: is_binary(text) and String.valid?(text) and not String.contains?(text, <<0>>)
 
   defp env?(env) do
-    (is_map(env) or Keyword.keyword?(env)) and
-      Enum.all?(env, fn {name, value} ->
-        plain?(to_string(name)) and not String.contains?(to_string(name), "=") and
-          (value == nil or plain?(value))
-      end)
+    ((is_map(env) and not is_struct(env)) or Keyword.keyword?(env)) and
+      Enum.all?(env, fn {name, value} -> variable?(name) and (value == nil or plain?(value)) end)
   end
+
+  defp variable?(name) when is_atom(name), do: name != nil and variable?(Atom.to_string(name))
+  defp variable?(name), do: text?(name) and not String.contains?(name, "=")
 
   @doc """
   Runs the program with these arguments and returns `{:ok, output}` or `{:error, words}`.
@@ -165,9 +168,12 @@ defmodule AshAgent.Toolbox do
     with {:ok, input} <- input(arguments),
          {:ok, sh} <- executable("sh"),
          {:ok, tail} <- executable("tail"),
+         {:ok, head} <- executable("head"),
          {:ok, program} <- executable(toolbox.command) do
       mark = "\n" <> Base.encode16(:crypto.strong_rand_bytes(16)) <> "\n"
-      args = ["-c", @wrapper, "toolbox", mark, tail, Integer.to_string(@stderr_bytes), program]
+      length = Integer.to_string(byte_size(input))
+      args = ["-c", @wrapper, "toolbox", mark, tail, Integer.to_string(@stderr_bytes)]
+      args = args ++ [head, length, program]
 
       options = [
         :binary,
@@ -198,9 +204,9 @@ defmodule AshAgent.Toolbox do
     end
   end
 
-  # The encoder escapes line ends, so a line is what the wrapper can read whole.
+  # The encoder escapes line ends and NUL, which a shell's variable would lose.
   defp input(arguments) do
-    {:ok, [JSON.encode(arguments), ?\n]}
+    {:ok, JSON.encode(arguments) <> "."}
   rescue
     error in Error -> {:error, "the arguments are no JSON: " <> Exception.message(error)}
   end

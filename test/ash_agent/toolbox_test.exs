@@ -1,6 +1,7 @@
 defmodule AshAgent.ToolboxTest do
   use ExUnit.Case, async: true
 
+  alias AshAgent.Context.JSON
   alias AshAgent.Runtime.ToolExecutor
   alias AshAgent.Test.Wait
   alias AshAgent.Toolbox
@@ -78,15 +79,63 @@ defmodule AshAgent.ToolboxTest do
             [name: "x", command: "y", parameters: nil],
             [name: "x", command: "y", max_output_bytes: 0],
             [name: "x", command: "y", search_hints: [1]],
-            [name: "x", command: "y", colour: "red"]
+            [name: "x", command: "y", colour: "red"],
+            [name: "x", name: "z", command: "y"],
+            [name: "x", command: "y", args: ["a" | "b"]],
+            [name: "x", command: "y", args: [<<255>>]],
+            [name: "x", command: "y", description: 7],
+            [name: "x", command: "y", search_hints: ["a" | "b"]],
+            [name: "x", command: "y", env: [{"A", "1"}]],
+            [name: "x", command: "y", env: %{{1} => "1"}],
+            [name: "x", command: "y", env: %{"" => "1"}],
+            [name: "x", command: "y", env: %{nil => "1"}],
+            [name: "x", command: "y", env: %{1 => "1"}],
+            [name: "x", command: "y", env: %URI{}],
+            [{"name", "x"}, {"command", "y"}],
+            [1],
+            [{:name, "x"} | {:command, "y"}],
+            %{"name" => "x", "command" => "y"},
+            %{1 => 2},
+            %URI{}
           ] do
-        assert_raise if(Keyword.has_key?(fields, :colour), do: KeyError, else: ArgumentError),
-                     fn -> Toolbox.new(fields) end
+        assert_raise ArgumentError, fn -> Toolbox.new(fields) end
       end
+    end
+
+    test "shows no value, which may be a secret" do
+      for field <- [:name, :command, :description, :parameters, :args, :env, :search_hints] do
+        fields = Keyword.put([name: "x", command: "y"], field, {"secret"})
+        error = assert_raise ArgumentError, fn -> Toolbox.new(fields) end
+        assert Exception.message(error) =~ inspect(field)
+        refute Exception.message(error) =~ "secret"
+      end
+
+      error =
+        assert_raise ArgumentError, fn -> Toolbox.new(name: "x", command: "y", colour: 1) end
+
+      assert Exception.message(error) =~ "unknown options [:colour]"
     end
   end
 
   describe "input" do
+    # The shell's own `read` would take 8 s and more.
+    test "of 16 MB arrives whole, and soon", %{dir: dir} do
+      text = String.duplicate("0123456789abcdé\n", 1_000_000)
+      bytes = byte_size(JSON.encode(%{text: text}))
+      started = System.monotonic_time(:millisecond)
+      assert {:ok, counted} = run(dir, "wc -c", %{text: text})
+      assert String.trim(counted) == Integer.to_string(bytes)
+      assert bytes > 16_000_000
+      assert System.monotonic_time(:millisecond) - started < 5_000
+    end
+
+    test "that the program does not read, or not to its end, is no harm", %{dir: dir} do
+      arguments = %{text: String.duplicate("x", 3_000_000)}
+      assert run(dir, "echo done", arguments) == {:ok, "done\n"}
+      assert run(dir, "head -c 9", arguments) == {:ok, ~s({"text":")}
+      assert run(dir, "sleep 30", arguments, timeout: 500) == {:error, "timed out after 500 ms"}
+    end
+
     test "is one JSON object, and then ends", %{dir: dir} do
       arguments = %{
         "text" => "a\nb\\n\t'\"$(reboot)`x` ü 😀 \0",

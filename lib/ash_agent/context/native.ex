@@ -133,7 +133,7 @@ defmodule AshAgent.Context.Native do
     context_first_iteration: 1,
     context_count_iterations: 1,
     context_count_messages: 1,
-    context_exceeded_max_iterations: 2,
+    context_turn: 1,
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
@@ -162,4 +162,5 @@ defmodule AshAgent.Context.Native do
 
   @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])
+  def live_responses, do: :erlang.nif_error(:nif_not_loaded, [])
 end

@@ -17,7 +17,7 @@ use crate::log::message::{Message, Status};
 use crate::log::notes::Notes;
 use crate::log::origin::Origin;
 use crate::log::tally::Tallies;
-use crate::log::{Log, Stamp};
+use crate::log::{Log, Stamp, INTERRUPTED};
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::View;
@@ -121,6 +121,15 @@ impl Context {
     #[must_use]
     pub fn interrupt(&self, reason: &Value, stamp: Stamp) -> Self {
         self.with(self.log.end_pending(Status::Interrupted, reason, stamp))
+    }
+
+    /// The conversation with its pending calls interrupted, as a request can be made of it; `None` when
+    /// none is pending.
+    #[must_use]
+    pub fn without_pending(&self) -> Option<Self> {
+        let is_pending = self.current().count_pending() > 0;
+        let stamp = Stamp::at(self.updated_at());
+        is_pending.then(|| self.interrupt(&Value::text(INTERRUPTED), stamp))
     }
 
     /// As [`Context::interrupt`], for calls that were called off.
@@ -334,10 +343,10 @@ impl Context {
         self.log.current.number
     }
 
-    /// Whether the current iteration's number has reached a limit.
+    /// Number of the iteration with the message of the user that began the current turn.
     #[must_use]
-    pub fn exceeded_max_iterations(&self, max: i64) -> bool {
-        i64::try_from(self.current_iteration()).is_ok_and(|number| number >= max)
+    pub fn turn(&self) -> u64 {
+        self.current().turn
     }
 
     /// All iterations, oldest first.

@@ -16,7 +16,6 @@ pub(crate) fn index(index: usize) -> Value {
 
 /// Why an operation was refused. The context it was asked of is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Error {
     /// A result for an id that no call of the current iteration has.
     UnknownToolCall {

@@ -50,7 +50,7 @@ pub use tokens::{Method, Tokens};
 pub use value::time::Time;
 pub use value::{json, time};
 pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};
-pub use view::change::Change;
+pub use view::change::{Change, ChangeKind};
 pub use view::look::{Seen, Shown};
 pub use view::masks::Masks;
 pub use view::{Cleared, Cover, View};

@@ -319,14 +319,13 @@ fn absolute(path: &str, module: &[String], sources: &Sources) -> Option<Vec<Stri
     (!base.is_empty()).then_some(base)
 }
 
-/// The text without comments and strings; `super` in a module inside the file is the file itself.
+/// The text without comments and strings, and without the tests at its end, which may use everything.
+/// `super` in another module inside the file is the file itself.
 fn code(text: &str) -> String {
     let bare = bare(text);
-    let Some(inside) = bare
-        .find("mod tests {")
-        .or_else(|| bare.find("mod inner {"))
-    else {
-        return bare;
+    let bare = bare.split("mod tests {").next().unwrap();
+    let Some(inside) = bare.find("mod inner {") else {
+        return bare.to_owned();
     };
     let (before, inside) = bare.split_at(inside);
     [before, &inside.replace("super::", "self::")].concat()

@@ -466,9 +466,17 @@ fn compare(context: &Context, model: &Model) {
         assert!(context.iteration(missing).is_none());
         assert!(context.message(missing, 0).is_none());
     }
-    let reached = i64::try_from(last).unwrap();
-    assert!(context.exceeded_max_iterations(reached));
-    assert!(!context.exceeded_max_iterations(reached + 1));
+    assert_eq!(context.current_iteration(), u64::try_from(last).unwrap());
+    let asks = |entry: &ash_agent_context_core::Entry| {
+        entry.message.role == ash_agent_context_core::Role::User
+    };
+    let asked = context
+        .iterations()
+        .filter(|iteration| iteration.entries().any(asks))
+        .last();
+    if let Some(asked) = asked {
+        assert_eq!(context.turn(), asked.number);
+    }
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {

@@ -8,9 +8,10 @@ use crate::clock;
 use crate::context::exchange_size;
 use crate::decode::{self, Around};
 use crate::encode::{Encoder, Fields};
-use crate::error::{self, NifError};
+use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::words;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -125,9 +126,7 @@ fn search(lane: Lane, context: &Handle) -> Result<(), NifError> {
 fn call_status<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {
     search(lane, &context)?;
     let status = context.get().tool_call_status(id.decode()?);
-    Ok(status
-        .map(|status| error::status(status.name()))
-        .encode(env))
+    Ok(status.map(words::call_status).encode(env))
 }
 
 fn call_decision<'a>(env: Env<'a>, lane: Lane, context: Handle, id: Term<'a>) -> Reply<'a> {

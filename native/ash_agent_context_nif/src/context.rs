@@ -409,8 +409,8 @@ fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
 
-/// Whether the current iteration's number has reached a limit.
-#[rustler::nif(name = "context_exceeded_max_iterations_normal")]
-fn context_exceeded_max_iterations(context: Handle, max: Number) -> bool {
-    context.get().exceeded_max_iterations(max.0)
+/// The number of the iteration that began the current turn.
+#[rustler::nif(name = "context_turn_normal")]
+fn context_turn(context: Handle) -> u64 {
+    context.get().turn()
 }

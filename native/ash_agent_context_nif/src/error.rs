@@ -1,10 +1,11 @@
 //! Core errors as reason terms.
 
-use ash_agent_context_core::{Error, Fault, Path, Unsupported};
-use rustler::{Atom, Encoder, Env, Term};
+use ash_agent_context_core::{Error, Fault, Path};
+use rustler::{Encoder, Env, Term};
 
 use crate::atoms;
 use crate::encode;
+use crate::words::Word;
 
 /// Why a NIF answers `{:error, reason}`.
 #[derive(Debug)]
@@ -79,11 +80,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             (atoms::invalid_tool_result(), position, key(at)).encode(env)
         }
         Error::UnsupportedTerm { kind, path: at } => {
-            let kind = match kind {
-                Unsupported::ImproperList => atoms::improper_list(),
-                Unsupported::Bitstring => atoms::bitstring(),
-            };
-            (atoms::unsupported_term(), kind, path(env, at)).encode(env)
+            (atoms::unsupported_term(), kind.atom(), path(env, at)).encode(env)
         }
         Error::TooDeep { limit } => (atoms::too_deep(), limit).encode(env),
         Error::Invalid { path: at, expected } => {
@@ -99,9 +96,13 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             range(env, *first, *last),
         )
             .encode(env),
-        Error::IllegalStatus { id, from, to } => {
-            (atoms::illegal_status(), &**id, status(from), status(to)).encode(env)
-        }
+        Error::IllegalStatus { id, from, to } => (
+            atoms::illegal_status(),
+            &**id,
+            word(env, from),
+            word(env, to),
+        )
+            .encode(env),
         Error::InvalidUsage { key: at } => (atoms::invalid_usage(), key(at)).encode(env),
         Error::NoAssistantMessage => atoms::no_assistant_message().encode(env),
         Error::CannotFit { least } => (atoms::cannot_fit(), least).encode(env),
@@ -126,21 +127,8 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             (atoms::response(), fault).encode(env)
         }
         Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
-        other => (atoms::invalid(), Vec::<i64>::new(), other.to_string()).encode(env),
-    }
-}
-
-/// The atom of a call's status.
-pub fn status(name: &str) -> Atom {
-    match name {
-        "pending" => atoms::pending(),
-        "asked" => atoms::asked(),
-        "approved" => atoms::approved(),
-        "denied" => atoms::denied(),
-        "ok" => atoms::ok(),
-        "interrupted" => atoms::interrupted(),
-        "cancelled" => atoms::cancelled(),
-        _ => atoms::error(),
+        // A lane that may encode everything never gets this far.
+        Error::TooMuchWork => atoms::too_much_work().encode(env),
     }
 }
 
@@ -159,6 +147,11 @@ pub fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
         1.encode(env),
     ];
     encode::Encoder::copying(env).fields(&keys, &values)
+}
+
+/// A word of the core's own, which no one from outside can make up.
+fn word<'a>(env: Env<'a>, word: &'static str) -> Term<'a> {
+    encode::Encoder::copying(env).atom(word)
 }
 
 fn ids(ids: &[Box<str>]) -> Vec<&str> {

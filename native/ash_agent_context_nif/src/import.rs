@@ -1,8 +1,6 @@
 //! The NIFs of import.
 
-use ash_agent_context_core::{
-    Context, Defaults, Imported, Provider, Repair, RepairKind, Size, Value,
-};
+use ash_agent_context_core::{Context, Defaults, Imported, Provider, Repair, Size, Value};
 use rustler::{Atom, Encoder as _, Env, Term};
 
 use crate::atoms;
@@ -11,8 +9,8 @@ use crate::decode::{self, Around};
 use crate::encode::{self, Encoder, Fields};
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
-use crate::neutral::provider_atom;
 use crate::resource::answer;
+use crate::words::Word;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -30,10 +28,7 @@ fn request<'a>(
     id: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let provider = Provider::ALL
-        .into_iter()
-        .find(|known| provider_atom(*known) == provider)
-        .ok_or(NifError::BadArg)?;
+    let provider = Provider::of(provider)?;
     let body = decode::value(body, Around::Body, lane)?;
     let size = body.size();
     // Text has a term for every 8 bytes or so; only hostile text has more.
@@ -71,7 +66,7 @@ fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
 
 fn repair<'a>(env: Env<'a>, repair: &Repair) -> Term<'a> {
     let mut fields = Fields::new(env);
-    fields.put(atoms::repair(), kind(repair.kind).encode(env));
+    fields.put(atoms::repair(), repair.kind.atom().encode(env));
     fields.put(atoms::message(), repair.message.encode(env));
     for (key, id) in [(atoms::id(), &repair.id), (atoms::to(), &repair.to)] {
         if let Some(id) = id {
@@ -79,16 +74,4 @@ fn repair<'a>(env: Env<'a>, repair: &Repair) -> Term<'a> {
         }
     }
     fields.end()
-}
-
-fn kind(kind: RepairKind) -> Atom {
-    match kind {
-        RepairKind::DroppedEmptyMessage => atoms::dropped_empty_message(),
-        RepairKind::DroppedDuplicateResult => atoms::dropped_duplicate_result(),
-        RepairKind::DroppedOrphanResult => atoms::dropped_orphan_result(),
-        RepairKind::MovedCall => atoms::moved_call(),
-        RepairKind::MovedResult => atoms::moved_result(),
-        RepairKind::RenamedCall => atoms::renamed_call(),
-        RepairKind::SynthesisedResult => atoms::synthesised_result(),
-    }
 }

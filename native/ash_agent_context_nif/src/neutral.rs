@@ -1,13 +1,14 @@
 //! The neutral form: iterations and messages as Elixir sees them.
 
 use ash_agent_context_core::{
-    CallKind, Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes,
-    Outcome, Output, Part, PartKind, Provider, Role, Seen, Shown, Source, Status, ToolCall, Value,
+    Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
+    Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
-use rustler::{Atom, Encoder as _, Term};
+use rustler::{Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{Encoder, Fields};
+use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// All messages.
@@ -32,12 +33,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn added(&self, message: &'r Message) -> Term<'e> {
-        let role = match message.role {
-            Role::System => atoms::system(),
-            Role::User => atoms::user(),
-            Role::Assistant => atoms::assistant(),
-        };
-        let role = role.to_term(self.env());
+        let role = message.role.atom().to_term(self.env());
         let content = self.content(&message.content);
         let is_plain = message.calls.is_empty() && message.metadata.is_none();
         if is_plain && !message.is_interrupted() {
@@ -158,10 +154,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                 atoms::redacted_thinking()
             }
             PartKind::ProviderBlock { provider, data } => {
-                fields.put(
-                    atoms::provider(),
-                    provider_atom(*provider).to_term(self.env()),
-                );
+                fields.put(atoms::provider(), provider.atom().to_term(self.env()));
                 fields.put(atoms::data(), self.map(data));
                 atoms::provider_block()
             }
@@ -192,7 +185,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Source::Url(url) => fields.put(atoms::url(), self.text(url)),
             Source::Stored { provider, id } => {
                 fields.put(atoms::file_id(), self.text(id));
-                let provider = provider_atom(*provider).to_term(self.env());
+                let provider = provider.atom().to_term(self.env());
                 fields.put(atoms::provider(), provider);
             }
         }
@@ -205,11 +198,15 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls with other arguments than their own.
     pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
-        self.list(calls.map(|(call, arguments)| self.call(call, arguments).end()))
+        self.list(calls.map(|(call, arguments)| self.call_with(call, arguments).end()))
     }
 
     /// A call; it has no id until it is part of a conversation, when its provider gives none.
-    pub fn call(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
+    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+        self.call_with(call, &call.arguments.value)
+    }
+
+    fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
         if !call.id.is_empty() {
             fields.put(atoms::id(), self.text(&call.id));
@@ -220,7 +217,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         fields.put(atoms::name(), name);
         if !call.kind.is_function() {
-            let kind = kind_atom(call.kind).to_term(self.env());
+            let kind = call.kind.atom().to_term(self.env());
             fields.put(atoms::kind(), kind);
         }
         fields.put(atoms::arguments(), self.value(arguments));
@@ -236,7 +233,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// One iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
-            let mut fields = self.call(call, &call.arguments.value);
+            let mut fields = self.call(call);
             let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
                 self.outcome(outcome)
             });
@@ -277,7 +274,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
     fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
         let tag = match outcome.status {
             Status::Ok => atoms::ok(),
-            _ => atoms::error(),
+            Status::Error | Status::Interrupted | Status::Cancelled | Status::Denied => {
+                atoms::error()
+            }
         };
         let output = match &outcome.output {
             Output::Value(value) => self.value(value),
@@ -289,32 +288,5 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// Metadata.
     pub fn notes(&self, notes: &'r Notes) -> Term<'e> {
         self.entries(notes.iter())
-    }
-}
-
-/// The atom of a kind of calls.
-fn kind_atom(kind: CallKind) -> Atom {
-    match kind {
-        CallKind::Function => atoms::function(),
-        CallKind::Custom => atoms::custom(),
-        CallKind::Shell => atoms::shell(),
-        CallKind::LocalShell => atoms::local_shell(),
-        CallKind::ApplyPatch => atoms::apply_patch(),
-        CallKind::Computer => atoms::computer(),
-        CallKind::McpApproval => atoms::mcp_approval(),
-        CallKind::ToolSearch => atoms::tool_search(),
-    }
-}
-
-/// The atom of a provider.
-pub fn provider_atom(provider: Provider) -> Atom {
-    match provider {
-        Provider::Anthropic => atoms::anthropic(),
-        Provider::OpenAiChat => atoms::openai_chat(),
-        Provider::OpenAiResponses => atoms::openai_responses(),
-        Provider::Gemini => atoms::gemini(),
-        Provider::Bedrock => atoms::bedrock(),
-        Provider::Ollama => atoms::ollama(),
-        Provider::Mistral => atoms::mistral(),
     }
 }

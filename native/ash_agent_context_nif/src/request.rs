@@ -1,8 +1,8 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Context, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, Size, Stamp,
-    SystemRole, Thinking, Unready, Value,
+    json, Context, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, Size,
+    SystemRole, Thinking, Unready,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
@@ -13,6 +13,7 @@ use crate::encode::{self, Encoder};
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::resource::{ContextResource, Handle};
+use crate::words::Word;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -68,22 +69,11 @@ impl Given {
             (from, most, dialect, known),
             interrupt,
         ): Terms = term.decode()?;
-        let provider = Provider::ALL
-            .into_iter()
-            .find(|known| crate::neutral::provider_atom(*known) == provider);
         Ok(Self {
-            provider: provider.ok_or(NifError::BadArg)?,
+            provider: Provider::of(provider)?,
             model,
-            thinking: if thinking == atoms::text() {
-                Thinking::Text
-            } else {
-                Thinking::Drop
-            },
-            system_role: if system_role == "developer" {
-                SystemRole::Developer
-            } else {
-                SystemRole::System
-            },
+            thinking: Thinking::of(thinking)?,
+            system_role: SystemRole::from_name(&system_role).ok_or(NifError::BadArg)?,
             cache,
             from: from.map(|Number(from)| u64::try_from(from).unwrap_or(0)),
             interrupt,
@@ -127,12 +117,8 @@ impl Given {
 
     /// The context to project, with pending calls interrupted where that is wanted.
     fn context(&self, context: Handle) -> Handle {
-        if !self.interrupt || context.get().current().count_pending() == 0 {
-            return context;
-        }
-        let stamp = Stamp::at(context.get().updated_at());
-        let reason = Value::text("interrupted");
-        ContextResource::wrap(context.get().interrupt(&reason, stamp))
+        let interrupted = self.interrupt.then(|| context.get().without_pending());
+        interrupted.flatten().map_or(context, ContextResource::wrap)
     }
 }
 
@@ -202,7 +188,7 @@ fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
         atoms::position(),
     ];
     let values = [
-        change_atom(located.change.what).encode(env),
+        located.change.what.atom().encode(env),
         located.change.from.as_str().encode(env),
         located.change.to.as_deref().encode(env),
         located.iteration.encode(env),
@@ -211,39 +197,10 @@ fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
     encoder.fields(&keys, &values)
 }
 
-fn change_atom(what: &str) -> Atom {
-    match what {
-        "renamed_id" => atoms::renamed_id(),
-        "renamed_tool" => atoms::renamed_tool(),
-        "wrapped_arguments" => atoms::wrapped_arguments(),
-        "thinking_to_text" => atoms::thinking_to_text(),
-        "dropped_thinking" => atoms::dropped_thinking(),
-        "dropped_part" => atoms::dropped_part(),
-        "dropped_blank_text" => atoms::dropped_blank_text(),
-        "replaced_bytes" => atoms::replaced_bytes(),
-        "moved_part" => atoms::moved_part(),
-        "dropped_message" => atoms::dropped_message(),
-        "call_to_function" => atoms::call_to_function(),
-        "hidden_iterations" => atoms::hidden_iterations(),
-        "summarized_iterations" => atoms::summarized_iterations(),
-        "cleared_result" => atoms::cleared_result(),
-        "shortened_result" => atoms::shortened_result(),
-        "masked_text" => atoms::masked_text(),
-        _ => atoms::part_to_text(),
-    }
-}
-
 fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle, mode: Atom) -> Reply<'a> {
     lane.allow(context.get().size())?;
     allow_looks(lane, context.get())?;
-    let mode = if mode == atoms::continuation() {
-        Prompt::Continuation
-    } else if mode == atoms::message() {
-        Prompt::Message
-    } else {
-        Prompt::Full
-    };
-    let prompt = context.get().to_prompt(mode);
+    let prompt = context.get().to_prompt(Prompt::of(mode)?);
     Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
 }
 

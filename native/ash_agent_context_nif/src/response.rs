@@ -15,8 +15,8 @@ use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
-use crate::neutral::provider_atom;
 use crate::resource::{answer, bury, Handle};
+use crate::words::Word as _;
 
 type Answer<'a> = Result<Term<'a>, NifError>;
 
@@ -84,10 +84,7 @@ type Terms<'a> = (Atom, Option<Atom>, Option<&'a str>, Option<&'a str>, Number);
 
 fn reading<'a>(env: Env<'a>, options: Term<'a>) -> Result<Reading<'a>, NifError> {
     let (provider, framing, content_type, model, max_bytes): Terms<'a> = options.decode()?;
-    let provider = Provider::ALL
-        .into_iter()
-        .find(|known| provider_atom(*known) == provider)
-        .ok_or(NifError::BadArg)?;
+    let provider = Provider::of(provider)?;
     let reading = Reading::of(provider);
     let named = framing.and_then(|given| {
         let is_it = |known: &Framing| framing_atom(*known).to_term(env) == given.to_term(env);
@@ -304,7 +301,7 @@ fn response_reason_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<
 impl<'r, 'e> Encoder<'r, 'e> {
     /// A call alone.
     fn one_call(&self, call: &'r ToolCall) -> Term<'e> {
-        self.call(call, &call.arguments.value).end()
+        self.call(call).end()
     }
 
     /// Where a message of the model came from.
@@ -313,9 +310,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let nothing = || atoms::nil().to_term(env);
         let text =
             |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
-        let provider = reply
-            .provider
-            .map(|provider| provider_atom(provider).to_term(env));
+        let provider = reply.provider.map(|provider| provider.atom().to_term(env));
         let finish = reply.finish.map(|finish| finish_atom(finish).to_term(env));
         let state = match &reply.interrupted {
             Some(_) => atoms::interrupted(),

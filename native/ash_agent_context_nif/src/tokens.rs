@@ -10,6 +10,7 @@ use crate::encode::Encoder;
 use crate::error::NifError;
 use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::words::Word;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -20,14 +21,11 @@ nif!(context_token_breakdown_normal, context_token_breakdown_dirty(context: Hand
 /// How many times as long as an estimate an exact count takes, at worst.
 const EXACT: usize = 128;
 
-/// A method by its atom; `None`: from the last report on.
-pub fn method(atom: Atom) -> Option<Method> {
-    if atom == atoms::o200k_base() {
-        Some(Method::O200k)
-    } else if atom == atoms::cl100k_base() {
-        Some(Method::Cl100k)
-    } else {
-        (atom == atoms::estimate()).then_some(Method::Estimate)
+/// A method by its atom; `:auto` is none: from the last report on.
+pub fn method(atom: Atom) -> Result<Option<Method>, NifError> {
+    match atom == atoms::auto() {
+        true => Ok(None),
+        false => Method::of(atom).map(Some),
     }
 }
 
@@ -62,12 +60,12 @@ fn add_usage<'a>(
 }
 
 fn count_tokens<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
-    allow(lane, context.get(), method(given))?;
-    Ok(context.get().count_tokens(method(given)).encode(env))
+    allow(lane, context.get(), method(given)?)?;
+    Ok(context.get().count_tokens(method(given)?).encode(env))
 }
 
 fn token_breakdown<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
-    let counted = method(given).unwrap_or(Method::Estimate);
+    let counted = method(given)?.unwrap_or(Method::Estimate);
     allow(lane, context.get(), Some(counted))?;
     let tokens = context.get().tokens(counted);
     let keys = [

@@ -56,14 +56,14 @@ fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a
     ) = how.decode()?;
     allow(lane, &context)?;
     allow_looks(lane, context.get())?;
-    tokens::allow(lane, context.get(), method(given))?;
+    tokens::allow(lane, context.get(), method(given)?)?;
     let fit = Fit {
         budget: unsigned(&budget),
         reserve: unsigned(&reserve),
         keep_first: unsigned(&keep_first),
         keep_last: unsigned(&keep_last),
         step: unsigned(&step),
-        method: method(given),
+        method: method(given)?,
     };
     let (next, hidden) = context.get().fit(&fit, clock::at(at, lane)?)?;
     let hidden = hidden.map(|(first, last)| range(env, first, last));

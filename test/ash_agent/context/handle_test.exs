@@ -23,6 +23,7 @@ defmodule AshAgent.Context.HandleTest do
     add_token_usage: [%{input_tokens: 1}],
     add_tool_results: [[{"a", {:ok, 1}}]],
     add_user_message: ["Hi!"],
+    ask_about_tool_call: ["a", %{}],
     approve_tool_call: ["a"],
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],
@@ -38,7 +39,6 @@ defmodule AshAgent.Context.HandleTest do
     enhance: [[]],
     equal?: [:itself],
     estimate_token_count: [],
-    exceeded_max_iterations?: [1],
     exceeds_token_budget?: [10],
     expand: [:all],
     extract_tool_calls: [],
@@ -79,16 +79,27 @@ defmodule AshAgent.Context.HandleTest do
     to_snapshot: [],
     token_breakdown: [],
     tokens_remaining: [10],
+    tool_call_approved?: ["a", %{}],
     tool_call_decision: ["a"],
     tool_call_status: ["a"],
+    turn_start: [],
+    undecided_tool_calls: [],
     update: [%{}],
     update!: [%{}],
     validate_for_request: [],
     view: []
   ]
 
-  # These make contexts, or refuse any context.
-  @others [:create, :create!, :from_messages, :from_messages!, :from_request, :from_request!] ++
+  # These make contexts, ask nothing of a handle, or refuse any context.
+  @others [
+            :exceeded_max_iterations?,
+            :create,
+            :create!,
+            :from_messages,
+            :from_messages!,
+            :from_request,
+            :from_request!
+          ] ++
             [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop]
 
   @chat_functions [

@@ -11,6 +11,7 @@ use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::wire::Wire;
+use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
@@ -21,9 +22,6 @@ use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{is_said, Answer, Listen};
-
-/// What synthesised results say, as those of an interrupted run do.
-const INTERRUPTED: &str = "interrupted";
 
 /// A message of the history.
 #[derive(Debug)]
@@ -139,7 +137,8 @@ impl History {
             return false;
         };
         let ids = parts.iter().filter_map(Part::once_id);
-        ids.fold(false, |repeats, id| !self.blocks.insert(id) || repeats)
+        // All of them are taken down, so there is no stopping at the first.
+        ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
     /// What changes the element that is being read, or takes it out.

@@ -3,16 +3,18 @@
 /// Other names of a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Aliases {
-    /// An id that every provider but Mistral takes, unique in the conversation; `None`: the id is.
+    /// An id that every provider takes that has no form of its own for ids, unique in the conversation; `None`: the id is.
     pub safe: Option<Box<str>>,
     /// Whether an earlier call has the same id.
     pub reused: bool,
     /// Whether the id is another call's alias.
     pub clash: bool,
-    /// Nine letters and digits, unique in the conversation, for Mistral.
+    /// Nine letters and digits, unique in the conversation, for a provider that wants no others.
     pub short: Short,
-    /// Whether an earlier item has the id that OpenAI Responses gave this one.
+    /// Whether an earlier item has the id that the provider gave this one.
     pub item_reused: bool,
+    /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
+    pub item: Option<Box<str>>,
 }
 
 /// A letter and the call's number in the conversation.

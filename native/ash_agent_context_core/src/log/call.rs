@@ -163,7 +163,7 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// An id that every provider but Mistral takes.
+    /// An id that every provider takes that has no form of its own for ids.
     pub(crate) fn safe_id(&self) -> &str {
         self.aliases.safe.as_deref().unwrap_or(&self.id)
     }

@@ -1,6 +1,5 @@
 //! What the application asks of providers for a part: how closely to look, to cite, to cache up to here.
 
-use crate::log::part::{Part, PartKind};
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
@@ -11,8 +10,16 @@ const CACHE: &str = "cache";
 /// How closely a model may look.
 const DETAILS: [&str; 4] = ["auto", "low", "high", "original"];
 
-/// Takes the hints that a part of this kind can have; `Err` is the key of one that says nothing.
-pub(crate) fn take(kind: &PartKind, fields: &mut Fields) -> Result<Option<Map>, &'static str> {
+/// Which hints a part can have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Takes {
+    pub detail: bool,
+    pub citations: bool,
+    pub cache: bool,
+}
+
+/// Takes the hints that a part can have; `Err` is the key of one that says nothing.
+pub(crate) fn take(takes: Takes, fields: &mut Fields) -> Result<Option<Map>, &'static str> {
     let mut hints = Vec::new();
     for key in [DETAIL, CITATIONS, CACHE] {
         if let Some(value) = fields.take_given(key) {
@@ -22,38 +29,22 @@ pub(crate) fn take(kind: &PartKind, fields: &mut Fields) -> Result<Option<Map>, 
     if hints.is_empty() {
         return Ok(None);
     }
-    check(kind, Map::new(hints)).map(Some)
+    check(takes, Map::new(hints)).map(Some)
 }
 
 /// Hints that came from storage; `Err` is the key of one that says nothing.
-pub(crate) fn check(kind: &PartKind, hints: Map) -> Result<Map, &'static str> {
+pub(crate) fn check(takes: Takes, hints: Map) -> Result<Map, &'static str> {
     for (key, value) in hints.iter() {
         match key.as_name() {
-            Some(DETAIL) if takes_detail(kind) && is_detail(value) => {}
-            Some(CITATIONS) if takes_citations(kind) && matches!(value, Value::Bool(_)) => {}
-            Some(CACHE) if takes_cache(kind) && Ttl::of(value).is_ok() => {}
+            Some(DETAIL) if takes.detail && is_detail(value) => {}
+            Some(CITATIONS) if takes.citations && matches!(value, Value::Bool(_)) => {}
+            Some(CACHE) if takes.cache && Ttl::of(value).is_ok() => {}
             Some(DETAIL) => return Err(DETAIL),
             Some(CITATIONS) => return Err(CITATIONS),
             _ => return Err(CACHE),
         }
     }
     Ok(hints)
-}
-
-fn takes_detail(kind: &PartKind) -> bool {
-    kind.media().is_some() && !matches!(kind, PartKind::Audio { .. })
-}
-
-fn takes_citations(kind: &PartKind) -> bool {
-    matches!(kind, PartKind::File { .. })
-}
-
-/// No provider caches up to what a model thought.
-fn takes_cache(kind: &PartKind) -> bool {
-    !matches!(
-        kind,
-        PartKind::Thinking(_) | PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. }
-    )
 }
 
 fn is_detail(value: &Value) -> bool {
@@ -104,26 +95,20 @@ impl Ttl {
     }
 }
 
-impl Part {
-    fn hint(&self, key: &str) -> Option<&Value> {
-        self.hints.as_ref()?.get_named(key)
-    }
+/// How closely a model is to look.
+pub(crate) fn detail(hints: Option<&Map>) -> Option<&str> {
+    hints?.get_named(DETAIL)?.as_name()
+}
 
-    /// How closely a model is to look at it.
-    pub(crate) fn detail(&self) -> Option<&str> {
-        self.hint(DETAIL)?.as_name()
+/// Whether a model is to cite.
+pub(crate) fn citations(hints: Option<&Map>) -> Option<bool> {
+    match hints?.get_named(CITATIONS)? {
+        Value::Bool(citations) => Some(*citations),
+        _ => None,
     }
+}
 
-    /// Whether a model is to cite it.
-    pub(crate) fn citations(&self) -> Option<bool> {
-        match self.hint(CITATIONS)? {
-            Value::Bool(citations) => Some(*citations),
-            _ => None,
-        }
-    }
-
-    /// The cache breakpoint behind it.
-    pub(crate) fn mark(&self) -> Option<Ttl> {
-        Ttl::of(self.hint(CACHE)?).ok().flatten()
-    }
+/// The cache breakpoint that is asked for.
+pub(crate) fn mark(hints: Option<&Map>) -> Option<Ttl> {
+    Ttl::of(hints?.get_named(CACHE)?).ok().flatten()
 }

@@ -82,6 +82,9 @@ pub(crate) struct Log {
     segment_end: usize,
 }
 
+/// What the result of a call says that was interrupted, where no one gave another reason.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
 /// When an operation happens, and what the application notes beside its message.
 #[derive(Debug)]
 pub struct Stamp {
@@ -634,6 +637,7 @@ impl Log {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
             call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item = self.ids.make_item(call);
         }
     }
 

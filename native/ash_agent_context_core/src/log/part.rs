@@ -1,7 +1,7 @@
 //! Content: text, or a list of parts.
 
 use crate::error::Error;
-use crate::log::hints;
+use crate::log::hints::{self, Takes, Ttl};
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
@@ -29,7 +29,7 @@ pub struct Part {
     pub hints: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// Whether an earlier item has the id that OpenAI Responses gave this one; known when the
+    /// Whether an earlier item has the id that the provider gave this one; known when the
     /// part joins a context.
     pub(crate) item_reused: bool,
 }
@@ -186,6 +186,21 @@ fn names_part(value: &Value) -> bool {
 }
 
 impl Part {
+    /// How closely a model is to look at it.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        hints::detail(self.hints.as_ref())
+    }
+
+    /// Whether a model is to cite it.
+    pub(crate) fn citations(&self) -> Option<bool> {
+        hints::citations(self.hints.as_ref())
+    }
+
+    /// The cache breakpoint behind it.
+    pub(crate) fn mark(&self) -> Option<Ttl> {
+        hints::mark(self.hints.as_ref())
+    }
+
     /// The id that OpenAI Responses gave the item.
     pub(crate) fn item_id(&self) -> Option<&str> {
         item_id(self.provider_metadata.as_ref())
@@ -203,7 +218,7 @@ impl Part {
         let provider_metadata = fields
             .take_map("provider_metadata")
             .map_err(|_| wrong("provider_metadata"))?;
-        let hints = hints::take(&kind, &mut fields).map_err(wrong)?;
+        let hints = hints::take(kind.takes(), &mut fields).map_err(wrong)?;
         match fields.unknown() {
             Some(key) => Err(Error::InvalidPart {
                 position,
@@ -325,6 +340,19 @@ impl PartKind {
                 filename: fields.take_text("filename").or(Err("filename"))?,
             },
         })
+    }
+
+    /// Which hints a part of this kind can have. No provider caches up to what a model thought.
+    pub(crate) fn takes(&self) -> Takes {
+        let is_opaque = matches!(
+            self,
+            Self::Thinking(_) | Self::RedactedThinking(_) | Self::ProviderBlock { .. }
+        );
+        Takes {
+            detail: self.media().is_some() && !matches!(self, Self::Audio { .. }),
+            citations: matches!(self, Self::File { .. }),
+            cache: !is_opaque,
+        }
     }
 
     /// What an image, a recording, a film or a file is, and where.

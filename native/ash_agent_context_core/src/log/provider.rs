@@ -21,6 +21,8 @@ macro_rules! providers {
             Ollama "ollama" ollama,
             /// Mistral chat completions.
             Mistral "mistral" mistral,
+            /// A small one that shows what a provider takes.
+            #[cfg(test)] Tiny "tiny" tiny,
         }
     };
 }

@@ -1,7 +1,7 @@
 //! One room a provider: what it accepts, how its messages are written and read, what it
 //! sends back, how it reports tokens.
 //!
-//! A new provider is a folder, declared here, and a line in [`providers`].
+//! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
 
 pub mod accepts;
 pub mod block;
@@ -30,6 +30,8 @@ mod mistral;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+#[cfg(test)]
+mod tiny;
 
 use crate::log::provider::{providers, Provider};
 use format::Format;

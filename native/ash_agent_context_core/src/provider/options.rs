@@ -47,6 +47,18 @@ pub enum SystemRole {
     Developer,
 }
 
+impl SystemRole {
+    /// The role of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "system" => Some(Self::System),
+            "developer" => Some(Self::Developer),
+            _ => None,
+        }
+    }
+}
+
 /// What a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
 /// back as it came, and no other reasoning goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

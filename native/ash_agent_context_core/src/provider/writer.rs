@@ -17,7 +17,7 @@ use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::words;
 use crate::value::{Map, Value};
-use crate::view::change::Change;
+use crate::view::change::{Change, ChangeKind};
 
 /// The end of an element with a list of blocks.
 pub(crate) const CLOSE: &str = "]}";
@@ -88,7 +88,7 @@ impl<'o> Writer<'o> {
     }
 
     /// Notes a change, if anyone wants to know.
-    pub fn changed(&mut self, what: &'static str, from: impl FnOnce() -> String, to: Option<&str>) {
+    pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
                 what,
@@ -182,10 +182,14 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.changed("replaced_bytes", || format!("{bytes:?}"), Some(to));
+            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
         }
         if letters::is_blank(&text) {
-            self.changed("dropped_blank_text", || text.clone().into_owned(), None);
+            self.changed(
+                ChangeKind::DroppedBlankText,
+                || text.clone().into_owned(),
+                None,
+            );
             return None;
         }
         Some(text)
@@ -195,7 +199,7 @@ impl<'o> Writer<'o> {
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let sent = self.accepts.id(call, call.came_from(self.options.provider));
         if *sent != *call.id {
-            self.changed("renamed_id", || call.id.to_string(), Some(&sent));
+            self.changed(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
         }
         sent
     }
@@ -204,7 +208,11 @@ impl<'o> Writer<'o> {
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let name = self.accepts.name(call.name.as_str());
         if let Cow::Owned(to) = &name {
-            self.changed("renamed_tool", || call.name.as_str().to_owned(), Some(to));
+            self.changed(
+                ChangeKind::RenamedTool,
+                || call.name.as_str().to_owned(),
+                Some(to),
+            );
         }
         name
     }
@@ -215,7 +223,7 @@ impl<'o> Writer<'o> {
         if !call.kind.is_function() {
             let kind = call.kind.name();
             let to = CallKind::Function.name();
-            self.changed("call_to_function", || kind.to_owned(), Some(to));
+            self.changed(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
         }
         [self.id(call), self.name(call), self.arguments(call)]
     }
@@ -227,7 +235,7 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.changed("replaced_bytes", || format!("{bytes:?}"), Some(to));
+            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
         }
         text
     }
@@ -246,7 +254,7 @@ impl<'o> Writer<'o> {
             _ => "arguments",
         };
         let wrapped = format!("{{\"{key}\":{json}}}");
-        self.changed("wrapped_arguments", || json, Some(&wrapped));
+        self.changed(ChangeKind::WrappedArguments, || json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
 
@@ -271,13 +279,13 @@ impl<'o> Writer<'o> {
         let text = letters::utf8(bytes);
         if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
             self.changed(
-                "thinking_to_text",
+                ChangeKind::ThinkingToText,
                 || text.clone().into_owned(),
                 Some(&text),
             );
             return Thought::Text(text);
         }
-        self.changed("dropped_thinking", || text.into_owned(), None);
+        self.changed(ChangeKind::DroppedThinking, || text.into_owned(), None);
         Thought::Nothing
     }
 
@@ -302,7 +310,11 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider cannot have.
     pub fn dropped(&mut self, part: &Part) {
-        self.changed("dropped_part", || part.kind.name().to_owned(), None);
+        self.changed(
+            ChangeKind::DroppedPart,
+            || part.kind.name().to_owned(),
+            None,
+        );
     }
 
     /// An image or a file where only text can be.
@@ -314,7 +326,11 @@ impl<'o> Writer<'o> {
 
     /// A part that this provider gets as text.
     pub fn reworded(&mut self, part: &Part, words: &str) {
-        self.changed("part_to_text", || part.kind.name().to_owned(), Some(words));
+        self.changed(
+            ChangeKind::PartToText,
+            || part.kind.name().to_owned(),
+            Some(words),
+        );
     }
 
     /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
@@ -382,7 +398,7 @@ impl<'o> Writer<'o> {
             match (&part.kind, Media::of(&part.kind)) {
                 (PartKind::Text(bytes), _) => texts.extend(self.text(bytes)),
                 (_, Some(found)) if sends(&found) => {
-                    self.changed("moved_part", || part.kind.name().to_owned(), None);
+                    self.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
                     media.push(part);
                 }
                 (_, Some(found)) => {

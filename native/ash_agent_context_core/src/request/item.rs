@@ -13,7 +13,7 @@ use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::Writer;
 use crate::value::{Map, Size};
-use crate::view::change::Change;
+use crate::view::change::{Change, ChangeKind};
 use crate::view::look::Look;
 
 /// What adds elements to a request's list.
@@ -155,7 +155,7 @@ impl<'a> Item<'a> {
             Content::Parts(parts) => parts.is_empty(),
         };
         (!is_empty).then(|| Change {
-            what: "dropped_message",
+            what: ChangeKind::DroppedMessage,
             from: message.role.name().to_owned(),
             to: None,
         })

@@ -25,7 +25,7 @@ use crate::request::assembly::Assembly;
 use crate::request::item::items;
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
-use crate::view::change::Change;
+use crate::view::change::{Change, ChangeKind};
 
 impl Context {
     /// The body of a request: the caller's fields and the message part, as one JSON object.
@@ -163,8 +163,8 @@ fn covered(first: u64, last: u64, summary: Option<&Message>, look: Look<'_>) -> 
     let to = shown.as_ref().or(summary).and_then(view::summary_text);
     Change {
         what: match summary {
-            Some(_) => "summarized_iterations",
-            None => "hidden_iterations",
+            Some(_) => ChangeKind::SummarizedIterations,
+            None => ChangeKind::HiddenIterations,
         },
         from: format!("{first}..{last}"),
         to: to.map(|text| String::from_utf8_lossy(text).into_owned()),

@@ -265,7 +265,7 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     })?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let hints = take_map(&mut fields, keys::OPTIONS, trust)?
-        .map(|given| hints::check(&kind, given))
+        .map(|given| hints::check(kind.takes(), given))
         .transpose()
         .map_err(|key| {
             let expected = "what a content part of this type can be asked";

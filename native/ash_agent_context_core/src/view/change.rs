@@ -3,10 +3,49 @@
 /// Something that is sent in another way than it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What was done, such as `renamed_id`.
-    pub what: &'static str,
+    /// What was done.
+    pub what: ChangeKind,
     /// What it is in the conversation.
     pub from: String,
     /// What is sent for it; `None` when nothing is.
     pub to: Option<String>,
+}
+
+/// The kinds of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// The id of a call.
+    RenamedId,
+    /// The name of a tool.
+    RenamedTool,
+    /// Arguments that are not an object stand in one.
+    WrappedArguments,
+    /// Thinking became text.
+    ThinkingToText,
+    /// Thinking was left out.
+    DroppedThinking,
+    /// A part was left out.
+    DroppedPart,
+    /// A text that says nothing was left out.
+    DroppedBlankText,
+    /// Bytes that are not valid UTF-8 were replaced.
+    ReplacedBytes,
+    /// A part of a result stands in a message after all results.
+    MovedPart,
+    /// A message of which nothing is left was left out.
+    DroppedMessage,
+    /// A call of a kind of its own is sent as a call of a function.
+    CallToFunction,
+    /// The view hides iterations.
+    HiddenIterations,
+    /// The view shows a summary instead of iterations.
+    SummarizedIterations,
+    /// The view blanks a result.
+    ClearedResult,
+    /// The view shortens a result.
+    ShortenedResult,
+    /// The view masks texts.
+    MaskedText,
+    /// A part became text.
+    PartToText,
 }

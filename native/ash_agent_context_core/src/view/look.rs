@@ -9,7 +9,7 @@ use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
 use crate::value::Value;
-use crate::view::change::Change;
+use crate::view::change::{Change, ChangeKind};
 use crate::view::masks::Masks;
 
 /// How messages of one iteration look.
@@ -164,7 +164,7 @@ impl Look<'_> {
             .is_some_and(|shown| shown.content != message.content || shown.calls != message.calls);
         let role = message.role.name().to_owned();
         let masked = changed.then_some(Change {
-            what: "masked_text",
+            what: ChangeKind::MaskedText,
             from: role,
             to: None,
         });
@@ -185,9 +185,9 @@ impl Look<'_> {
             let (before, after) = (before?, after?);
             let what = match before.output == after.output {
                 true => return None,
-                false if slot < self.cleared => "cleared_result",
-                false if before.longest() > self.most => "shortened_result",
-                false => "masked_text",
+                false if slot < self.cleared => ChangeKind::ClearedResult,
+                false if before.longest() > self.most => ChangeKind::ShortenedResult,
+                false => ChangeKind::MaskedText,
             };
             Some(Change {
                 what,

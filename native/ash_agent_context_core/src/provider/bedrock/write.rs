@@ -60,6 +60,11 @@ impl Writes for Room {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
+            // Nothing stands between results.
+            let outcomes = exchange.slots().flatten();
+            if let Some(part) = outcomes.filter_map(|outcome| out.marked(outcome)).last() {
+                out.hint_behind(part);
+            }
         });
     }
 
@@ -274,9 +279,6 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         });
     });
     out.mark_behind();
-    if let Some(part) = out.marked(outcome) {
-        out.hint_behind(part);
-    }
 }
 
 /// What a part has become.

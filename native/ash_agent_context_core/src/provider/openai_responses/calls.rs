@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use sha2::{Digest, Sha256};
-
-use super::write::{is_sent, parts_output};
+use super::parts::{is_sent, parts_output};
 use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
+use crate::log::ids::is_item;
 use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
@@ -16,8 +15,9 @@ use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::Writer;
 use crate::value::builder::Object;
 use crate::value::json::AsJson;
-use crate::value::letters::{is_blank, is_plain};
+use crate::value::letters::is_blank;
 use crate::value::{words, Map, Value};
+use crate::view::change::ChangeKind;
 
 /// What a kind's items are called and what they are made of.
 pub(crate) struct Form {
@@ -28,8 +28,6 @@ pub(crate) struct Form {
     pub output: &'static str,
     /// What the ids of its items begin with.
     pub prefix: &'static str,
-    /// Whether the item must have an id.
-    pub needs_id: bool,
     /// The field that holds the arguments.
     pub arguments: &'static str,
     /// Fields that the API wants to see again.
@@ -43,7 +41,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "function_call",
         output: "function_call_output",
         prefix: "fc",
-        needs_id: false,
         arguments: "arguments",
         kept: &["namespace", "caller", "async"],
     },
@@ -52,7 +49,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "custom_tool_call",
         output: "custom_tool_call_output",
         prefix: "ctc",
-        needs_id: false,
         arguments: "input",
         kept: &["namespace", "caller", "async"],
     },
@@ -61,7 +57,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "shell_call",
         output: "shell_call_output",
         prefix: "sh",
-        needs_id: false,
         arguments: "action",
         kept: &["caller", "environment", "status"],
     },
@@ -70,7 +65,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "local_shell_call",
         output: "local_shell_call_output",
         prefix: "lsh",
-        needs_id: true,
         arguments: "action",
         kept: &["status"],
     },
@@ -79,7 +73,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "apply_patch_call",
         output: "apply_patch_call_output",
         prefix: "apc",
-        needs_id: false,
         arguments: "operation",
         kept: &["caller", "status"],
     },
@@ -88,7 +81,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "computer_call",
         output: "computer_call_output",
         prefix: "cu",
-        needs_id: true,
         arguments: "",
         kept: &["pending_safety_checks", "status"],
     },
@@ -97,7 +89,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "mcp_approval_request",
         output: "mcp_approval_response",
         prefix: "mcpr",
-        needs_id: true,
         arguments: "arguments",
         kept: &["server_label"],
     },
@@ -106,7 +97,6 @@ pub(crate) const FORMS: [Form; 8] = [
         call: "tool_search_call",
         output: "tool_search_output",
         prefix: "tsc",
-        needs_id: false,
         arguments: "arguments",
         kept: &["status"],
     },
@@ -139,11 +129,12 @@ pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) 
     let id = out.id(call);
     let own = call
         .provider_text(PROVIDER, "id")
-        .filter(|own| keeps_id && is_item_id(own, form.prefix) && !call.aliases.item_reused);
+        // A request for approval is answered by the id of its item: there is but one.
+        .filter(|_| call.kind != CallKind::McpApproval)
+        .filter(|own| keeps_id && is_item(own, form.prefix) && !call.aliases.item_reused);
     let item_id = match own {
-        Some(own) => Some(Cow::Borrowed(own)),
-        None if form.needs_id => Some(Cow::Owned(made_id(form.prefix, &id))),
-        None => None,
+        Some(own) => Some(own),
+        None => call.aliases.item.as_deref(),
     };
     let is_named = matches!(
         call.kind,
@@ -163,7 +154,7 @@ pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) 
         item.field("type", form.call);
         if call.kind == CallKind::McpApproval {
             // The request is answered by the id of its item.
-            item.field("id", &*approval_id(&id));
+            item.field("id", item_id.unwrap_or(&id));
         } else {
             item.field("call_id", &*id);
         }
@@ -181,19 +172,11 @@ pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) 
             }
         }
         if let Some(own) = item_id.filter(|_| call.kind != CallKind::McpApproval) {
-            item.field("id", &*own);
+            item.field("id", own);
         }
         write_kept(call, form, item);
     });
     json.0
-}
-
-/// The id of a request for approval: only its own is known to the API.
-fn approval_id(id: &str) -> Cow<'_, str> {
-    if is_item_id(id, "mcpr") {
-        return Cow::Borrowed(id);
-    }
-    Cow::Owned(made_id("mcpr", id))
 }
 
 fn write_actions(call: &ToolCall, item: &mut Object<'_>) {
@@ -292,8 +275,9 @@ pub(crate) fn write_output<'a>(
                 acknowledge(call, outcome, decision, item);
             }
             CallKind::McpApproval => {
-                item.field("approval_request_id", &*approval_id(&id));
-                approval(outcome, item, out);
+                let request = call.aliases.item.as_deref().unwrap_or(&id);
+                item.field("approval_request_id", request);
+                approval(outcome, behind, item, out);
             }
             CallKind::ToolSearch => {
                 item.field("call_id", &*id).field("execution", "client");
@@ -436,7 +420,7 @@ fn screenshot<'a>(
     });
     if parts.is_empty() {
         let text = out.worded_result(outcome);
-        out.changed("moved_part", || "text".to_owned(), None);
+        out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -445,7 +429,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.changed("moved_part", || part.kind.name().to_owned(), None);
+        out.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
         behind.media.push(part);
     }
 }
@@ -479,7 +463,12 @@ fn acknowledge(
 }
 
 /// Whether the provider's tool may run: only what says so approves.
-fn approval(outcome: &Outcome, item: &mut Object<'_>, out: &mut Writer<'_>) {
+fn approval<'a>(
+    outcome: &'a Outcome,
+    behind: &mut Behind<'a>,
+    item: &mut Object<'_>,
+    out: &mut Writer<'_>,
+) {
     let said = match &outcome.output {
         Output::Value(value) if !outcome.is_error() => approved(value),
         _ => None,
@@ -489,7 +478,11 @@ fn approval(outcome: &Outcome, item: &mut Object<'_>, out: &mut Writer<'_>) {
     let reason = match said {
         Some((_, reason)) => reason.map(|reason| Cow::Owned(words::reason(reason))),
         None => Some(match &outcome.output {
-            Output::Parts(_) => out.split_result_unworded(outcome, is_sent).0,
+            Output::Parts(_) => {
+                let (text, media) = out.split_result_unworded(outcome, is_sent);
+                behind.media.extend(media);
+                text
+            }
             Output::Value(_) => out.result_text(outcome),
         }),
     };
@@ -536,7 +529,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != words::NO_OUTPUT {
-                out.changed("moved_part", || "text".to_owned(), None);
+                out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);
@@ -557,24 +550,6 @@ fn tools(value: &Value) -> Option<&Value> {
 
 fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
-}
-
-pub(crate) fn is_item_id(id: &str, prefix: &str) -> bool {
-    id.starts_with(prefix) && id.len() <= 64 && id.bytes().all(is_plain)
-}
-
-/// An id for an item that must have one: the same for the same call.
-fn made_id(prefix: &str, call_id: &str) -> String {
-    let plain = format!("{prefix}_{call_id}");
-    if is_item_id(&plain, prefix) {
-        return plain;
-    }
-    let digest: String = Sha256::digest(call_id.as_bytes())
-        .iter()
-        .take(12)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{prefix}_{digest}")
 }
 
 /// Whether the API itself answers a call: commands in a container of its own, its own search for tools.

@@ -3,8 +3,10 @@
 mod accepts;
 mod assumed;
 mod calls;
+mod parts;
 mod read;
 mod read_calls;
+mod read_media;
 mod response;
 mod usage;
 mod write;

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::calls::{self, Form};
+use super::read_media::media;
 use super::{assumed, read_calls, Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, inline_file, json_like, metadata, metadata_of, name_at, part, plain_content,
-    provider_block, text_block, url_image, Object,
+    at, json_like, metadata, metadata_of, name_at, part, plain_content, provider_block, text_block,
+    Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
@@ -241,44 +242,4 @@ fn assistant_part(value: Value, id: Option<&str>) -> Result<Part, Error> {
         _ => return provider_block(PROVIDER, value),
     };
     Ok(part(text.kind, metadata_of(PROVIDER, "id", id)))
-}
-
-pub(super) fn media(value: &Value) -> Option<PartKind> {
-    let stored = |id: &str| Source::Stored {
-        provider: PROVIDER,
-        id: id.into(),
-    };
-    let id = name_at(value, "file_id").filter(|id| !id.trim().is_empty());
-    match name_at(value, "type")? {
-        "input_image" => {
-            if let Some(id) = id {
-                return Some(PartKind::Image {
-                    media_type: None,
-                    source: stored(id),
-                });
-            }
-            let url = name_at(value, "image_url").filter(|url| !url.trim().is_empty())?;
-            Some(url_image(url.into()))
-        }
-        "input_file" => {
-            let filename = name_at(value, "filename").map(Into::into);
-            if let Some(id) = id {
-                return Some(PartKind::File {
-                    media_type: None,
-                    source: stored(id),
-                    filename,
-                });
-            }
-            if let Some(data) = name_at(value, "file_data") {
-                return inline_file(data, filename);
-            }
-            let url = name_at(value, "file_url").filter(|url| !url.trim().is_empty())?;
-            Some(PartKind::File {
-                media_type: None,
-                source: Source::Url(url.into()),
-                filename,
-            })
-        }
-        _ => None,
-    }
 }

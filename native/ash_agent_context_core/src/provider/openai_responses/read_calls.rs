@@ -1,7 +1,7 @@
 //! Reading calls of every kind and what answers them.
 
 use super::calls::Form;
-use super::read::media;
+use super::read_media::media;
 use super::PROVIDER;
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};

@@ -1,13 +1,14 @@
 //! OpenAI Responses.
 
-use super::calls::{self, is_item_id, Behind};
-use super::{Room, PROVIDER};
+use super::calls::{self, Behind};
+use super::parts::{input_text, user_part};
+use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
-use crate::log::media::{Class, Location, Media};
+use crate::log::ids::is_item;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
@@ -16,6 +17,7 @@ use crate::value::builder::{Json, Object};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
+use crate::view::change::ChangeKind;
 
 impl Writes for Room {
     fn list(&self) -> &'static str {
@@ -86,40 +88,6 @@ impl Writes for Room {
     }
 }
 
-/// Parts of a result; nothing when there is nothing to say.
-pub(crate) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
-    out.apart(|out| {
-        out.wrapped("[", "]", |out| {
-            for part in parts {
-                user_part(part, out);
-            }
-        });
-    })
-}
-
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                input_text(&text, out);
-                hint(part, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => match out.block(part) {
-            Block::Own(data) => out.json.element(&AsObject(data)),
-            Block::Words(words) => input_text(&words, out),
-            Block::Nothing => {}
-        },
-        _ => media(part, out),
-    }
-}
-
-fn input_text(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.field("type", "input_text").text("text", text);
-    });
-}
-
 /// One output item of the model.
 struct Item {
     json: Vec<u8>,
@@ -162,7 +130,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some(item) = items.next() {
         // Reasoning stands directly in front of the item that it led to, or not at all.
         if item.is_reasoning && !items.peek().is_some_and(|next| next.follows) {
-            out.changed("dropped_thinking", || "reasoning".to_owned(), None);
+            out.changed(ChangeKind::DroppedThinking, || "reasoning".to_owned(), None);
             continue;
         }
         out.json.raw(",");
@@ -213,14 +181,14 @@ fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
     let id = part
         .provider_text("id")
         .filter(|_| matches!(part.kind, PartKind::Text(_)));
-    id.filter(|id| part.is_of(out.options) && is_item_id(id, "msg") && !part.item_reused)
+    id.filter(|id| part.is_of(out.options) && is_item(id, "msg") && !part.item_reused)
 }
 
 /// The id and the content of reasoning that can go back.
 fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
     let id = part
         .provider_text("id")
-        .filter(|id| is_item_id(id, "rs") && !part.item_reused)?;
+        .filter(|id| is_item(id, "rs") && !part.item_reused)?;
     let encrypted = part.provider_text("encrypted_content")?;
     part.is_of(out.options).then_some((id, encrypted))
 }
@@ -323,59 +291,4 @@ fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
         Thought::Text(text) => Some(easy_message(&text)),
         _ => None,
     }
-}
-
-/// Whether a part can stand in a user message or in a result; what cannot becomes words.
-pub(crate) fn is_sent(media: &Media<'_>) -> bool {
-    match (media.class, media.source) {
-        (Class::Image | Class::File, Location::Stored(owner, _)) => owner == PROVIDER,
-        (Class::Image, Location::Inline(_)) => media.is_common_image(),
-        (Class::Image, Location::Web(_)) => true,
-        (Class::File, Location::Inline(_) | Location::Web(_)) => media.is_pdf(),
-        _ => false,
-    }
-}
-
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    if !is_sent(&media) {
-        let words = out.media_words(part);
-        input_text(&words, out);
-        hint(part, out);
-        return;
-    }
-    let url = media.url();
-    out.json.object(|written| {
-        if media.is_image() {
-            written
-                .field("type", "input_image")
-                .field("detail", part.detail().unwrap_or("auto"));
-        } else {
-            written.field("type", "input_file");
-        }
-        match (media.is_image(), media.source) {
-            (_, Location::Stored(_, id)) => {
-                written.field("file_id", id);
-            }
-            (true, _) => {
-                written.text("image_url", &url);
-            }
-            (false, Location::Web(url)) => {
-                written.field("file_url", url);
-            }
-            (false, _) => {
-                written
-                    .field("filename", media.filename.unwrap_or("file.pdf"))
-                    .text("file_data", &url);
-            }
-        }
-        let detail = part.detail().filter(|detail| *detail != "original");
-        if let Some(detail) = detail.filter(|_| !media.is_image()) {
-            written.field("detail", detail);
-        }
-    });
-    hint(part, out);
 }

@@ -1,6 +1,5 @@
 //! What streams and clients leave in messages that no server takes back.
 
-use super::read::Dialect;
 use crate::log::provider::Provider;
 use crate::provider::foreign::name_at;
 use crate::value::{Map, Value};
@@ -15,9 +14,9 @@ const OF_FUNCTION: [&str; 1] = ["parsed_arguments"];
 const OF_MESSAGE: [&str; 4] = ["finish_reason", "logprobs", "index", "parsed"];
 
 /// Takes it away and tells whether there was any.
-pub(super) fn take_away(message: &mut Value, dialect: &Dialect) -> bool {
+pub(super) fn take_away(message: &mut Value, provider: Provider) -> bool {
     // Mistral's own calls have an index.
-    if dialect.provider == Provider::Mistral || name_at(message, "role") != Some("assistant") {
+    if provider == Provider::Mistral || name_at(message, "role") != Some("assistant") {
         return false;
     }
     let mut found = without(message, &OF_MESSAGE);

@@ -37,7 +37,7 @@ pub(crate) const OPENAI: Dialect = Dialect {
 pub fn read(body: &mut Object, history: &mut Listener, dialect: &Dialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
-        if leftovers::take_away(message, dialect) {
+        if leftovers::take_away(message, dialect.provider) {
             history.cleaned(position);
         }
     }

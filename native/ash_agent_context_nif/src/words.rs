@@ -1,0 +1,138 @@
+//! Words of the core as atoms, and back: each word stands here once, and no word is left out, for the
+//! compiler counts them.
+
+use ash_agent_context_core::{
+    CallKind, CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
+    Unsupported,
+};
+use rustler::Atom;
+
+use crate::atoms;
+use crate::error::NifError;
+
+/// A word with an atom for each of its values.
+pub trait Word: Sized + Copy + 'static {
+    /// Its atom.
+    fn atom(self) -> Atom;
+
+    /// The values that Elixir may give.
+    const GIVEN: &'static [Self];
+
+    /// The value of an atom.
+    fn of(atom: Atom) -> Result<Self, NifError> {
+        let found = Self::GIVEN.iter().find(|word| word.atom() == atom);
+        found.copied().ok_or(NifError::BadArg)
+    }
+}
+
+macro_rules! words {
+    ($($word:ident { $($value:ident => $atom:ident,)* } given $given:expr;)*) => {
+        $(impl Word for $word {
+            const GIVEN: &'static [Self] = $given;
+
+            fn atom(self) -> Atom {
+                match self {
+                    $(Self::$value => atoms::$atom(),)*
+                }
+            }
+        })*
+    };
+}
+
+words! {
+    Role {
+        System => system,
+        User => user,
+        Assistant => assistant,
+    } given &[];
+
+    Provider {
+        Anthropic => anthropic,
+        OpenAiChat => openai_chat,
+        OpenAiResponses => openai_responses,
+        Gemini => gemini,
+        Bedrock => bedrock,
+        Ollama => ollama,
+        Mistral => mistral,
+    } given &Self::ALL;
+
+    CallKind {
+        Function => function,
+        Custom => custom,
+        Shell => shell,
+        LocalShell => local_shell,
+        ApplyPatch => apply_patch,
+        Computer => computer,
+        McpApproval => mcp_approval,
+        ToolSearch => tool_search,
+    } given &[];
+
+    Status {
+        Ok => ok,
+        Error => error,
+        Interrupted => interrupted,
+        Cancelled => cancelled,
+        Denied => denied,
+    } given &[];
+
+    Thinking {
+        Drop => drop,
+        Text => text,
+    } given &[Self::Drop, Self::Text];
+
+    Prompt {
+        Full => full,
+        Continuation => continuation,
+        Message => message,
+    } given &[Self::Full, Self::Continuation, Self::Message];
+
+    Method {
+        Estimate => estimate,
+        O200k => o200k_base,
+        Cl100k => cl100k_base,
+    } given &Self::ALL;
+
+    Unsupported {
+        ImproperList => improper_list,
+        Bitstring => bitstring,
+    } given &[];
+
+    RepairKind {
+        DroppedEmptyMessage => dropped_empty_message,
+        DroppedDuplicateResult => dropped_duplicate_result,
+        DroppedOrphanResult => dropped_orphan_result,
+        MovedCall => moved_call,
+        MovedResult => moved_result,
+        RenamedCall => renamed_call,
+        SynthesisedResult => synthesised_result,
+    } given &[];
+
+    ChangeKind {
+        RenamedId => renamed_id,
+        RenamedTool => renamed_tool,
+        WrappedArguments => wrapped_arguments,
+        ThinkingToText => thinking_to_text,
+        DroppedThinking => dropped_thinking,
+        DroppedPart => dropped_part,
+        DroppedBlankText => dropped_blank_text,
+        ReplacedBytes => replaced_bytes,
+        MovedPart => moved_part,
+        HiddenIterations => hidden_iterations,
+        SummarizedIterations => summarized_iterations,
+        ClearedResult => cleared_result,
+        ShortenedResult => shortened_result,
+        MaskedText => masked_text,
+        PartToText => part_to_text,
+        DroppedMessage => dropped_message,
+        CallToFunction => call_to_function,
+    } given &[];
+}
+
+/// A call's status, which may be one that it ended with.
+pub fn call_status(status: CallStatus) -> Atom {
+    match status {
+        CallStatus::Pending => atoms::pending(),
+        CallStatus::Approved => atoms::approved(),
+        CallStatus::Ended(status) => status.atom(),
+    }
+}
