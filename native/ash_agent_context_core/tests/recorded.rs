@@ -186,11 +186,13 @@ fn any_cut_gives_the_same_response() {
             assert_eq!(events, whole.1, "{name} at {cuts:?}");
         };
         let len = recorded.body.len();
-        check(&(1..len).collect::<Vec<_>>());
-        for places in [7, 61, 1000] {
+        if len < 20_000 {
+            check(&(1..len).collect::<Vec<_>>());
+        }
+        for places in [61, 1000] {
             check(&(1..len).step_by(places).collect::<Vec<_>>());
         }
-        for cut in (0..len).step_by((len / 50).max(1)) {
+        for cut in (0..len).step_by((len / 12).max(1)) {
             check(&[cut]);
         }
     }

@@ -12,8 +12,8 @@
 mod recorded;
 
 use ash_agent_context_core::{
-    time, Content, Context, Error, Event, Fault, Finish, Framing, Message, Part, PartKind,
-    Provider, Reading, Response, Stamp, State, Time, ToolCall, Value, MAX_BYTES,
+    time, CallKind, Content, Context, Error, Event, Fault, Finish, Framing, Message, Part,
+    PartKind, Provider, Reading, Response, Stamp, State, Time, ToolCall, Value, MAX_BYTES,
 };
 use proptest::prelude::*;
 use recorded::{aws_frame, frame};
@@ -1467,6 +1467,103 @@ fn responses_believe_the_finished_item() {
         .feed(chat.as_bytes(), usize::MAX)
         .unwrap_err();
     assert!(error.to_string().contains(":openai_chat"), "{error}");
+}
+
+#[test]
+fn calls_of_every_kind_are_calls() {
+    let items = [
+        (
+            json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "sql", "input": "SELECT 1"}),
+            CallKind::Custom,
+            "c1",
+        ),
+        (
+            json!({"type": "shell_call", "id": "sh_1", "call_id": "c2", "action": {"commands": ["ls"]}, "status": "completed"}),
+            CallKind::Shell,
+            "c2",
+        ),
+        (
+            json!({"type": "apply_patch_call", "id": "apc_1", "call_id": "c3", "status": "completed",
+            "operation": {"type": "delete_file", "path": "a"}}),
+            CallKind::ApplyPatch,
+            "c3",
+        ),
+        (
+            json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "server_label": "s", "arguments": "{}"}),
+            CallKind::McpApproval,
+            "mcpr_1",
+        ),
+    ];
+    let mut lines = vec![
+        json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "custom_tool_call", "id": "ctc_0", "call_id": "c1", "name": "sql", "input": ""}}),
+        json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "SELECT "}),
+        json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "1"}),
+    ];
+    for (index, (item, ..)) in items.iter().enumerate() {
+        lines.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item}),
+        );
+    }
+    lines.push(json!({"type": "response.output_item.done", "output_index": 9, "item": {"type": "web_search_call", "id": "ws_1"}}));
+    lines.push(json!({"type": "response.completed", "response": {"status": "completed"}}));
+    let (response, events) = stream(Provider::OpenAiResponses, &lines);
+    let message = message(&response);
+    let got: Vec<_> = message
+        .calls
+        .iter()
+        .map(|call| (call.kind, &*call.id))
+        .collect();
+    assert_eq!(
+        got,
+        items
+            .iter()
+            .map(|(_, kind, id)| (*kind, *id))
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(message.calls[0].arguments.value, Value::text("SELECT 1"));
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event, Event::CallArguments { .. }))
+            .count(),
+        2
+    );
+    assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
+    assert_eq!(add(&response).unwrap().current().count_pending(), 4);
+    // A whole answer has the same, and the next request the same items.
+    let output: Vec<&Json> = items.iter().map(|(item, ..)| item).collect();
+    let whole = json!({"status": "completed", "output": output}).to_string();
+    let whole =
+        Response::decode(whole.as_bytes(), &Reading::of(Provider::OpenAiResponses)).unwrap();
+    assert_eq!(whole.message().0.calls, message.calls);
+    // Half of one is text, and never waits.
+    let half: Vec<String> = lines.iter().take(2).map(Json::to_string).collect();
+    let half: Vec<&str> = half.iter().map(String::as_str).collect();
+    let body = frame(Provider::OpenAiResponses, &half);
+    let (open, _) = Response::new(&Reading::of(Provider::OpenAiResponses))
+        .feed(&body, usize::MAX)
+        .unwrap();
+    assert_eq!(open.message().1[0].kind, CallKind::Custom);
+    assert_eq!(
+        add(&open.interrupt(Value::Nil))
+            .unwrap()
+            .current()
+            .count_pending(),
+        0
+    );
+    let chat = [
+        piece(
+            json!({"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "SEL"}}),
+        ),
+        piece(json!({"index": 0, "custom": {"input": "ECT"}})),
+        end("tool_calls"),
+    ];
+    let (response, _) = stream(Provider::OpenAiChat, &chat);
+    let call = &response.message().0.calls[0];
+    assert_eq!(
+        (call.kind, &call.arguments.value),
+        (CallKind::Custom, &Value::text("SELECT"))
+    );
 }
 
 #[test]

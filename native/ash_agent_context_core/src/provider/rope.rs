@@ -7,7 +7,7 @@ use rpds::ListSync;
 const LINK: usize = 1024;
 
 /// Bytes in links, newest first, and an end that is still short.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Rope {
     links: ListSync<Box<[u8]>>,
     end: Vec<u8>,
@@ -20,6 +20,22 @@ impl Default for Rope {
             links: ListSync::new_sync(),
             end: Vec::new(),
             len: 0,
+        }
+    }
+}
+
+impl Clone for Rope {
+    /// A copy mostly grows: its end gets the room for that at once.
+    fn clone(&self) -> Self {
+        let mut end = Vec::new();
+        if !self.end.is_empty() {
+            end.reserve_exact(LINK);
+            end.extend_from_slice(&self.end);
+        }
+        Self {
+            links: self.links.clone(),
+            end,
+            len: self.len,
         }
     }
 }

@@ -103,13 +103,13 @@ impl Report {
     fn first(&mut self, keys: Keys) -> Result<Option<u64>, Error> {
         let mut found = None;
         for name in all(keys) {
-            let key = self.fields.key(name);
             let number = match self.fields.take_given(name) {
                 None => continue,
                 Some(Value::Int(number)) => u64::try_from(number).ok(),
                 Some(_) => None,
             };
-            let number = number.ok_or(Error::InvalidUsage { key })?;
+            // Most names are not there: a key is made for the one that is wrong.
+            let number = number.ok_or_else(|| self.wrong(name))?;
             self.known = true;
             found = found.or(Some(number));
         }
@@ -118,16 +118,18 @@ impl Report {
 
     fn take_map(&mut self, keys: Keys) -> Result<Option<Map>, Error> {
         for name in all(keys) {
-            let key = self.fields.key(name);
-            if let Some(map) = self
-                .fields
-                .take_map(name)
-                .map_err(|_| Error::InvalidUsage { key })?
-            {
-                return Ok(Some(map));
+            match self.fields.take_map(name) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(_) => return Err(self.wrong(name)),
             }
         }
         Ok(None)
+    }
+
+    fn wrong(&self, name: &str) -> Error {
+        let key = self.fields.key(name);
+        Error::InvalidUsage { key }
     }
 
     fn take_details(&mut self, keys: Keys) -> Result<Self, Error> {
