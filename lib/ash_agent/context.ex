@@ -72,12 +72,21 @@ defmodule AshAgent.Context do
 
     * `%{type: :text, text: text}`
     * `%{type: :image, media_type: "image/png", data: base64}` or `%{type: :image, url: url}`
+    * `%{type: :audio, media_type: "audio/wav", data: base64}` and `%{type: :video, media_type: "video/mp4", data: base64}`,
+      or with `:url`
     * `%{type: :file, media_type: "application/pdf", data: base64, filename: name}` or with `:url`; the name is optional
+    * any of these four with `file_id: id, provider: :anthropic` in the place of `:data`: a file in a provider's own store
     * `%{type: :thinking, text: text}` and `%{type: :redacted_thinking, data: text}`: in assistant messages
-    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; goes to its own provider only
+    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; goes to its own
+      provider only, others get what it says in words
 
   Any part may carry `:provider_metadata`, a map with what its provider wants to see again, such as
-  `%{provider: :anthropic, model: "...", signature: "..."}`.
+  `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also ask its provider for something:
+
+    * `cache: true` or `cache: [ttl: "1h"]` - a cache breakpoint behind it, for Anthropic (`"5m"`, `"1h"`), Bedrock (the
+      same) and OpenAI from GPT-5.6 on (`"30m"`, `"12h"`), where the option `:model` names such a model
+    * `detail: "low"` - how closely to look at an image: `"auto"`, `"low"`, `"high"`, `"original"`; for OpenAI and Mistral
+    * `citations: true` - whether to cite a file; for Anthropic and Bedrock
   """
   @type part :: %{required(:type) => atom(), optional(atom()) => term()}
 
@@ -86,6 +95,10 @@ defmodule AshAgent.Context do
 
   `name` is an atom or text, `arguments` a map or a provider's JSON text. A call without `id` gets one made of
   iteration, message and position. `:provider_metadata` and further keys are kept.
+
+  A call that is no function has a `:kind`: `:custom` (its arguments are text), `:shell`, `:local_shell`,
+  `:apply_patch`, `:computer`, `:mcp_approval` or `:tool_search`; of the last but `:mcp_approval` there is one tool, so
+  that the name may be left out. The guide on requests tells how each is answered.
   """
   @type tool_call :: %{required(:name) => atom() | binary(), optional(atom()) => term()}
 
@@ -99,12 +112,17 @@ defmodule AshAgent.Context do
           %{required(:id) => binary(), required(:result) => result()} | {binary(), result()}
   @type result :: {:ok, term()} | {:error, term()}
 
-  @typedoc "A message as it is shown. `:tool_calls` and `:metadata` are there only when given."
+  @typedoc """
+  A message as it is shown. `:tool_calls` and `:metadata` are there only when given, `:state` only for a message that broke
+  off, `:response` only in `fetch_message/2`.
+  """
   @type message :: %{
           required(:role) => :system | :user | :assistant,
           required(:content) => content() | [map()],
           optional(:tool_calls) => [map()],
-          optional(:metadata) => map()
+          optional(:metadata) => map(),
+          optional(:state) => :interrupted,
+          optional(:response) => map()
         }
 
   @typedoc "An iteration as it is shown. The `:result` of a pending call is `nil`."
@@ -208,6 +226,67 @@ defmodule AshAgent.Context do
     {metadata, at} = stamp(opts)
     ref |> Native.context_add_assistant_message(content, tool_calls, metadata, at) |> wrap!()
   end
+
+  @doc """
+  Adds what a model's provider sent back to the current iteration, and returns `{:ok, context}` or `{:error, error}`.
+
+  The message gets everything that came: text, thinking with its signatures, calls, the provider's own blocks, and apart from
+  these the tokens that were counted (`get_cumulative_tokens/1`) and the model, id and finish reason (`fetch_message/2`). The
+  next request to the same provider has what its own SDK would send back.
+
+  A response that was interrupted is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
+  answered with an error that says so, as is a call that was cut off in a response that is complete otherwise, such as by
+  `max_tokens`. When no call is left to run, the iteration is complete.
+
+  The error is an `AshAgent.Response.Error` for a response that failed or is still open, which says whether asking again may
+  help, or an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}`. The context is as it was then. Costs O(size of the
+  message). Takes the options of `add_user_message/3`.
+
+  ## Examples
+
+      iex> {:ok, response} =
+      ...>   AshAgent.Response.decode(:ollama, %{
+      ...>     model: "m1",
+      ...>     message: %{content: "", tool_calls: [%{function: %{name: "add", arguments: %{a: 1}}}]},
+      ...>     done: true,
+      ...>     done_reason: "stop"
+      ...>   })
+      iex> {:ok, context} = "1 + 1?" |> AshAgent.Context.new() |> AshAgent.Context.add_response(response)
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "call_1_1_0", name: "add", arguments: %{"a" => 1}}]
+
+      iex> response = AshAgent.Response.new(:anthropic)
+      iex> {:error, error} = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.add_response(response)
+      iex> error.reason
+      :open
+  """
+  @doc since: "0.1.0"
+  @spec add_response(t(), AshAgent.Response.t(), keyword()) ::
+          {:ok, t()} | {:error, AshAgent.Response.Error.t() | Error.t()}
+  def add_response(%__MODULE__{ref: ref}, %AshAgent.Response{ref: response}, opts \\ []) do
+    {metadata, at} = stamp(opts)
+
+    case Native.context_add_response(ref, response, metadata, at) do
+      {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
+      {:error, :bad_time} = error -> wrap!(error)
+      reply -> wrap(reply)
+    end
+  end
+
+  @doc """
+  Like `add_response/3`, but returns the context or raises the error.
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
+      iex> context = "Hi" |> AshAgent.Context.new() |> AshAgent.Context.add_response!(response)
+      iex> AshAgent.Context.count_messages(context)
+      2
+  """
+  @doc since: "0.1.0"
+  @spec add_response!(t(), AshAgent.Response.t(), keyword()) :: t()
+  def add_response!(context, response, opts \\ []),
+    do: context |> add_response(response, opts) |> bang!()
 
   @doc """
   Answers pending tool calls, any number of them in any order, and returns the new context.
@@ -405,7 +484,9 @@ defmodule AshAgent.Context do
   @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 
-  It is the message that `Enum.at(get_iteration_messages(context, iteration), position)` gives, in O(log n).
+  It is the message that `Enum.at(get_iteration_messages(context, iteration), position)` gives, in O(log n). One that was
+  added by `add_response/3` also has `:response`, a map of the `:provider`, the `:model` and the `:id` it came from, its
+  `:finish_reason` and `:finish_word`, its `:state` (`:complete` or `:interrupted`) and the `:reason` of an interruption.
 
   ## Examples
 
@@ -819,6 +900,13 @@ defmodule AshAgent.Context do
     * `:from` - the number of the first iteration to send; the system prompt is always sent. Defaults to all.
     * `:max_result_bytes` - for the text of each tool result, see `put_max_result_bytes/3`. Defaults to what the view
       allows.
+    * `:dialect` - for OpenAI chat: what the server makes of reasoning, `:openai`, `:deepseek`, `:openrouter` or `:vllm`;
+      the guide on requests tells which host has which. Defaults to none: what was imported goes back as it came, and no
+      other reasoning is sent.
+    * `:previous_response_id` - for OpenAI Responses: the id of the last response, which the API keeps with all in front
+      of it. Only what came after it is sent: after what the model said last in the iteration of `:from`, or in the whole
+      conversation. Defaults to none.
+    * `:conversation` - the same with the id of a conversation that the API keeps. Defaults to none.
 
   Costs O(n).
 
@@ -902,7 +990,8 @@ defmodule AshAgent.Context do
   Each change is a map with `:change`, `:from` (what the conversation has), `:to` (what is sent, `nil` for nothing),
   `:iteration` and `:position`. Changes are `:renamed_id`, `:renamed_tool`, `:wrapped_arguments` (arguments that are no
   JSON object), `:dropped_blank_text`, `:replaced_bytes` (no UTF-8), `:dropped_thinking`, `:thinking_to_text`,
-  `:dropped_part`, `:part_to_text` and `:moved_part` (an image in a tool result that goes behind the results).
+  `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a tool result that goes behind the
+  results) and `:call_to_function` (a call of a kind that the provider does not know).
 
   What the view changes is told as well: `:hidden_iterations` and `:summarized_iterations` (`:from` is the range as text),
   `:cleared_result` and `:shortened_result` (`:from` is the id of the call) and `:masked_text`.
@@ -1035,9 +1124,9 @@ defmodule AshAgent.Context do
       iex> report
       %{repairs: [], rest: %{"model" => "m1"}}
 
-      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "robot"}]}, :openai_chat)
+      iex> {:error, error} = AshAgent.Context.from_request(%{messages: [%{role: "user", content: 1}]}, :openai_chat)
       iex> error.reason
-      {:invalid, [:messages, 0, :role], ~s("system", "developer", "user", "assistant" or "tool")}
+      {:invalid, [:messages, 0, :content], "content: text or a list of parts"}
   """
   @doc since: "0.1.0"
   @spec from_request(map() | binary(), provider(), keyword()) ::
@@ -2296,7 +2385,10 @@ defmodule AshAgent.Context do
     cache: false,
     system_role: "system",
     from: nil,
-    max_result_bytes: nil
+    max_result_bytes: nil,
+    dialect: nil,
+    previous_response_id: nil,
+    conversation: nil
   ]
 
   defp request_options(provider, opts) do
@@ -2306,8 +2398,41 @@ defmodule AshAgent.Context do
      check!(opts, :thinking, &(&1 in [:drop, :text])),
      check!(opts, :system_role, &(&1 in ["system", "developer"])),
      check!(opts, :cache, &(&1 in [:auto, false])) == :auto,
-     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts)},
+     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts),
+      dialect(provider, opts), known(provider, opts)},
      check!(opts, :pending, &(&1 in [:error, :interrupt])) == :interrupt}
+  end
+
+  defp dialect(provider, opts) do
+    dialect = check!(opts, :dialect, &(&1 in [nil, :openai, :deepseek, :openrouter, :vllm]))
+
+    if dialect && provider != :openai_chat,
+      do:
+        raise(ArgumentError, "the option :dialect is for :openai_chat, not #{inspect(provider)}")
+
+    dialect && Atom.to_string(dialect)
+  end
+
+  # What the provider keeps of the conversation itself.
+  defp known(provider, opts) do
+    id? = &(is_nil(&1) or (is_binary(&1) and String.valid?(&1) and String.trim(&1) != ""))
+    response = check!(opts, :previous_response_id, id?)
+    conversation = check!(opts, :conversation, id?)
+
+    cond do
+      response == nil and conversation == nil ->
+        nil
+
+      provider != :openai_responses ->
+        raise ArgumentError,
+              "the options :previous_response_id and :conversation are for :openai_responses, not #{inspect(provider)}"
+
+      response != nil and conversation != nil ->
+        raise ArgumentError, "give :previous_response_id or :conversation, not both"
+
+      true ->
+        {response != nil, response || conversation}
+    end
   end
 
   defp check!(opts, key, valid?) do

@@ -24,8 +24,8 @@ defmodule AshAgent.Test.ContextGenerators do
 
   @models %{
     anthropic: ["claude-sonnet-4-5", "claude-opus-4-1"],
-    openai_chat: ["gpt-4o"],
-    openai_responses: ["gpt-5", "o3"],
+    openai_chat: ["gpt-4o", "gpt-5.6"],
+    openai_responses: ["gpt-5", "o3", "gpt-5.6-mini"],
     gemini: ["gemini-3-pro-preview", "gemini-2.5-flash"],
     bedrock: [
       "anthropic.claude-sonnet-4-5-20250929-v1:0",
@@ -254,7 +254,7 @@ defmodule AshAgent.Test.ContextGenerators do
 
     bare =
       for {call, index} <- Enum.with_index(calls),
-          key <- Map.keys(call) -- [:id, :name],
+          key <- Map.keys(call) -- [:id, :name, :kind],
           do: List.replace_at(calls, index, Map.delete(call, key))
 
     for(calls <- dropped ++ bare, do: {:assistant, content, calls}) ++
@@ -279,8 +279,10 @@ defmodule AshAgent.Test.ContextGenerators do
     dropped = for index <- indexes(parts), length(parts) > 1, do: List.delete_at(parts, index)
 
     bare =
-      for {%{provider_metadata: _} = part, index} <- Enum.with_index(parts),
-          do: List.replace_at(parts, index, Map.delete(part, :provider_metadata))
+      for {part, index} <- Enum.with_index(parts),
+          key <- [:provider_metadata, :cache, :detail, :citations, :filename],
+          is_map_key(part, key),
+          do: List.replace_at(parts, index, Map.delete(part, key))
 
     dropped ++ bare
   end
@@ -307,6 +309,12 @@ defmodule AshAgent.Test.ContextGenerators do
     end)
     |> sometimes(if(provider == :openai_chat, do: 40, else: 0), :system_role, fn ->
       one_of(["system", "developer"])
+    end)
+    |> sometimes(if(provider == :openai_chat, do: 50, else: 0), :dialect, fn ->
+      one_of([:openai, :deepseek, :openrouter, :vllm])
+    end)
+    |> sometimes(if(provider == :openai_responses, do: 15, else: 0), :previous_response_id, fn ->
+      "resp_#{between(1, 9)}"
     end)
   end
 
@@ -378,7 +386,7 @@ defmodule AshAgent.Test.ContextGenerators do
       {6, fn -> text() end},
       {2, fn -> nil end},
       {1, fn -> "" end},
-      {7, fn -> many(between(1, 4), &assistant_part/0) end}
+      {7, fn -> between(1, 4) |> many(&assistant_part/0) |> List.flatten() end}
     ]).()
   end
 
@@ -386,11 +394,21 @@ defmodule AshAgent.Test.ContextGenerators do
 
   defp user_part do
     weighted([
-      {5, fn -> %{type: :text, text: text()} end},
-      {3, fn -> image() end},
-      {2, fn -> file() end},
+      {5, fn -> %{type: :text, text: text()} |> maybe(15, :cache, &cache/0) end},
+      {3, fn -> image() |> maybe(15, :detail, fn -> one_of(["low", :high, "original"]) end) end},
+      {2, fn -> file() |> maybe(15, :citations, fn -> one_of([true, false]) end) end},
+      {2, fn -> clip() end},
+      {1, fn -> stored() end},
       {2, fn -> provider_block(:user) end}
     ]).()
+    |> cached()
+  end
+
+  defp cached(%{type: :provider_block} = part), do: part
+  defp cached(part), do: maybe(part, 8, :cache, &cache/0)
+
+  defp cache do
+    one_of([true, false, [ttl: "5m"], [ttl: "1h"], [ttl: "30m"], %{ttl: "1h"}, %{"ttl" => "12h"}])
   end
 
   defp assistant_part do
@@ -399,6 +417,8 @@ defmodule AshAgent.Test.ContextGenerators do
       {6, fn -> thinking() end},
       {2, fn -> redacted_thinking() end},
       {2, fn -> provider_block(:assistant) end},
+      {2, fn -> served() end},
+      {1, fn -> image() |> Map.put(:provider_metadata, %{provider: :gemini}) end},
       {1, fn -> image() end},
       {1, fn -> file() end}
     ]).()
@@ -406,10 +426,43 @@ defmodule AshAgent.Test.ContextGenerators do
 
   defp result_part do
     weighted([
-      {4, fn -> %{type: :text, text: text()} end},
+      {4, fn -> %{type: :text, text: text()} |> maybe(10, :cache, &cache/0) end},
       {4, fn -> image() end},
+      {1, fn -> clip() end},
+      {1, fn -> stored() end},
       {2, fn -> file() end}
     ]).()
+  end
+
+  # Recordings and films.
+  defp clip do
+    kind = one_of([:audio, :video])
+
+    type =
+      one_of(
+        case kind do
+          :audio -> ["audio/wav", "audio/mp3", "AUDIO/X-WAV", "audio/ogg", "audio/x-none"]
+          :video -> ["video/mp4", "video/quicktime", "video/x-none", "Video/WebM"]
+        end
+      )
+
+    weighted([
+      {4, fn -> %{type: kind, media_type: type, data: base64()} end},
+      {1,
+       fn -> %{type: kind, url: "https://example.com/clip.#{one_of(["mp4", "mp3", "x"])}"} end},
+      {1, fn -> %{type: kind, media_type: type, url: "s3://bucket-a/clip.#{between(1, 9)}"} end},
+      {1, fn -> %{type: kind, media_type: type, url: "gs://bucket/clip"} end}
+    ]).()
+  end
+
+  # Files in a provider's own store.
+  defp stored do
+    %{
+      type: one_of([:file, :image, :audio]),
+      file_id: "file-#{between(1, 9)}",
+      provider: one_of(@providers)
+    }
+    |> maybe(60, :media_type, fn -> one_of(["application/pdf", "image/png", "audio/wav"]) end)
   end
 
   defp image do
@@ -417,7 +470,12 @@ defmodule AshAgent.Test.ContextGenerators do
       {4, fn -> %{type: :image, media_type: image_type(), data: base64()} end},
       {1,
        fn ->
-         %{type: :image, media_type: one_of(["image/bmp", "image/svg+xml"]), data: base64()}
+         %{
+           type: :image,
+           media_type:
+             one_of(["image/bmp", "image/svg+xml", "image/tiff", "IMAGE/JPG", "image/jpg"]),
+           data: base64()
+         }
        end},
       {2, fn -> %{type: :image, url: "https://example.com/#{between(1, 99)}.png"} end},
       {1,
@@ -447,7 +505,18 @@ defmodule AshAgent.Test.ContextGenerators do
   end
 
   defp file_type,
-    do: one_of(["text/plain", "text/csv", "text/markdown", "application/zip", "audio/wav"])
+    do:
+      one_of([
+        "text/plain",
+        "text/csv",
+        "Text/Markdown; charset=utf-8",
+        "application/json",
+        "application/zip",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "application/vnd.ms-excel",
+        "audio/wav",
+        "image/png"
+      ])
 
   defp base64, do: Base.encode64(:rand.bytes(between(1, 60)))
 
@@ -553,7 +622,7 @@ defmodule AshAgent.Test.ContextGenerators do
       "type" => "search_result",
       "source" => "https://example.com",
       "title" => mark,
-      "content" => [%{"type" => "text", "text" => mark}]
+      "content" => [%{"type" => "text", "text" => sentence()}]
     }
   end
 
@@ -569,7 +638,8 @@ defmodule AshAgent.Test.ContextGenerators do
   defp block(:openai_chat, :user, mark),
     do: %{"type" => "file", "file" => %{"file_id" => "file-" <> mark}}
 
-  defp block(:openai_chat, :assistant, mark), do: %{"type" => "refusal", "refusal" => mark}
+  defp block(:openai_chat, :assistant, _mark),
+    do: %{"type" => "refusal", "refusal" => sentence()}
 
   defp block(:openai_responses, :user, mark),
     do: %{"type" => "input_file", "file_id" => "file-" <> mark}
@@ -589,10 +659,13 @@ defmodule AshAgent.Test.ContextGenerators do
   defp block(:gemini, :assistant, mark),
     do: %{"executableCode" => %{"language" => "PYTHON", "code" => "print('#{mark}')"}}
 
-  defp block(:bedrock, :user, mark), do: %{"guardContent" => %{"text" => %{"text" => mark}}}
+  defp block(:bedrock, :user, mark),
+    do: %{"guardContent" => %{"text" => %{"text" => sentence(), "qualifiers" => [mark]}}}
 
-  defp block(:bedrock, :assistant, mark),
-    do: %{"citationsContent" => %{"content" => [%{"text" => mark}], "citations" => []}}
+  defp block(:bedrock, :assistant, mark) do
+    citation = %{"title" => mark, "sourceContent" => [%{"text" => mark}]}
+    %{"citationsContent" => %{"content" => [%{"text" => sentence()}], "citations" => [citation]}}
+  end
 
   defp block(:mistral, :user, mark),
     do: %{"type" => "document_url", "document_url" => "https://example.com/" <> mark}
@@ -600,17 +673,123 @@ defmodule AshAgent.Test.ContextGenerators do
   defp block(:mistral, :assistant, mark),
     do: %{"type" => "reference", "reference_ids" => [1, mark]}
 
+  # A tool's use and its result that the provider gave itself; the ids come again at times.
+  defp served do
+    provider = one_of([:anthropic, :bedrock, :gemini, :openai_responses])
+    block = &%{type: :provider_block, provider: provider, data: &1}
+    Enum.map(pair(provider, "s#{between(1, 30)}", mark(provider)), block)
+  end
+
+  defp pair(:anthropic, id, mark) do
+    content = %{
+      "type" => "code_execution_result",
+      "stdout" => one_of([mark, mark <> " " <> masked_word()]),
+      "stderr" => "",
+      "return_code" => 0,
+      "content" => []
+    }
+
+    [
+      %{
+        "type" => "server_tool_use",
+        "id" => id,
+        "name" => "code_execution",
+        "input" => %{"code" => mark}
+      },
+      %{"type" => "code_execution_tool_result", "tool_use_id" => id, "content" => content}
+    ]
+  end
+
+  defp pair(:bedrock, id, mark) do
+    use = %{"toolUseId" => id, "name" => "search", "type" => "server_tool_use"}
+    result = %{"toolUseId" => id, "type" => "search_tool_result"}
+
+    [
+      %{"toolUse" => Map.put(use, "input", %{"query" => one_of([mark, masked_word()])})},
+      %{"toolResult" => Map.put(result, "content", [%{"json" => %{"found" => mark}}])}
+    ]
+  end
+
+  defp pair(:gemini, _id, mark) do
+    [
+      %{"executableCode" => %{"language" => "PYTHON", "code" => mark}},
+      %{
+        "codeExecutionResult" => %{
+          "outcome" => "OUTCOME_OK",
+          "output" => one_of([mark, masked_word()])
+        }
+      }
+    ]
+  end
+
+  defp pair(:openai_responses, id, mark) do
+    exit = %{"type" => "exit", "exit_code" => 0}
+
+    [
+      %{
+        "type" => "shell_call",
+        "id" => "sh_" <> id,
+        "call_id" => id <> "_served",
+        "status" => "completed",
+        "environment" => %{"type" => "container_reference", "container_id" => mark},
+        "action" => %{"commands" => [one_of([mark, masked_word()])]}
+      },
+      %{
+        "type" => "shell_call_output",
+        "id" => "sho_" <> id,
+        "call_id" => id <> "_served",
+        "output" => [%{"stdout" => mark, "stderr" => "", "outcome" => exit}]
+      }
+    ]
+  end
+
   ## Calls
+
+  # Calls of every kind, the arguments of each as its provider makes them.
+  defp kind do
+    weighted([
+      {4, fn -> %{kind: :custom, name: name(), arguments: one_of([text(), ~s({"a":1}), ""])} end},
+      {2,
+       fn -> %{kind: :shell, arguments: %{"commands" => ["ls"], "max_output_length" => 9}} end},
+      {1,
+       fn -> %{kind: "local_shell", arguments: ~s({"type":"exec","command":["ls"],"env":{}})} end},
+      {2,
+       fn ->
+         %{kind: :apply_patch, arguments: %{"type" => "delete_file", "path" => sentence()}}
+       end},
+      {2,
+       fn ->
+         %{
+           kind: :computer,
+           arguments: one_of([%{"type" => "wait"}, %{"actions" => [%{"type" => "wait"}]}])
+         }
+         |> maybe(50, :provider_metadata, fn ->
+           check = %{"id" => "sc_1", "code" => "c", "message" => sentence()}
+
+           %{
+             provider: :openai_responses,
+             id: "cu_#{between(1, 50)}",
+             pending_safety_checks: [check]
+           }
+         end)
+       end},
+      {2, fn -> %{kind: :mcp_approval, name: name(), arguments: plain_arguments()} end},
+      {2, fn -> %{kind: :tool_search, arguments: %{"query" => sentence()}} end}
+    ]).()
+  end
 
   defp calls do
     count = weighted([{5, 1}, {3, 2}, {1, 3}, {1, 5}])
     ids = ids(count)
 
     for id <- ids do
-      %{name: name()}
-      |> put_id(id)
-      |> maybe(85, :arguments, fn -> arguments() end)
-      |> maybe(25, :provider_metadata, fn -> call_metadata() end)
+      if chance(20),
+        do: put_id(kind(), id),
+        else:
+          %{name: name()}
+          |> put_id(id)
+          |> maybe(85, :arguments, fn -> arguments() end)
+          |> maybe(25, :provider_metadata, fn -> call_metadata() end)
     end
   end
 
@@ -719,10 +898,25 @@ defmodule AshAgent.Test.ContextGenerators do
       {2, fn -> {:ok, json(3)} end},
       {2, fn -> {:ok, many(between(1, 4), &result_part/0)} end},
       {2, fn -> {:ok, ok_term()} end},
+      {1, fn -> {:ok, kind_result()} end},
       {1, fn -> {:ok, Generators.term(5)} end},
       {3, fn -> {:error, error()} end},
       {1, fn -> {:error, Generators.term(4)} end}
     ]).()
+  end
+
+  # What the kinds of calls are answered with.
+  defp kind_result do
+    one_of([
+      true,
+      false,
+      %{approve: true, reason: "fine"},
+      [%{"stdout" => "a", "stderr" => "", "outcome" => %{"type" => "timeout"}}],
+      %{stdout: "a", exit_code: 2},
+      [%{"stdout" => 1}],
+      %{tools: [%{type: "function", name: "get"}]},
+      [%{"type" => "function", "name" => "get"}]
+    ])
   end
 
   defp ok_term do

@@ -11,6 +11,7 @@ defmodule AshAgent.Test.RequestChecker do
       block. Defaults to what the body's own `"thinking"` field says.
     * `:prefill` - Anthropic: whether the model takes a history that ends with an assistant message. Defaults to `true`.
     * `:mid_conversation_system` - Anthropic: whether the model takes `"system"` messages. Defaults to `false`.
+    * `:dialect` - OpenAI chat: what the server makes of reasoning. Defaults to OpenAI's own, which takes none.
     * `:max_id_length` - OpenAI chat: the longest call id. Defaults to 40, what older models and Azure take; newer ones 64.
     * `:store` - OpenAI Responses: whether the vendor keeps the items, so that reasoning needs no `"encrypted_content"`.
       Defaults to the body's own `"store"` field, else `false`.
@@ -41,6 +42,7 @@ defmodule AshAgent.Test.RequestChecker do
     :prefill,
     :mid_conversation_system,
     :max_id_length,
+    :dialect,
     :store,
     :adjacent,
     :signatures,

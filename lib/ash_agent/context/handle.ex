@@ -45,12 +45,18 @@ defmodule AshAgent.Context.Handle do
   @spec refuse!(Error.t()) :: no_return()
   defp refuse!(error), do: raise(ArgumentError, Exception.message(error))
 
+  # A reference that is neither a context nor a response of this VM.
   defp foreign?(ref) when is_reference(ref) do
-    Native.context_first_iteration_normal(ref)
-    false
-  rescue
-    ArgumentError -> true
+    not (known?(&Native.context_first_iteration_normal/1, ref) or
+           known?(&Native.response_facts_normal/1, ref))
   end
 
   defp foreign?(_other), do: false
+
+  defp known?(nif, ref) do
+    nif.(ref)
+    true
+  rescue
+    ArgumentError -> false
+  end
 end

@@ -51,6 +51,12 @@ defmodule AshAgent.Context.Native do
     context_call_status: 2,
     context_call_decision: 2,
     context_add_usage: 3,
+    context_add_response: 4,
+    response_feed: 2,
+    response_finish: 1,
+    response_interrupt: 2,
+    response_decode: 2,
+    response_message: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
     context_fit: 3,
@@ -130,7 +136,10 @@ defmodule AshAgent.Context.Native do
     context_turn: 1,
     context_usage: 1,
     context_iteration_usage: 2,
-    context_summary_of: 2
+    context_summary_of: 2,
+    response_new: 1,
+    response_facts: 1,
+    response_reason: 1
   ]
 
   for {name, arity} <- constant do
@@ -149,5 +158,7 @@ defmodule AshAgent.Context.Native do
       do: :erlang.nif_error(:nif_not_loaded, [unquote_splicing(args)])
   end
 
+  @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])
+  def live_responses, do: :erlang.nif_error(:nif_not_loaded, [])
 end

@@ -32,7 +32,18 @@ defmodule AshAgent.LLM.OpenAICompatible do
 
   alias AshAgent.LLM.Client
 
-  @defaults [base_url: "https://api.openai.com/v1", provider: :openai_chat]
+  @defaults [base_url: "https://api.openai.com/v1", provider: :openai_chat, dialect: :auto]
+
+  # What known hosts make of reasoning; the guide on requests has the sources.
+  @dialects %{
+    "api.openai.com" => :openai,
+    "api.groq.com" => :openai,
+    "api.deepseek.com" => :deepseek,
+    "api.moonshot.ai" => :deepseek,
+    "api.moonshot.cn" => :deepseek,
+    "api.z.ai" => :deepseek,
+    "openrouter.ai" => :openrouter
+  }
 
   @doc """
   Checks the options and returns the model.
@@ -45,6 +56,8 @@ defmodule AshAgent.LLM.OpenAICompatible do
     * `:headers` - further headers, `{name, value}` with text or a function that returns it. Defaults to `[]`.
     * `:body` - further fields of the body, such as `%{temperature: 0}`. Defaults to `%{}`.
     * `:provider` - how `AshAgent.Context.encode_request/3` is to write messages. Defaults to `:openai_chat`.
+    * `:dialect` - what the server makes of reasoning, see `AshAgent.Context.request/3`, or `:auto`: what its host is known
+      to make of it. Defaults to `:auto`.
     * `:request` - further options of `AshAgent.Context.encode_request/3`. Defaults to `[]`.
     * `:timeout` - milliseconds for the answer, repetitions included, or `:infinity`. Defaults to `120_000`.
     * `:connect_timeout` - milliseconds for a connection. Defaults to `10_000`.
@@ -65,7 +78,14 @@ defmodule AshAgent.LLM.OpenAICompatible do
   def new(opts) when is_list(opts), do: {__MODULE__, prepare(opts)}
 
   @impl true
-  def prepare(opts), do: Client.prepare(opts, __MODULE__, @defaults)
+  def prepare(opts) do
+    opts = Client.prepare(opts, __MODULE__, @defaults)
+
+    unless opts[:dialect] in [:auto, nil, :openai, :deepseek, :openrouter, :vllm],
+      do: raise(ArgumentError, "#{inspect(__MODULE__)} expects :dialect to be a dialect or :auto")
+
+    opts
+  end
 
   @impl true
   def chat(context, opts) do
@@ -81,10 +101,22 @@ defmodule AshAgent.LLM.OpenAICompatible do
              opts[:provider],
              context,
              body,
-             opts,
+             put_dialect(opts),
              authorization
            ),
          do: read(answer)
+  end
+
+  defp put_dialect(opts) do
+    dialect =
+      case opts[:dialect] do
+        :auto -> @dialects[URI.parse(opts[:base_url]).host]
+        dialect -> dialect
+      end
+
+    if dialect && opts[:provider] == :openai_chat,
+      do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
+      else: opts
   end
 
   defp put_tools(body, []), do: body
@@ -116,7 +148,8 @@ defmodule AshAgent.LLM.OpenAICompatible do
          usage: usage(answer["usage"]),
          finish_reason: text(choice["finish_reason"]),
          model: text(answer["model"])
-       }}
+       }
+       |> Map.merge(reasoning(message, content))}
     end
   end
 
@@ -147,6 +180,31 @@ defmodule AshAgent.LLM.OpenAICompatible do
       else: Client.invalid("content of an unknown kind")
   end
 
+  # What the model reasoned stands beside the content, under the names that servers have for it.
+  defp reasoning(message, content) do
+    details =
+      case message["reasoning_details"] do
+        [_ | _] = details -> details
+        _ -> nil
+      end
+
+    text =
+      text(message["reasoning_content"]) || text(message["reasoning"]) ||
+        (details && Enum.map_join(details, &((is_map(&1) && text(&1["text"])) || "")))
+
+    if text in [nil, ""] and details == nil do
+      %{}
+    else
+      metadata = %{provider: :openai_chat}
+
+      metadata = if details, do: Map.put(metadata, :reasoning_details, details), else: metadata
+
+      thinking = %{type: :thinking, text: text || "", provider_metadata: metadata}
+      said = if content in [nil, ""], do: [], else: [%{type: :text, text: content}]
+      %{parts: [thinking | said]}
+    end
+  end
+
   defp calls(calls) when is_list(calls) do
     calls
     |> Enum.reduce_while([], fn call, done ->
@@ -158,6 +216,10 @@ defmodule AshAgent.LLM.OpenAICompatible do
             if is_binary(arguments) and String.trim(arguments) == "", do: nil, else: arguments
 
           {:cont, [%{id: text(call["id"]), name: name, arguments: arguments} | done]}
+
+        %{"custom" => %{"name" => name, "input" => input}}
+        when is_binary(name) and name != "" and is_binary(input) ->
+          {:cont, [%{id: text(call["id"]), kind: :custom, name: name, arguments: input} | done]}
 
         _ ->
           {:halt, :invalid}

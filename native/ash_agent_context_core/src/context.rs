@@ -56,7 +56,7 @@ impl Context {
     }
 
     /// The conversation with more in its log.
-    fn with(&self, log: Log) -> Self {
+    pub(crate) fn with(&self, log: Log) -> Self {
         Self {
             log,
             view: self.view.clone(),
@@ -112,7 +112,7 @@ impl Context {
 
     /// Whether new messages have to go to the next iteration: the current one ended, as one does to
     /// which a conversation was rewound, or is hidden.
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         let current = self.current();
         current.completed_at.is_some() || self.hides(current.number)
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::fault::Fault;
 use crate::value::Value;
 
 /// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
@@ -151,6 +152,8 @@ pub enum Error {
         /// What is wrong with it.
         problem: Box<str>,
     },
+    /// A response that cannot be added: it failed, or is still open.
+    Response(Fault),
     /// An iteration number that the context does not have.
     UnknownIteration {
         /// The number asked for.
@@ -272,6 +275,7 @@ impl fmt::Display for Error {
                 write!(f, "the library was built without the feature {feature}")
             }
             Self::InvalidPattern { pattern, problem } => write!(f, "{pattern:?}: {problem}"),
+            Self::Response(fault) => write!(f, "{fault}"),
             Self::UnknownIteration {
                 number,
                 first,

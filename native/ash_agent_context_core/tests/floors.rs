@@ -15,7 +15,7 @@ const FLOORS: [&str; 11] = [
 ];
 
 /// Files beside the folders, and whose floor they are on: errors hold values and nothing else.
-const BESIDE: [(&str, &str); 1] = [("error", "value")];
+const BESIDE: [(&str, &str); 2] = [("error", "value"), ("fault", "value")];
 
 /// The sources: module path and text.
 type Sources = BTreeMap<Vec<String>, String>;

@@ -314,7 +314,7 @@ fn message<'a>(
     let place = usize::try_from(position.0).ok();
     let message = place.and_then(|place| context.get().message(number.0, place));
     with_iteration(lane, &context, number, |_| match message {
-        Some(message) => Encoder::sharing(env, &context).message(message),
+        Some(message) => Encoder::sharing(env, &context).message_with_reply(message),
         None => atoms::nil().to_term(env),
     })
 }

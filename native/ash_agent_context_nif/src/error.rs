@@ -1,6 +1,6 @@
 //! Core errors as reason terms.
 
-use ash_agent_context_core::{Error, Path};
+use ash_agent_context_core::{Error, Fault, Path};
 use rustler::{Encoder, Env, Term};
 
 use crate::atoms;
@@ -23,6 +23,15 @@ pub enum NifError {
 impl From<Error> for NifError {
     fn from(error: Error) -> Self {
         Self::Core(error)
+    }
+}
+
+impl From<Fault> for NifError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::TooMuchWork => Self::Dirty,
+            other => Self::Core(Error::Response(other)),
+        }
     }
 }
 
@@ -112,6 +121,10 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
         Error::FeatureMissing { feature } => (atoms::feature_missing(), *feature).encode(env),
         Error::InvalidPattern { pattern, problem } => {
             (atoms::invalid_pattern(), &**pattern, &**problem).encode(env)
+        }
+        Error::Response(fault) => {
+            let fault = crate::response::encode_fault(env, fault);
+            (atoms::response(), fault).encode(env)
         }
         Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
         // A lane that may encode everything never gets this far.

@@ -13,6 +13,7 @@ mod neutral;
 mod raw;
 mod request;
 mod resource;
+mod response;
 mod snapshot;
 mod tokens;
 mod view;
@@ -30,9 +31,10 @@ mod atoms {
         tool_call_already_answered, tool_calls, tool_result, tool_use_id, type_ = "type", unknown_iteration,
         unknown_tool_call, unsupported_term, updated_at, url, user, utc_offset, year, zone_abbr,
         change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text,
-        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, reserved_field,
+        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, reserved_field,
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,
+        audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
         approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, calls, auto, cancelled, drop, too_much_work,
         cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
@@ -41,6 +43,9 @@ mod atoms {
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
         summary_too_long, tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
+        aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
+        json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
+        tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }
 }

@@ -4,7 +4,7 @@ use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Name, Notes, Outcome, Output,
     Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
 };
-use rustler::{Atom, Encoder as _, Term};
+use rustler::{Encoder as _, Term};
 
 use crate::atoms;
 use crate::encode::{Encoder, Fields};
@@ -35,7 +35,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
     fn added(&self, message: &'r Message) -> Term<'e> {
         let role = message.role.atom().to_term(self.env());
         let content = self.content(&message.content);
-        if message.calls.is_empty() && message.metadata.is_none() {
+        let is_plain = message.calls.is_empty() && message.metadata.is_none();
+        if is_plain && !message.is_interrupted() {
             return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
         }
         let mut fields = Fields::new(self.env());
@@ -45,7 +46,24 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
         }
         self.put_metadata(&mut fields, message.metadata.as_ref());
+        if message.is_interrupted() {
+            fields.put(atoms::state(), atoms::interrupted().to_term(self.env()));
+        }
         fields.end()
+    }
+
+    /// One message, and where it came from.
+    pub fn message_with_reply(&self, message: MessageRef<'r>) -> Term<'e> {
+        let shown = self.message(message);
+        match message {
+            MessageRef::Added(Message {
+                reply: Some(reply), ..
+            }) => {
+                let reply = self.reply(reply);
+                shown.map_put(atoms::response(), reply).unwrap_or(shown)
+            }
+            _ => shown,
+        }
     }
 
     fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
@@ -99,7 +117,8 @@ impl<'r, 'e> Encoder<'r, 'e> {
         self.list(parts.iter().map(|part| self.part(part)))
     }
 
-    fn part(&self, part: &'r Part) -> Term<'e> {
+    /// A part.
+    pub fn part(&self, part: &'r Part) -> Term<'e> {
         let mut fields = Fields::new(self.env());
         let mut put_text = |key, text: Option<&'r str>| {
             if let Some(text) = text {
@@ -108,21 +127,25 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         let kind = match &part.kind {
             PartKind::Text(_) => atoms::text(),
-            PartKind::Image { media_type, source } => {
+            PartKind::Image { media_type, .. } => {
                 put_text(atoms::media_type(), media_type.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::image()
+            }
+            PartKind::Audio { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::audio()
+            }
+            PartKind::Video { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::video()
             }
             PartKind::File {
                 media_type,
-                source,
                 filename,
+                ..
             } => {
                 put_text(atoms::media_type(), media_type.as_deref());
                 put_text(atoms::filename(), filename.as_deref());
-                let (key, text) = self.source(source);
-                put_text(key, Some(text));
                 atoms::file()
             }
             PartKind::Thinking(_) => atoms::thinking(),
@@ -139,17 +162,32 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
             fields.put(atoms::text(), self.binary(text));
         }
+        if let PartKind::Image { source, .. }
+        | PartKind::Audio { source, .. }
+        | PartKind::Video { source, .. }
+        | PartKind::File { source, .. } = &part.kind
+        {
+            self.put_source(&mut fields, source);
+        }
         fields.put(atoms::type_(), kind.to_term(self.env()));
+        for (key, value) in part.hints.iter().flat_map(Map::iter) {
+            fields.put_term(self.value(key), self.value(value));
+        }
         if let Some(metadata) = &part.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
         }
         fields.end()
     }
 
-    fn source(&self, source: &'r Source) -> (Atom, &'r str) {
+    fn put_source(&self, fields: &mut Fields<'e>, source: &'r Source) {
         match source {
-            Source::Data(data) => (atoms::data(), data),
-            Source::Url(url) => (atoms::url(), url),
+            Source::Data(data) => fields.put(atoms::data(), self.text(data)),
+            Source::Url(url) => fields.put(atoms::url(), self.text(url)),
+            Source::Stored { provider, id } => {
+                fields.put(atoms::file_id(), self.text(id));
+                let provider = provider.atom().to_term(self.env());
+                fields.put(atoms::provider(), provider);
+            }
         }
     }
 
@@ -160,17 +198,28 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls with other arguments than their own.
     pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
-        self.list(calls.map(|(call, arguments)| self.call(call, arguments).end()))
+        self.list(calls.map(|(call, arguments)| self.call_with(call, arguments).end()))
     }
 
-    fn call(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
+    /// A call; it has no id until it is part of a conversation, when its provider gives none.
+    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+        self.call_with(call, &call.arguments.value)
+    }
+
+    fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
         let mut fields = Fields::new(self.env());
-        fields.put(atoms::id(), self.text(&call.id));
+        if !call.id.is_empty() {
+            fields.put(atoms::id(), self.text(&call.id));
+        }
         let name = match &call.name {
             Name::Atom(name) => self.atom(name),
             Name::Text(name) => self.text(name),
         };
         fields.put(atoms::name(), name);
+        if !call.kind.is_function() {
+            let kind = call.kind.atom().to_term(self.env());
+            fields.put(atoms::kind(), kind);
+        }
         fields.put(atoms::arguments(), self.value(arguments));
         if let Some(metadata) = &call.provider_metadata {
             fields.put(atoms::provider_metadata(), self.map(metadata));
@@ -184,7 +233,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// One iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
         let calls = iteration.calls().map(|(call, outcome)| {
-            let mut fields = self.call(call, &call.arguments.value);
+            let mut fields = self.call(call);
             let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
                 self.outcome(outcome)
             });

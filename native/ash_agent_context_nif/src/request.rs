@@ -1,8 +1,8 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Context, Error, Located, Options, Prompt, Provider, Segment, Size, SystemRole, Thinking,
-    Unready,
+    json, Context, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, Size,
+    SystemRole, Thinking, Unready,
 };
 use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
 
@@ -26,7 +26,8 @@ nif!(context_unready_normal, context_unready_dirty(context: Handle) => unready);
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
 
-/// `{provider, model | nil, thinking, system_role, cache?, {from | nil, max_result_bytes | nil}, interrupt?}`
+/// `{provider, model | nil, thinking, system_role, cache?,
+/// {from | nil, max_result_bytes | nil, dialect | nil, {response?, id} | nil}, interrupt?}`
 struct Given {
     provider: Provider,
     model: Option<String>,
@@ -36,6 +37,9 @@ struct Given {
     from: Option<u64>,
     interrupt: bool,
     max_result_bytes: Option<usize>,
+    dialect: Option<Dialect>,
+    /// Whether it is a response's, and the id.
+    known: Option<(bool, String)>,
 }
 
 /// A request's options as they come.
@@ -45,14 +49,26 @@ type Terms = (
     Atom,
     String,
     bool,
-    (Option<Number>, Option<Number>),
+    (
+        Option<Number>,
+        Option<Number>,
+        Option<String>,
+        Option<(bool, String)>,
+    ),
     bool,
 );
 
 impl Given {
     fn decode(term: Term<'_>) -> Result<Self, NifError> {
-        let (provider, model, thinking, system_role, cache, (from, most), interrupt): Terms =
-            term.decode()?;
+        let (
+            provider,
+            model,
+            thinking,
+            system_role,
+            cache,
+            (from, most, dialect, known),
+            interrupt,
+        ): Terms = term.decode()?;
         Ok(Self {
             provider: Provider::of(provider)?,
             model,
@@ -61,6 +77,8 @@ impl Given {
             cache,
             from: from.map(|Number(from)| u64::try_from(from).unwrap_or(0)),
             interrupt,
+            dialect: dialect.as_deref().and_then(Dialect::from_name),
+            known,
             max_result_bytes: most.map(|Number(most)| usize::try_from(most).unwrap_or(0)),
         })
     }
@@ -73,6 +91,12 @@ impl Given {
             cache: self.cache,
             from: self.from,
             max_result_bytes: self.max_result_bytes,
+            dialect: self.dialect,
+            known: match &self.known {
+                None => Known::Nothing,
+                Some((true, id)) => Known::Response(id),
+                Some((false, id)) => Known::Conversation(id),
+            },
             most: match lane {
                 Lane::Normal => ENCODED,
                 Lane::Dirty => usize::MAX,

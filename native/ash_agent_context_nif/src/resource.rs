@@ -40,17 +40,17 @@ impl Drop for ContextResource {
         LIVE.fetch_sub(1, Ordering::Relaxed);
         if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
-            bury(std::mem::replace(&mut self.context, nothing));
+            bury(Box::new(std::mem::replace(&mut self.context, nothing)));
         }
     }
 }
 
-/// Hands a context to the thread that drops, which lives as long as the VM. Where there is none,
-/// the context is dropped here.
-fn bury(context: Context) {
-    static UNDERTAKER: OnceLock<Option<Sender<Context>>> = OnceLock::new();
+/// Hands a value to the thread that drops, which lives as long as the VM. Where there is none,
+/// the value is dropped here.
+pub fn bury(value: Box<dyn Send>) {
+    static UNDERTAKER: OnceLock<Option<Sender<Box<dyn Send>>>> = OnceLock::new();
     let undertaker = UNDERTAKER.get_or_init(|| {
-        let (sender, receiver) = mpsc::channel::<Context>();
+        let (sender, receiver) = mpsc::channel::<Box<dyn Send>>();
         std::thread::Builder::new()
             .name("context_drop".to_owned())
             .spawn(move || receiver.into_iter().for_each(drop))
@@ -58,8 +58,8 @@ fn bury(context: Context) {
             .map(|_| sender)
     });
     if let Some(undertaker) = undertaker {
-        // An error gives the context back, and it is dropped here.
-        let _ = undertaker.send(context);
+        // An error gives the value back, and it is dropped here.
+        let _ = undertaker.send(value);
     }
 }
 

@@ -107,7 +107,8 @@ fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) ->
     }
 }
 
-fn encode(env: Env<'_>, usage: Usage) -> Term<'_> {
+/// Numbers of tokens.
+pub fn encode(env: Env<'_>, usage: Usage) -> Term<'_> {
     let keys = [
         atoms::input_tokens(),
         atoms::output_tokens(),

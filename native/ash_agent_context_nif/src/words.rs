@@ -2,7 +2,7 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
+    CallKind, CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
     Unsupported,
 };
 use rustler::Atom;
@@ -55,6 +55,17 @@ words! {
         Ollama => ollama,
         Mistral => mistral,
     } given &Self::ALL;
+
+    CallKind {
+        Function => function,
+        Custom => custom,
+        Shell => shell,
+        LocalShell => local_shell,
+        ApplyPatch => apply_patch,
+        Computer => computer,
+        McpApproval => mcp_approval,
+        ToolSearch => tool_search,
+    } given &[];
 
     Status {
         Ok => ok,
@@ -112,6 +123,8 @@ words! {
         ShortenedResult => shortened_result,
         MaskedText => masked_text,
         PartToText => part_to_text,
+        DroppedMessage => dropped_message,
+        CallToFunction => call_to_function,
     } given &[];
 }
 

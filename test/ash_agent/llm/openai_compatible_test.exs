@@ -40,6 +40,80 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     end
   end
 
+  describe "reasoning" do
+    defp reasoned(more) do
+      call = %{
+        "id" => "call_1",
+        "type" => "function",
+        "function" => %{"name" => "get", "arguments" => "{}"}
+      }
+
+      message =
+        Map.merge(%{"role" => "assistant", "content" => nil, "tool_calls" => [call]}, more)
+
+      {:json, 200, answer(message)}
+    end
+
+    test "is kept, and goes back in the tool loop of a server that wants it" do
+      tool = %{name: "get", description: nil, parameters: %{"type" => "object"}}
+
+      for {dialect, more, key} <- [
+            {:deepseek, %{"reasoning_content" => "hm"}, "reasoning_content"},
+            {:vllm, %{"reasoning" => "hm"}, "reasoning"},
+            {:openrouter,
+             %{"reasoning_details" => [%{"type" => "reasoning.text", "text" => "hm"}]},
+             "reasoning_details"},
+            {:openai, %{"reasoning_content" => "hm"}, nil},
+            {:auto, %{"reasoning_content" => "hm"}, nil}
+          ] do
+        server = ChatServer.start([reasoned(more), hello()])
+        llm = model(server, dialect: dialect)
+
+        assert {:ok, %{parts: [%{type: :thinking, text: "hm"}], tool_calls: [call]}} =
+                 LLM.chat(llm, Context.new("Hi"), tools: [tool])
+
+        context =
+          Context.new("Hi")
+          |> Context.add_assistant_message(parts(more), [call])
+          |> Context.add_tool_results([{"call_1", {:ok, 72}}])
+
+        assert {:ok, %{content: "Hello!"}} = LLM.chat(llm, context, [])
+        assert_received {:request, _first}
+        assert_received {:request, %{body: %{"messages" => [_, called, _]}}}
+        keys = Map.keys(called) -- ["role", "content", "tool_calls"]
+        assert keys == List.wrap(key)
+        if key, do: assert(called[key] == more[key])
+      end
+    end
+
+    defp parts(%{"reasoning_details" => details}) do
+      metadata = %{provider: :openai_chat, reasoning_details: details}
+      [%{type: :thinking, text: "hm", provider_metadata: metadata}]
+    end
+
+    defp parts(_more),
+      do: [%{type: :thinking, text: "hm", provider_metadata: %{provider: :openai_chat}}]
+
+    test "a dialect that is none is refused" do
+      assert_raise ArgumentError, ~r/:dialect/, fn ->
+        OpenAICompatible.new(model: "m", dialect: "deepseek")
+      end
+    end
+
+    test "calls of custom tools are calls" do
+      call = %{
+        "id" => "c",
+        "type" => "custom",
+        "custom" => %{"name" => "sql", "input" => "SELECT 1"}
+      }
+
+      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [call]}
+
+      assert {:ok, %{tool_calls: [%{kind: :custom, name: "sql", arguments: "SELECT 1"}]}} =
+               ask(ChatServer.start([{:json, 200, answer(message)}]))
+    end
+  end
+
   describe "a call" do
     test "sends the conversation, the tools and the caller's own fields" do
       server = ChatServer.start([hello()])

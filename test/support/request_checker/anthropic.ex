@@ -62,6 +62,7 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
           first(turns) ++
           Enum.flat_map(turns, &order/1) ++
           pairs(turns) ++
+          served(turns) ++
           last(messages, opts) ++
           thinking_loop(turns, body, opts)
 
@@ -412,6 +413,35 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
   defp entries(turn, type, key) do
     for {%{"type" => ^type} = block, path} <- turn.blocks,
         do: %{id: block[key], name: nil, path: path}
+  end
+
+  # What the vendor answers itself: each result behind its use, in messages of the model, each id once.
+  defp served(turns) do
+    blocks = for %{role: "assistant", blocks: blocks} <- turns, block <- blocks, do: block
+
+    {findings, _uses} =
+      Enum.reduce(blocks, {[], MapSet.new()}, fn {block, path}, {findings, uses} ->
+        type = if is_binary(block["type"]), do: block["type"], else: ""
+        used = block["tool_use_id"]
+
+        cond do
+          String.ends_with?(type, "_tool_use") and block["id"] in uses ->
+            finding = finding(:duplicate_call_id, path, "a second use #{inspect(block["id"])}")
+            {[finding | findings], uses}
+
+          String.ends_with?(type, "_tool_use") ->
+            {findings, MapSet.put(uses, block["id"])}
+
+          String.ends_with?(type, "_tool_result") and used not in uses ->
+            finding = finding(:orphan_result, path, "no server_tool_use #{inspect(used)}")
+            {[finding | findings], uses}
+
+          true ->
+            {findings, uses}
+        end
+      end)
+
+    Enum.reverse(findings)
   end
 
   ## The end

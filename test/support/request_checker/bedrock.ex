@@ -57,7 +57,8 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
           first(messages) ++
           alternation(messages) ++
           Enum.flat_map(messages, &order/1) ++
-          pairs(messages)
+          pairs(messages) ++
+          served(messages)
     end
   end
 
@@ -81,6 +82,7 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
 
     for key <- Map.keys(block),
         key in foreign,
+        role != "assistant" or not served?(block),
         do: finding(:block_not_allowed, path, "no #{key} in a message of #{inspect(role)}")
   end
 
@@ -235,7 +237,9 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
   defp order({%{"role" => "assistant", "content" => blocks}, index}) when is_list(blocks) do
     blocks
     |> Enum.with_index()
-    |> Enum.drop_while(fn {block, _} -> not match?(%{"toolUse" => _}, block) end)
+    |> Enum.drop_while(fn {block, _} ->
+      not match?(%{"toolUse" => _}, block) or served?(block)
+    end)
     |> Enum.flat_map(fn {block, position} ->
       path = ["messages", index, "content", position]
 
@@ -276,12 +280,46 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
     edges
     |> Enum.zip(tl(edges))
     |> Enum.flat_map(fn {message, next} ->
-      Pairing.check(entries(message, "assistant", "toolUse"), entries(next, "user", "toolResult"))
+      Pairing.check(
+        entries(message, "assistant", "toolUse"),
+        entries(next, "user", "toolResult")
+      )
     end)
   end
 
+  # What the service answers itself stands in messages of the model, as the service model's types say.
+  defp served?(%{"toolUse" => %{"type" => "server_tool_use"}}), do: true
+  defp served?(%{"toolResult" => %{"type" => _}}), do: true
+  defp served?(_block), do: false
+
+  defp served(messages) do
+    blocks =
+      for {%{"role" => "assistant", "content" => [_ | _] = blocks}, index} <- messages,
+          {block, position} <- Enum.with_index(blocks),
+          served?(block),
+          do: {block, ["messages", index, "content", position]}
+
+    {findings, _uses} =
+      Enum.reduce(blocks, {[], MapSet.new()}, fn
+        {%{"toolUse" => %{"toolUseId" => id}}, path}, {findings, uses} ->
+          if id in uses,
+            do:
+              {[finding(:duplicate_call_id, path, "a second use #{inspect(id)}") | findings],
+               uses},
+            else: {findings, MapSet.put(uses, id)}
+
+        {%{"toolResult" => %{"toolUseId" => id}}, path}, {findings, uses} ->
+          if id in uses,
+            do: {findings, uses},
+            else: {[finding(:orphan_result, path, "no use #{inspect(id)}") | findings], uses}
+      end)
+
+    Enum.reverse(findings)
+  end
+
   defp entries({%{"role" => role, "content" => blocks}, index}, role, key) when is_list(blocks) do
-    for {%{^key => %{} = entry}, position} <- Enum.with_index(blocks) do
+    for {%{^key => %{} = entry} = block, position} <- Enum.with_index(blocks),
+        role == "user" or not served?(block) do
       %{id: entry["toolUseId"], name: nil, path: ["messages", index, "content", position]}
     end
   end

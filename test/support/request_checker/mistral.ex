@@ -20,6 +20,7 @@ defmodule AshAgent.Test.RequestChecker.Mistral do
 
       findings ->
         findings ++
+          first(messages) ++
           order(messages) ++
           last(messages) ++
           Pairing.check_messages(messages, &Pairing.tool_calls/2, &result/2)
@@ -155,6 +156,19 @@ defmodule AshAgent.Test.RequestChecker.Mistral do
   end
 
   ## The whole
+
+  # After the system prompt the model cannot begin with a call.
+  defp first(messages) do
+    index = Enum.find_index(messages, &(not match?(%{"role" => "system"}, &1)))
+
+    case index && Enum.at(messages, index) do
+      %{"role" => "assistant", "tool_calls" => [_ | _]} ->
+        [finding(:call_first, ["messages", index], "a call with no message of the user before")]
+
+      _ ->
+        []
+    end
+  end
 
   defp order(messages) do
     messages

@@ -46,13 +46,20 @@ defmodule AshAgent.Test.RequestChecker.OpenAIChat do
   defp message(%{"role" => "assistant"} = message, path, opts) do
     content = text_or(only(["text", "refusal"]))
 
-    object(message, path, %{"role" => &any/2}, %{
-      "content" => optional(content),
-      "tool_calls" => filled(:empty_tool_calls, &call(&1, &2, opts)),
-      "refusal" => optional(&string/2),
-      "audio" => optional(&map/2),
-      "name" => &text/2
-    }) ++ missing_content(message, path)
+    object(
+      message,
+      path,
+      %{"role" => &any/2},
+      %{
+        "content" => optional(content),
+        "tool_calls" => filled(:empty_tool_calls, &call(&1, &2, opts)),
+        "refusal" => optional(&string/2),
+        "audio" => optional(&map/2),
+        "name" => &text/2
+      }
+      |> Map.merge(reasoning(opts[:dialect]))
+    ) ++
+      missing_content(message, path) ++ missing_reasoning(message, path, opts[:dialect])
   end
 
   defp message(%{"role" => "tool"} = message, path, opts) do
@@ -74,6 +81,26 @@ defmodule AshAgent.Test.RequestChecker.OpenAIChat do
 
   defp missing_content(_message, path),
     do: [finding(:missing_content, path, "neither content nor tool_calls")]
+
+  # What servers have beside OpenAI's own fields.
+  defp reasoning(:deepseek), do: %{"reasoning_content" => &string/2}
+  defp reasoning(:vllm), do: %{"reasoning" => &text/2}
+
+  defp reasoning(:openrouter),
+    do: %{"reasoning" => &text/2, "reasoning_details" => filled(:empty_content, &map/2)}
+
+  defp reasoning(_openai), do: %{}
+
+  defp missing_reasoning(%{"tool_calls" => _} = message, path, :deepseek) do
+    if is_map_key(message, "reasoning_content"),
+      do: [],
+      else: [finding(:missing_reasoning, path, "a call without reasoning_content")]
+  end
+
+  defp missing_reasoning(%{"reasoning_content" => _}, path, _dialect),
+    do: [finding(:reasoning_not_allowed, path, "reasoning_content without a call")]
+
+  defp missing_reasoning(_message, _path, _dialect), do: []
 
   ## Calls
 

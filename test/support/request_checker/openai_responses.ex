@@ -11,6 +11,18 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
   @details ["auto", "low", "high", "original"]
   @parts ["input_text", "input_image", "input_file", "output_text", "refusal"]
 
+  @kinds %{
+    "function_call" => "function_call_output",
+    "custom_tool_call" => "custom_tool_call_output",
+    "shell_call" => "shell_call_output",
+    "local_shell_call" => "local_shell_call_output",
+    "apply_patch_call" => "apply_patch_call_output",
+    "computer_call" => "computer_call_output",
+    "mcp_approval_request" => "mcp_approval_response",
+    "tool_search_call" => "tool_search_output"
+  }
+  @outputs Map.new(@kinds, fn {call, output} -> {output, call} end)
+
   @spec check(map(), keyword()) :: [map()]
   def check(body, opts) do
     instructions(body["instructions"]) ++ input(body["input"], body, opts)
@@ -67,6 +79,217 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     )
   end
 
+  # Calls of other kinds and what answers them, by the SDK's `response_input_item_param.py`.
+  defp item(%{"type" => "custom_tool_call"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "call_id" => sized(1..64, :bad_id),
+        "name" => matching(@name, :bad_name),
+        "input" => &string/2
+      },
+      %{
+        "id" => item_id("ctc"),
+        "caller" => optional(&map/2),
+        "namespace" => &text/2,
+        "async" => &boolean/2
+      }
+    )
+  end
+
+  defp item(%{"type" => "custom_tool_call_output"} = item, path, _body, _opts) do
+    output = text_or(only(["input_text", "input_image", "input_file"], &content/2))
+
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => output},
+      %{"id" => item_id(""), "caller" => optional(&map/2)}
+    )
+  end
+
+  defp item(%{"type" => "shell_call"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "action" => &map/2},
+      %{
+        "id" => optional(item_id("sh")),
+        "status" => optional(one_of(@statuses)),
+        "caller" => optional(&map/2),
+        "environment" => optional(&map/2)
+      }
+    )
+  end
+
+  defp item(%{"type" => "shell_call_output"} = item, path, _body, _opts) do
+    outcome = fn
+      %{"type" => "timeout"} = outcome, at -> object(outcome, at, %{"type" => &any/2})
+      outcome, at -> object(outcome, at, %{"type" => one_of(["exit"]), "exit_code" => &integer/2})
+    end
+
+    chunk = object_of(%{"stdout" => &string/2, "stderr" => &string/2, "outcome" => outcome})
+
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "call_id" => sized(1..64, :bad_id),
+        "output" => filled(:empty_content, chunk)
+      },
+      %{
+        "id" => optional(item_id("")),
+        "status" => optional(one_of(@statuses)),
+        "caller" => optional(&map/2),
+        "max_output_length" => optional(&count/2)
+      }
+    )
+  end
+
+  defp item(%{"type" => "local_shell_call"} = item, path, _body, _opts) do
+    object(item, path, %{
+      "type" => &any/2,
+      "id" => item_id("lsh"),
+      "call_id" => sized(1..64, :bad_id),
+      "action" => &map/2,
+      "status" => one_of(@statuses)
+    })
+  end
+
+  defp item(%{"type" => "local_shell_call_output"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "id" => sized(1..64, :bad_id), "output" => &text/2},
+      %{"status" => optional(one_of(@statuses))}
+    )
+  end
+
+  defp item(%{"type" => "apply_patch_call"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "call_id" => sized(1..64, :bad_id),
+        "operation" => &map/2,
+        "status" => one_of(["in_progress", "completed"])
+      },
+      %{"id" => optional(item_id("apc")), "caller" => optional(&map/2)}
+    )
+  end
+
+  defp item(%{"type" => "apply_patch_call_output"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "call_id" => sized(1..64, :bad_id),
+        "status" => one_of(["completed", "failed"])
+      },
+      %{
+        "id" => optional(item_id("")),
+        "caller" => optional(&map/2),
+        "output" => optional(&text/2)
+      }
+    )
+  end
+
+  defp item(%{"type" => "computer_call"} = item, path, _body, _opts) do
+    findings =
+      object(
+        item,
+        path,
+        %{
+          "type" => &any/2,
+          "id" => item_id("cu"),
+          "call_id" => sized(1..64, :bad_id),
+          "status" => one_of(@statuses),
+          "pending_safety_checks" => list_of(&map/2)
+        },
+        %{"action" => &map/2, "actions" => list_of(&map/2)}
+      )
+
+    findings ++ source(item, path, ["action", "actions"])
+  end
+
+  defp item(%{"type" => "computer_call_output"} = item, path, _body, _opts) do
+    screenshot = fn shot, at ->
+      object(shot, at, %{"type" => one_of(["computer_screenshot"])}, %{
+        "image_url" => &url_or_data/2,
+        "file_id" => &text/2
+      }) ++ if(is_map(shot), do: source(shot, at, ["image_url", "file_id"]), else: [])
+    end
+
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "call_id" => sized(1..64, :bad_id), "output" => screenshot},
+      %{
+        "id" => optional(item_id("")),
+        "status" => optional(one_of(@statuses)),
+        "acknowledged_safety_checks" => optional(list_of(&map/2))
+      }
+    )
+  end
+
+  defp item(%{"type" => "mcp_approval_request"} = item, path, _body, _opts) do
+    object(item, path, %{
+      "type" => &any/2,
+      "id" => item_id("mcpr"),
+      "name" => &text/2,
+      "server_label" => &text/2,
+      "arguments" => &arguments_text/2
+    })
+  end
+
+  defp item(%{"type" => "mcp_approval_response"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{
+        "type" => &any/2,
+        "approval_request_id" => item_id("mcpr"),
+        "approve" => &boolean/2
+      },
+      %{"id" => optional(item_id("")), "reason" => optional(&text/2)}
+    )
+  end
+
+  defp item(%{"type" => "tool_search_call"} = item, path, _body, _opts) do
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "arguments" => &any/2},
+      %{
+        "id" => optional(item_id("")),
+        "call_id" => optional(sized(1..64, :bad_id)),
+        "execution" => one_of(["server", "client"]),
+        "status" => optional(one_of(@statuses))
+      }
+    )
+  end
+
+  defp item(%{"type" => "tool_search_output"} = item, path, _body, _opts) do
+    tool = fn tool, at -> object(tool, at, %{"type" => &text/2}, keys(tool)) end
+
+    object(
+      item,
+      path,
+      %{"type" => &any/2, "tools" => list_of(tool)},
+      %{
+        "id" => optional(item_id("")),
+        "call_id" => optional(sized(1..64, :bad_id)),
+        "execution" => one_of(["server", "client"]),
+        "status" => optional(one_of(@statuses))
+      }
+    )
+  end
+
   defp item(%{"type" => "reasoning"} = item, path, body, opts) do
     object(
       item,
@@ -112,6 +335,15 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     do: [finding(:missing_key, path, "neither type nor role")]
 
   defp item(item, path, _body, _opts), do: map(item, path)
+
+  # Whatever else an object has.
+  defp keys(object) when is_map(object), do: Map.new(object, fn {key, _} -> {key, &any/2} end)
+  defp keys(_object), do: %{}
+
+  defp integer(value, _path) when is_integer(value), do: []
+
+  defp integer(value, path),
+    do: [finding(:not_an_integer, path, "an integer, not #{show(value)}")]
 
   defp own_id(%{"id" => id}, path) when id != nil, do: item_id("").(id, path ++ ["id"])
   defp own_id(_item, _path), do: []
@@ -295,23 +527,74 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
   defp follower?(%{"role" => _}), do: false
 
   defp follower?(%{"type" => type}),
-    do: type not in ["reasoning", "function_call_output", "message"]
+    do:
+      type not in ["reasoning", "message"] and not String.ends_with?(type, "_output") and
+        type != "mcp_approval_response"
 
   defp follower?(_item), do: false
 
   defp pairs(items, body, opts) do
     indexed = Enum.with_index(items)
-    calls = for {%{"type" => "function_call"} = item, i} <- indexed, do: entry(item, i)
-    outputs = for {%{"type" => "function_call_output"} = item, i} <- indexed, do: entry(item, i)
 
-    findings = Pairing.check(calls, outputs) ++ early(calls, outputs)
+    findings =
+      for {call, output} <- @kinds, reduce: [] do
+        findings ->
+          calls =
+            for {%{"type" => ^call} = item, i} <- indexed, not served?(item), do: entry(item, i)
+
+          outputs =
+            for {%{"type" => ^output} = item, i} <- indexed, not served?(item), do: entry(item, i)
+
+          outputs = Enum.reject(outputs, &(&1.id in served(indexed)))
+          findings ++ Pairing.check(calls, outputs) ++ early(calls, outputs)
+      end
+
+    findings = findings ++ reused(indexed)
 
     if body["previous_response_id"] || body["conversation"],
       do: Enum.reject(findings, &(&1.rule in [:missing_result, :orphan_result])),
       else: findings ++ apart(indexed, Keyword.get(opts, :adjacent, true))
   end
 
-  defp entry(item, index), do: %{id: item["call_id"], name: nil, path: ["input", index]}
+  defp entry(item, index) do
+    id =
+      case item["type"] do
+        "mcp_approval_request" -> item["id"]
+        "mcp_approval_response" -> item["approval_request_id"]
+        "local_shell_call_output" -> item["call_id"] || item["id"]
+        _ -> item["call_id"]
+      end
+
+    %{id: id, name: nil, path: ["input", index]}
+  end
+
+  # What the vendor answers itself.
+  defp served?(%{"type" => "shell_call", "environment" => %{"type" => type}}),
+    do: String.starts_with?(type, "container")
+
+  defp served?(%{"type" => type, "execution" => execution})
+       when type in ["tool_search_call", "tool_search_output"],
+       do: execution == "server"
+
+  defp served?(%{"type" => type} = item)
+       when type in ["tool_search_call", "tool_search_output"],
+       do: item["call_id"] == nil
+
+  defp served?(_item), do: false
+
+  defp served(indexed), do: for({item, _} <- indexed, served?(item), do: item["call_id"])
+
+  # An id of a call is used once, whatever its kind.
+  defp reused(indexed) do
+    calls =
+      for {%{"type" => type, "call_id" => id}, index} <- indexed,
+          is_map_key(@kinds, type),
+          do: {id, index}
+
+    for {id, [_first, _ | _] = uses} <- Enum.group_by(calls, &elem(&1, 0), &elem(&1, 1)),
+        index <- tl(uses),
+        do: finding(:duplicate_call_id, ["input", index], "a second call #{inspect(id)}")
+  end
 
   defp early(calls, outputs) do
     first = calls |> Enum.reverse() |> Map.new(&{&1.id, List.last(&1.path)})
@@ -328,11 +611,13 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     {findings, _open} =
       Enum.reduce(indexed, {[], MapSet.new()}, fn {item, index}, {findings, open} ->
         case item do
-          %{"type" => "function_call", "call_id" => id} ->
-            {findings, MapSet.put(open, id)}
+          %{"type" => type} when is_map_key(@kinds, type) ->
+            if served?(item),
+              do: {findings, open},
+              else: {findings, MapSet.put(open, entry(item, index).id)}
 
-          %{"type" => "function_call_output", "call_id" => id} ->
-            {findings, MapSet.delete(open, id)}
+          %{"type" => type} when is_map_key(@outputs, type) ->
+            {findings, MapSet.delete(open, entry(item, index).id)}
 
           %{"role" => _} ->
             if Enum.empty?(open) do

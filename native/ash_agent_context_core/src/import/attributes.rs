@@ -10,6 +10,7 @@ use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::origin::Origin;
 use crate::log::part::{Content, Place};
+use crate::log::reply::Reply;
 use crate::log::results;
 use crate::value::fields::{Fields, NotThat};
 use crate::value::time::{self, Time};
@@ -28,7 +29,7 @@ const ATTRIBUTES: &str =
     "one of :id, :iterations, :current_iteration, :metadata, :origin, :created_at, :updated_at";
 const ITERATION_KEYS: &str =
     "one of :number, :messages, :tool_calls, :started_at, :completed_at, :metadata";
-const MESSAGE_KEYS: &str = "one of :role, :content, :tool_calls, :metadata";
+const MESSAGE_KEYS: &str = "one of :role, :content, :tool_calls, :metadata, :state";
 
 impl Context {
     /// A context from attributes.
@@ -364,6 +365,7 @@ fn read_message(
     let content = fields.take("content").unwrap_or(Value::Nil);
     let calls = fields.take_given("tool_calls");
     let metadata = take_metadata(&mut fields)?;
+    let reply = take_state(&mut fields, role)?;
     fields.done(MESSAGE_KEYS)?;
     if context.log.check_nothing_pending().is_err() {
         let expected = "results for the tool calls of the message before";
@@ -393,10 +395,27 @@ fn read_message(
         .map_err(|error| error.within(calls_key.clone()))?;
     append(
         context,
-        Message::new(role, content, calls, metadata),
+        Message::new(role, content, calls, metadata).with_reply(reply),
         outcomes,
     )
     .map_err(|error| error.within(calls_key))
+}
+
+/// Whether a message of the model broke off.
+fn take_state(fields: &mut Fields, role: Role) -> Result<Option<Reply>, Error> {
+    match fields.take_given("state") {
+        None => Ok(None),
+        Some(state) if state.as_name() == Some("interrupted") && role == Role::Assistant => {
+            Ok(Some(Reply {
+                interrupted: Some(Value::Nil),
+                ..Reply::default()
+            }))
+        }
+        Some(_) => Err(Error::invalid(
+            vec![fields.key("state")],
+            ":interrupted, in an assistant message, or nothing",
+        )),
+    }
 }
 
 /// Calls are maps, and the values in them are of the depth that is allowed.

@@ -40,11 +40,12 @@ impl Elements {
         }
     }
 
-    /// Takes the next element down.
-    pub fn push(&mut self, element: &Value) {
-        let json = match self.provider {
-            Some(_) => json::write(element),
-            None => String::new(),
+    /// Takes the next element down, and how it was written where that is known.
+    pub fn push(&mut self, element: &Value, written: Option<String>) {
+        let json = match (self.provider, written) {
+            (Some(_), Some(written)) => written,
+            (Some(_), None) => json::write(element),
+            (None, _) => String::new(),
         };
         self.elements.push(Element {
             json,

@@ -1,6 +1,6 @@
 //! Messages of a foreign history, repaired and grouped into iterations.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
@@ -17,6 +17,7 @@ use crate::value::{Map, Value};
 use crate::import::elements::Elements;
 use crate::import::fits;
 use crate::import::repair::{Imported, Repair, RepairKind};
+use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
@@ -97,6 +98,10 @@ pub struct History {
     /// The last message that says something in words.
     spoken: usize,
     repairs: Vec<Repair>,
+    /// How the list was written, when it was text.
+    written: Written,
+    /// The blocks that a provider takes once.
+    blocks: HashSet<String>,
 }
 
 impl History {
@@ -115,7 +120,25 @@ impl History {
             latest: Latest::default(),
             spoken: 0,
             repairs: Vec::new(),
+            written: Written::default(),
+            blocks: HashSet::new(),
         }
+    }
+
+    /// Of a request that was text.
+    pub fn written(mut self, written: Written) -> Self {
+        self.written = written;
+        self
+    }
+
+    /// Whether content has a block that was in the list before.
+    fn repeats(&mut self, content: &Content) -> bool {
+        let Content::Parts(parts) = content else {
+            return false;
+        };
+        let ids = parts.iter().filter_map(Part::once_id);
+        // All of them are taken down, so there is no stopping at the first.
+        ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
     /// What changes the element that is being read, or takes it out.
@@ -132,6 +155,11 @@ impl History {
     fn push(&mut self, entry: Entry) {
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
+        if let Entry::Other { content, .. } = &entry {
+            if self.repeats(content) {
+                self.elements.change(number);
+            }
+        }
         if let (Some(provider), Entry::Other { content, .. }) = (self.provider, &entry) {
             if !fits::message(provider::room(provider), content, &[]) {
                 self.elements.change(number);
@@ -352,12 +380,28 @@ impl Listen for History {
 
     fn begin(&mut self, position: usize, element: &Value) {
         self.element = position;
-        self.elements.push(element);
+        let written = self
+            .written
+            .elements
+            .get_mut(position)
+            .and_then(Option::take);
+        self.elements.push(element, written);
     }
 
     fn prompt(&mut self, content: Content, json: Box<str>) {
+        let json = self
+            .written
+            .prompt
+            .take()
+            .map_or(json, String::into_boxed_str);
         let wire = self.provider.map(|provider| Wire { provider, json });
         self.prompt = Some((content, wire));
+    }
+
+    fn cleaned(&mut self, position: usize) {
+        if let Some(written) = self.written.elements.get_mut(position) {
+            *written = None;
+        }
     }
 
     /// A call stood in front of text or thinking of its message.
@@ -449,6 +493,7 @@ impl Listen for History {
         let is_taken = self
             .provider
             .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
+        let repeats = self.repeats(&content);
         let rules = self.rules;
         let mut moved = None;
         let before = self.entries.len();
@@ -494,7 +539,7 @@ impl Listen for History {
         for element in elements {
             self.elements.claim(message_number(entry), *element);
         }
-        if !is_taken || (is_second && rules.remakes_merged) {
+        if !is_taken || repeats || (is_second && rules.remakes_merged) {
             self.elements.change(message_number(entry));
         }
         self.join(entry, calls);

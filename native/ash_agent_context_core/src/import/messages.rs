@@ -1,7 +1,7 @@
 //! Lists of messages: OpenAI's chat format and the neutral form, told apart piece by piece.
 
 use crate::error::Error;
-use crate::log::call::ToolCall;
+use crate::log::call::{Name, ToolCall};
 use crate::log::message::{Output, Role, Status};
 use crate::log::part::{Content, Part, Place};
 use crate::value::{Value, MAX_DEPTH};
@@ -14,11 +14,17 @@ pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     history.read_each(messages, |message, history| {
         if is_neutral(&message) {
             neutral(message, history)
+        } else if !has_known_role(&message) {
+            // Here nobody could get it back.
+            let key = Object::read(message, "a message, a map")?.key("role");
+            Err(Error::invalid(vec![key], ROLES))
         } else {
             chat::read_message(message, history, &OPENAI)
         }
     })
 }
+
+const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
 /// Whether a message is in the neutral form. Where both forms are the same, it is OpenAI's.
 fn is_neutral(message: &Value) -> bool {
@@ -29,7 +35,9 @@ fn is_neutral(message: &Value) -> bool {
         Some(Value::List(items)) => items.iter().any(test),
         _ => false,
     };
-    let is_neutral_call = |call: &Value| !has(call, "function") && has(call, "name");
+    let is_neutral_call = |call: &Value| {
+        !has(call, "function") && !has(call, "custom") && (has(call, "name") || has(call, "kind"))
+    };
     matches!(map.get_named("metadata"), Some(Value::Map(_)))
         || any("tool_calls", is_neutral_call)
         || any("content", is_neutral_part)
@@ -39,7 +47,10 @@ fn is_neutral_part(part: &Value) -> bool {
     match name_at(part, "type") {
         Some("text") => has(part, "provider_metadata"),
         Some("file") => !has(part, "file"),
-        Some("image" | "thinking" | "redacted_thinking" | "provider_block" | "tool_result") => true,
+        Some(
+            "image" | "audio" | "video" | "thinking" | "redacted_thinking" | "provider_block"
+            | "tool_result",
+        ) => true,
         _ => false,
     }
 }
@@ -128,17 +139,34 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
     })
 }
 
+fn has_known_role(message: &Value) -> bool {
+    let known = [
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+    ];
+    name_at(message, "role").is_none_or(|role| known.contains(&role))
+}
+
 fn read_call(value: Value) -> Result<ToolCall, Error> {
-    if has(&value, "function") {
+    if has(&value, "function") || has(&value, "custom") {
         return chat::read_call(value);
     }
     bounded(&value, MAX_DEPTH + 1)?;
     let mut object = Object::read(value, "a tool call, a map")?;
     let id = object.text("id")?;
-    let name = object.need_name("name")?;
-    let arguments = object.arguments("arguments")?;
+    let kind = object.kind();
+    let name = match kind.tool() {
+        Some(tool) if !object.has("name") => Name::Text(tool.into()),
+        _ => object.need_name("name")?,
+    };
+    let arguments = object.arguments_of(kind, "arguments")?;
     let provider_metadata = object.map("provider_metadata")?;
     let mut call = call(id, name, arguments, provider_metadata);
+    call.kind = kind;
     call.extra = object.rest();
     Ok(call)
 }

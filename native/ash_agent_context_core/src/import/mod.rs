@@ -12,6 +12,7 @@ mod fits;
 pub mod history;
 mod messages;
 pub mod repair;
+mod written;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -24,6 +25,7 @@ use crate::value::{Map, Value, MAX_DEPTH};
 use crate::provider;
 use crate::provider::foreign::Object;
 use history::History;
+use written::Written;
 
 /// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
 pub const BODY_DEPTH: usize = MAX_DEPTH + 8;
@@ -38,13 +40,22 @@ impl Context {
         provider: Provider,
         defaults: Defaults<'_>,
     ) -> Result<Imported, Error> {
-        let body = match body {
-            Value::Binary(text) => json::read(&text, BODY_DEPTH)?,
-            body => body,
+        let room = provider::room(provider);
+        let (body, written) = match body {
+            Value::Binary(text) => {
+                let (body, doubled) = json::read_noting(&text, BODY_DEPTH)?;
+                // Who reads a key twice reads one thing or the other.
+                let written = match doubled {
+                    true => Written::default(),
+                    false => Written::of(&text, room.list(), room.prompts()),
+                };
+                (body, written)
+            }
+            body => (body, Written::default()),
         };
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
-        let mut history = History::of(Some(provider));
-        provider::room(provider).read(&mut body, &mut history)?;
+        let mut history = History::of(Some(provider)).written(written);
+        room.read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
     }

@@ -13,6 +13,8 @@ pub(crate) struct Aliases {
     pub short: Short,
     /// Whether an earlier item has the id that the provider gave this one.
     pub item_reused: bool,
+    /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
+    pub item: Option<Box<str>>,
 }
 
 /// A letter and the call's number in the conversation.

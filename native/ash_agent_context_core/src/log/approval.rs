@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::{Entry, Exchange};
+use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::Log;
 use crate::value::time::Time;
@@ -66,7 +67,15 @@ impl Log {
             digest: Some(digest(call, arguments.as_ref().unwrap_or(own))),
             arguments,
         };
-        Ok(self.with_decision(at, |exchange| exchange.decide(slot, decision)))
+        // There is nothing to run for a request for approval: the provider waits for the word.
+        let is_word = call.kind == CallKind::McpApproval;
+        Ok(self.with_decision(at, |exchange| {
+            exchange.decide(slot, decision);
+            if is_word {
+                let yes = Output::Value(Value::Bool(true));
+                exchange.fill(slot, Outcome::new(Status::Ok, yes));
+            }
+        }))
     }
 
     /// Ends a pending call with an error that tells the model of the denial.

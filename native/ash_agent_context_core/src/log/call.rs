@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
+use crate::log::kind::CallKind;
 use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::{Map, Size, Value, MAX_DEPTH};
@@ -11,11 +12,16 @@ use crate::value::{Map, Size, Value, MAX_DEPTH};
 /// Calls up to which looking for an id one by one beats an index.
 pub(crate) const FEW: usize = 8;
 
+/// Where in a call's metadata it stands how many parts of the content are in front of it.
+pub(crate) const PARTS_BEFORE: &str = "position";
+
 /// One request of the model to run a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
     /// Unique in its message; a later message may use it again.
     pub id: Box<str>,
+    /// Whose form it has.
+    pub kind: CallKind,
     /// The tool's name.
     pub name: Name,
     /// What the model passes to the tool.
@@ -42,7 +48,7 @@ pub(crate) struct MessagePlace {
 impl MessagePlace {
     /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
     /// another call of the message has that.
-    fn name_calls(self, calls: &mut [ToolCall]) {
+    pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
             return;
         }
@@ -120,13 +126,27 @@ impl Name {
 /// Arguments as a term, and the JSON text they came as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
-    /// A map, or the given text when that is no JSON object.
+    /// A map, or the given text when that is no JSON object, or when the tool takes text.
     pub value: Value,
     /// The text a provider gave, which it gets back byte for byte.
     pub json: Option<Box<str>>,
 }
 
 impl Arguments {
+    /// The arguments of a call of this kind: a custom tool's are the text itself, whatever it says.
+    pub(crate) fn of(kind: CallKind, value: Value) -> Option<Self> {
+        let text = |bytes| Self {
+            value: Value::Binary(bytes),
+            json: None,
+        };
+        match (kind, value) {
+            (CallKind::Custom, Value::Nil) => Some(text(Box::default())),
+            (CallKind::Custom, Value::Binary(bytes)) => Some(text(bytes)),
+            (CallKind::Custom, _) => None,
+            (_, value) => Self::from_value(value),
+        }
+    }
+
     pub(crate) fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Nil => Some(Self::default()),
@@ -202,9 +222,11 @@ impl ToolCall {
     fn read(value: Value) -> Result<Self, &'static str> {
         let mut fields = Fields::of(value).ok_or("id")?;
         let id = fields.take_text("id").or(Err("id"))?;
-        let name = match fields.take("name") {
-            Some(Value::Atom(name)) => Name::Atom(name),
-            Some(text @ Value::Binary(_)) => Name::Text(utf8(text).or(Err("name"))?),
+        let kind = fields.take_known("kind", CallKind::of).unwrap_or_default();
+        let name = match (fields.take_given("name"), kind.tool()) {
+            (Some(Value::Atom(name)), _) => Name::Atom(name),
+            (Some(text @ Value::Binary(_)), _) => Name::Text(utf8(text).or(Err("name"))?),
+            (None, Some(tool)) => Name::Text(tool.into()),
             _ => return Err("name"),
         };
         let arguments = fields.take("arguments").unwrap_or(Value::Nil);
@@ -215,13 +237,30 @@ impl ToolCall {
         }
         Ok(Self {
             id: id.unwrap_or_default(),
+            kind,
             name,
-            arguments: Arguments::from_value(arguments).ok_or("arguments")?,
+            arguments: Arguments::of(kind, arguments).ok_or("arguments")?,
             provider_metadata: provider_metadata.or(Err("provider_metadata"))?,
             extra: fields.rest(),
             unknown: None,
             aliases: crate::log::alias::Aliases::default(),
         })
+    }
+
+    /// How many parts of its message's content the model made in front of it, as far as is known.
+    pub(crate) fn parts_before(&self) -> usize {
+        let metadata = self.provider_metadata.as_ref();
+        match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {
+            Some(Value::Int(position)) => usize::try_from(*position).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Notes how many parts of its message's content stand in front of it.
+    pub(crate) fn put_parts_before(&mut self, parts: usize) {
+        let position = Value::Int(i64::try_from(parts).unwrap_or(i64::MAX));
+        let metadata = self.provider_metadata.take().unwrap_or_default();
+        self.provider_metadata = Some(metadata.put(Value::atom(PARTS_BEFORE), position));
     }
 
     /// Whether some provider gets another id for it.

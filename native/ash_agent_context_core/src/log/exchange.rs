@@ -99,6 +99,10 @@ impl Exchange {
             .retain(|slot| slots.get(slot).is_some_and(Option::is_some));
     }
 
+    pub(crate) fn copy_decisions(&mut self, other: &Self) {
+        self.decisions.clone_from(&other.decisions);
+    }
+
     /// The same, to be shared.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = Option<&Arc<Outcome>>> {
         self.slots.iter().map(Option::as_ref)

@@ -8,6 +8,8 @@ use rpds::{HashTrieMapSync, HashTrieSetSync};
 use sha2::{Digest, Sha256};
 
 use crate::log::alias::{Aliases, Short};
+use crate::log::call::ToolCall;
+use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
 use crate::value::letters::is_plain;
@@ -81,7 +83,27 @@ impl Ids {
             clash,
             short,
             item_reused: false,
+            item: None,
         }
+    }
+
+    /// An id for the item of a call, where its kind wants one: its own id where that is one, or one made of it.
+    pub fn make_item(&mut self, call: &ToolCall) -> Option<Box<str>> {
+        let prefix = call.kind.item_prefix()?;
+        let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
+        if is_own && !self.join_item(&call.id) {
+            return Some(call.id.clone());
+        }
+        let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);
+        let stem = format!("{prefix}_{safe}");
+        let mut item = stem.clone();
+        let mut number = self.next.get(stem.as_str()).copied().unwrap_or(2);
+        while self.join_item(&item) {
+            item = format!("{stem}_{number}");
+            number += 1;
+        }
+        self.next.insert_mut(stem.into_boxed_str(), number);
+        Some(item.into_boxed_str())
     }
 
     /// Takes the id of an output item down and tells whether an earlier item has it.
@@ -96,15 +118,16 @@ impl Ids {
     /// Takes down the ids of a message that joined before, in the same order.
     pub fn join_again(&mut self, message: &Message) {
         if let Content::Parts(parts) = &message.content {
-            for id in parts.iter().filter_map(Part::item_id) {
+            for id in parts.iter().filter_map(Part::once_id) {
                 self.join_item(&id);
             }
         }
         for call in &message.calls {
             self.join(&call.id);
             if let Some(id) = item_id(call.provider_metadata.as_ref()) {
-                self.join_item(&id);
+                self.join_item(id);
             }
+            self.make_item(call);
         }
     }
 
@@ -190,4 +213,9 @@ fn stem(id: &str) -> String {
     } else {
         stem
     }
+}
+
+/// Whether OpenAI Responses may have given an item this id.
+pub(crate) fn is_item(id: &str, prefix: &str) -> bool {
+    id.starts_with(prefix) && id.len() <= 64 && id.bytes().all(is_plain)
 }

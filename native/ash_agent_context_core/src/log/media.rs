@@ -1,17 +1,30 @@
-//! Images and files: what a provider can have of them.
+//! Images, recordings, films and files: what a provider can have of them.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 
+use crate::log::media_type::{is_text, normal};
 use crate::log::part::{is_base64, PartKind, Source};
+use crate::log::provider::Provider;
 use crate::value::letters;
 
-/// An image or a file, as far as it tells what it is.
+/// Such a part, as far as it tells what it is.
 pub(crate) struct Media<'a> {
-    pub is_image: bool,
-    /// As given, or as a data URL or the end of a name tells.
-    pub media_type: Option<&'a str>,
+    pub class: Class,
+    /// As given, or as a data URL tells, under the name that providers know.
+    pub media_type: Option<Cow<'a, str>>,
     pub source: Location<'a>,
     pub filename: Option<&'a str>,
+}
+
+/// What it is; a file's media type may tell that it is one of the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Image,
+    Audio,
+    Video,
+    File,
 }
 
 /// Where its bytes are.
@@ -21,42 +34,67 @@ pub(crate) enum Location<'a> {
     Inline(&'a str),
     /// On the web.
     Web(&'a str),
-    /// In a provider's own store: `gs://`, `s3://` and the like.
+    /// At an address that only some can read: `gs://`, `s3://` and the like.
     Store(&'a str),
+    /// In a provider's own store of files.
+    Stored(Provider, &'a str),
 }
 
 impl<'a> Media<'a> {
-    /// The media in a part that is an image or a file.
+    /// The media in a part that has some.
     pub fn of(kind: &'a PartKind) -> Option<Self> {
-        let (is_image, media_type, source, filename) = match kind {
-            PartKind::Image { media_type, source } => (true, media_type, source, None),
-            PartKind::File {
-                media_type,
-                source,
-                filename,
-            } => (false, media_type, source, filename.as_deref()),
-            _ => return None,
-        };
+        let (media_type, source) = kind.media()?;
         let (of_url, source) = match source {
             Source::Data(data) => (None, Location::Inline(data)),
             Source::Url(url) => place(url),
+            Source::Stored { provider, id } => (None, Location::Stored(*provider, id)),
+        };
+        let media_type = media_type.or(of_url).map(normal);
+        let (class, filename) = match kind {
+            PartKind::Image { .. } => (Class::Image, None),
+            PartKind::Audio { .. } => (Class::Audio, None),
+            PartKind::Video { .. } => (Class::Video, None),
+            PartKind::File { filename, .. } => {
+                let class = match source {
+                    Location::Stored(..) => Class::File,
+                    _ => Class::of(media_type.as_deref()),
+                };
+                (class, filename.as_deref())
+            }
+            _ => return None,
         };
         Some(Self {
-            is_image,
-            media_type: media_type.as_deref().or(of_url),
+            class,
+            media_type,
             source,
             filename: filename.filter(|name| !letters::is_blank(name)),
         })
     }
 
+    pub fn is_image(&self) -> bool {
+        self.class == Class::Image
+    }
+
     /// Whether it is an image of a type that every provider with images takes.
     pub fn is_common_image(&self) -> bool {
-        self.is_image && self.image_format().is_some()
+        self.is_image() && self.image_format().is_some()
+    }
+
+    pub fn is_pdf(&self) -> bool {
+        self.class == Class::File && self.guessed_type() == Some("application/pdf")
+    }
+
+    /// What the file is called in this provider's own store.
+    pub fn id_for(&self, provider: Provider) -> Option<&'a str> {
+        match self.source {
+            Location::Stored(owner, id) if owner == provider => Some(id),
+            _ => None,
+        }
     }
 
     /// `png`, `jpeg`, `gif` or `webp`.
     pub fn image_format(&self) -> Option<&'static str> {
-        match self.media_type? {
+        match self.guessed_type()? {
             "image/png" => Some("png"),
             "image/jpeg" => Some("jpeg"),
             "image/gif" => Some("gif"),
@@ -70,13 +108,15 @@ impl<'a> Media<'a> {
         let Location::Inline(data) = self.source else {
             return None;
         };
-        if self.is_image || !self.media_type?.starts_with("text/") {
-            return None;
-        }
+        let media_type = self.media_type.as_deref().filter(|of| is_text(of))?;
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(data)
             .ok()?;
-        let body = letters::utf8(&bytes);
+        let body = match std::str::from_utf8(&bytes) {
+            Ok(body) => Cow::Borrowed(body),
+            Err(_) if media_type.starts_with("text/") => letters::utf8(&bytes),
+            Err(_) => return None,
+        };
         if letters::is_blank(&body) {
             return None;
         }
@@ -88,7 +128,7 @@ impl<'a> Media<'a> {
 
     /// What stands for it where it cannot be sent: its text, its address, or a note.
     pub fn words(&self) -> String {
-        let what = if self.is_image { "image" } else { "file" };
+        let what = self.class.name();
         let name = self
             .filename
             .map_or(String::new(), |name| format!(" {name}"));
@@ -97,8 +137,11 @@ impl<'a> Media<'a> {
         }
         match self.source {
             Location::Web(url) | Location::Store(url) => format!("({what}{name}: {url})"),
+            Location::Stored(owner, id) => {
+                format!("({what}{name} {id} of {}, not sent)", owner.name())
+            }
             Location::Inline(_) => {
-                let of = self.media_type.unwrap_or("unknown type");
+                let of = self.media_type.as_deref().unwrap_or("unknown type");
                 format!("({what}{name} of {of}, not sent)")
             }
         }
@@ -107,7 +150,10 @@ impl<'a> Media<'a> {
     /// `data:image/png;base64,...`
     pub fn data_url(&self) -> Option<String> {
         match self.source {
-            Location::Inline(data) => Some(format!("data:{};base64,{data}", self.media_type?)),
+            Location::Inline(data) => Some(format!(
+                "data:{};base64,{data}",
+                self.media_type.as_deref()?
+            )),
             _ => None,
         }
     }
@@ -116,25 +162,54 @@ impl<'a> Media<'a> {
     pub fn url(&self) -> String {
         match self.source {
             Location::Web(url) | Location::Store(url) => url.to_owned(),
+            Location::Stored(_, id) => id.to_owned(),
             Location::Inline(_) => self.data_url().unwrap_or_default(),
         }
     }
 
     /// The media type, or what the end of the address tells of it.
-    pub fn guessed_type(&self) -> Option<&'a str> {
+    pub fn guessed_type(&self) -> Option<&str> {
+        if self.media_type.is_some() {
+            return self.media_type.as_deref();
+        }
         let (Location::Web(url) | Location::Store(url)) = self.source else {
-            return self.media_type;
+            return None;
         };
         let path = url.split(['?', '#']).next().unwrap_or(url);
         let end = path.rsplit(['.', '/']).next().unwrap_or("");
-        self.media_type.or(match end.to_ascii_lowercase().as_str() {
+        match end.to_ascii_lowercase().as_str() {
             "png" => Some("image/png"),
             "jpg" | "jpeg" => Some("image/jpeg"),
             "gif" => Some("image/gif"),
             "webp" => Some("image/webp"),
             "pdf" => Some("application/pdf"),
+            "wav" => Some("audio/wav"),
+            "mp3" => Some("audio/mpeg"),
+            "mp4" => Some("video/mp4"),
+            "mov" => Some("video/quicktime"),
+            "webm" => Some("video/webm"),
             _ => None,
-        })
+        }
+    }
+}
+
+impl Class {
+    fn of(media_type: Option<&str>) -> Self {
+        match media_type.and_then(|of| of.split('/').next()) {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            Some("video") => Self::Video,
+            _ => Self::File,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Audio => "audio",
+            Self::Video => "video",
+            Self::File => "file",
+        }
     }
 }
 

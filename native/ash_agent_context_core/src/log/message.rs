@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::{Places, ToolCall};
 use crate::log::once::{Once, Pieces};
 use crate::log::part::{Content, Part};
+use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::log::wire::Wire;
 use crate::value::json;
@@ -53,6 +54,8 @@ pub struct Message {
     pub calls: Box<[ToolCall]>,
     /// The application's own notes.
     pub metadata: Option<Map>,
+    /// Where the model's message came from, and whether it is all there.
+    pub reply: Option<Box<Reply>>,
     /// What the provider it was imported from had beyond this; see [`crate::import`].
     pub(crate) wire: Option<Wire>,
     /// Fields of a snapshot that this version does not know.
@@ -79,6 +82,7 @@ impl Message {
             content,
             calls,
             metadata,
+            reply: None,
             wire: None,
             extra: None,
             size,
@@ -97,6 +101,22 @@ impl Message {
         self
     }
 
+    /// The message with where it came from.
+    pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
+        let size = reply.as_ref().map_or(Size::default(), Reply::size);
+        self.size = self.size.plus(size);
+        self.reply = reply.map(Box::new);
+        self
+    }
+
+    /// Whether the message broke off before it was complete.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.reply
+            .as_ref()
+            .is_some_and(|reply| reply.interrupted.is_some())
+    }
+
     /// The same message by the rules.
     pub(crate) fn without_wire(&self) -> Self {
         let content = self.content.clone();
@@ -106,6 +126,7 @@ impl Message {
             self.calls.clone(),
             self.metadata.clone(),
         )
+        .with_reply(self.reply.as_deref().cloned())
         .with_extra(self.extra.clone())
     }
 
@@ -139,6 +160,7 @@ impl PartialEq for Message {
             && self.content == other.content
             && self.calls == other.calls
             && self.metadata == other.metadata
+            && self.reply == other.reply
             && self.wire == other.wire
             && self.extra == other.extra
     }

@@ -8,16 +8,21 @@ pub mod decision;
 pub mod done;
 pub mod entries;
 pub mod exchange;
+pub mod hints;
 pub mod ids;
 pub mod iteration;
+pub mod kind;
 pub mod media;
+pub mod media_type;
 pub mod message;
 pub mod notes;
 pub mod once;
 pub mod origin;
 pub mod part;
 pub mod provider;
+pub mod reply;
 pub mod results;
+pub mod served;
 pub mod tally;
 pub mod usage;
 pub mod wire;
@@ -625,13 +630,14 @@ impl Log {
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
             for part in parts {
-                part.item_reused = part.item_id().is_some_and(|id| self.ids.join_item(&id));
+                part.item_reused = part.once_id().is_some_and(|id| self.ids.join_item(&id));
             }
         }
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
-            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
+            call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(id));
+            call.aliases.item = self.ids.make_item(call);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::log::hints::Ttl;
+
 /// Values one list keeps. Whoever asks for more kinds (a new model name every turn) gets them made
 /// anew each time instead of growing memory without bound.
 const LIMIT: usize = 12;
@@ -31,12 +33,24 @@ pub(crate) struct Piece {
     pub bytes: Box<[u8]>,
     /// Where a cache breakpoint can be put in, the last such place.
     pub mark: Option<usize>,
+    /// Cache breakpoints that were set by hand.
+    pub by_hand: Vec<ByHand>,
     /// Whether the first element is the model's.
     pub begins_with_model: bool,
+    /// Whether the first element is the model's and calls tools.
+    pub begins_with_calls: bool,
     /// Whether the last element is the model's.
     pub ends_with_model: bool,
     /// Whether the last element is as it was imported, so that it may hold the messages behind it.
     pub ends_imported: bool,
+}
+
+/// A cache breakpoint that was set by hand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    /// Where it can be put in.
+    pub at: usize,
+    pub ttl: Ttl,
 }
 
 impl<T> Once<T> {

@@ -1,6 +1,7 @@
 //! Content: text, or a list of parts.
 
 use crate::error::Error;
+use crate::log::hints::{self, Takes, Ttl};
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
@@ -24,6 +25,8 @@ pub struct Part {
     pub kind: PartKind,
     /// What its provider wants to see again.
     pub provider_metadata: Option<Map>,
+    /// What the application asks of providers for it: `detail`, `citations`, `cache`.
+    pub hints: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// Whether an earlier item has the id that the provider gave this one; known when the
@@ -52,6 +55,20 @@ pub enum PartKind {
         /// Its name.
         filename: Option<Box<str>>,
     },
+    /// A recording.
+    Audio {
+        /// Such as `audio/wav`; always there with [`Source::Data`].
+        media_type: Option<Box<str>>,
+        /// Where its bytes are.
+        source: Source,
+    },
+    /// A film.
+    Video {
+        /// Such as `video/mp4`; always there with [`Source::Data`].
+        media_type: Option<Box<str>>,
+        /// Where its bytes are.
+        source: Source,
+    },
     /// A model's reasoning.
     Thinking(Bytes),
     /// A model's reasoning in a form that only its provider reads.
@@ -65,13 +82,20 @@ pub enum PartKind {
     },
 }
 
-/// Where the bytes of an image or a file are.
+/// Where the bytes of an image, a recording, a film or a file are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Here, as base64 text.
     Data(Box<str>),
     /// Elsewhere.
     Url(Box<str>),
+    /// In a provider's own store of files.
+    Stored {
+        /// Whose store it is.
+        provider: Provider,
+        /// What it is called there.
+        id: Box<str>,
+    },
 }
 
 /// Where content stands; it decides which parts it may have.
@@ -158,12 +182,27 @@ pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, E
 fn names_part(value: &Value) -> bool {
     let Value::Map(map) = value else { return false };
     let name = map.get_named("type").and_then(Value::as_name);
-    matches!(name, Some("text" | "image" | "file"))
+    matches!(name, Some("text" | "image" | "file" | "audio" | "video"))
 }
 
 impl Part {
-    /// The id that its provider gave the item.
-    pub(crate) fn item_id(&self) -> Option<String> {
+    /// How closely a model is to look at it.
+    pub(crate) fn detail(&self) -> Option<&str> {
+        hints::detail(self.hints.as_ref())
+    }
+
+    /// Whether a model is to cite it.
+    pub(crate) fn citations(&self) -> Option<bool> {
+        hints::citations(self.hints.as_ref())
+    }
+
+    /// The cache breakpoint behind it.
+    pub(crate) fn mark(&self) -> Option<Ttl> {
+        hints::mark(self.hints.as_ref())
+    }
+
+    /// The id that OpenAI Responses gave the item.
+    pub(crate) fn item_id(&self) -> Option<&str> {
         item_id(self.provider_metadata.as_ref())
     }
 
@@ -179,6 +218,7 @@ impl Part {
         let provider_metadata = fields
             .take_map("provider_metadata")
             .map_err(|_| wrong("provider_metadata"))?;
+        let hints = hints::take(kind.takes(), &mut fields).map_err(wrong)?;
         match fields.unknown() {
             Some(key) => Err(Error::InvalidPart {
                 position,
@@ -187,6 +227,7 @@ impl Part {
             None => Ok(Self {
                 kind,
                 provider_metadata,
+                hints,
                 extra: None,
                 item_reused: false,
             }),
@@ -197,7 +238,9 @@ impl Part {
     #[must_use]
     pub fn size(&self) -> Size {
         let source = |source: &Source| match source {
-            Source::Data(text) | Source::Url(text) => Size::new(4, text.len()),
+            Source::Data(text) | Source::Url(text) | Source::Stored { id: text, .. } => {
+                Size::new(4, text.len())
+            }
         };
         let name =
             |name: &Option<Box<str>>| Size::new(1, name.as_ref().map_or(0, |name| name.len()));
@@ -205,6 +248,14 @@ impl Part {
             PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
             PartKind::RedactedThinking(data) => Size::new(3, data.len()),
             PartKind::Image {
+                source: at,
+                media_type,
+            }
+            | PartKind::Audio {
+                source: at,
+                media_type,
+            }
+            | PartKind::Video {
                 source: at,
                 media_type,
             } => source(at).plus(name(media_type)),
@@ -215,7 +266,7 @@ impl Part {
             } => source(at).plus(name(media_type)).plus(name(filename)),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
-        [&self.provider_metadata, &self.extra]
+        [&self.provider_metadata, &self.hints, &self.extra]
             .into_iter()
             .flatten()
             .fold(kind, |sum, map| sum.plus(map.size()))
@@ -228,6 +279,7 @@ impl Part {
         Self {
             kind: PartKind::Text(bytes),
             provider_metadata: None,
+            hints: None,
             extra: None,
             item_reused: false,
         }
@@ -252,17 +304,7 @@ impl PartKind {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
             (_, Place::System) => Err("type"),
-            ("image", _) => Ok(Self::Image {
-                media_type: fields.take_text("media_type").or(Err("media_type"))?,
-                source: Source::take(fields)?,
-            }
-            .with_media_type()?),
-            ("file", _) => Ok(Self::File {
-                media_type: fields.take_text("media_type").or(Err("media_type"))?,
-                source: Source::take(fields)?,
-                filename: fields.take_text("filename").or(Err("filename"))?,
-            }
-            .with_media_type()?),
+            ("image" | "audio" | "video" | "file", _) => Self::read_media(name, fields),
             ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
             ("redacted_thinking", Place::Assistant) => {
                 let data = fields.take_text("data").or(Err("data"))?;
@@ -281,19 +323,63 @@ impl PartKind {
         }
     }
 
-    /// Bytes need a media type; a URL's server tells it.
-    fn with_media_type(self) -> Result<Self, &'static str> {
-        match &self {
-            Self::Image {
-                media_type: None,
-                source: Source::Data(_),
-            }
+    fn read_media(name: &str, fields: &mut Fields) -> Result<Self, &'static str> {
+        let media_type = fields.take_text("media_type").or(Err("media_type"))?;
+        let source = Source::take(fields)?;
+        // Bytes need a media type; a URL's server and a store of files tell it.
+        if media_type.is_none() && matches!(source, Source::Data(_)) {
+            return Err("media_type");
+        }
+        Ok(match name {
+            "image" => Self::Image { media_type, source },
+            "audio" => Self::Audio { media_type, source },
+            "video" => Self::Video { media_type, source },
+            _ => Self::File {
+                media_type,
+                source,
+                filename: fields.take_text("filename").or(Err("filename"))?,
+            },
+        })
+    }
+
+    /// Which hints a part of this kind can have. No provider caches up to what a model thought.
+    pub(crate) fn takes(&self) -> Takes {
+        let is_opaque = matches!(
+            self,
+            Self::Thinking(_) | Self::RedactedThinking(_) | Self::ProviderBlock { .. }
+        );
+        Takes {
+            detail: self.media().is_some() && !matches!(self, Self::Audio { .. }),
+            citations: matches!(self, Self::File { .. }),
+            cache: !is_opaque,
+        }
+    }
+
+    /// What an image, a recording, a film or a file is, and where.
+    pub(crate) fn media(&self) -> Option<(Option<&str>, &Source)> {
+        match self {
+            Self::Image { media_type, source }
+            | Self::Audio { media_type, source }
+            | Self::Video { media_type, source }
             | Self::File {
-                media_type: None,
-                source: Source::Data(_),
-                ..
-            } => Err("media_type"),
-            _ => Ok(self),
+                media_type, source, ..
+            } => Some((media_type.as_deref(), source)),
+            _ => None,
+        }
+    }
+
+    /// The name that stands for it in Elixir.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Image { .. } => "image",
+            Self::Audio { .. } => "audio",
+            Self::Video { .. } => "video",
+            Self::File { .. } => "file",
+            Self::Thinking(_) => "thinking",
+            Self::RedactedThinking(_) => "redacted_thinking",
+            Self::ProviderBlock { .. } => "provider_block",
         }
     }
 }
@@ -302,11 +388,19 @@ impl Source {
     fn take(fields: &mut Fields) -> Result<Self, &'static str> {
         let data = fields.take_text("data").or(Err("data"))?;
         let url = fields.take_text("url").or(Err("url"))?;
-        match (data, url) {
-            (Some(data), None) if is_base64(&data) => Ok(Self::Data(data)),
-            (None, Some(url)) if !url.trim().is_empty() => Ok(Self::Url(url)),
-            (_, Some(_)) => Err("url"),
-            (_, None) => Err("data"),
+        let id = fields.take_text("file_id").or(Err("file_id"))?;
+        match (data, url, id) {
+            (Some(data), None, None) if is_base64(&data) => Ok(Self::Data(data)),
+            (None, Some(url), None) if !url.trim().is_empty() => Ok(Self::Url(url)),
+            (None, None, Some(id)) if !id.trim().is_empty() => {
+                let provider = fields.take("provider").ok_or("provider")?;
+                let provider = provider.as_name().and_then(Provider::from_name);
+                let provider = provider.ok_or("provider")?;
+                Ok(Self::Stored { provider, id })
+            }
+            (_, _, Some(_)) => Err("file_id"),
+            (_, Some(_), None) => Err("url"),
+            (_, None, None) => Err("data"),
         }
     }
 }
@@ -318,12 +412,13 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
-/// The id of an item in what its provider wants to see again, told apart from those of others.
-pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
+/// The id of an output item in what OpenAI Responses wants to see again.
+pub(crate) fn item_id(metadata: Option<&Map>) -> Option<&str> {
     let metadata = metadata?;
     let provider = metadata.get_named("provider")?.as_name()?;
-    let id = metadata.get_named("id")?.as_str()?;
-    Some(format!("{provider} {id}"))
+    (provider == Provider::OpenAiResponses.name())
+        .then(|| metadata.get_named("id")?.as_str())
+        .flatten()
 }
 
 /// Standard base64 with padding, as every provider wants it. Raw bytes given by mistake are

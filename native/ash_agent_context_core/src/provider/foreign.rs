@@ -2,6 +2,7 @@
 
 use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
@@ -101,6 +102,19 @@ impl Object {
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
     }
 
+    /// Takes the kind of a call; what is none stays.
+    pub fn kind(&mut self) -> CallKind {
+        let kind = self.fields.take_known("kind", CallKind::of);
+        kind.unwrap_or_default()
+    }
+
+    /// Takes the arguments of a call of this kind, which may be left out.
+    pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
+        let value = self.take(name).unwrap_or(Value::Nil);
+        bounded(&value, MAX_DEPTH)?;
+        Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
+    }
+
     /// Takes a map that may be left out.
     pub fn map(&mut self, name: &str) -> Result<Option<Map>, Error> {
         match self.take(name) {
@@ -126,6 +140,22 @@ impl Object {
             }
             Some(_) => Err(self.wrong(name, CONTENT)),
         }
+    }
+
+    /// The value of a key, which stays.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name)
+    }
+
+    /// Whether there is something under a key.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.has(name)
+    }
+
+    /// The object with a field that was taken.
+    pub fn put_back(self, name: &str, value: Value) -> Map {
+        let key = self.key(name);
+        self.fields.rest().unwrap_or_default().put(key, value)
     }
 
     /// What nobody took.
@@ -180,6 +210,7 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
     Part {
         kind,
         provider_metadata,
+        hints: None,
         extra: None,
         item_reused: false,
     }
@@ -233,6 +264,7 @@ pub fn call(
 ) -> ToolCall {
     ToolCall {
         id: id.unwrap_or_default(),
+        kind: CallKind::Function,
         name,
         arguments,
         provider_metadata,

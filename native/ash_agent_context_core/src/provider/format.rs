@@ -1,18 +1,23 @@
 //! The rules of one provider, as a room has to bring them.
 
 use crate::error::Error;
+use crate::fault::Fault;
 use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
 use crate::log::message::Message;
 use crate::provider::accepts::Accepts;
+use crate::provider::draft::Draft;
 use crate::provider::figures::Figures;
 use crate::provider::foreign::Object;
+use crate::provider::framing::Framing;
 use crate::provider::listener::Listener;
+use crate::provider::node::Node;
 use crate::provider::writer::Writer;
 
 /// All rules of a provider.
-pub(crate) trait Format: Accepts + Writes + Reads + Reports {}
+pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
 
-impl<T: Accepts + Writes + Reads + Reports> Format for T {}
+impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
 
 /// How messages are written.
 pub(crate) trait Writes: Sync {
@@ -24,6 +29,11 @@ pub(crate) trait Writes: Sync {
     /// The key of the system prompt beside the list, if it stands there.
     fn system_key(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The keys that a request may have the system prompt under, beside the list.
+    fn prompts(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Writes the system prompt: the field's value, or the first elements of the list.
@@ -40,6 +50,16 @@ pub(crate) trait Writes: Sync {
         false
     }
 
+    /// Whether a list must not begin with a call.
+    fn user_before_calls(&self) -> bool {
+        self.user_first()
+    }
+
+    /// Whether an imported message of the model at the end may ask for its continuation.
+    fn knows_prefixes(&self) -> bool {
+        false
+    }
+
     /// Whether a list must not end with the model.
     fn user_last(&self) -> bool {
         false
@@ -51,7 +71,7 @@ pub(crate) trait Writes: Sync {
     }
 
     /// What makes a cache breakpoint where a piece has its mark.
-    fn cache_mark(&self) -> &'static str {
+    fn cache_mark(&self, _ttl: Ttl) -> &'static str {
         ""
     }
 
@@ -65,6 +85,40 @@ pub(crate) trait Writes: Sync {
 pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error>;
+}
+
+/// How what comes back is read.
+pub(crate) trait Responds: Sync {
+    /// How streams are framed.
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
+
+    /// Whether the arguments of calls are JSON text, which goes back as it came.
+    fn has_text_arguments(&self) -> bool {
+        false
+    }
+
+    /// Whether the text `[DONE]` is a stream's last word.
+    fn says_done(&self) -> bool {
+        false
+    }
+
+    /// Whether the end of the body is the last word, once the model said why it stopped.
+    fn ends_with_body(&self) -> bool {
+        false
+    }
+
+    /// Reads a document: an event of a stream, or a whole answer. `event` is what the framing calls it.
+    ///
+    /// # Errors
+    /// What the provider says went wrong, or what cannot be read.
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault>;
 }
 
 /// How tokens are reported.

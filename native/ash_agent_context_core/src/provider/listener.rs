@@ -22,6 +22,9 @@ pub(crate) trait Listen {
     /// The element that is being read has a shape that its provider refuses.
     fn refused(&mut self);
 
+    /// The element at this position is not as it was given any more.
+    fn cleaned(&mut self, position: usize);
+
     /// A call stood in front of text or thinking of its message.
     fn call_moved(&mut self, id: &str);
 
@@ -71,6 +74,15 @@ impl Listener {
             read(element, self).map_err(|error| error.within(index(at)))?;
         }
         Ok(())
+    }
+
+    /// An element that has no neutral form: its own provider gets it back whole.
+    pub fn whole(&mut self, block: Part, is_model: bool) {
+        let content = Content::Parts(Box::new([block]));
+        match is_model {
+            true => self.assistant(content, Vec::new(), None),
+            false => self.user(content, None),
+        }
     }
 
     /// Reads a system prompt that stands beside the messages.

@@ -1,14 +1,25 @@
-//! One room a provider: what it accepts, how its messages are written and read, how it reports tokens.
+//! One room a provider: what it accepts, how its messages are written and read, what it
+//! sends back, how it reports tokens.
 //!
 //! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
 
 pub mod accepts;
+pub mod block;
+mod calls;
 pub mod dialect;
+pub mod draft;
+pub mod drafted;
+pub mod event;
+pub mod faults;
 pub mod figures;
 pub mod foreign;
 pub mod format;
+pub mod framing;
 pub mod listener;
+pub mod node;
 pub mod options;
+pub mod rope;
+pub mod said;
 pub mod usage;
 pub mod writer;
 

@@ -15,6 +15,10 @@ pub struct Options<'a> {
     pub thinking: Thinking,
     /// The role of the system prompt for OpenAI.
     pub system_role: SystemRole,
+    /// What a server that speaks OpenAI's chat format makes of reasoning.
+    pub dialect: Option<Dialect>,
+    /// What the provider keeps of the conversation itself.
+    pub known: Known<'a>,
     /// Whether to place cache breakpoints.
     pub cache: bool,
     /// The number of the first iteration to send.
@@ -55,6 +59,57 @@ impl SystemRole {
     }
 }
 
+/// What a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
+/// back as it came, and no other reasoning goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// It takes none.
+    OpenAi,
+    /// It wants `reasoning_content` with calls.
+    DeepSeek,
+    /// It takes `reasoning_details`.
+    OpenRouter,
+    /// It takes `reasoning` with calls.
+    Vllm,
+}
+
+impl Dialect {
+    /// The dialect of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "openai" => Self::OpenAi,
+            "deepseek" => Self::DeepSeek,
+            "openrouter" => Self::OpenRouter,
+            "vllm" => Self::Vllm,
+            _ => return None,
+        })
+    }
+}
+
+/// What OpenAI Responses keeps of the conversation itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Known<'a> {
+    /// Nothing: all of it is sent.
+    #[default]
+    Nothing,
+    /// All up to the response with this id.
+    Response(&'a str),
+    /// All up to the last response in the conversation with this id.
+    Conversation(&'a str),
+}
+
+impl<'a> Known<'a> {
+    /// The field of a request that says it.
+    pub(crate) const fn field(self) -> Option<(&'static str, &'a str)> {
+        match self {
+            Self::Nothing => None,
+            Self::Response(id) => Some(("previous_response_id", id)),
+            Self::Conversation(id) => Some(("conversation", id)),
+        }
+    }
+}
+
 impl<'a> Options<'a> {
     /// The defaults for a provider.
     #[must_use]
@@ -64,6 +119,8 @@ impl<'a> Options<'a> {
             model: None,
             thinking: Thinking::Drop,
             system_role: SystemRole::System,
+            dialect: None,
+            known: Known::Nothing,
             cache: false,
             from: None,
             max_result_bytes: None,
@@ -80,12 +137,14 @@ impl<'a> Options<'a> {
             model,
             thinking,
             system_role,
+            dialect,
             cache,
+            known: _, // it decides what is sent, not how
             from: _,
             max_result_bytes: _, // in the look of what it changes
             most: _,
         } = self;
-        (provider, model, thinking, system_role, cache).hash(&mut hasher);
+        (provider, model, thinking, system_role, dialect, cache).hash(&mut hasher);
         hasher.finish()
     }
 }

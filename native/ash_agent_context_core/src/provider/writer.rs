@@ -3,17 +3,20 @@
 use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
+use crate::log::kind::CallKind;
 use crate::log::media::{words_of, Media};
-use crate::log::message::{Outcome, Output};
-use crate::log::once::Piece;
+use crate::log::message::{Message, Outcome, Output};
+use crate::log::once::{ByHand, Piece};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::accepts::Accepts;
 use crate::provider::options::{Options, Thinking};
+use crate::provider::said;
 use crate::value::builder::Json;
+use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::words;
-use crate::value::Map;
+use crate::value::{Map, Value};
 use crate::view::change::{Change, ChangeKind};
 
 /// The end of an element with a list of blocks.
@@ -34,6 +37,7 @@ pub(crate) struct Writer<'o> {
     pub options: &'o Options<'o>,
     accepts: &'o dyn Accepts,
     mark: Option<usize>,
+    by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
 }
 
@@ -44,6 +48,7 @@ impl<'o> Writer<'o> {
             options,
             accepts,
             mark: None,
+            by_hand: Vec::new(),
             changes: None,
         }
     }
@@ -56,9 +61,9 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// The elements and the mark.
-    pub fn into_parts(self) -> (Vec<u8>, Option<usize>) {
-        (self.json.0, self.mark)
+    /// The elements, the mark and those that were set by hand.
+    pub fn into_parts(self) -> (Vec<u8>, Option<usize>, Vec<ByHand>) {
+        (self.json.0, self.mark, self.by_hand)
     }
 
     /// One that remembers what is changed.
@@ -73,6 +78,7 @@ impl<'o> Writer<'o> {
         Piece {
             bytes: self.json.0.into_boxed_slice(),
             mark: self.mark,
+            by_hand: self.by_hand,
             ..Piece::default()
         }
     }
@@ -102,6 +108,47 @@ impl<'o> Writer<'o> {
         self.mark = Some(self.json.0.len());
     }
 
+    /// An element of the list, as it came.
+    pub fn element(&mut self, element: &Map) {
+        self.json.raw(",");
+        self.json.bare_object(|written| {
+            for (key, value) in element.iter() {
+                if let Some(key) = key.as_name() {
+                    written.field(key, &AsJson(value));
+                }
+            }
+        });
+    }
+
+    /// A part with a cache breakpoint has it inside the object that was written last.
+    pub fn hint_inside(&mut self, part: &Part) {
+        if let (Some(ttl), Some(at)) = (part.mark(), self.json.0.len().checked_sub(1)) {
+            self.by_hand.push(ByHand { at, ttl });
+        }
+    }
+
+    /// A part with a cache breakpoint has it behind what was written last.
+    pub fn hint_behind(&mut self, part: &Part) {
+        if let Some(ttl) = part.mark() {
+            let at = self.json.0.len();
+            self.by_hand.push(ByHand { at, ttl });
+        }
+    }
+
+    /// The part of a result that has the last cache breakpoint in it: the whole result gets that.
+    pub fn marked<'a>(&self, outcome: &'a Outcome) -> Option<&'a Part> {
+        match &outcome.output {
+            Output::Parts(parts) => parts.iter().rfind(|part| part.mark().is_some()),
+            Output::Value(_) => None,
+        }
+    }
+
+    /// Takes back what was written last.
+    pub fn cut(&mut self, start: usize) {
+        self.json.0.truncate(start);
+        self.by_hand.retain(|mark| mark.at < start);
+    }
+
     /// A user or assistant message with a list of blocks; nothing when no block is written.
     pub fn blocks(&mut self, is_model: bool, fill: impl FnOnce(&mut Self)) {
         self.wrapped(open(is_model), CLOSE, fill);
@@ -123,8 +170,10 @@ impl<'o> Writer<'o> {
     /// What `fill` writes, as JSON text that is put into something else afterwards.
     pub fn apart(&mut self, fill: impl FnOnce(&mut Self)) -> String {
         let (json, mark) = (std::mem::take(&mut self.json), self.mark);
+        let by_hand = self.by_hand.len();
         fill(self);
         self.mark = mark;
+        self.by_hand.truncate(by_hand);
         let written = std::mem::replace(&mut self.json, json);
         String::from_utf8(written.0).unwrap_or_default()
     }
@@ -168,6 +217,29 @@ impl<'o> Writer<'o> {
         name
     }
 
+    /// A call as a call of a function, which every provider knows: its id, its name and its arguments
+    /// as the JSON text of an object.
+    pub fn function<'a>(&mut self, call: &'a ToolCall) -> [Cow<'a, str>; 3] {
+        if !call.kind.is_function() {
+            let kind = call.kind.name();
+            let to = CallKind::Function.name();
+            self.changed(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
+        }
+        [self.id(call), self.name(call), self.arguments(call)]
+    }
+
+    /// The text that a custom tool is called with.
+    pub fn input<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
+        let Value::Binary(bytes) = &call.arguments.value else {
+            return Cow::Owned(crate::value::json::write(&call.arguments.value));
+        };
+        let text = letters::utf8(bytes);
+        if let Cow::Owned(to) = &text {
+            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+        }
+        text
+    }
+
     /// The arguments of a call as the JSON text of an object.
     pub fn arguments<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         if let Some(json) = &call.arguments.json {
@@ -177,7 +249,11 @@ impl<'o> Writer<'o> {
         if json.starts_with('{') {
             return Cow::Owned(json);
         }
-        let wrapped = format!("{{\"arguments\":{json}}}");
+        let key = match call.kind {
+            CallKind::Custom => "input",
+            _ => "arguments",
+        };
+        let wrapped = format!("{{\"{key}\":{json}}}");
         self.changed(ChangeKind::WrappedArguments, || json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
@@ -220,9 +296,15 @@ impl<'o> Writer<'o> {
             PartKind::Thinking(bytes) => {
                 self.options.thinking == Thinking::Text && !letters::is_blank(&letters::utf8(bytes))
             }
-            PartKind::ProviderBlock { provider, .. } => *provider == self.options.provider,
+            PartKind::ProviderBlock { provider, data } => {
+                let is_own = *provider == self.options.provider;
+                (is_own && !part.item_reused) || (!is_own && said::words(data).is_some())
+            }
             PartKind::RedactedThinking(_) => false,
-            PartKind::Image { .. } | PartKind::File { .. } => true,
+            PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::Video { .. }
+            | PartKind::File { .. } => true,
         }
     }
 
@@ -251,15 +333,24 @@ impl<'o> Writer<'o> {
         );
     }
 
-    /// A provider block, if it is this provider's.
-    pub fn own_block<'a>(&mut self, part: &'a Part) -> Option<&'a Map> {
-        match &part.kind {
-            PartKind::ProviderBlock { provider, .. } if *provider != self.options.provider => {
-                self.dropped(part);
-                None
+    /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
+    pub fn block<'a>(&mut self, part: &'a Part) -> Block<'a> {
+        let PartKind::ProviderBlock { provider, data } = &part.kind else {
+            return Block::Nothing;
+        };
+        if *provider == self.options.provider && !part.item_reused {
+            return Block::Own(data);
+        }
+        let words = said::words(data).filter(|_| *provider != self.options.provider);
+        match words {
+            Some(words) => {
+                self.reworded(part, &words);
+                Block::Words(words)
             }
-            PartKind::ProviderBlock { data, .. } => Some(data),
-            _ => None,
+            None => {
+                self.dropped(part);
+                Block::Nothing
+            }
         }
     }
 
@@ -287,8 +378,20 @@ impl<'o> Writer<'o> {
         outcome: &'a Outcome,
         sends: impl Fn(&Media<'_>) -> bool,
     ) -> (Cow<'a, str>, Vec<&'a Part>) {
-        let Output::Parts(parts) = &outcome.output else {
+        let Output::Parts(_) = &outcome.output else {
             return (self.worded_result(outcome), Vec::new());
+        };
+        self.split_result_unworded(outcome, sends)
+    }
+
+    /// The same where the provider has an error mark.
+    pub fn split_result_unworded<'a>(
+        &mut self,
+        outcome: &'a Outcome,
+        sends: impl Fn(&Media<'_>) -> bool,
+    ) -> (Cow<'a, str>, Vec<&'a Part>) {
+        let Output::Parts(parts) = &outcome.output else {
+            return (self.result_text(outcome), Vec::new());
         };
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for part in &**parts {
@@ -336,6 +439,51 @@ pub(crate) fn thinking_first<'a>(
     first
 }
 
+/// A part or a call, in the order in which the model made them.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Part(&'a Part),
+    Call(&'a ToolCall),
+}
+
+/// What a model made in its order: calls stand behind all parts unless they say how many stand in front.
+pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
+    let parts = parts_of(message);
+    let mut said = Vec::with_capacity(parts.len() + message.calls.len());
+    let mut calls = message.calls.iter().peekable();
+    for (index, part) in parts.iter().enumerate() {
+        while let Some(call) = calls.next_if(|call| call.parts_before() <= index) {
+            said.push(Said::Call(call));
+        }
+        said.push(Said::Part(part));
+    }
+    said.extend(calls.map(Said::Call));
+    said
+}
+
+/// What a model made, with its calls behind everything else.
+pub(crate) fn calls_last(message: &Message) -> Vec<Said<'_>> {
+    let parts = parts_of(message).iter().map(Said::Part);
+    parts.chain(message.calls.iter().map(Said::Call)).collect()
+}
+
+fn parts_of(message: &Message) -> &[Part] {
+    match &message.content {
+        Content::Parts(parts) => parts,
+        _ => &[],
+    }
+}
+
+/// What becomes of a provider's block.
+pub(crate) enum Block<'a> {
+    /// It goes back as it came.
+    Own(&'a Map),
+    /// It becomes text.
+    Words(String),
+    /// It is left out.
+    Nothing,
+}
+
 /// What becomes of a thinking part.
 pub(crate) enum Thought<'a> {
     /// It goes back to whom it came from.
@@ -358,6 +506,13 @@ impl Part {
             && model.is_none_or(|model| options.model.is_none_or(|asked| asked == model))
     }
 
+    /// A list in what the part's provider wants to see again, for that provider.
+    pub(crate) fn provider_list(&self, options: &Options<'_>, key: &str) -> Option<&Value> {
+        let value = self.provider_metadata.as_ref()?.get_named(key)?;
+        let is_filled = matches!(value, Value::List(items) if !items.is_empty());
+        (is_filled && self.is_of(options)).then_some(value)
+    }
+
     /// A text in what the part's provider wants to see again; blank counts as missing.
     pub(crate) fn provider_text(&self, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
@@ -371,24 +526,18 @@ impl ToolCall {
         Provider::of(self.provider_metadata.as_ref()) == Some(provider)
     }
 
+    /// An object in what the call's provider wants to see again, for that provider.
+    pub(crate) fn provider_map(&self, provider: Provider, key: &str) -> Option<&Map> {
+        match self.provider_metadata.as_ref()?.get_named(key)? {
+            Value::Map(map) if self.came_from(provider) && !map.is_empty() => Some(map),
+            _ => None,
+        }
+    }
+
     /// A text in what the call's provider wants to see again, for that provider; blank counts as missing.
     pub(crate) fn provider_text(&self, provider: Provider, key: &str) -> Option<&str> {
         let text = self.provider_metadata.as_ref()?.get_named(key)?.as_str()?;
         (self.came_from(provider) && !letters::is_blank(text)).then_some(text)
-    }
-}
-
-impl PartKind {
-    /// The name that stands for it in Elixir.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Text(_) => "text",
-            Self::Image { .. } => "image",
-            Self::File { .. } => "file",
-            Self::Thinking(_) => "thinking",
-            Self::RedactedThinking(_) => "redacted_thinking",
-            Self::ProviderBlock { .. } => "provider_block",
-        }
     }
 }
 

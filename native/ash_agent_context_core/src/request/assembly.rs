@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::hints::Ttl;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::log::once::Piece;
+use crate::log::once::{ByHand, Piece};
 use crate::value::Size;
 use crate::view::look::Look;
 use crate::view::Step;
@@ -36,9 +37,11 @@ pub(crate) struct Assembly<'a, 'o> {
     format: &'static dyn Format,
     options: &'o Options<'o>,
     key: u64,
+    /// The number of the first iteration that is sent.
+    first: u64,
     slices: Vec<Slice<'a>>,
-    /// The slices that have a mark, with the number of their iteration.
-    marks: Vec<(usize, u64)>,
+    /// The places that may have a mark, in their order.
+    marks: Vec<Place>,
     /// Whether the last element is the model's; `None` in front of the first.
     model_last: Option<bool>,
     /// The messages in the last element, when that is as it was imported.
@@ -47,10 +50,22 @@ pub(crate) struct Assembly<'a, 'o> {
     ends_imported: bool,
     /// What [`Assembly::model_last`] was in front of that element.
     before_imported: Option<bool>,
-    /// What stands in front of the list.
-    front: Vec<Segment<'a>>,
+    /// The system prompt that stands beside the list, and what stands in front of it.
+    system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
     left: usize,
+}
+
+/// Where a cache breakpoint may stand.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The slice; nothing for the system prompt beside the list.
+    slice: Option<usize>,
+    at: usize,
+    /// The number of the iteration.
+    number: u64,
+    /// For how long, where it was set by hand.
+    by_hand: Option<Ttl>,
 }
 
 /// Some bytes of a piece.
@@ -59,9 +74,13 @@ struct Slice<'a> {
     start: usize,
     end: usize,
     mark: Option<usize>,
+    by_hand: Vec<ByHand>,
     begins_with_model: bool,
+    begins_with_calls: bool,
     ends_with_model: bool,
     ends_imported: bool,
+    /// Whether it was imported and asks for its continuation.
+    is_prefix: bool,
 }
 
 enum Bytes<'a> {
@@ -74,18 +93,24 @@ impl<'a> Slice<'a> {
         match piece {
             Ok(piece) => Self {
                 mark: piece.mark,
+                by_hand: piece.by_hand.clone(),
                 begins_with_model: piece.begins_with_model,
+                begins_with_calls: piece.begins_with_calls,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
+                is_prefix: false,
                 ..Self::kept(&piece.bytes)
             },
             Err(piece) => Self {
                 start: 0,
                 end: piece.bytes.len(),
                 mark: piece.mark,
+                by_hand: piece.by_hand,
                 begins_with_model: piece.begins_with_model,
+                begins_with_calls: piece.begins_with_calls,
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
+                is_prefix: false,
                 bytes: Bytes::Made(piece.bytes),
             },
         }
@@ -96,19 +121,25 @@ impl<'a> Slice<'a> {
             start: 0,
             end: bytes.len(),
             mark: None,
+            by_hand: Vec::new(),
             begins_with_model: false,
+            begins_with_calls: false,
             ends_with_model: false,
             ends_imported: false,
+            is_prefix: false,
             bytes: Bytes::Kept(bytes),
         }
     }
 
-    fn begins_with(&self, byte: u8) -> bool {
-        let bytes: &[u8] = match &self.bytes {
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
             Bytes::Kept(kept) => kept,
             Bytes::Made(made) => made,
-        };
-        bytes.first() == Some(&byte)
+        }
+    }
+
+    fn begins_with(&self, byte: u8) -> bool {
+        self.bytes().first() == Some(&byte)
     }
 
     fn part(&self, start: usize, end: usize) -> Segment<'a> {
@@ -132,34 +163,33 @@ impl<'a, 'o> Assembly<'a, 'o> {
             format,
             options,
             key: options.key(),
+            first: context.first_sent(options),
             slices: Vec::with_capacity(context.count_iterations() + 8),
             marks: Vec::new(),
             model_last: None,
             imported: Vec::new(),
             ends_imported: false,
             before_imported: None,
-            front: Vec::new(),
+            system: None,
             left: options.most,
         }
     }
 
     /// The request: `head` holds the caller's fields.
     pub fn finish(mut self, mut head: Json) -> Result<Vec<Segment<'a>>, Error> {
-        let mut breakpoints = CACHE_POINTS;
         if let Some(system) = self.context.shown_system() {
-            breakpoints -= self.add_system(system, &mut head)?;
+            self.add_system(system, &mut head)?;
         }
         head.value(self.format.list());
         head.raw(":[");
-        self.front.push(made(head));
         self.add_iterations()?;
         self.close();
-        let chosen = self.choose_marks(breakpoints);
-        Ok(self.segments(&chosen))
+        let chosen = self.choose_marks();
+        Ok(self.segments(head, &chosen))
     }
 
-    /// Writes the system prompt, beside the list or as its first element, and counts its breakpoints.
-    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<usize, Error> {
+    /// Writes the system prompt, beside the list or as its first element.
+    fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let look = self.context.look(u64::MAX);
         let item = Item::Message(system, look);
         let key = self.key ^ item.look();
@@ -179,26 +209,42 @@ impl<'a, 'o> Assembly<'a, 'o> {
             }
         };
         if slice.end == 0 {
-            return Ok(0);
+            return Ok(());
         }
         // An element of the list has a comma in front; Responses knows both forms.
         let key = self.format.system_key();
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
-            self.slices.push(slice);
-            return Ok(0);
+            self.push(slice, 0);
+            return Ok(());
         };
-        let mark = slice.mark.filter(|_| self.options.cache);
         head.value(key);
         head.raw(":");
-        self.front.push(made(std::mem::take(head)));
-        self.front.push(slice.part(0, mark.unwrap_or(0)));
-        if mark.is_some() {
-            let text = self.format.cache_mark().as_bytes();
-            self.front.push(Segment::Made(Cow::Borrowed(text)));
-        }
-        self.front.push(slice.part(mark.unwrap_or(0), slice.end));
+        self.add_places(None, &slice, 0);
+        self.system = Some((std::mem::take(head), slice));
         head.raw(",");
-        Ok(usize::from(mark.is_some()))
+        Ok(())
+    }
+
+    /// Adds a slice, whatever stands in front of it.
+    fn push(&mut self, slice: Slice<'a>, number: u64) {
+        self.add_places(Some(self.slices.len()), &slice, number);
+        self.slices.push(slice);
+    }
+
+    fn add_places(&mut self, index: Option<usize>, slice: &Slice<'a>, number: u64) {
+        let place = |at, by_hand| Place {
+            slice: index,
+            at,
+            number,
+            by_hand,
+        };
+        let by_hand = slice.by_hand.iter();
+        let is_taken = by_hand.clone().any(|mark| Some(mark.at) == slice.mark);
+        self.marks
+            .extend(by_hand.map(|mark| place(mark.at, Some(mark.ttl))));
+        if let Some(at) = slice.mark.filter(|_| self.options.cache && !is_taken) {
+            self.marks.push(place(at, None));
+        }
     }
 
     fn add_iterations(&mut self) -> Result<(), Error> {
@@ -231,14 +277,18 @@ impl<'a, 'o> Assembly<'a, 'o> {
         look: Look<'a>,
         behind: Option<&Iteration>,
     ) -> Result<(), Error> {
+        let known = Context::known_items(iteration, self.first, self.options);
+        if known > 0 {
+            return self.add_items(iteration, look, known);
+        }
         let key = self.key ^ look.key_of_iteration(iteration);
         let holds_hidden = behind.is_some_and(|behind| {
             // Hidden messages stand in the last element of this iteration, as it was imported.
-            let mut hidden = items(behind, Look::PLAIN);
+            let mut hidden = items(behind, Look::PLAIN, self.options);
             hidden.next().and_then(|item| item.imported(self.options)) == Some("")
         });
         if holds_hidden {
-            for item in items(iteration, look) {
+            for item in items(iteration, look, self.options) {
                 self.add_item(item, iteration.number)?;
             }
         } else if let Some(piece) = iteration.pieces().get(key) {
@@ -252,7 +302,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 .get_or_make(key, || self.encode(iteration, look));
             self.add(Slice::of(piece), iteration.number);
         } else {
-            self.add_items(iteration, look)?;
+            self.add_items(iteration, look, 0)?;
         }
         Ok(())
     }
@@ -260,7 +310,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// Whether an iteration's elements are the same whatever stands in front of it. Imported ones
     /// may have to be made anew where roles alternate, or begin in the iteration before.
     fn is_whole(&self, iteration: &Iteration, look: Look<'_>) -> bool {
-        let mut imported = items(iteration, look).map(|item| item.imported(self.options));
+        let imported =
+            || items(iteration, look, self.options).map(|item| item.imported(self.options));
+        if self.format.knows_prefixes() && imported().flatten().any(is_prefix) {
+            return false;
+        }
+        let mut imported = imported();
         if self.format.alternates() {
             imported.all(|elements| elements.is_none())
         } else if look.key_of_iteration(iteration) != 0 {
@@ -274,34 +329,43 @@ impl<'a, 'o> Assembly<'a, 'o> {
     /// All elements of an iteration, each written straight behind the one before.
     fn encode(&self, iteration: &Iteration, look: Look<'_>) -> Piece {
         let mut whole = Piece::default();
+        let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
         let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
-        for item in items(iteration, look) {
+        for item in items(iteration, look, self.options) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;
+            let mut by_hand = Vec::new();
             let imported = item.imported(self.options);
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
             } else if let Some(kept) = item.pieces().get(self.key ^ item.look()) {
                 bytes.extend_from_slice(&kept.bytes);
                 mark = kept.mark.map(|mark| start + mark);
+                let kept = kept.by_hand.iter();
+                by_hand.extend(kept.map(|mark| shift(mark, start + mark.at)));
             } else {
                 let mut out = Writer::behind(bytes, self.options, self.format);
                 item.render(self.format, &mut out);
-                (bytes, mark) = out.into_parts();
+                (bytes, mark, by_hand) = out.into_parts();
             }
             if bytes.len() == start {
                 continue;
             }
             if start == 0 {
                 whole.begins_with_model = is_model;
+                whole.begins_with_calls = item.calls();
             } else if self.joins(Some(whole.ends_with_model), is_model) {
                 // Without the end of the one and the beginning of the other, and with a comma.
                 let seam = start - writer::CLOSE.len()..start + writer::open(is_model).len();
                 mark = mark.map(|mark| mark - seam.len() + 1);
+                for mark in &mut by_hand {
+                    mark.at -= seam.len() - 1;
+                }
                 bytes.splice(seam, [b',']);
             }
             whole.mark = mark.or(whole.mark);
+            whole.by_hand.append(&mut by_hand);
             whole.ends_with_model = is_model;
             whole.ends_imported = imported.is_some();
         }
@@ -309,8 +373,14 @@ impl<'a, 'o> Assembly<'a, 'o> {
         whole
     }
 
-    fn add_items(&mut self, iteration: &'a Iteration, look: Look<'a>) -> Result<(), Error> {
-        for item in items(iteration, look) {
+    /// Adds the items of an iteration behind those that the provider knows.
+    fn add_items(
+        &mut self,
+        iteration: &'a Iteration,
+        look: Look<'a>,
+        known: usize,
+    ) -> Result<(), Error> {
+        for item in items(iteration, look, self.options).skip(known) {
             let imported = item.imported(self.options);
             if imported.is_none() && item.elements(self.options) == Some("") && self.ends_imported {
                 // The element in front has it, as it was.
@@ -324,8 +394,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
                 {
                     let mut slice = Slice::kept(elements.as_bytes());
                     slice.begins_with_model = item.is_model();
+                    slice.begins_with_calls = item.calls();
                     slice.ends_with_model = item.is_model();
                     slice.ends_imported = true;
+                    slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
                     self.add(slice, iteration.number);
                     self.imported.push(item);
                 }
@@ -377,7 +449,15 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if self.joins(self.model_last, begins_with_model) {
             self.remake_imported(number);
         }
-        if self.model_last.is_none() && begins_with_model && self.format.user_first() {
+        if self.ends_with_prefix() {
+            // Only the last message may ask for its continuation.
+            self.remake_imported(number);
+        }
+        let wants_user = match slice.begins_with_calls {
+            true => self.format.user_before_calls(),
+            false => self.format.user_first(),
+        };
+        if self.model_last.is_none() && begins_with_model && wants_user {
             self.stand_in();
         }
         if self.joins(self.model_last, begins_with_model) {
@@ -389,13 +469,10 @@ impl<'a, 'o> Assembly<'a, 'o> {
             slice.start = writer::open(begins_with_model).len();
         }
         self.imported.clear();
-        if slice.mark.is_some() {
-            self.marks.push((self.slices.len(), number));
-        }
         self.before_imported = self.model_last;
         self.model_last = Some(slice.ends_with_model);
         self.ends_imported = slice.ends_imported;
-        self.slices.push(slice);
+        self.push(slice, number);
     }
 
     /// Makes the last element by the rules, if it is an imported one, whose form may be any. There
@@ -405,6 +482,8 @@ impl<'a, 'o> Assembly<'a, 'o> {
             return;
         }
         self.slices.pop();
+        let len = self.slices.len();
+        self.marks.retain(|mark| mark.slice < Some(len));
         self.model_last = self.before_imported;
         for item in std::mem::take(&mut self.imported) {
             self.add(
@@ -422,52 +501,110 @@ impl<'a, 'o> Assembly<'a, 'o> {
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message.
     fn close(&mut self) {
-        if self.model_last.is_none() || (self.format.user_last() && self.model_last == Some(true)) {
+        let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
+        if self.model_last.is_none() || (self.format.user_last() && ends_with_model) {
             self.stand_in();
         }
     }
 
-    /// The slices with a cache breakpoint: the last one, and the newest of those that stay where
-    /// they are while the conversation grows.
-    fn choose_marks(&self, breakpoints: usize) -> Vec<usize> {
-        if !self.options.cache {
-            return Vec::new();
-        }
-        let mut newest_first = self.marks.iter().rev();
-        let mut chosen: Vec<usize> = newest_first.next().map(|mark| mark.0).into_iter().collect();
-        let current = self.context.current_iteration();
-        let mut last = current;
-        for (slice, number) in newest_first {
-            if chosen.len() == breakpoints {
-                break;
+    /// Whether the last element was imported and asks for its continuation.
+    fn ends_with_prefix(&self) -> bool {
+        self.slices.last().is_some_and(|last| last.is_prefix)
+    }
+
+    /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
+    /// last of all, and the newest of those that stay where they are while the conversation grows.
+    fn choose_marks(&self) -> Vec<(Place, Ttl)> {
+        let (by_hand, placed): (Vec<Place>, Vec<Place>) =
+            self.marks.iter().partition(|mark| mark.by_hand.is_some());
+        let room = match by_hand.is_empty() {
+            true => CACHE_POINTS,
+            // What was imported has its own.
+            false => CACHE_POINTS.saturating_sub(self.count_imported()),
+        };
+        let mut chosen: Vec<Place> = by_hand.into_iter().rev().take(room).collect();
+        chosen.extend(self.choose_placed(&placed, room - chosen.len()));
+        chosen.sort_by_key(|mark| (mark.slice, mark.at));
+        // What is kept for an hour must not stand behind what is kept for minutes.
+        let hour = |mark: &Place| mark.by_hand == Some(Ttl::Hour);
+        let hours = chosen.iter().rposition(hour).map_or(0, |last| last + 1);
+        let ttl = |(index, mark): (usize, Place)| match mark.by_hand {
+            _ if index < hours => (mark, Ttl::Hour),
+            ttl => (mark, ttl.unwrap_or(Ttl::Default)),
+        };
+        chosen.into_iter().enumerate().map(ttl).collect()
+    }
+
+    fn choose_placed(&self, placed: &[Place], room: usize) -> Vec<Place> {
+        let (system, rest): (Vec<Place>, Vec<Place>) =
+            placed.iter().partition(|mark| mark.slice.is_none());
+        let mut chosen = system;
+        let mut newest_first = rest.iter().rev();
+        chosen.extend(newest_first.next());
+        let mut last = self.context.current_iteration();
+        for mark in newest_first {
+            if mark.number % CACHE_STEP == 0 && mark.number < last {
+                chosen.push(*mark);
+                last = mark.number;
             }
-            if number % CACHE_STEP == 0 && *number < last {
-                chosen.push(*slice);
-                last = *number;
-            }
         }
+        chosen.truncate(room);
         chosen
     }
 
-    fn segments(mut self, marked: &[usize]) -> Vec<Segment<'a>> {
-        let mut segments = std::mem::take(&mut self.front);
-        segments.reserve(self.slices.len() + 2 * marked.len() + 1);
+    /// Cache breakpoints in what was imported: no text can look like one.
+    fn count_imported(&self) -> usize {
+        let sign = match self.format.cache_mark(Ttl::Default) {
+            "" => return 0,
+            mark => mark.trim_start_matches([',', '{']),
+        };
+        let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
+        let system = self.system.iter().map(|(_, slice)| slice);
+        let slices = system.chain(&self.slices);
+        slices
+            .map(|slice| {
+                slice
+                    .bytes()
+                    .windows(sign.len())
+                    .filter(|at| *at == sign)
+                    .count()
+            })
+            .sum()
+    }
+
+    fn segments(self, head: Json, chosen: &[(Place, Ttl)]) -> Vec<Segment<'a>> {
+        let mut segments = Vec::with_capacity(self.slices.len() + 2 * chosen.len() + 4);
+        let mut chosen = chosen.iter().peekable();
+        let mut cut = |slice: &Slice<'a>,
+                       index: Option<usize>,
+                       mut start: usize,
+                       segments: &mut Vec<Segment<'a>>| {
+            while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
+                segments.push(slice.part(start, mark.at));
+                let text = self.format.cache_mark(*ttl).as_bytes();
+                segments.push(Segment::Made(Cow::Borrowed(text)));
+                start = mark.at;
+            }
+            segments.push(slice.part(start, slice.end));
+        };
+        if let Some((before, slice)) = self.system {
+            segments.push(made(before));
+            cut(&slice, None, 0, &mut segments);
+        }
+        segments.push(made(head));
         for (index, slice) in self.slices.iter().enumerate() {
             // The first element has a comma in front as all others do.
             let start = slice.start + usize::from(index == 0);
-            match slice.mark.filter(|_| marked.contains(&index)) {
-                Some(mark) => {
-                    segments.push(slice.part(start, mark));
-                    let text = self.format.cache_mark().as_bytes();
-                    segments.push(Segment::Made(Cow::Borrowed(text)));
-                    segments.push(slice.part(mark, slice.end));
-                }
-                None => segments.push(slice.part(start, slice.end)),
-            }
+            cut(slice, Some(index), start, &mut segments);
         }
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments
     }
+}
+
+/// Within a text, the quotation marks would be escaped.
+fn is_prefix(elements: &str) -> bool {
+    elements.contains("\"prefix\":true")
 }
 
 fn made(json: Json) -> Segment<'static> {

@@ -5,12 +5,15 @@ use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::once::{Piece, Pieces};
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
 use crate::log::wire::Wire as Imported;
+use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::Writer;
-use crate::value::Size;
-use crate::view::change::Change;
+use crate::value::{Map, Size};
+use crate::view::change::{Change, ChangeKind};
 use crate::view::look::Look;
 
 /// What adds elements to a request's list.
@@ -20,6 +23,8 @@ pub(crate) enum Item<'a> {
     /// A message that is not sent as it was imported.
     Remade(&'a Message, Look<'a>),
     Results(&'a Message, &'a Exchange, Look<'a>),
+    /// Results that are not sent as they were imported.
+    RemadeResults(&'a Message, &'a Exchange, Look<'a>),
 }
 
 impl<'a> Item<'a> {
@@ -31,10 +36,18 @@ impl<'a> Item<'a> {
         )
     }
 
+    /// Whether it is the model's and calls tools.
+    pub fn calls(self) -> bool {
+        match self {
+            Self::Message(message, _) | Self::Remade(message, _) => !message.calls.is_empty(),
+            _ => false,
+        }
+    }
+
     pub fn pieces(self) -> &'a Pieces {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
-            Self::Results(_, exchange, _) => &exchange.pieces,
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => &exchange.pieces,
         }
     }
 
@@ -42,7 +55,9 @@ impl<'a> Item<'a> {
     pub fn look(self) -> u64 {
         match self {
             Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
-            Self::Results(_, exchange, look) => look.key_of_results(exchange),
+            Self::Results(_, exchange, look) | Self::RemadeResults(_, exchange, look) => {
+                look.key_of_results(exchange)
+            }
         }
     }
 
@@ -53,6 +68,7 @@ impl<'a> Item<'a> {
         let is_model = self.is_model();
         Piece {
             begins_with_model: is_model,
+            begins_with_calls: self.calls(),
             ends_with_model: is_model,
             ..out.piece()
         }
@@ -61,14 +77,16 @@ impl<'a> Item<'a> {
     pub fn size(self) -> Size {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => message.size(),
-            Self::Results(_, exchange, _) => exchange.size(),
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => exchange.size(),
         }
     }
 
     /// The elements that its own provider had, where they are sent.
     pub fn imported(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache || matches!(self, Self::Remade(..)) || self.look() != 0;
+        let anew = options.cache
+            || matches!(self, Self::Remade(..) | Self::RemadeResults(..))
+            || self.look() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
@@ -76,7 +94,9 @@ impl<'a> Item<'a> {
     pub fn elements(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self {
             Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
-            Self::Results(_, exchange, _) => exchange.wire.as_ref(),
+            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => {
+                exchange.wire.as_ref()
+            }
         };
         Imported::of(imported, options.provider)
     }
@@ -84,12 +104,15 @@ impl<'a> Item<'a> {
     pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
         match self {
             Self::Message(message, look) | Self::Remade(message, look) => {
-                match look.message(message) {
-                    Some(shown) => format.message(&shown, out),
+                let shown = look.message(message);
+                let message = shown.as_ref().unwrap_or(message);
+                match whole_element(message, out.options.provider) {
+                    Some(element) => out.element(element),
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, look) => match look.exchange(exchange) {
+            Self::Results(message, exchange, look)
+            | Self::RemadeResults(message, exchange, look) => match look.exchange(exchange) {
                 Some(shown) => format.results(message, &shown, out),
                 None => format.results(message, exchange, out),
             },
@@ -102,7 +125,8 @@ impl<'a> Item<'a> {
             Self::Message(message, look) | Self::Remade(message, look) => {
                 look.changes_of_message(message)
             }
-            Self::Results(message, exchange, look) => {
+            Self::Results(message, exchange, look)
+            | Self::RemadeResults(message, exchange, look) => {
                 look.changes_of_results(&message.calls, exchange)
             }
         };
@@ -110,9 +134,31 @@ impl<'a> Item<'a> {
         if self.imported(options).is_none() {
             let mut out = Writer::reporting(options, format);
             self.render(format, &mut out);
+            let vanishes = out.json.0.is_empty();
             changes.extend(out.changes());
+            // A reason is mostly reported already.
+            if vanishes && changes.is_empty() {
+                changes.extend(self.vanished());
+            }
         }
         changes
+    }
+
+    /// The change that a message is not sent at all, if it says anything.
+    fn vanished(self) -> Option<Change> {
+        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+            return None;
+        };
+        let is_empty = match &message.content {
+            Content::None => true,
+            Content::Text(text) => text.is_empty(),
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        (!is_empty).then(|| Change {
+            what: ChangeKind::DroppedMessage,
+            from: message.role.name().to_owned(),
+            to: None,
+        })
     }
 }
 
@@ -120,25 +166,46 @@ impl<'a> Item<'a> {
 pub(crate) fn items<'a>(
     iteration: &'a Iteration,
     look: Look<'a>,
+    options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
+    let (provider, dialect) = (options.provider, options.dialect);
     let mut slots = 0;
     iteration.entries().flat_map(move |entry| {
         let look = look.behind(slots);
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
-        let results = exchange
-            .filter(|exchange| exchange.filled() > 0)
-            .map(|exchange| Item::Results(&entry.message, exchange, look));
-        // Results that are made by the rules have the ids that the rules give their calls.
+        let exchange = exchange.filter(|exchange| exchange.filled() > 0);
+        let is_renamed = entry.message.calls.iter().any(ToolCall::is_renamed);
+        // Results that are made by the rules have the ids that the rules give their calls, and the other way round.
         let by_rules = exchange
             .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
-        let anew =
-            by_rules && results.is_some() && entry.message.calls.iter().any(ToolCall::is_renamed);
-        let message = if anew {
+        let speaks_otherwise = dialect.is_some_and(|dialect| {
+            let elements = Imported::of(entry.message.wire.as_ref(), provider);
+            elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
+        });
+        let message = if speaks_otherwise || (by_rules && is_renamed) {
             Item::Remade(&entry.message, look)
         } else {
             Item::Message(&entry.message, look)
         };
+        let results = exchange.map(|exchange| match speaks_otherwise && is_renamed {
+            true => Item::RemadeResults(&entry.message, exchange, look),
+            false => Item::Results(&entry.message, exchange, look),
+        });
         std::iter::once(message).chain(results)
     })
+}
+
+/// The element that a message is whole, without a neutral form of its own.
+fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
+    let Content::Parts(parts) = &message.content else {
+        return None;
+    };
+    match &**parts {
+        [Part {
+            kind: PartKind::ProviderBlock { provider: of, data },
+            ..
+        }] if *of == provider && data.get_named("role").is_some() => Some(data),
+        _ => None,
+    }
 }

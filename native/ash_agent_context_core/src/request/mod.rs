@@ -20,7 +20,7 @@ use crate::view::look::Look;
 use crate::view::{self, Step};
 
 use crate::provider;
-use crate::provider::options::Options;
+use crate::provider::options::{Known, Options};
 use crate::request::assembly::Assembly;
 use crate::request::item::items;
 use crate::request::segment::Segment;
@@ -51,12 +51,19 @@ impl Context {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
-            if key == format.list() || Some(key) == format.system_key() {
+            let is_known = options.known.field().is_some_and(|(known, _)| known == key);
+            if key == format.list() || Some(key) == format.system_key() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
             head.value(key);
             head.raw(":");
             head.value(&AsJson(value));
+            head.raw(",");
+        }
+        if let Some((key, id)) = options.known.field() {
+            head.value(key);
+            head.raw(":");
+            head.value(id);
             head.raw(",");
         }
         Assembly::new(self, format, options).finish(head)
@@ -71,11 +78,14 @@ impl Context {
         self.check_from(options)?;
         let format = provider::room(options.provider);
         let mut report = Vec::new();
+        let first = self.first_sent(options);
         for step in self.sent(options) {
             match step {
                 Step::Iteration(iteration, look) => {
                     let leads = usize::from(self.leads(iteration));
-                    for (item, position) in items(iteration, look).zip(leads..) {
+                    let known = Self::known_items(iteration, first, options);
+                    let items = items(iteration, look, options).zip(leads..);
+                    for (item, position) in items.skip(known) {
                         let changes = item.changes(format, options);
                         report.extend(changes.into_iter().map(|change| Located {
                             change,
@@ -111,10 +121,35 @@ impl Context {
         }
     }
 
+    /// The number of the first iteration that is sent.
+    fn first_sent(&self, options: &Options<'_>) -> u64 {
+        match (options.from, options.known) {
+            (Some(from), _) => from,
+            (None, Known::Nothing) => 0,
+            // What the model said last is known.
+            (None, _) => self
+                .log
+                .iterations_back()
+                .find(|iteration| iteration.has_assistant())
+                .map_or(0, |iteration| iteration.number),
+        }
+    }
+
+    /// How many of an iteration's items the provider knows: all up to what the model said last in the
+    /// first one that is sent.
+    fn known_items(iteration: &Iteration, first: u64, options: &Options<'_>) -> usize {
+        if options.known == Known::Nothing || iteration.number != first {
+            return 0;
+        }
+        let items: Vec<_> = items(iteration, Look::PLAIN, options).collect();
+        let said = items.iter().rposition(|item| item.is_model());
+        said.map_or(0, |last| last + 1)
+    }
+
     /// What is sent of the view.
     fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Step<'_>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        self.steps(options.from.unwrap_or(0), u64::MAX)
+        self.steps(self.first_sent(options), u64::MAX)
             .map(move |step| match step {
                 Step::Iteration(iteration, look) => Step::Iteration(iteration, look.at_most(most)),
                 cover @ Step::Cover(..) => cover,

@@ -8,9 +8,12 @@ use crate::error::{index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
 use crate::log::exchange::Exchange;
+use crate::log::hints;
+use crate::log::kind::CallKind;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
+use crate::log::reply::{Finish, Reply};
 use crate::log::usage::{Reported, Usage};
 use crate::log::wire::Wire;
 use crate::storage::keys;
@@ -78,7 +81,15 @@ pub(crate) fn read_message(
     if usage.is_some() && role != Role::Assistant {
         return Err(wrong(keys::USAGE, "nothing but in assistant messages"));
     }
+    let reply = fields
+        .take_given(keys::RESPONSE)
+        .map(|value| read_reply(value, trust));
+    let reply = at(keys::RESPONSE, reply.transpose())?;
+    if reply.is_some() && role != Role::Assistant {
+        return Err(wrong(keys::RESPONSE, "nothing but in assistant messages"));
+    }
     let message = Message::new(role, content, calls, metadata)
+        .with_reply(reply)
         .with_wire(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
         .with_extra(rest(fields)?);
     Ok((message, exchange, usage))
@@ -90,6 +101,51 @@ pub(crate) fn read_size(value: Value) -> Result<usize, Error> {
         _ => None,
     };
     size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
+}
+
+fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
+    let mut fields = fields(value, "where the message came from")?;
+    let mut named = |key| fields.take_given(key).map(utf8).transpose();
+    let provider = named(keys::PROVIDER)
+        .ok()
+        .map(|name| name.map(|name| Provider::from_name(&name)));
+    let Some(None | Some(Some(_))) = provider else {
+        return Err(wrong(keys::PROVIDER, "the name of a provider"));
+    };
+    let finish = named(keys::FINISH_REASON)
+        .ok()
+        .map(|name| name.map(|name| Finish::from_name(&name)));
+    let Some(None | Some(Some(_))) = finish else {
+        return Err(wrong(keys::FINISH_REASON, "why the model stopped"));
+    };
+    let mut text = |key| match fields.take_given(key) {
+        None => Ok(None),
+        Some(value) => {
+            let text = tag::untag_text(value)
+                .and_then(|value| utf8(value).map_err(|_| Error::invalid(Vec::new(), "text")));
+            at(key, text).map(Some)
+        }
+    };
+    let (model, id, word) = (
+        text(keys::MODEL)?,
+        text(keys::ID)?,
+        text(keys::FINISH_WORD)?,
+    );
+    let interrupted = fields.take_given(keys::INTERRUPTED).map(|value| {
+        let mut fields = self::fields(value, "why the message broke off")?;
+        let mut reason = fields.take(keys::REASON).unwrap_or(Value::Nil);
+        at(keys::REASON, tag::untag(&mut reason, LEVELS, trust.structs))?;
+        Ok(reason)
+    });
+    Ok(Reply {
+        provider: provider.flatten().flatten(),
+        model,
+        id,
+        finish: finish.flatten().flatten(),
+        word,
+        interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
+        extra: rest(fields)?,
+    })
 }
 
 pub(crate) fn read_reported(value: Value) -> Result<Reported, Error> {
@@ -183,8 +239,14 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     // Fields that are another type's are not known here, and kept as they came.
     let own: &[&'static str] = match name {
         "text" | "thinking" => &[keys::TEXT],
-        "image" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL],
-        "file" => &[keys::MEDIA_TYPE, keys::FILENAME, keys::DATA, keys::URL],
+        "image" | "audio" | "video" => &[keys::MEDIA_TYPE, keys::DATA, keys::URL, keys::FILE_ID],
+        "file" => &[
+            keys::MEDIA_TYPE,
+            keys::FILENAME,
+            keys::DATA,
+            keys::URL,
+            keys::FILE_ID,
+        ],
         _ => &[keys::DATA],
     };
     for key in own {
@@ -202,9 +264,17 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
         )
     })?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
+    let hints = take_map(&mut fields, keys::OPTIONS, trust)?
+        .map(|given| hints::check(kind.takes(), given))
+        .transpose()
+        .map_err(|key| {
+            let expected = "what a content part of this type can be asked";
+            Error::invalid(vec![Value::text(keys::OPTIONS), Value::text(key)], expected)
+        })?;
     Ok(Part {
         kind,
         provider_metadata,
+        hints,
         extra: rest(fields)?,
         item_reused: false,
     })
@@ -246,6 +316,13 @@ struct State {
 fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     let mut fields = fields(value, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
+    let kind = match fields.take_given(keys::KIND) {
+        None => CallKind::Function,
+        Some(kind) => kind
+            .as_str()
+            .and_then(CallKind::from_name)
+            .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
+    };
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
     let name = match at(keys::NAME, tag::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
@@ -253,12 +330,13 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
         other => utf8(other).map(Name::Text),
     };
     let name = name.map_err(|_| wrong(keys::NAME, "the name of a tool"))?;
-    let arguments = read_arguments(&mut fields, trust)?;
+    let arguments = read_arguments(kind, &mut fields, trust)?;
     let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let extra = take_map(&mut fields, keys::EXTRA, trust)?;
     let state = read_state(&mut fields, trust)?;
     let call = ToolCall {
         id,
+        kind,
         name,
         arguments,
         provider_metadata,
@@ -269,7 +347,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
+fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
     at(
         keys::ARGUMENTS,
@@ -277,6 +355,9 @@ fn read_arguments(fields: &mut Fields, trust: Trust) -> Result<Arguments, Error>
     )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
+    }
+    if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
+        return Err(wrong(keys::ARGUMENTS, "text"));
     }
     let Some(json) = fields.take_given(keys::ARGUMENTS_JSON) else {
         return Ok(Arguments { value, json: None });

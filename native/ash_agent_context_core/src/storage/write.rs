@@ -4,6 +4,7 @@ use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::log::wire::Wire;
 use crate::storage::keys;
@@ -32,6 +33,9 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             Content::Parts(items) => parts(content, items),
         }
         map(json, keys::METADATA, message.metadata.as_ref());
+        if let Some(of) = &message.reply {
+            reply(json.key(keys::RESPONSE), of);
+        }
         if let Some(exchange) = entry.and_then(|entry| entry.exchange.as_deref()) {
             let calls = message.calls.iter().enumerate();
             json.key(keys::TOOL_CALLS)
@@ -48,6 +52,26 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
         }
         verbatim(json, keys::WIRE, message.wire.as_ref());
         unknown(json, message.extra.as_ref());
+    });
+}
+
+/// Where a message of the model came from. The reason is there when it broke off.
+fn reply(json: &mut Json, reply: &Reply) {
+    json.object(|json| {
+        if let Some(provider) = reply.provider {
+            json.key(keys::PROVIDER).string(provider.name());
+        }
+        text(json, keys::MODEL, reply.model.as_deref());
+        text(json, keys::ID, reply.id.as_deref());
+        if let Some(finish) = reply.finish {
+            json.key(keys::FINISH_REASON).string(finish.name());
+        }
+        text(json, keys::FINISH_WORD, reply.word.as_deref());
+        if let Some(reason) = &reply.interrupted {
+            json.key(keys::INTERRUPTED)
+                .object(|json| tag::value(json.key(keys::REASON), reason));
+        }
+        unknown(json, reply.extra.as_ref());
     });
 }
 
@@ -93,24 +117,19 @@ fn parts(json: &mut Json, parts: &[Part]) {
                 keys::PROVIDER_METADATA,
                 part.provider_metadata.as_ref(),
             );
+            map(json, keys::OPTIONS, part.hints.as_ref());
             unknown(json, part.extra.as_ref());
         });
     });
 }
 
 fn kind(json: &mut Json, kind: &PartKind) {
-    let name = match kind {
-        PartKind::Text(_) => "text",
-        PartKind::Image { .. } => "image",
-        PartKind::File { .. } => "file",
-        PartKind::Thinking(_) => "thinking",
-        PartKind::RedactedThinking(_) => "redacted_thinking",
-        PartKind::ProviderBlock { .. } => "provider_block",
-    };
-    json.key(keys::TYPE).string(name);
+    json.key(keys::TYPE).string(kind.name());
     match kind {
         PartKind::Text(bytes) | PartKind::Thinking(bytes) => tag::text(json.key(keys::TEXT), bytes),
-        PartKind::Image { media_type, source } => {
+        PartKind::Image { media_type, source }
+        | PartKind::Audio { media_type, source }
+        | PartKind::Video { media_type, source } => {
             text(json, keys::MEDIA_TYPE, media_type.as_deref());
             at(json, source);
         }
@@ -135,6 +154,10 @@ fn at(json: &mut Json, source: &Source) {
     match source {
         Source::Data(data) => text(json, keys::DATA, Some(data)),
         Source::Url(url) => text(json, keys::URL, Some(url)),
+        Source::Stored { provider, id } => {
+            text(json, keys::FILE_ID, Some(id));
+            json.key(keys::PROVIDER).string(provider.name());
+        }
     }
 }
 
@@ -146,6 +169,9 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let outcome = exchange.slot(slot);
     json.object(|json| {
         text(json, keys::ID, Some(&call.id));
+        if !call.kind.is_function() {
+            json.key(keys::KIND).string(call.kind.name());
+        }
         text(json, keys::NAME, Some(&name.text()));
         tag::value(json.key(keys::ARGUMENTS), &call.arguments.value);
         text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());

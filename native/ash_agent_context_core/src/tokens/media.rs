@@ -70,7 +70,7 @@ pub(crate) fn file(media_type: Option<&str>, source: &Source, filename: Option<&
             .map(|block| Method::Estimate.text(&block))
             .sum(),
         (FileKind::Pdf, Source::Data(data)) => PAGE.saturating_mul(pages(data)),
-        (FileKind::Other, _) | (_, Source::Url(_)) => PAGE,
+        (FileKind::Other, _) | (_, Source::Url(_) | Source::Stored { .. }) => PAGE,
     }
 }
 

@@ -140,7 +140,10 @@ impl Message {
                         PartKind::ProviderBlock { data, .. } => {
                             said += method.text(json::write(&Value::Map(data.clone())).as_bytes());
                         }
-                        PartKind::Image { .. } | PartKind::File { .. } => {
+                        PartKind::Image { .. }
+                        | PartKind::Audio { .. }
+                        | PartKind::Video { .. }
+                        | PartKind::File { .. } => {
                             tokens.media += media_tokens(part);
                         }
                     }
@@ -193,6 +196,9 @@ fn media_tokens(part: &Part) -> u64 {
             source,
             filename,
         } => media::file(media_type.as_deref(), source, filename.as_deref()),
+        PartKind::Audio { media_type, source } | PartKind::Video { media_type, source } => {
+            media::file(media_type.as_deref(), source, None)
+        }
         _ => 0,
     }
 }

@@ -33,12 +33,16 @@ impl Fields {
 
     /// Takes the value of a known key out; of `:key` and `"key"` the atom goes first.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        let at = self.entries.iter().position(|(key, _)| match key {
+        let at = self.position(name)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|(key, _)| match key {
             Value::Atom(atom) => &**atom == name,
             Value::Binary(text) => **text == *name.as_bytes(),
             _ => false,
-        })?;
-        Some(self.entries.remove(at).1)
+        })
     }
 
     /// The value of a known key, to be changed in place.
@@ -48,9 +52,28 @@ impl Fields {
         entry.map(|(_, value)| value)
     }
 
+    /// Whether a known key has a value that is not `nil`.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The value of a known key that is not `nil`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        let (_, value) = self.entries.get(self.position(name)?)?;
+        (!matches!(value, Value::Nil)).then_some(value)
+    }
+
     /// Like [`Fields::take`], but `nil` counts as missing.
     pub fn take_given(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !matches!(value, Value::Nil))
+    }
+
+    /// Takes a value that `read` knows; any other stays.
+    pub fn take_known<T>(&mut self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
+        let at = self.position(name)?;
+        let known = self.entries.get(at).and_then(|(_, value)| read(value))?;
+        self.entries.remove(at);
+        Some(known)
     }
 
     /// A map under a known key; `Err` holds nothing but says that something else stands there.

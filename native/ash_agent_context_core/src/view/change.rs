@@ -32,6 +32,10 @@ pub enum ChangeKind {
     ReplacedBytes,
     /// A part of a result stands in a message after all results.
     MovedPart,
+    /// A message of which nothing is left was left out.
+    DroppedMessage,
+    /// A call of a kind of its own is sent as a call of a function.
+    CallToFunction,
     /// The view hides iterations.
     HiddenIterations,
     /// The view shows a summary instead of iterations.

@@ -129,13 +129,14 @@ impl Look<'_> {
     /// The message as it looks; `None`: as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
         let masks = self.masks?;
-        let calls = message.calls.iter().map(|call| masks.call(call)).collect();
-        Some(Message::new(
+        let calls = masks.calls(message);
+        let shown = Message::new(
             message.role,
             masks.content(&message.content),
             calls,
             message.metadata.clone(),
-        ))
+        );
+        Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 
     /// The results as they look; `None`: as in the log.
@@ -152,6 +153,7 @@ impl Look<'_> {
             }
         }
         other.metadata.clone_from(&exchange.metadata);
+        other.copy_decisions(exchange);
         Some(other)
     }
 

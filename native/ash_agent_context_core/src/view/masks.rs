@@ -10,8 +10,10 @@ use regex::{NoExpand, Regex, RegexBuilder};
 use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::media::words_of;
-use crate::log::message::{Outcome, Output};
+use crate::log::media_type::{is_text, normal};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::served::whole_pairs;
 use crate::value::json;
 use crate::value::{Map, Value};
 
@@ -125,24 +127,58 @@ impl Masks {
     }
 
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
-        parts.iter().filter_map(|part| self.part(part)).collect()
+        self.staying(parts).into_iter().flatten().collect()
+    }
+
+    /// Each part as it looks, without those that would be others and the other halves of their pairs.
+    fn staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
+        let masked: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
+        let stays: Vec<_> = masked.iter().map(Option::is_some).collect();
+        let stays = whole_pairs(parts, &stays);
+        let masked = masked.into_iter().zip(stays);
+        masked.map(|(part, stays)| part.filter(|_| stays)).collect()
+    }
+
+    /// The calls of a message as they look, beside its parts as they look.
+    pub(crate) fn calls(&self, message: &Message) -> Box<[ToolCall]> {
+        let mut calls: Box<[ToolCall]> = message.calls.iter().map(|call| self.call(call)).collect();
+        let Content::Parts(parts) = &message.content else {
+            return calls;
+        };
+        let staying = self.staying(parts);
+        for call in &mut calls {
+            let before = call.parts_before();
+            if before < parts.len() {
+                let staying = staying.iter().take(before).flatten().count();
+                call.put_parts_before(staying);
+            }
+        }
+        calls
     }
 
     /// `None` for a provider's block that would be another one: a provider takes its own as they were.
     fn part(&self, given: &Part) -> Option<Part> {
         let mut part = given.clone();
         match &mut part.kind {
-            PartKind::Text(bytes) => *bytes = self.bytes(bytes),
+            PartKind::Text(bytes) => {
+                *bytes = self.bytes(bytes);
+                part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
+            }
             PartKind::Thinking(bytes) => {
                 if let Some(text) = self.text(bytes) {
                     *bytes = text.into_bytes().into();
                     // Its signature is of the text as it was.
                     part.provider_metadata = None;
                 }
+                part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
             }
             PartKind::ProviderBlock { data, .. } if self.map(data) != *data => return None,
             PartKind::ProviderBlock { .. } => {}
-            PartKind::Image { source, .. } => self.source(source, None),
+            PartKind::Image { media_type, source }
+            | PartKind::Audio { media_type, source }
+            | PartKind::Video { media_type, source } => {
+                self.source(source, media_type.as_deref());
+            }
             PartKind::File {
                 source,
                 media_type,
@@ -155,7 +191,7 @@ impl Masks {
             }
             PartKind::RedactedThinking(_) => {}
         }
-        if part.url() != given.url() || part.is_empty_file() {
+        if part.address() != given.address() || part.is_empty_file() {
             // Nothing can be fetched from there, or nothing is left.
             let words = words_of(&part.kind).unwrap_or_default();
             part = Part::text(words.into_bytes().into());
@@ -167,13 +203,13 @@ impl Masks {
     fn source(&self, source: &mut Source, media_type: Option<&str>) {
         const DATA_URL: &str = ";base64,";
         match source {
-            Source::Data(data) if media_type.is_some_and(|of| of.starts_with("text/")) => {
+            Source::Data(data) if media_type.is_some_and(|of| is_text(&normal(of))) => {
                 if let Some(masked) = self.base64(data) {
                     *data = masked.into();
                 }
             }
             Source::Data(_) => {}
-            Source::Url(url) if url.starts_with("data:text/") => {
+            Source::Url(url) if is_text_url(url) => {
                 let masked = url
                     .split_once(DATA_URL)
                     .and_then(|(head, data)| Some([head, DATA_URL, &self.base64(data)?].concat()));
@@ -183,6 +219,7 @@ impl Masks {
             }
             Source::Url(url) if url.starts_with("data:") => {}
             Source::Url(url) => self.name(url),
+            Source::Stored { id, .. } => self.name(id),
         }
     }
 
@@ -203,8 +240,19 @@ impl Masks {
         let json = json.filter(|_| value == call.arguments.value).cloned();
         ToolCall {
             arguments: Arguments { value, json },
+            provider_metadata: self.metadata(call.provider_metadata.as_ref()),
             ..call.clone()
         }
+    }
+
+    /// What a provider wants to see again, without the objects in it that would be others.
+    fn metadata(&self, metadata: Option<&Map>) -> Option<Map> {
+        let metadata = metadata?;
+        let stays = |(_, value): &&(Value, Value)| match value {
+            Value::Map(_) | Value::List(_) => self.value(value) == *value,
+            _ => true,
+        };
+        Some(Map::new(metadata.iter().filter(stays).cloned().collect()))
     }
 
     pub(crate) fn output(&self, outcome: &Outcome) -> Option<Output> {
@@ -241,24 +289,25 @@ impl Masks {
     }
 }
 
+fn is_text_url(url: &str) -> bool {
+    let media_type = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    media_type.is_some_and(|(of, _)| is_text(&normal(of)))
+}
+
 impl Part {
-    /// Where an image or a file is, if that is an address.
-    fn url(&self) -> Option<&str> {
-        match &self.kind {
-            PartKind::Image {
-                source: Source::Url(url),
-                ..
-            }
-            | PartKind::File {
-                source: Source::Url(url),
-                ..
-            } if !url.starts_with("data:") => Some(url),
+    /// Where its bytes are, if that is an address.
+    fn address(&self) -> Option<&str> {
+        match self.kind.media()?.1 {
+            Source::Url(url) if !url.starts_with("data:") => Some(url),
+            Source::Stored { id, .. } => Some(id),
             _ => None,
         }
     }
 
     fn is_empty_file(&self) -> bool {
-        matches!(&self.kind, PartKind::File { source: Source::Data(data), .. } if data.is_empty())
+        matches!(self.kind.media(), Some((_, Source::Data(data))) if data.is_empty())
     }
 }
 

@@ -6,12 +6,12 @@ use crate::log::message::Status;
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
-use crate::value::Value;
+use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, Said};
 use crate::provider::foreign::{
-    at, call, each, inline_image, json_part, metadata, misplaced, name_at, part, provider_block,
-    text_block, Object, CONTENT,
+    at, call, each, inline_image, json_like, json_part, metadata, misplaced, name_at, part,
+    provider_block, text_block, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -33,23 +33,47 @@ impl Reads for Room {
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
+    if is_opaque(&message) {
+        history.whole(provider_block(PROVIDER, message)?, false);
+        return Ok(());
+    }
     let mut message = Object::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let content = message.take("content").unwrap_or(Value::Nil);
     let read = match &*role {
         "user" => user(content, history),
         "assistant" => assistant(content, history),
-        "system" => system_content(content).map(|content| history.system(content, None)),
-        _ => return Err(message.wrong("role", "\"user\", \"assistant\" or \"system\"")),
+        _ => system_content(content).map(|content| history.system(content, None)),
     };
     read.map_err(|error| error.within(message.key("content")))
+}
+
+/// Whether a message has no neutral form: one of a role that we do not know, or a system message that
+/// says more than texts, such as which tools there are from here on.
+fn is_opaque(message: &Value) -> bool {
+    match name_at(message, "role") {
+        None | Some("user" | "assistant") => false,
+        Some("system") => match at(message, "content") {
+            Some(Value::List(blocks)) => blocks.iter().any(is_unknown_to_system),
+            _ => false,
+        },
+        Some(_) => true,
+    }
+}
+
+fn is_unknown_to_system(block: &Value) -> bool {
+    name_at(block, "type").is_some_and(|kind| kind != "text")
 }
 
 fn system_content(content: Value) -> Result<Content, Error> {
     match content {
         Value::Binary(text) => Ok(Content::Text(text)),
         Value::List(blocks) => {
-            let blocks = each(blocks.into_vec(), |block| text_block(block, "text"))?;
+            let blocks = blocks.into_vec().into_iter();
+            let known = blocks
+                .filter(|block| !is_unknown_to_system(block))
+                .collect();
+            let blocks = each(known, |block| text_block(block, "text"))?;
             Ok(Content::Parts(blocks.into_boxed_slice()))
         }
         _ => Err(Error::invalid(Vec::new(), CONTENT)),
@@ -99,7 +123,8 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
             let mut block = Object::read(block, "")?;
             let id = block.text("id")?;
             let name = block.need_name("name")?;
-            said.call(call(id, name, block.arguments("input")?, None));
+            let metadata = called(&block)?;
+            said.call(call(id, name, block.arguments("input")?, metadata));
         } else {
             said.part(assistant_part(block)?);
         }
@@ -107,6 +132,18 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
     })?;
     said.join(history);
     Ok(())
+}
+
+/// Who called and of which set the tool is, where that is said.
+fn called(block: &Object) -> Result<Option<Map>, Error> {
+    let mut metadata = metadata(PROVIDER, &[]);
+    for key in ["caller", "toolset_name"] {
+        if let Some(value) = block.get(key) {
+            let value = json_like(value.clone(), MAX_DEPTH - 1)?;
+            metadata = metadata.put(Value::atom(key), value);
+        }
+    }
+    Ok((metadata.len() > 1).then_some(metadata))
 }
 
 fn user_part(block: Value) -> Result<Part, Error> {
@@ -123,7 +160,18 @@ fn user_part(block: Value) -> Result<Part, Error> {
 
 fn assistant_part(block: Value) -> Result<Part, Error> {
     match name_at(&block, "type") {
-        Some("text") => text_block(block, "text"),
+        Some("text") => {
+            let citations = at(&block, "citations")
+                .filter(|of| matches!(of, Value::List(items) if !items.is_empty()));
+            let citations = citations.map(|of| json_like(of.clone(), MAX_DEPTH - 1));
+            let mut part = text_block(block, "text")?;
+            if let Some(citations) = citations {
+                let metadata = metadata(PROVIDER, &[]);
+                let citations = metadata.put(Value::atom("citations"), citations?);
+                part.provider_metadata = Some(citations);
+            }
+            Ok(part)
+        }
         Some("thinking") => {
             let mut block = Object::read(block, "")?;
             let text = block.need_bytes("thinking")?;
@@ -157,6 +205,24 @@ fn media(block: &Value) -> Option<PartKind> {
                 media_type: Some(media_type.into()),
                 source: Source::Data(data.into()),
                 filename: name_at(block, "title").map(Into::into),
+            })
+        }
+        ("file", _) => {
+            let id = name_at(source, "file_id").filter(|id| !id.trim().is_empty())?;
+            let source = Source::Stored {
+                provider: PROVIDER,
+                id: id.into(),
+            };
+            Some(match is_image {
+                true => PartKind::Image {
+                    media_type: None,
+                    source,
+                },
+                false => PartKind::File {
+                    media_type: None,
+                    source,
+                    filename: name_at(block, "title").map(Into::into),
+                },
             })
         }
         ("url", _) => {

@@ -1,19 +1,27 @@
 //! Anthropic Messages.
 
+use super::Room;
 use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::value::json::AsObject;
-
-use super::Room;
-use crate::log::media::{Location, Media};
+use crate::log::provider::Provider;
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, thinking_first, Thought, Writer};
+use crate::provider::writer::{thinking_first, Block, Thought, Writer};
+use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
+use crate::value::Value;
+
+const PROVIDER: Provider = Provider::Anthropic;
 
 impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
+    }
+
+    fn prompts(&self) -> &'static [&'static str] {
+        &["system"]
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -23,15 +31,19 @@ impl Writes for Room {
             }
             return;
         }
-        let texts = texts(&system.content, out);
-        if texts.is_empty() {
-            return;
-        }
-        out.json.raw("[");
-        for text in texts {
-            text_block(&text, out);
-        }
-        out.json.raw("]");
+        out.wrapped("[", "]", |out| match &system.content {
+            Content::None => {}
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_block(&text, out);
+                }
+            }
+            Content::Parts(parts) => {
+                for part in &**parts {
+                    user_part(part, out);
+                }
+            }
+        });
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -65,8 +77,12 @@ impl Writes for Room {
         true
     }
 
-    fn cache_mark(&self) -> &'static str {
-        ",\"cache_control\":{\"type\":\"ephemeral\"}"
+    fn cache_mark(&self, ttl: Ttl) -> &'static str {
+        match ttl {
+            Ttl::FiveMinutes => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"5m\"}",
+            Ttl::Hour => ",\"cache_control\":{\"type\":\"ephemeral\",\"ttl\":\"1h\"}",
+            _ => ",\"cache_control\":{\"type\":\"ephemeral\"}",
+        }
     }
 }
 
@@ -92,11 +108,22 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_inside();
 }
 
+fn cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
+    out.json.object(|block| {
+        block
+            .field("type", "text")
+            .text("text", text)
+            .field("citations", &AsJson(citations));
+    });
+    out.mark_inside();
+}
+
 fn user_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
                 text_block(&text, out);
+                out.hint_inside(part);
             }
         }
         PartKind::ProviderBlock { .. } => own_block(part, out),
@@ -105,8 +132,10 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_block(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_block(&words, out),
+        Block::Nothing => {}
     }
 }
 
@@ -121,20 +150,25 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         let start = out.json.0.len();
         let speaks = content(message, out);
         for call in &message.calls {
-            let (id, name) = (out.id(call), out.name(call));
-            let input = out.arguments(call);
+            let [id, name, input] = out.function(call);
             out.json.object(|block| {
                 block
                     .field("type", "tool_use")
                     .field("id", &*id)
                     .field("name", &*name)
                     .raw("input", &input);
+                if let Some(caller) = call.provider_map(PROVIDER, "caller") {
+                    block.field("caller", &AsObject(caller));
+                }
+                if let Some(toolset) = call.provider_text(PROVIDER, "toolset_name") {
+                    block.field("toolset_name", toolset);
+                }
             });
             out.mark_inside();
         }
         if !speaks && message.calls.is_empty() {
             // No history may end with thinking, so thinking that leads to nothing is never sent.
-            out.json.0.truncate(start);
+            out.cut(start);
         }
     });
 }
@@ -170,14 +204,22 @@ fn content(message: &Message, out: &mut Writer<'_>) -> bool {
                 };
                 // A history must not end in white space; one that goes on keeps its bytes.
                 let is_end = message.calls.is_empty() && Some(index) == last_text;
-                text_block(if is_end { trim_end(&text) } else { &text }, out);
+                let text = if is_end { trim_end(&text) } else { &text };
+                match part.provider_list(out.options, "citations") {
+                    Some(citations) => cited_text(text, citations, out),
+                    None => text_block(text, out),
+                }
+                out.hint_inside(part);
             }
             PartKind::ProviderBlock { .. } => own_block(part, out),
             PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
                 speaks |= thinking(part, out);
                 continue;
             }
-            PartKind::Image { .. } | PartKind::File { .. } => {
+            PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::Video { .. }
+            | PartKind::File { .. } => {
                 let words = out.media_words(part);
                 text_block(trim_end(&words), out);
             }
@@ -253,6 +295,9 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         }
     });
     out.mark_inside();
+    if let Some(part) = out.marked(outcome) {
+        out.hint_inside(part);
+    }
 }
 
 fn media(part: &Part, out: &mut Writer<'_>) {
@@ -260,39 +305,51 @@ fn media(part: &Part, out: &mut Writer<'_>) {
         out.dropped(part);
         return;
     };
-    let is_pdf = media.guessed_type() == Some("application/pdf");
-    let kind = match media.is_image {
-        true if media.is_common_image() || matches!(media.source, Location::Web(_)) => "image",
-        false if is_pdf => "document",
+    let cited = media.text().filter(|_| part.citations() == Some(true));
+    let kind = match media.class {
+        Class::Image if media.is_common_image() => "image",
+        Class::Image if !matches!(media.source, Location::Inline(_)) => "image",
+        Class::File if media.is_pdf() || cited.is_some() => "document",
+        Class::File if media.id_for(PROVIDER).is_some() => "document",
         _ => "",
     };
-    let url = match media.source {
-        Location::Web(url) => Some(url),
-        _ => None,
+    let of = match media.source {
+        Location::Stored(PROVIDER, _) => "file",
+        Location::Web(_) => "url",
+        Location::Inline(_) if cited.is_some() => "text",
+        Location::Inline(_) => "base64",
+        _ => "",
     };
-    let data = match media.source {
-        Location::Inline(data) => media.media_type.map(|of| (of, data)),
-        _ => None,
-    };
-    if kind.is_empty() || (url.is_none() && data.is_none()) {
+    if kind.is_empty() || of.is_empty() {
         let words = out.media_words(part);
         text_block(&words, out);
+        out.hint_inside(part);
         return;
     }
     out.json.object(|block| {
         block.field("type", kind).object("source", |source| {
-            if let Some((media_type, data)) = data {
-                source
-                    .field("type", "base64")
-                    .field("media_type", media_type)
-                    .text("data", data);
-            } else if let Some(url) = url {
-                source.field("type", "url").text("url", url);
-            }
+            source.field("type", of);
+            match (media.source, &cited) {
+                (Location::Stored(_, id), _) => source.field("file_id", id),
+                (Location::Inline(_), Some(text)) => {
+                    source.field("media_type", "text/plain").text("data", text)
+                }
+                (Location::Inline(data), None) => {
+                    let media_type = media.media_type.as_deref().unwrap_or_default();
+                    source.field("media_type", media_type).text("data", data)
+                }
+                (Location::Web(url) | Location::Store(url), _) => source.text("url", url),
+            };
         });
-        if let (false, Some(title)) = (media.is_image, media.filename) {
+        if let (false, Some(title)) = (media.is_image(), media.filename) {
             block.field("title", title);
+        }
+        if let Some(enabled) = part.citations().filter(|_| !media.is_image()) {
+            block.object("citations", |citations| {
+                citations.field("enabled", &enabled);
+            });
         }
     });
     out.mark_inside();
+    out.hint_inside(part);
 }

@@ -1,7 +1,9 @@
 //! Bedrock Converse.
 
 mod accepts;
+mod formats;
 mod read;
+mod response;
 mod usage;
 mod write;
 

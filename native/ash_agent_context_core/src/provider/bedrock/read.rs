@@ -1,5 +1,8 @@
-//! Bedrock Converse.
+//! Reading requests to Bedrock Converse.
 
+use std::collections::HashSet;
+
+use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::error::Error;
 use crate::log::call::ToolCall;
@@ -17,25 +20,6 @@ use crate::provider::foreign::{
 use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Bedrock;
-
-/// Formats of documents and their media types.
-const FORMATS: [(&str, &str); 9] = [
-    ("pdf", "application/pdf"),
-    ("csv", "text/csv"),
-    ("doc", "application/msword"),
-    (
-        "docx",
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ),
-    ("xls", "application/vnd.ms-excel"),
-    (
-        "xlsx",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    ),
-    ("html", "text/html"),
-    ("txt", "text/plain"),
-    ("md", "text/markdown"),
-];
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
@@ -82,13 +66,20 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     let role = message.need_text("role")?;
     let blocks = message.need_list("content", "content: a list of blocks")?;
     let read = match &*role {
-        "user" => user(blocks, history),
         "assistant" => assistant(blocks, history),
-        "system" => system_content(Value::List(blocks.into_boxed_slice()))
-            .map(|content| history.system(content, None)),
-        _ => return Err(message.wrong("role", "\"user\" or \"assistant\"")),
+        "system" if !blocks.iter().any(is_unknown_to_system) => {
+            system_content(Value::List(blocks.into_boxed_slice()))
+                .map(|content| history.system(content, None))
+        }
+        // Also what comes in a role that we do not know.
+        _ => user(blocks, history),
     };
     read.map_err(|error| error.within(message.key("content")))
+}
+
+/// What a system message may hold beside texts, such as which tools there are from here on.
+fn is_unknown_to_system(block: &Value) -> bool {
+    has(block, "toolAddition") || has(block, "toolRemoval")
 }
 
 fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
@@ -109,10 +100,32 @@ fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
+/// The id of a tool's use that the service itself answers.
+fn served_use(block: &Value) -> Option<Box<str>> {
+    let used = at(block, "toolUse")?;
+    let is_served = name_at(used, "type") == Some("server_tool_use");
+    let id = name_at(used, "toolUseId").filter(|_| is_served)?;
+    Some(id.into())
+}
+
+/// A result in a message of the model is the service's own.
+fn is_served_result(block: &Value, served: &HashSet<Box<str>>) -> bool {
+    at(block, "toolResult").is_some_and(|result| {
+        let id = name_at(result, "toolUseId");
+        has(result, "type") || id.is_some_and(|id| served.contains(id))
+    })
+}
+
 fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut said = Said::default();
+    let mut served = HashSet::new();
     each(blocks, |block| {
-        if has(&block, "toolUse") {
+        if let Some(id) = served_use(&block) {
+            served.insert(id);
+            said.part(provider_block(PROVIDER, block)?);
+        } else if is_served_result(&block, &served) {
+            said.part(provider_block(PROVIDER, block)?);
+        } else if has(&block, "toolUse") {
             said.call(Object::read(block, "")?.need_object("toolUse", "a tool call", read_call)?);
         } else if !is_cache_point(&block) {
             said.part(assistant_part(block)?);
@@ -142,7 +155,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-fn assistant_part(block: Value) -> Result<Part, Error> {
+pub fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");
     }
@@ -173,18 +186,49 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
 fn media(block: &Value) -> Option<PartKind> {
     if let Some(image) = at(block, "image") {
         let format = name_at(image, "format")?;
-        let data = name_at(at(image, "source")?, "bytes")?;
-        return inline_image(format!("image/{format}").into(), data.into());
+        let media_type: Box<str> = format!("image/{format}").into();
+        return match source(image)? {
+            Source::Data(data) => inline_image(media_type, data),
+            source => Some(PartKind::Image {
+                media_type: Some(media_type),
+                source,
+            }),
+        };
+    }
+    let known = |table: &[(&str, &str)], of: &Value| {
+        let format = name_at(of, "format")?;
+        let found = table.iter().find(|(name, _)| *name == format);
+        found.map(|(_, media_type)| Box::from(*media_type))
+    };
+    if let Some(audio) = at(block, "audio") {
+        return Some(PartKind::Audio {
+            media_type: Some(known(&AUDIO, audio)?),
+            source: source(audio)?,
+        });
+    }
+    if let Some(video) = at(block, "video") {
+        return Some(PartKind::Video {
+            media_type: Some(known(&VIDEO, video)?),
+            source: source(video)?,
+        });
     }
     let document = at(block, "document")?;
-    let format = name_at(document, "format")?;
-    let data = name_at(at(document, "source")?, "bytes")?;
-    let (_, media_type) = FORMATS.iter().find(|(name, _)| *name == format)?;
-    is_base64(data).then(|| PartKind::File {
-        media_type: Some((*media_type).into()),
-        source: Source::Data(data.into()),
+    Some(PartKind::File {
+        media_type: Some(known(&DOCUMENTS, document)?),
+        source: source(document)?,
         filename: name_at(document, "name").map(Into::into),
     })
+}
+
+/// Bytes or a place in S3; a document's text is neither.
+fn source(of: &Value) -> Option<Source> {
+    let source = at(of, "source")?;
+    if let Some(location) = at(source, "s3Location") {
+        let uri = name_at(location, "uri").filter(|_| !has(location, "bucketOwner"))?;
+        return uri.starts_with("s3://").then(|| Source::Url(uri.into()));
+    }
+    let data = name_at(source, "bytes")?;
+    is_base64(data).then(|| Source::Data(data.into()))
 }
 
 fn result(mut result: Object) -> Result<Answer, Error> {

@@ -1,32 +1,38 @@
 //! Bedrock Converse.
 
+use super::formats::{AUDIO, DOCUMENTS, VIDEO};
+use super::Room;
 use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
+use crate::provider::format::Writes;
+use crate::provider::writer::{thinking_first, Block, Thought, Writer};
 use crate::value::json::AsObject;
 use crate::value::Value;
-
-use super::Room;
-use crate::log::media::{Location, Media};
-use crate::provider::format::Writes;
-use crate::provider::writer::{texts, thinking_first, Thought, Writer};
 
 impl Writes for Room {
     fn system_key(&self) -> Option<&'static str> {
         Some("system")
     }
 
+    fn prompts(&self) -> &'static [&'static str] {
+        &["system"]
+    }
+
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        let texts = texts(&system.content, out);
-        if texts.is_empty() {
-            return;
-        }
-        out.json.raw("[");
-        for text in texts {
-            text_block(&text, out);
-        }
-        out.mark_behind();
-        out.json.raw("]");
+        out.wrapped("[", "]", |out| match &system.content {
+            Content::None => {}
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    text_block(&text, out);
+                }
+            }
+            Content::Parts(parts) => {
+                user_parts(parts, false, out);
+            }
+        });
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -36,7 +42,7 @@ impl Writes for Room {
         }
         out.blocks(false, |out| match &message.content {
             Content::Parts(parts) => {
-                user_parts(parts, out);
+                user_parts(parts, false, out);
             }
             Content::Text(bytes) => {
                 if let Some(text) = out.text(bytes) {
@@ -54,6 +60,11 @@ impl Writes for Room {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
+            // Nothing stands between results.
+            let outcomes = exchange.slots().flatten();
+            if let Some(part) = outcomes.filter_map(|outcome| out.marked(outcome)).last() {
+                out.hint_behind(part);
+            }
         });
     }
 
@@ -65,8 +76,12 @@ impl Writes for Room {
         true
     }
 
-    fn cache_mark(&self) -> &'static str {
-        ",{\"cachePoint\":{\"type\":\"default\"}}"
+    fn cache_mark(&self, ttl: Ttl) -> &'static str {
+        match ttl {
+            Ttl::FiveMinutes => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"5m\"}}",
+            Ttl::Hour => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"1h\"}}",
+            _ => ",{\"cachePoint\":{\"type\":\"default\"}}",
+        }
     }
 
     fn stand_in(&self) -> &'static str {
@@ -81,18 +96,19 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-fn user_parts(parts: &[Part], out: &mut Writer<'_>) {
+fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
         match &part.kind {
             PartKind::Text(bytes) => {
                 if let Some(text) = out.text(bytes) {
                     text_block(&text, out);
+                    out.hint_behind(part);
                     has_text = true;
                 }
             }
             PartKind::ProviderBlock { .. } => own_block(part, out),
-            _ => match media(part, out) {
+            _ => match media(part, in_result, out) {
                 Sent::Document => has_document = true,
                 Sent::Text => has_text = true,
                 Sent::Other => {}
@@ -106,9 +122,13 @@ fn user_parts(parts: &[Part], out: &mut Writer<'_>) {
 }
 
 fn own_block(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
-        out.mark_behind();
+    match out.block(part) {
+        Block::Own(data) => {
+            out.json.element(&AsObject(data));
+            out.mark_behind();
+        }
+        Block::Words(words) => text_block(&words, out),
+        Block::Nothing => {}
     }
 }
 
@@ -117,8 +137,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         let start = out.json.0.len();
         let speaks = content(message, out);
         for call in &message.calls {
-            let (id, name) = (out.id(call), out.name(call));
-            let input = out.arguments(call);
+            let [id, name, input] = out.function(call);
             out.json.object(|block| {
                 block.object("toolUse", |tool| {
                     tool.field("toolUseId", &*id)
@@ -129,7 +148,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             out.mark_behind();
         }
         if !speaks && message.calls.is_empty() {
-            out.json.0.truncate(start);
+            out.cut(start);
         }
     });
 }
@@ -154,6 +173,7 @@ fn content(message: &Message, out: &mut Writer<'_>) -> bool {
             PartKind::Text(bytes) => {
                 if let Some(text) = out.text(bytes) {
                     text_block(&text, out);
+                    out.hint_behind(part);
                 }
             }
             PartKind::ProviderBlock { .. } => own_block(part, out),
@@ -161,7 +181,10 @@ fn content(message: &Message, out: &mut Writer<'_>) -> bool {
                 speaks |= thinking(part, out);
                 continue;
             }
-            PartKind::Image { .. } | PartKind::File { .. } => {
+            PartKind::Image { .. }
+            | PartKind::Audio { .. }
+            | PartKind::Video { .. }
+            | PartKind::File { .. } => {
                 let words = out.media_words(part);
                 text_block(&words, out);
             }
@@ -225,7 +248,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         .model
         .is_none_or(|model| model.contains("claude") || model.contains("nova"));
     let mut blocks = out.apart(|out| match &outcome.output {
-        Output::Parts(parts) => user_parts(parts, out),
+        Output::Parts(parts) => user_parts(parts, true, out),
         Output::Value(Value::Map(map))
             if !outcome.is_error() && crate::value::structs::struct_text(map).is_none() =>
         {
@@ -265,58 +288,89 @@ enum Sent {
     Other,
 }
 
-fn media(part: &Part, out: &mut Writer<'_>) -> Sent {
+fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> Sent {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
         return Sent::Other;
     };
-    let format = if media.is_image {
-        media.image_format()
-    } else {
-        document_format(media.media_type)
+    // A result has no place for a recording.
+    let (kind, format) = match format(&media) {
+        ("audio", _) if in_result => ("audio", None),
+        known => known,
     };
     let source = match media.source {
-        Location::Inline(data) => Some(data),
-        Location::Web(_) | Location::Store(_) => None,
+        Location::Inline(data) => Some(("bytes", data)),
+        Location::Store(uri) if is_s3(uri) => Some(("s3Location", uri)),
+        _ => None,
     };
-    let (Some(format), Some(data)) = (format, source) else {
+    let (Some(format), Some((place, source))) = (format, source) else {
         let words = out.media_words(part);
         text_block(&words, out);
+        out.hint_behind(part);
         return Sent::Text;
     };
     out.json.object(|block| {
-        let kind = if media.is_image { "image" } else { "document" };
         block.object(kind, |block| {
             block.field("format", format);
-            if !media.is_image {
+            if kind == "document" {
                 block.field("name", &document_name(media.filename));
             }
-            block.object("source", |source| {
-                source.text("bytes", data);
+            block.object("source", |written| {
+                if place == "bytes" {
+                    written.text(place, source);
+                } else {
+                    written.object(place, |location| {
+                        location.field("uri", source);
+                    });
+                }
             });
+            if let Some(enabled) = part.citations().filter(|_| kind == "document") {
+                block.object("citations", |citations| {
+                    citations.field("enabled", &enabled);
+                });
+            }
         });
     });
     out.mark_behind();
-    if media.is_image {
-        Sent::Other
-    } else {
+    out.hint_behind(part);
+    if kind == "document" {
         Sent::Document
+    } else {
+        Sent::Other
     }
 }
 
-fn document_format(media_type: Option<&str>) -> Option<&'static str> {
-    Some(match media_type? {
-        "application/pdf" => "pdf",
-        "text/csv" => "csv",
-        "application/msword" => "doc",
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
-        "application/vnd.ms-excel" => "xls",
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
-        "text/html" => "html",
-        "text/plain" => "txt",
-        "text/markdown" => "md",
-        _ => return None,
-    })
+/// The block for it and the format there.
+fn format(media: &Media<'_>) -> (&'static str, Option<&'static str>) {
+    let of = media.guessed_type().unwrap_or_default();
+    let known = |table: &[(&'static str, &'static str)]| {
+        let found = table.iter().find(|(_, media_type)| *media_type == of);
+        found.map(|(format, _)| *format)
+    };
+    match media.class {
+        Class::Image => ("image", media.image_format()),
+        Class::Audio => ("audio", known(&AUDIO)),
+        Class::Video => ("video", known(&VIDEO)),
+        Class::File => ("document", known(&DOCUMENTS)),
+    }
+}
+
+/// The service's own pattern.
+fn is_s3(uri: &str) -> bool {
+    let Some(rest) = uri.strip_prefix("s3://") else {
+        return false;
+    };
+    let bucket = rest.split('/').next().unwrap_or(rest);
+    let is_end = |byte: Option<u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    let is_inside = |byte: u8| is_end(Some(byte)) || byte == b'.' || byte == b'-';
+    (3..=63).contains(&bucket.len())
+        && bucket.bytes().all(is_inside)
+        && is_end(bucket.bytes().next())
+        && is_end(bucket.bytes().next_back())
+        && uri.chars().count() <= 1024
+        && !uri.contains('\n')
 }
 
 /// Letters, digits, single spaces, hyphens, parentheses and brackets; no file name is a "document".

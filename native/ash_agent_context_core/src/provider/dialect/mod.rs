@@ -1,4 +1,5 @@
 //! What several providers have in common.
 
 pub mod blocks;
+pub mod breakpoints;
 pub mod chat;

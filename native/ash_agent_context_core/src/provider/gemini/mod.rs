@@ -1,7 +1,9 @@
 //! Gemini generateContent.
 
 mod accepts;
+mod paths;
 mod read;
+mod response;
 mod usage;
 mod write;
 

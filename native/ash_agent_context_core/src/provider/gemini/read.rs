@@ -86,9 +86,9 @@ fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
     let role = content.text("role")?;
     let parts = content.need_list("parts", "a list of parts")?;
     let read = match role.as_deref() {
-        None | Some("user" | "function") => user(parts, history),
         Some("model") => model(parts, history),
-        Some(_) => return Err(content.wrong("role", "\"user\" or \"model\"")),
+        // Also what comes in a role that we do not know.
+        _ => user(parts, history),
     };
     read.map_err(|error| error.within(content.key("parts")))
 }
@@ -118,19 +118,40 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 }
 
 fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let (mut parts, mut calls) = (Vec::new(), Vec::new());
+    let (mut parts, mut calls): (Vec<Part>, Vec<(ToolCall, usize)>) = (Vec::new(), Vec::new());
     each(values, |value| {
         if find(&value, CALL).is_some() {
-            calls.push(read_call(value)?);
+            calls.push((read_call(value)?, parts.len()));
         } else if find(&value, RESPONSE).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a model's content"));
         } else {
-            parts.push(content_part(value)?);
+            parts.push(made(content_part(value)?));
         }
         Ok(())
     })?;
-    history.assistant(plain_content(parts), calls, None);
+    let len = parts.len();
+    let is_plain = calls.iter().all(|(_, before)| *before == len);
+    let place = |(mut call, before): (ToolCall, usize)| {
+        if before < len {
+            call.put_parts_before(before);
+        }
+        call
+    };
+    let calls = calls.into_iter().map(place).collect();
+    let content = match is_plain {
+        true => plain_content(parts),
+        false => Content::Parts(parts.into_boxed_slice()),
+    };
+    history.assistant(content, calls, None);
     Ok(())
+}
+
+/// An image or the like that a model made is its own.
+fn made(mut part: Part) -> Part {
+    if part.kind.media().is_some() && part.provider_metadata.is_none() {
+        part.provider_metadata = Some(metadata(PROVIDER, &[]));
+    }
+    part
 }
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
@@ -144,7 +165,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     })
 }
 
-fn content_part(value: Value) -> Result<Part, Error> {
+pub fn content_part(value: Value) -> Result<Part, Error> {
     let signature = find_name(&value, SIGNATURE);
     let signed = metadata_of(PROVIDER, "signature", signature);
     match at(&value, "text") {

@@ -1,6 +1,8 @@
 //! Gemini generateContent.
 
+use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
+use crate::log::media_type::is_text;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
@@ -10,7 +12,7 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{in_order, texts, Block, Said, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -28,6 +30,10 @@ impl Writes for Room {
 
     fn system_key(&self) -> Option<&'static str> {
         Some("systemInstruction")
+    }
+
+    fn prompts(&self) -> &'static [&'static str] {
+        &["systemInstruction", "system_instruction"]
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -131,79 +137,84 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_part(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_part(&words, out),
+        Block::Nothing => {}
     }
 }
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrapped(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
-        let speaks = content(message, out);
+        let mut speaks = false;
+        if let Content::Text(bytes) = &message.content {
+            if let Some(text) = out.text(bytes) {
+                text_part(&text, out);
+                speaks = true;
+            }
+        }
         // Gemini 3 checks the first call of each step; for others' calls there is a stand-in.
         let mut stand_in = out
             .options
             .model
             .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
             .then_some(STAND_IN_SIGNATURE);
-        for call in &message.calls {
-            let (id, name) = (out.id(call), out.name(call));
-            let args = out.arguments(call);
-            let own = call
-                .provider_text(Provider::Gemini, "signature")
-                .filter(|signature| is_signature(signature));
-            let signature = own.or(stand_in);
-            stand_in = None;
-            out.json.object(|part| {
-                part.object("functionCall", |function| {
-                    function
-                        .field("id", &*id)
-                        .field("name", &*name)
-                        .raw("args", &args);
-                });
-                if let Some(signature) = signature {
-                    part.field("thoughtSignature", signature);
-                }
-            });
+        for said in in_order(message) {
+            match said {
+                Said::Part(part) => speaks |= model_part(part, out),
+                Said::Call(one) => call(one, stand_in.take(), out),
+            }
         }
         if !speaks && message.calls.is_empty() {
-            out.json.0.truncate(start);
+            out.cut(start);
         }
     });
 }
 
-/// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Writer<'_>) -> bool {
-    let parts = match &message.content {
-        Content::None => return false,
-        Content::Text(bytes) => {
-            let text = out.text(bytes);
-            if let Some(text) = &text {
-                text_part(text, out);
-            }
-            return text.is_some();
+fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
+    let [id, name, args] = out.function(call);
+    let own = call
+        .provider_text(Provider::Gemini, "signature")
+        .filter(|signature| is_signature(signature));
+    out.json.object(|part| {
+        part.object("functionCall", |function| {
+            function
+                .field("id", &*id)
+                .field("name", &*name)
+                .raw("args", &args);
+        });
+        if let Some(signature) = own.or(stand_in) {
+            part.field("thoughtSignature", signature);
         }
-        Content::Parts(parts) => parts,
-    };
-    let mut speaks = false;
-    for part in &**parts {
-        match &part.kind {
-            PartKind::Text(bytes) => speaks |= signed_text(part, bytes, out),
-            PartKind::ProviderBlock { .. } => {
-                let before = out.json.0.len();
-                own_part(part, out);
-                speaks |= out.json.0.len() > before;
-            }
-            PartKind::Thinking(_) => speaks |= thinking(part, out),
-            PartKind::Image { .. } | PartKind::File { .. } => {
+    });
+}
+
+/// Writes a part and tells whether it is more than thinking.
+fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
+    match &part.kind {
+        PartKind::Text(bytes) => signed_text(part, bytes, out),
+        PartKind::ProviderBlock { .. } => {
+            let before = out.json.0.len();
+            own_part(part, out);
+            out.json.0.len() > before
+        }
+        PartKind::Thinking(_) => thinking(part, out),
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => {
+            if !own_media(part, out) {
                 let words = out.media_words(part);
                 text_part(&words, out);
-                speaks = true;
             }
-            PartKind::RedactedThinking(_) => out.dropped(part),
+            true
+        }
+        PartKind::RedactedThinking(_) => {
+            out.dropped(part);
+            false
         }
     }
-    speaks
 }
 
 /// A text with its signature, which may stand on an empty one, too.
@@ -276,13 +287,46 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     (response, media)
 }
 
+/// What Gemini's documents name; it refuses the rest.
+const TYPES: [&str; 28] = [
+    "application/pdf",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/heic",
+    "image/heif",
+    "audio/wav",
+    "audio/mpeg",
+    "audio/aiff",
+    "audio/aac",
+    "audio/ogg",
+    "audio/flac",
+    "audio/mp4",
+    "audio/opus",
+    "audio/webm",
+    "audio/pcm",
+    "audio/mpga",
+    "video/mp4",
+    "video/mpeg",
+    "video/mpg",
+    "video/quicktime",
+    "video/avi",
+    "video/x-flv",
+    "video/webm",
+    "video/wmv",
+    "video/3gpp",
+    "video/mpegps",
+];
+
 fn is_sent(media: &Media<'_>) -> bool {
+    let is_taken = media.guessed_type().is_some_and(|of| TYPES.contains(&of));
     match media.source {
-        Location::Inline(_) => {
-            media.media_type.is_some_and(|of| !is_blank(of)) && media.text().is_none()
-        }
-        Location::Web(_) => media.guessed_type().is_some(),
-        Location::Store(uri) => uri.starts_with("gs://") && media.guessed_type().is_some(),
+        Location::Inline(_) => is_taken,
+        Location::Stored(owner, _) => is_taken && owner == Provider::Gemini,
+        // The server reads texts there, too.
+        Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
+        Location::Store(uri) => is_taken && uri.starts_with("gs://"),
     }
 }
 
@@ -296,17 +340,41 @@ fn media(part: &Part, out: &mut Writer<'_>) {
         text_part(&words, out);
         return;
     }
+    write_media(&media, None, out);
+}
+
+/// What a model made, as it came.
+fn own_media(part: &Part, out: &mut Writer<'_>) -> bool {
+    let media = Media::of(&part.kind).filter(is_sent);
+    let Some(media) = media.filter(|_| part.is_of(out.options)) else {
+        return false;
+    };
+    let signature = part.provider_text("signature");
+    write_media(&media, signature.filter(|text| is_signature(text)), out);
+    true
+}
+
+fn write_media(media: &Media<'_>, signature: Option<&str>, out: &mut Writer<'_>) {
+    const FILES: &str = "https://generativelanguage.googleapis.com/v1beta/files/";
     let media_type = media.guessed_type().unwrap_or_default();
-    out.json.object(|written| match media.source {
-        Location::Inline(data) => {
+    let uri = match media.source {
+        Location::Stored(_, id) if !id.contains("://") => {
+            format!("{FILES}{}", id.trim_start_matches("files/"))
+        }
+        _ => media.url(),
+    };
+    out.json.object(|written| {
+        if let Location::Inline(data) = media.source {
             written.object("inlineData", |blob| {
                 blob.field("mimeType", media_type).text("data", data);
             });
-        }
-        Location::Web(uri) | Location::Store(uri) => {
+        } else {
             written.object("fileData", |file| {
-                file.field("mimeType", media_type).field("fileUri", uri);
+                file.field("mimeType", media_type).field("fileUri", &uri);
             });
+        }
+        if let Some(signature) = signature {
+            written.field("thoughtSignature", signature);
         }
     });
 }

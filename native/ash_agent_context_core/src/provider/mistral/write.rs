@@ -1,15 +1,16 @@
 //! Mistral chat completions: OpenAI's shape with rules of its own.
 
+use super::Room;
 use crate::log::exchange::Exchange;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::value::json::AsObject;
-
-use super::Room;
-use crate::log::media::{Location, Media};
+use crate::log::provider::Provider;
+use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{texts, Block, Thought, Writer};
+use crate::value::json::AsObject;
 use crate::value::letters::is_blank;
 
 impl Writes for Room {
@@ -75,6 +76,14 @@ impl Writes for Room {
         });
     }
 
+    fn user_before_calls(&self) -> bool {
+        true
+    }
+
+    fn knows_prefixes(&self) -> bool {
+        true
+    }
+
     fn user_last(&self) -> bool {
         true
     }
@@ -87,11 +96,11 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
                 text_part(&text, out);
             }
         }
-        PartKind::ProviderBlock { .. } => {
-            if let Some(data) = out.own_block(part) {
-                out.json.element(&AsObject(data));
-            }
-        }
+        PartKind::ProviderBlock { .. } => match out.block(part) {
+            Block::Own(data) => out.json.element(&AsObject(data)),
+            Block::Words(words) => text_part(&words, out),
+            Block::Nothing => {}
+        },
         _ => media(part, out),
     }
 }
@@ -114,7 +123,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, out);
+        message_with_calls(message, &content, &Reasoning::Nothing, out);
     }
 }
 
@@ -139,7 +148,10 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
             Thought::Text(text) => text_part(&text, out),
             Thought::Own { .. } | Thought::Nothing => {}
         },
-        PartKind::Image { .. } | PartKind::File { .. } => {
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => {
             let words = out.media_words(part);
             text_part(&words, out);
         }
@@ -150,13 +162,15 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
 }
 
 fn is_sent(media: &Media<'_>) -> bool {
-    match (media.is_image, media.source) {
-        (true, Location::Inline(_)) => media.is_common_image(),
-        (true, Location::Web(_)) => true,
-        (false, Location::Inline(_) | Location::Web(_)) => {
-            media.guessed_type() == Some("application/pdf")
+    match (media.class, media.source) {
+        (_, Location::Stored(owner, _)) => owner == Provider::Mistral,
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::Audio, Location::Inline(_)) => {
+            matches!(media.guessed_type(), Some("audio/wav" | "audio/mpeg"))
         }
-        (_, Location::Store(_)) => false,
+        (Class::File, Location::Inline(_) | Location::Web(_)) => media.is_pdf(),
+        _ => false,
     }
 }
 
@@ -171,16 +185,35 @@ fn media(part: &Part, out: &mut Writer<'_>) {
         return;
     }
     let url = media.url();
-    out.json.object(|written| {
-        if media.is_image {
-            written.field("type", "image_url").text("image_url", &url);
-        } else {
-            written
-                .field("type", "document_url")
-                .text("document_url", &url);
-            if let Some(name) = media.filename {
-                written.field("document_name", name);
+    // "original" is OpenAI's alone.
+    let detail = part.detail().filter(|detail| *detail != "original");
+    out.json
+        .object(|written| match (media.class, media.source, detail) {
+            (_, Location::Stored(_, id), _) => {
+                written.field("type", "file").field("file_id", id);
             }
-        }
-    });
+            (Class::Image, _, Some(detail)) => {
+                written
+                    .field("type", "image_url")
+                    .object("image_url", |image| {
+                        image.text("url", &url).field("detail", detail);
+                    });
+            }
+            (Class::Image, ..) => {
+                written.field("type", "image_url").text("image_url", &url);
+            }
+            (Class::Audio, Location::Inline(data), _) => {
+                written
+                    .field("type", "input_audio")
+                    .text("input_audio", data);
+            }
+            _ => {
+                written
+                    .field("type", "document_url")
+                    .text("document_url", &url);
+                if let Some(name) = media.filename {
+                    written.field("document_name", name);
+                }
+            }
+        });
 }

@@ -2,6 +2,7 @@
 
 mod accepts;
 mod read;
+mod response;
 mod usage;
 mod write;
 

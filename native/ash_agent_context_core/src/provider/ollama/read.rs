@@ -8,7 +8,9 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::Value;
 
-use crate::provider::foreign::{call, each, inline_image, metadata, part, text_part, Object};
+use crate::provider::foreign::{
+    call, each, inline_image, metadata, name_at, part, provider_block, text_part, Object,
+};
 use crate::provider::listener::{Answer, Listener};
 
 const PROVIDER: Provider = Provider::Ollama;
@@ -24,6 +26,11 @@ impl Reads for Room {
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
+    let known = ["system", "user", "assistant", "tool"];
+    if name_at(&message, "role").is_some_and(|role| !known.contains(&role)) {
+        history.whole(provider_block(PROVIDER, message)?, false);
+        return Ok(());
+    }
     let mut message = Object::read(message, "a message, an object")?;
     let role = message.need_text("role")?;
     let text = match message.take("content") {

@@ -10,6 +10,7 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
+use crate::provider::said;
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::letters::is_blank;
 
@@ -62,16 +63,14 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     for part in parts {
         match (&part.kind, Media::of(&part.kind)) {
             (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
-            (PartKind::Image { .. } | PartKind::File { .. }, Some(media)) => {
-                match (is_sent(&media), media.source) {
-                    (true, Location::Inline(data)) => images.push(data.to_owned()),
-                    _ => {
-                        let words = out.media_words(part);
-                        texts.push(Cow::Owned(words));
-                    }
+            (_, Some(media)) => match (is_sent(&media), media.source) {
+                (true, Location::Inline(data)) => images.push(data.to_owned()),
+                _ => {
+                    let words = out.media_words(part);
+                    texts.push(Cow::Owned(words));
                 }
-            }
-            _ => out.dropped(part),
+            },
+            _ => texts.extend(words(part, out)),
         }
     }
     if texts.is_empty() && images.is_empty() {
@@ -88,6 +87,19 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     });
 }
 
+/// What a part says that Ollama has no place for, its own blocks too.
+fn words<'a>(part: &Part, out: &mut Writer<'_>) -> Option<Cow<'a, str>> {
+    let words = match &part.kind {
+        PartKind::ProviderBlock { data, .. } => said::words(data),
+        _ => None,
+    };
+    match &words {
+        Some(words) => out.reworded(part, words),
+        None => out.dropped(part),
+    }
+    words.map(Cow::Owned)
+}
+
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
     match &message.content {
@@ -102,11 +114,14 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                         Thought::Text(text) => texts.push(text),
                         Thought::Own { .. } | Thought::Nothing => {}
                     },
-                    PartKind::Image { .. } | PartKind::File { .. } => {
+                    PartKind::Image { .. }
+                    | PartKind::Audio { .. }
+                    | PartKind::Video { .. }
+                    | PartKind::File { .. } => {
                         texts.push(Cow::Owned(out.media_words(part)));
                     }
                     PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. } => {
-                        out.dropped(part);
+                        texts.extend(words(part, out));
                     }
                 }
             }
@@ -118,7 +133,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     let calls: Vec<_> = message
         .calls
         .iter()
-        .map(|call| (out.id(call), out.name(call), out.arguments(call)))
+        .map(|call| out.function(call))
         .collect();
     out.json.raw(",");
     out.json.bare_object(|written| {
@@ -130,7 +145,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         }
         if !calls.is_empty() {
             written.list("tool_calls", |list| {
-                for (id, name, arguments) in &calls {
+                for [id, name, arguments] in &calls {
                     list.object(|call| {
                         call.field("id", &**id).object("function", |function| {
                             function.field("name", &**name).raw("arguments", arguments);

@@ -1,16 +1,19 @@
 //! OpenAI Chat Completions.
 
+use super::Room;
 use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
+use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::value::json::AsObject;
-
-use super::Room;
-use crate::log::media::{Location, Media};
+use crate::log::provider::Provider;
+use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{texts, Thought, Writer};
+use crate::provider::writer::{Block, Thought, Writer};
+use crate::value::json::AsObject;
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -19,12 +22,11 @@ impl Writes for Room {
             SystemRole::Developer => "developer",
         };
         match &system.content {
-            Content::Parts(_) => {
-                let texts = texts(&system.content, out);
+            Content::Parts(parts) => {
                 let open = format!(",{{\"role\":\"{role}\",\"content\":[");
                 out.wrapped(&open, "]}", |out| {
-                    for text in texts {
-                        text_part(&text, out);
+                    for part in &**parts {
+                        user_part(part, out);
                     }
                 });
             }
@@ -66,6 +68,10 @@ impl Writes for Room {
             }
         });
     }
+
+    fn cache_mark(&self, ttl: Ttl) -> &'static str {
+        breakpoint(ttl)
+    }
 }
 
 fn user(message: &Message, out: &mut Writer<'_>) {
@@ -89,6 +95,7 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
         PartKind::Text(bytes) => {
             if let Some(text) = out.text(bytes) {
                 text_part(&text, out);
+                hint(part, out);
             }
         }
         PartKind::ProviderBlock { .. } => own_part(part, out),
@@ -97,12 +104,15 @@ fn user_part(part: &Part, out: &mut Writer<'_>) {
 }
 
 fn own_part(part: &Part, out: &mut Writer<'_>) {
-    if let Some(data) = out.own_block(part) {
-        out.json.element(&AsObject(data));
+    match out.block(part) {
+        Block::Own(data) => out.json.element(&AsObject(data)),
+        Block::Words(words) => text_part(&words, out),
+        Block::Nothing => {}
     }
 }
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
+    let reasoning = Reasoning::of(message, out);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -111,24 +121,50 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 out.json.text(&text);
             }
         }
-        Content::Parts(parts) => out.wrapped("[", "]", |out| {
-            for part in &**parts {
-                assistant_part(part, out);
+        Content::Parts(parts) => match text_beside_reasoning(parts) {
+            Some(bytes) => {
+                for part in &**parts {
+                    thinking(part, &reasoning, out);
+                }
+                if let Some(text) = out.text(bytes) {
+                    out.json.text(&text);
+                }
             }
-        }),
+            None => out.wrapped("[", "]", |out| {
+                for part in &**parts {
+                    assistant_part(part, &reasoning, out);
+                }
+            }),
+        },
     });
-    message_with_calls(message, &content, out);
+    message_with_calls(message, &content, &reasoning, out);
 }
 
-fn assistant_part(part: &Part, out: &mut Writer<'_>) {
+/// The text of a message of reasoning and one text: servers that reason want it as it is, not in a list.
+fn text_beside_reasoning(parts: &[Part]) -> Option<&[u8]> {
+    let (thinking, rest): (Vec<_>, Vec<_>) = parts
+        .iter()
+        .partition(|part| matches!(part.kind, PartKind::Thinking(_)));
+    match (thinking.is_empty(), &*rest) {
+        (false, [part]) if part.hints.is_none() => match &part.kind {
+            PartKind::Text(bytes) => Some(bytes),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) {
     match &part.kind {
-        // The API has no place for thinking, not even for its own models'.
         PartKind::Thinking(_) => {
-            if let Thought::Text(text) = out.thinking_as_text(part) {
+            if let Thought::Text(text) = thinking(part, reasoning, out) {
                 text_part(&text, out);
             }
         }
-        PartKind::Image { .. } | PartKind::File { .. } => {
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => {
             let words = out.media_words(part);
             text_part(&words, out);
         }
@@ -137,13 +173,32 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) {
     }
 }
 
+/// What becomes of thinking that does not stand beside the content.
+fn thinking<'a>(part: &'a Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) -> Thought<'a> {
+    if reasoning.has(part) {
+        return Thought::Nothing;
+    }
+    out.thinking_as_text(part)
+}
+
 /// Whether a part can stand in a user message; what cannot becomes words.
 fn is_sent(media: &Media<'_>) -> bool {
-    match (media.is_image, media.source) {
-        (true, Location::Inline(_)) => media.is_common_image(),
-        (true, Location::Web(_)) => true,
-        (false, Location::Inline(_)) => media.media_type == Some("application/pdf"),
+    match (media.class, media.source) {
+        (Class::Image, Location::Inline(_)) => media.is_common_image(),
+        (Class::Image, Location::Web(_)) => true,
+        (Class::Audio, Location::Inline(_)) => audio_format(media).is_some(),
+        (Class::File, Location::Inline(_)) => media.is_pdf(),
+        (Class::File, Location::Stored(owner, _)) => owner == Provider::OpenAiChat,
         _ => false,
+    }
+}
+
+/// `wav` or `mp3`.
+fn audio_format(media: &Media<'_>) -> Option<&'static str> {
+    match media.media_type.as_deref()? {
+        "audio/wav" => Some("wav"),
+        "audio/mpeg" => Some("mp3"),
+        _ => None,
     }
 }
 
@@ -155,21 +210,41 @@ fn media(part: &Part, out: &mut Writer<'_>) {
     if !is_sent(&media) {
         let words = out.media_words(part);
         text_part(&words, out);
+        hint(part, out);
         return;
     }
     let url = media.url();
-    out.json.object(|written| {
-        if media.is_image {
-            written
-                .field("type", "image_url")
-                .object("image_url", |image| {
-                    image.text("url", &url);
+    out.json
+        .object(|written| match (media.class, media.source) {
+            (Class::Image, _) => {
+                written
+                    .field("type", "image_url")
+                    .object("image_url", |image| {
+                        image.text("url", &url);
+                        if let Some(detail) = part.detail() {
+                            image.field("detail", detail);
+                        }
+                    });
+            }
+            (Class::Audio, Location::Inline(data)) => {
+                written
+                    .field("type", "input_audio")
+                    .object("input_audio", |audio| {
+                        audio.text("data", data);
+                        audio.field("format", audio_format(&media).unwrap_or_default());
+                    });
+            }
+            (_, Location::Stored(_, id)) => {
+                written.field("type", "file").object("file", |file| {
+                    file.field("file_id", id);
                 });
-        } else {
-            let name = media.filename.unwrap_or("file.pdf");
-            written.field("type", "file").object("file", |file| {
-                file.field("filename", name).text("file_data", &url);
-            });
-        }
-    });
+            }
+            _ => {
+                let name = media.filename.unwrap_or("file.pdf");
+                written.field("type", "file").object("file", |file| {
+                    file.field("filename", name).text("file_data", &url);
+                });
+            }
+        });
+    hint(part, out);
 }

@@ -1,23 +1,20 @@
-//! OpenAI Responses.
+//! Reading requests to OpenAI Responses.
 
-use super::Room;
+use std::collections::{HashMap, HashSet};
+
+use super::calls::{self, Form};
+use super::read_media::media;
+use super::{assumed, read_calls, Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::message::Status;
-use crate::log::part::{Content, Part, PartKind, Source};
-use crate::log::provider::Provider;
-use crate::provider::format::Reads;
-use crate::value::{Map, Value, MAX_DEPTH};
-
-use crate::provider::dialect::blocks::output;
+use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, call, inline_file, json_like, json_part, metadata, metadata_of, name_at, part,
-    plain_content, provider_block, text_block, url_image, Object,
+    at, json_like, metadata, metadata_of, name_at, part, plain_content, provider_block, text_block,
+    Object,
 };
-use crate::provider::listener::{Answer, Listener};
-
-const PROVIDER: Provider = Provider::OpenAiResponses;
-const ROLES: &str = "\"user\", \"assistant\", \"system\" or \"developer\"";
+use crate::provider::format::Reads;
+use crate::provider::listener::Listener;
+use crate::value::{Map, Value, MAX_DEPTH};
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
@@ -40,13 +37,32 @@ impl Reads for Room {
             Some(Value::List(items)) => items.into_vec(),
             _ => return Err(body.wrong("input", "text or a list of items")),
         };
-        let mut said = Said::default();
+        let mut reading = Reading {
+            assumed: match ["previous_response_id", "conversation"]
+                .iter()
+                .any(|key| body.has(key))
+            {
+                true => assumed::calls(&items),
+                false => HashMap::new(),
+            },
+            ..Reading::default()
+        };
         history
-            .read_each(items, |item, history| read_item(item, history, &mut said))
+            .read_each(items, |item, history| reading.item(item, history))
             .map_err(|error| error.within(key))?;
-        said.flush(history);
+        reading.said.flush(history);
         Ok(())
     }
+}
+
+/// A list of items that is being read.
+#[derive(Default)]
+struct Reading {
+    said: Said,
+    /// Calls that the API itself answers.
+    served: HashSet<Box<str>>,
+    /// By the position of the item in front of which they stand: calls that only the API keeps.
+    assumed: HashMap<usize, Vec<ToolCall>>,
 }
 
 /// Items of the model that make one message.
@@ -85,47 +101,58 @@ impl Said {
     }
 }
 
-fn read_item(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
-    let element = history.element();
-    let kind: Box<str> = match name_at(&item, "type") {
-        Some(kind) => kind.into(),
-        None => "message".into(),
-    };
-    match &*kind {
-        "message" => read_message(item, history, said),
-        "function_call" => {
-            let call = read_call(item)?;
-            said.elements.push(element);
-            said.calls.push(call);
-            Ok(())
+impl Reading {
+    fn item(&mut self, item: Value, history: &mut Listener) -> Result<(), Error> {
+        let element = history.element();
+        if let Some(calls) = self.assumed.remove(&element) {
+            self.said.flush(history);
+            history.assistant_of(&[], Content::None, calls, None);
         }
-        "reasoning" => {
+        let said = &mut self.said;
+        let kind: Box<str> = match name_at(&item, "type") {
+            Some(kind) => kind.into(),
+            None => "message".into(),
+        };
+        if &*kind == "message" {
+            return read_message(item, history, said);
+        }
+        if &*kind == "reasoning" {
             let part = reasoning(item)?;
             said.make_room(history, false);
             said.elements.push(element);
             said.parts.push(part);
-            Ok(())
+            return Ok(());
         }
-        "function_call_output" => {
-            let answer = read_output(item)?;
-            said.flush(history);
-            history.answer(answer);
-            Ok(())
+        if let Some(form) = Form::of_call(&kind).filter(|_| !calls::is_served(&item)) {
+            if let Some(call) = read_calls::call(form, &item)? {
+                said.elements.push(element);
+                said.calls.push(call);
+                return Ok(());
+            }
+        } else if let Some(form) =
+            Form::of_output(&kind).filter(|_| !is_served_output(&self.served, &item))
+        {
+            if let Some(answer) = read_calls::answer(form, &item)? {
+                said.flush(history);
+                history.answer(answer);
+                return Ok(());
+            }
+        } else if let Some(id) = name_at(&item, "call_id") {
+            self.served.insert(id.into());
         }
-        // What the application answers to a vendor's own calls.
-        kind if kind.ends_with("_output") || kind.ends_with("_response") => {
-            let block = provider_block(PROVIDER, item)?;
-            said.flush(history);
-            history.user(Content::Parts(Box::new([block])), None);
-            Ok(())
-        }
-        _ => {
-            let block = provider_block(PROVIDER, item)?;
-            said.elements.push(element);
-            said.parts.push(block);
-            Ok(())
-        }
+        let block = provider_block(PROVIDER, item)?;
+        said.elements.push(element);
+        said.parts.push(block);
+        Ok(())
     }
+}
+
+/// Whether the API itself gave this output.
+fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
+    let id = name_at(item, "call_id");
+    id.is_some_and(|id| served.contains(id))
+        || (name_at(item, "type") == Some("tool_search_output")
+            && (name_at(item, "execution") == Some("server") || id.is_none()))
 }
 
 fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
@@ -152,35 +179,22 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
             said.parts
                 .append(&mut crate::provider::foreign::into_parts(content));
         }
-        _ => return Err(item.wrong("role", ROLES)),
+        _ => {
+            // The API knows more roles than we do, or will.
+            let element = history.element();
+            let block = part(
+                PartKind::ProviderBlock {
+                    provider: PROVIDER,
+                    data: item.put_back("role", Value::text(&role)),
+                },
+                None,
+            );
+            said.make_room(history, false);
+            said.elements.push(element);
+            said.parts.push(block);
+        }
     }
     Ok(())
-}
-
-fn read_call(item: Value) -> Result<ToolCall, Error> {
-    let mut item = Object::read(item, "")?;
-    let own = item.text("id")?;
-    let id = item.need_text("call_id")?;
-    let name = item.need_name("name")?;
-    let arguments = item.arguments("arguments")?;
-    let metadata = metadata_of(PROVIDER, "id", own.as_deref());
-    Ok(call(Some(id), name, arguments, metadata))
-}
-
-fn read_output(item: Value) -> Result<Answer, Error> {
-    let mut item = Object::read(item, "")?;
-    let id = item.need_text("call_id")?;
-    let content = item.content("output", |value| {
-        match (name_at(&value, "type"), media(&value)) {
-            (Some("input_text"), _) => text_block(value, "text"),
-            (_, Some(kind)) => Ok(part(kind, None)),
-            _ => json_part(&value),
-        }
-    })?;
-    Ok(Answer {
-        id: Some(id),
-        ..Answer::ok(output(content, Status::Ok))
-    })
 }
 
 /// Reasoning, whose text is its summary.
@@ -228,26 +242,4 @@ fn assistant_part(value: Value, id: Option<&str>) -> Result<Part, Error> {
         _ => return provider_block(PROVIDER, value),
     };
     Ok(part(text.kind, metadata_of(PROVIDER, "id", id)))
-}
-
-fn media(value: &Value) -> Option<PartKind> {
-    match name_at(value, "type")? {
-        "input_image" => {
-            let url = name_at(value, "image_url").filter(|url| !url.trim().is_empty())?;
-            Some(url_image(url.into()))
-        }
-        "input_file" => {
-            let filename = name_at(value, "filename").map(Into::into);
-            if let Some(data) = name_at(value, "file_data") {
-                return inline_file(data, filename);
-            }
-            let url = name_at(value, "file_url").filter(|url| !url.trim().is_empty())?;
-            Some(PartKind::File {
-                media_type: None,
-                source: Source::Url(url.into()),
-                filename,
-            })
-        }
-        _ => None,
-    }
 }

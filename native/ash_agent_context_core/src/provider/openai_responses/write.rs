@@ -1,20 +1,22 @@
 //! OpenAI Responses.
 
-use crate::log::exchange::Exchange;
-use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Content, Part, PartKind};
-use crate::log::provider::Provider;
-use crate::value::json::AsObject;
-use crate::value::{Map, Value};
-
+use super::calls::{self, Behind};
+use super::parts::{input_text, user_part};
 use super::Room;
-use crate::log::media::{Location, Media};
+use crate::log::exchange::Exchange;
+use crate::log::hints::Ttl;
+use crate::log::ids::is_item;
+use crate::log::message::{Message, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{texts, Thought, Writer};
-use crate::value::builder::Json;
+use crate::provider::writer::{calls_last, texts, Block, Said, Thought, Writer};
+use crate::value::builder::{Json, Object};
+use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
+use crate::value::{Map, Value};
 use crate::view::change::ChangeKind;
 
 impl Writes for Room {
@@ -24,6 +26,10 @@ impl Writes for Room {
 
     fn system_key(&self) -> Option<&'static str> {
         Some("instructions")
+    }
+
+    fn prompts(&self) -> &'static [&'static str] {
+        &["instructions"]
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -59,58 +65,27 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-            let Some(outcome) = outcome else { continue };
-            let id = out.id(call);
-            let output = output(outcome, out);
-            out.json.raw(",");
-            out.json.bare_object(|item| {
-                item.field("type", "function_call_output")
-                    .field("call_id", &*id)
-                    .raw("output", &output);
-            });
+        let mut behind = Behind::default();
+        for (slot, call) in message.calls.iter().enumerate() {
+            let Some(outcome) = exchange.slot(slot) else {
+                continue;
+            };
+            let decision = exchange.decision(slot);
+            calls::write_output(call, outcome, decision, &mut behind, out);
         }
-    }
-}
-
-fn output(outcome: &Outcome, out: &mut Writer<'_>) -> String {
-    let output = out.apart(|out| match &outcome.output {
-        Output::Value(_) => {
-            let text = out.worded_result(outcome);
-            out.json.text(&text);
-        }
-        Output::Parts(parts) => out.wrapped("[", "]", |out| {
-            for part in &**parts {
+        out.blocks(false, |out| {
+            for text in &behind.texts {
+                input_text(text, out);
+            }
+            for part in behind.media {
                 user_part(part, out);
             }
-        }),
-    });
-    if output.is_empty() {
-        return out.apart(|out| out.json.text(crate::value::words::NO_OUTPUT));
+        });
     }
-    output
-}
 
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                input_text(&text, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => {
-            if let Some(data) = out.own_block(part) {
-                out.json.element(&AsObject(data));
-            }
-        }
-        _ => media(part, out),
+    fn cache_mark(&self, ttl: Ttl) -> &'static str {
+        breakpoint(ttl)
     }
-}
-
-fn input_text(text: &str, out: &mut Writer<'_>) {
-    out.json.object(|part| {
-        part.field("type", "input_text").text("text", text);
-    });
 }
 
 /// One output item of the model.
@@ -122,7 +97,7 @@ struct Item {
 }
 
 impl Item {
-    fn new(follows: bool, fill: impl FnOnce(&mut crate::value::builder::Object<'_>)) -> Self {
+    fn new(follows: bool, fill: impl FnOnce(&mut Object<'_>)) -> Self {
         let mut json = Json::default();
         json.bare_object(fill);
         Self {
@@ -135,31 +110,21 @@ impl Item {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut items: Vec<Item> = Vec::new();
-    let keeps_ids = keeps_ids(message, out);
-    match &message.content {
-        Content::None => {}
-        Content::Text(bytes) => items.extend(out.text(bytes).map(|text| easy_message(&text))),
-        Content::Parts(parts) => {
-            for part in &**parts {
-                items.extend(item(part, keeps_ids, out));
-            }
-        }
+    if let Content::Text(bytes) = &message.content {
+        items.extend(out.text(bytes).map(|text| easy_message(&text)));
     }
-    for call in &message.calls {
-        let (id, name) = (out.id(call), out.name(call));
-        let arguments = out.arguments(call);
-        let own = call
-            .provider_text(Provider::OpenAiResponses, "id")
-            .filter(|id| keeps_ids && is_item_id(id, "fc") && !call.aliases.item_reused);
-        items.push(Item::new(true, |item| {
-            item.field("type", "function_call")
-                .field("call_id", &*id)
-                .field("name", &*name)
-                .text("arguments", &arguments);
-            if let Some(own) = own {
-                item.field("id", own);
-            }
-        }));
+    // Servers that speak this API want results directly behind their calls: these stand last.
+    let said = calls_last(message);
+    let keeps_ids = keeps_ids(&said, out);
+    for one in said {
+        match one {
+            Said::Part(part) => items.extend(item(part, keeps_ids, out)),
+            Said::Call(call) => items.push(Item {
+                json: calls::write_call(call, keeps_ids, out),
+                follows: true,
+                is_reasoning: false,
+            }),
+        }
     }
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
@@ -181,21 +146,22 @@ fn easy_message(text: &str) -> Item {
 
 /// Whether items go with the ids that they came with. An item of a message whose reasoning is not sent
 /// would be refused with its id ("... was provided without its required 'reasoning' item").
-fn keeps_ids(message: &Message, out: &Writer<'_>) -> bool {
-    let Content::Parts(parts) = &message.content else {
-        return true;
-    };
-    parts.iter().enumerate().all(|(index, part)| {
+fn keeps_ids(said: &[Said<'_>], out: &Writer<'_>) -> bool {
+    said.iter().enumerate().all(|(index, one)| {
+        let Said::Part(part) = one else { return true };
         if !matches!(part.kind, PartKind::Thinking(_)) {
             return true;
         }
-        let behind = parts
-            .iter()
-            .skip(index + 1)
-            .find(|part| out.says(part) || is_own_reasoning(part, out));
+        let behind = said.iter().skip(index + 1).find(|one| match one {
+            Said::Call(_) => true,
+            Said::Part(part) => out.says(part) || is_own_reasoning(part, out),
+        });
         let follows = match behind {
-            Some(behind) => message_id(behind, out).is_some() || is_own_block(behind, out),
-            None => !message.calls.is_empty(),
+            Some(Said::Part(behind)) => {
+                message_id(behind, out).is_some() || is_own_block(behind, out)
+            }
+            Some(Said::Call(_)) => true,
+            None => false,
         };
         is_own_reasoning(part, out) && follows
     })
@@ -215,14 +181,14 @@ fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
     let id = part
         .provider_text("id")
         .filter(|_| matches!(part.kind, PartKind::Text(_)));
-    id.filter(|id| part.is_of(out.options) && is_item_id(id, "msg") && !part.item_reused)
+    id.filter(|id| part.is_of(out.options) && is_item(id, "msg") && !part.item_reused)
 }
 
 /// The id and the content of reasoning that can go back.
 fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
     let id = part
         .provider_text("id")
-        .filter(|id| is_item_id(id, "rs") && !part.item_reused)?;
+        .filter(|id| is_item(id, "rs") && !part.item_reused)?;
     let encrypted = part.provider_text("encrypted_content")?;
     part.is_of(out.options).then_some((id, encrypted))
 }
@@ -244,17 +210,25 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
                     .field("id", id)
                     .field("status", "completed")
                     .list("content", |list| {
-                        list.object(|part| {
-                            part.field("type", "output_text")
-                                .text("text", &text)
-                                .raw("annotations", "[]");
+                        list.object(|written| {
+                            written.field("type", "output_text").text("text", &text);
+                            match part.provider_list(out.options, "annotations") {
+                                Some(annotations) => {
+                                    written.field("annotations", &AsJson(annotations))
+                                }
+                                None => written.raw("annotations", "[]"),
+                            };
                         });
                     });
             }))
         }
         PartKind::Thinking(_) => reasoning(part, out),
         PartKind::ProviderBlock { .. } => {
-            let data = out.own_block(part)?;
+            let data = match out.block(part) {
+                Block::Own(data) => data,
+                Block::Words(words) => return Some(easy_message(&words)),
+                Block::Nothing => return None,
+            };
             if is_content_part(data) {
                 // A part of a message, which has no message here.
                 out.dropped(part);
@@ -262,9 +236,10 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
             }
             Some(own_item(data))
         }
-        PartKind::Image { .. } | PartKind::File { .. } => {
-            Some(easy_message(&out.media_words(part)))
-        }
+        PartKind::Image { .. }
+        | PartKind::Audio { .. }
+        | PartKind::Video { .. }
+        | PartKind::File { .. } => Some(easy_message(&out.media_words(part))),
         PartKind::RedactedThinking(_) => {
             out.dropped(part);
             None
@@ -316,55 +291,4 @@ fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
         Thought::Text(text) => Some(easy_message(&text)),
         _ => None,
     }
-}
-
-fn is_item_id(id: &str, prefix: &str) -> bool {
-    id.starts_with(prefix)
-        && id.len() <= 64
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
-}
-
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    let is_sent = match (media.is_image, media.source) {
-        (true, Location::Inline(_)) => media.is_common_image(),
-        (true, Location::Web(_)) => true,
-        (false, Location::Inline(_) | Location::Web(_)) => {
-            media.guessed_type() == Some("application/pdf")
-        }
-        (_, Location::Store(_)) => false,
-    };
-    if !is_sent {
-        let words = out.media_words(part);
-        input_text(&words, out);
-        return;
-    }
-    let data = media.data_url();
-    let url = match media.source {
-        Location::Web(url) => Some(url),
-        _ => None,
-    };
-    out.json.object(|written| {
-        if media.is_image {
-            let url = data.as_deref().or(url).unwrap_or_default();
-            written
-                .field("type", "input_image")
-                .field("detail", "auto")
-                .text("image_url", url);
-            return;
-        }
-        written.field("type", "input_file");
-        if let Some(url) = url {
-            written.field("file_url", url);
-        } else {
-            written
-                .field("filename", media.filename.unwrap_or("file.pdf"))
-                .text("file_data", &data.unwrap_or_default());
-        }
-    });
 }

@@ -3,6 +3,7 @@
 
 mod accepts;
 mod read;
+mod response;
 mod usage;
 mod write;
 
@@ -16,6 +17,7 @@ mod tests {
     use crate::log::usage::Usage;
     use crate::log::Stamp;
     use crate::provider::options::Options;
+    use crate::response::{Reading, Response, State};
     use crate::value::time::Time;
     use crate::value::{json, Map, Value};
     use crate::view::change::ChangeKind;
@@ -86,6 +88,14 @@ mod tests {
     fn its_reports_on_tokens_are_read() {
         let usage = Usage::read(read(r#"{"heard":3,"spoken":4}"#)).unwrap();
         assert_eq!((usage.input, usage.output, usage.total), (3, 4, 7));
+    }
+
+    #[test]
+    fn its_responses_are_read() {
+        let reading = Reading::of(Provider::Tiny);
+        let lines = b"{\"you\":\"Su\"}\n{\"you\":\"nny\",\"bill\":1}\n";
+        let (fed, _) = Response::new(&reading).feed(lines, usize::MAX).unwrap();
+        assert_eq!(*fed.state(), State::Complete);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Reading messages in the chat dialect.
 
 use crate::error::Error;
-use crate::log::call::ToolCall;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
+use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
-use crate::value::Value;
+use crate::provider::dialect::chat::leftovers;
+use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, each, inline_file, into_parts, json_part, metadata, name_at, part, provider_block,
-    text_block, url_image, Object,
+    at, call, each, inline_file, into_parts, json_like, json_part, metadata, name_at, part,
+    provider_block, text_block, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -33,7 +35,12 @@ pub(crate) const OPENAI: Dialect = Dialect {
 
 /// Takes the conversation out of a request's body.
 pub fn read(body: &mut Object, history: &mut Listener, dialect: &Dialect) -> Result<(), Error> {
-    let messages = body.need_list("messages", "a list of messages")?;
+    let mut messages = body.need_list("messages", "a list of messages")?;
+    for (position, message) in messages.iter_mut().enumerate() {
+        if leftovers::take_away(message, dialect.provider) {
+            history.cleaned(position);
+        }
+    }
     let read = |message, history: &mut Listener| read_message(message, history, dialect);
     history
         .read_each(messages, read)
@@ -46,6 +53,12 @@ pub fn read_message(
     history: &mut Listener,
     dialect: &Dialect,
 ) -> Result<(), Error> {
+    if is_opaque(&message) {
+        let is_model = name_at(&message, "role") == Some("assistant");
+        let block = provider_block(dialect.provider, message)?;
+        history.whole(block, is_model);
+        return Ok(());
+    }
     let mut message = Object::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
@@ -69,7 +82,7 @@ pub fn read_message(
             };
             history.assistant(content, calls, None);
         }
-        "tool" => {
+        "tool" | "function" => {
             let answer = result(&mut message)?;
             history.answer(answer);
         }
@@ -78,12 +91,25 @@ pub fn read_message(
     Ok(())
 }
 
+/// Whether a message has no neutral form: one of a role that we do not know, or a recording that only
+/// its provider has.
+fn is_opaque(message: &Value) -> bool {
+    match name_at(message, "role") {
+        Some("system" | "developer" | "user" | "tool" | "function") | None => false,
+        Some("assistant") => {
+            let says = ["content", "tool_calls", "function_call", "refusal"];
+            at(message, "audio").is_some() && says.iter().all(|key| at(message, key).is_none())
+        }
+        Some(_) => true,
+    }
+}
+
 /// A part of a user message.
 pub fn user_part(value: Value, dialect: &Dialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => match file(&value) {
+        Some("file") => match file(&value, dialect.provider) {
             Some(kind) => Ok(part(kind, None)),
             None => provider_block(dialect.provider, value),
         },
@@ -112,21 +138,58 @@ fn refusal(message: &mut Object, content: Content) -> Result<Content, Error> {
     }
 }
 
-/// Reasoning beside the content, as DeepSeek and others have it.
+/// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
 fn reasoning(message: &mut Object, content: Content, dialect: &Dialect) -> Result<Content, Error> {
-    let Some(text) = message.text("reasoning_content")? else {
+    let told = message.text("reasoning_content")?;
+    let plain = match message.take("reasoning") {
+        Some(Value::Binary(text)) => Some(text),
+        _ => None,
+    };
+    let details = match message.take("reasoning_details") {
+        Some(details @ Value::List(_)) => Some(json_like(details, MAX_DEPTH - 1)?),
+        _ => None,
+    };
+    let text = match (told, plain, &details) {
+        (Some(text), ..) => Some(text.into_boxed_bytes()),
+        (None, Some(text), _) => Some(text),
+        (None, None, Some(details)) => Some(detailed(details).into_bytes().into()),
+        (None, None, None) => None,
+    };
+    let Some(text) = text else {
         return Ok(content);
     };
-    let thinking = PartKind::Thinking(text.into_boxed_bytes());
-    let mut parts = vec![part(thinking, Some(metadata(dialect.provider, &[])))];
-    parts.append(&mut into_parts(content));
+    let mut metadata = metadata(dialect.provider, &[]);
+    if let Some(details) = details {
+        metadata = metadata.put(Value::atom("reasoning_details"), details);
+    }
+    let mut parts = vec![part(PartKind::Thinking(text), Some(metadata))];
+    // An empty content beside it says nothing.
+    let is_empty = |part: &Part| matches!(&part.kind, PartKind::Text(text) if text.is_empty());
+    parts.extend(
+        into_parts(content)
+            .into_iter()
+            .filter(|part| !is_empty(part)),
+    );
     Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
+/// The texts and summaries among details of reasoning.
+fn detailed(details: &Value) -> String {
+    let Value::List(details) = details else {
+        return String::new();
+    };
+    let text = |detail| name_at(detail, "text").or_else(|| name_at(detail, "summary"));
+    details.iter().filter_map(text).collect()
+}
+
 fn calls(message: &mut Object, given: Option<Value>) -> Result<Vec<ToolCall>, Error> {
-    if message.take("function_call").is_some() {
-        let expected = "tool_calls, which took the place of function_call";
-        return Err(message.wrong("function_call", expected));
+    let key = message.key("function_call");
+    if let Some(older) = message.take("function_call") {
+        // The form that tool_calls took the place of.
+        let call = function(Object::read(older, "the function that is called")?, None);
+        return call
+            .map(|call| vec![call])
+            .map_err(|error| error.within(key));
     }
     match given {
         None => Ok(Vec::new()),
@@ -139,14 +202,40 @@ fn calls(message: &mut Object, given: Option<Value>) -> Result<Vec<ToolCall>, Er
 /// Reads one call.
 pub fn read_call(value: Value) -> Result<ToolCall, Error> {
     let mut object = Object::read(value, "a tool call, an object")?;
-    if !matches!(object.text("type")?.as_deref(), None | Some("function")) {
-        return Err(object.wrong("type", "\"function\""));
-    }
+    let kind = object.text("type")?;
     let id = object.text("id")?;
-    object.need_object("function", "the function that is called", |mut function| {
-        let name = function.need_name("name")?;
-        Ok(call(id, name, function.arguments("arguments")?, None))
-    })
+    match kind.as_deref() {
+        None | Some("function") => {
+            let expected = "the function that is called";
+            object.need_object("function", expected, |called| function(called, id))
+        }
+        Some("custom") => {
+            let expected = "the custom tool that is called";
+            object.need_object("custom", expected, |called| custom(called, id))
+        }
+        // One that is new: it waits for its answer as all do.
+        Some(kind) => {
+            let name = Name::Text(kind.into());
+            let rest = json_like(Value::Map(object.rest().unwrap_or_default()), MAX_DEPTH)?;
+            let arguments = Arguments::of(CallKind::Function, rest).unwrap_or_default();
+            Ok(call(id, name, arguments, None))
+        }
+    }
+}
+
+fn function(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+    let name = called.need_name("name")?;
+    Ok(call(id, name, called.arguments("arguments")?, None))
+}
+
+fn custom(mut called: Object, id: Option<Box<str>>) -> Result<ToolCall, Error> {
+    let name = called.need_name("name")?;
+    let input = called.take("input").unwrap_or(Value::Nil);
+    let arguments = Arguments::of(CallKind::Custom, input);
+    let arguments = arguments.ok_or_else(|| called.wrong("input", "text"))?;
+    let mut call = call(id, name, arguments, None);
+    call.kind = CallKind::Custom;
+    Ok(call)
 }
 
 fn result(message: &mut Object) -> Result<Answer, Error> {
@@ -188,8 +277,23 @@ fn image(value: Value) -> Result<Part, Error> {
 }
 
 /// A file whose bytes are there.
-fn file(value: &Value) -> Option<PartKind> {
-    let file = at(value, "file")?;
-    let filename = name_at(file, "filename").map(Into::into);
+fn file(value: &Value, provider: Provider) -> Option<PartKind> {
+    let id = name_at(value, "file_id").filter(|_| provider == Provider::Mistral);
+    let file = at(value, "file");
+    let id = id.or_else(|| name_at(file?, "file_id"));
+    let filename = file
+        .and_then(|file| name_at(file, "filename"))
+        .map(Into::into);
+    if let Some(id) = id.filter(|id| !id.trim().is_empty()) {
+        return Some(PartKind::File {
+            media_type: None,
+            source: Source::Stored {
+                provider,
+                id: id.into(),
+            },
+            filename,
+        });
+    }
+    let file = file?;
     inline_file(name_at(file, "file_data")?, filename)
 }

@@ -1,0 +1,82 @@
+defmodule AshAgent.Response.Error do
+  @moduledoc """
+  Why a response cannot be read or used.
+
+    * `reason` - for matching, see `t:reason/0`
+    * `retryable?` - whether asking the provider again may help
+    * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`
+    * `retry_after` - milliseconds that the provider asks to wait, or `nil`
+  """
+
+  @typedoc """
+    * `{:provider, code}` - the provider says that something went wrong; `code` is its name for it, or `nil`
+    * `{:invalid_response, text}` - the bytes are not what the protocol says
+    * `:incomplete` - the body ended before the response did
+    * `{:response_too_large, max_bytes}` - it has more bytes than allowed
+    * `{:too_deep, limit}` - it is nested deeper than this
+    * `:open` - it is not complete yet
+    * `:interrupted` - it takes no more bytes
+  """
+  @type reason ::
+          {:provider, String.t() | nil}
+          | {:invalid_response, String.t()}
+          | :incomplete
+          | {:response_too_large, pos_integer()}
+          | {:too_deep, pos_integer()}
+          | :open
+          | :interrupted
+
+  @type t :: %__MODULE__{
+          reason: reason(),
+          retryable?: boolean(),
+          provider_message: String.t() | nil,
+          retry_after: non_neg_integer() | nil
+        }
+
+  @enforce_keys [:reason, :retryable?]
+  defexception [:reason, :retryable?, :provider_message, :retry_after]
+
+  @doc false
+  def new({reason, message, retryable?, retry_after}) do
+    %__MODULE__{
+      reason: reason,
+      retryable?: retryable?,
+      provider_message: message,
+      retry_after: retry_after
+    }
+  end
+
+  @impl true
+  def message(%{reason: {:provider, code}, provider_message: words} = error) do
+    told = Enum.filter([code, words], & &1)
+    words = if told == [], do: "it does not say why", else: Enum.join(told, ": ")
+    "the provider refused or failed: #{words}. #{again(error)}"
+  end
+
+  def message(%{reason: {:invalid_response, text}}),
+    do:
+      "the response cannot be read (#{text}). Check that the provider and the URL belong together, or ask again"
+
+  def message(%{reason: :incomplete}),
+    do:
+      "the body ended before the response did. Ask again, or keep what came with AshAgent.Response.interrupt/2"
+
+  def message(%{reason: {:response_too_large, limit}}),
+    do: "the response has more than #{limit} bytes. Raise :max_bytes, or ask for less"
+
+  def message(%{reason: {:too_deep, limit}}),
+    do: "the response is nested deeper than #{limit} levels"
+
+  def message(%{reason: :open}),
+    do:
+      "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or give it up with " <>
+        "AshAgent.Response.interrupt/2"
+
+  def message(%{reason: :interrupted}),
+    do:
+      "the response was interrupted and takes no more bytes. Start another one with AshAgent.Response.new/2"
+
+  defp again(%{retryable?: false}), do: "Asking again will not help"
+  defp again(%{retry_after: nil}), do: "Asking again may help"
+  defp again(%{retry_after: wait}), do: "Asking again may help after #{wait} ms"
+end

@@ -1,0 +1,95 @@
+//! What there is to say of a model's message beside its words.
+
+use crate::log::provider::Provider;
+use crate::value::{Map, Size, Value};
+
+/// Where a message of the model came from, why it ends, and whether it is all there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// Who sent it.
+    pub provider: Option<Provider>,
+    /// The model, as it names itself.
+    pub model: Option<Box<str>>,
+    /// The response's id.
+    pub id: Option<Box<str>>,
+    /// Why the model stopped.
+    pub finish: Option<Finish>,
+    /// The same in the provider's word.
+    pub word: Option<Box<str>>,
+    /// The message broke off, for this reason.
+    pub interrupted: Option<Value>,
+    /// Fields of a snapshot that this version does not know.
+    pub(crate) extra: Option<Map>,
+}
+
+impl Reply {
+    /// How much there is to walk and to copy.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        let texts = [&self.model, &self.id, &self.word];
+        let bytes = texts.into_iter().flatten().map(|text| text.len()).sum();
+        let reason = self
+            .interrupted
+            .as_ref()
+            .map_or(Size::default(), Value::size);
+        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
+        Size::new(8, bytes).plus(reason).plus(extra)
+    }
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// It said what it had to say.
+    Stop,
+    /// It wants tools to be run.
+    ToolCalls,
+    /// It reached a limit of tokens.
+    Length,
+    /// A filter of the provider stopped it.
+    ContentFilter,
+    /// It does not want to answer.
+    Refusal,
+    /// It goes on when it is asked again with what it said.
+    Pause,
+    /// Something went wrong.
+    Error,
+}
+
+impl Finish {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Stop,
+        Self::ToolCalls,
+        Self::Length,
+        Self::ContentFilter,
+        Self::Refusal,
+        Self::Pause,
+        Self::Error,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::Refusal => "refusal",
+            Self::Pause => "pause",
+            Self::Error => "error",
+        }
+    }
+
+    /// The reason of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// Whether the model stopped in the middle of something.
+    pub(crate) const fn breaks_off(self) -> bool {
+        matches!(self, Self::Length | Self::ContentFilter | Self::Error)
+    }
+}

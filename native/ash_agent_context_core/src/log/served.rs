@@ -1,0 +1,128 @@
+//! What a provider answers itself: the use of one of its tools and the result, which belong together.
+
+use std::collections::HashSet;
+
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::value::{Map, Value};
+
+/// One half of a pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Half {
+    /// What both halves have.
+    pub key: String,
+    /// Whether it is the result.
+    pub is_result: bool,
+}
+
+impl Part {
+    /// Which pair a provider's block belongs to, if it says so.
+    pub(crate) fn half(&self) -> Option<Half> {
+        let PartKind::ProviderBlock { provider, data } = &self.kind else {
+            return None;
+        };
+        let (id, is_result) = match provider {
+            Provider::Anthropic => anthropic(data)?,
+            Provider::OpenAiResponses => responses(data)?,
+            Provider::Bedrock => by_keys(data, "toolUseId", ["toolUse", "toolResult"])?,
+            Provider::Gemini => by_keys(data, "id", ["toolCall", "toolResponse"])
+                .or_else(|| by_keys(data, "id", ["executableCode", "codeExecutionResult"]))?,
+            _ => return None,
+        };
+        let key = format!("{}:{id}", provider.name());
+        Some(Half { key, is_result })
+    }
+
+    /// What a provider takes once in a conversation: the id of an output item, or of half a pair.
+    pub(crate) fn once_id(&self) -> Option<String> {
+        if let Some(id) = self.item_id() {
+            return Some(id.to_owned());
+        }
+        if let PartKind::ProviderBlock {
+            provider: Provider::OpenAiResponses,
+            data,
+        } = &self.kind
+        {
+            return text(data, "id").map(str::to_owned);
+        }
+        let half = self.half()?;
+        let what = if half.is_result { "result" } else { "use" };
+        Some(format!("{what}:{}", half.key))
+    }
+}
+
+fn text<'a>(data: &'a Map, key: &str) -> Option<&'a str> {
+    let text = data.get_named(key)?.as_name()?;
+    (!text.is_empty()).then_some(text)
+}
+
+fn anthropic(data: &Map) -> Option<(&str, bool)> {
+    let kind = text(data, "type")?;
+    if kind.ends_with("_tool_use") {
+        return Some((text(data, "id")?, false));
+    }
+    let is_result = kind.ends_with("_tool_result");
+    is_result.then(|| Some((text(data, "tool_use_id")?, true)))?
+}
+
+fn responses(data: &Map) -> Option<(&str, bool)> {
+    let is_result = match text(data, "type")? {
+        "program" | "shell_call" | "tool_search_call" => false,
+        "program_output" | "shell_call_output" | "tool_search_output" => true,
+        _ => return None,
+    };
+    Some((text(data, "call_id")?, is_result))
+}
+
+fn by_keys<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option<(&'a str, bool)> {
+    let half = |key| match data.get_named(key)? {
+        Value::Map(half) => text(half, id),
+        _ => None,
+    };
+    let [used, result] = keys;
+    match half(used) {
+        Some(id) => Some((id, false)),
+        None => Some((half(result)?, true)),
+    }
+}
+
+/// The pair of each part. Halves that name none belong to their neighbours.
+fn keys(parts: &[Part]) -> Vec<Option<String>> {
+    let mut uses = 0;
+    let key = |part: &Part| {
+        if let Some(half) = part.half() {
+            return Some(half.key);
+        }
+        let PartKind::ProviderBlock { provider, data } = &part.kind else {
+            return None;
+        };
+        let has = |key| data.get_named(key).is_some();
+        let is = |kind| text(data, "type") == Some(kind);
+        match provider {
+            Provider::Gemini if has("executableCode") => uses += 1,
+            Provider::Gemini if has("codeExecutionResult") => {}
+            Provider::OpenAiResponses if is("tool_search_call") => uses += 1,
+            Provider::OpenAiResponses if is("tool_search_output") => {}
+            _ => return None,
+        }
+        Some(format!("#{uses}"))
+    };
+    parts.iter().map(key).collect()
+}
+
+/// Which parts stay when some are taken away: nothing stays of a pair that loses a half.
+pub(crate) fn whole_pairs(parts: &[Part], stays: &[bool]) -> Vec<bool> {
+    let keys = keys(parts);
+    let lost: HashSet<&String> = keys
+        .iter()
+        .zip(stays)
+        .filter_map(|(key, stays)| key.as_ref().filter(|_| !stays))
+        .collect();
+    if lost.is_empty() {
+        return stays.to_vec();
+    }
+    let is_whole = |(key, stays): (&Option<String>, &bool)| {
+        *stays && key.as_ref().is_none_or(|key| !lost.contains(key))
+    };
+    keys.iter().zip(stays).map(is_whole).collect()
+}

@@ -1,0 +1,191 @@
+//! What Anthropic Messages sends: one message, or events that make one.
+
+use super::Room;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::provider::block::{object, Opaque};
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign::part;
+use crate::provider::format::Responds;
+use crate::provider::node::{self, Node};
+use crate::value::{Map, Value};
+
+impl Responds for Room {
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
+/// Reads an event, or a whole message.
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    let index = Key::Index(node::number(node, "index").unwrap_or(0));
+    match node::text(node, "type") {
+        Some("content_block_delta") => delta(draft, &index, node),
+        Some("content_block_start") => match node::get(node, "content_block") {
+            Some(block) => start_block(draft, index, block),
+            None => Ok(()),
+        },
+        Some("content_block_stop") => draft.close(&index),
+        Some("message_start") => match node::get(node, "message") {
+            Some(message) => start(draft, message),
+            None => Ok(()),
+        },
+        Some("message_delta") => {
+            if let Some(usage) = node::get(node, "usage") {
+                draft.count_more_tokens(usage);
+            }
+            match node::get(node, "delta") {
+                Some(delta) => stop_reason(draft, delta),
+                None => Ok(()),
+            }
+        }
+        Some("message_stop") => draft.end(),
+        Some("message") => {
+            start(draft, node)?;
+            draft.end()
+        }
+        _ => match Fault::of(node) {
+            Some(fault) => Err(fault),
+            // `ping`, and what is to come.
+            None if node::text(node, "type").is_some() => Ok(()),
+            None => Err(Fault::neither(
+                node,
+                "neither a message nor an event of one",
+            )),
+        },
+    }
+}
+
+/// The message as it begins, or all of it. A gateway that asked again begins another one.
+fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
+    if draft.count() > 0 {
+        draft.begin_again();
+    }
+    draft.start(node::text(message, "id"), node::text(message, "model"));
+    if let Some(usage) = node::get(message, "usage") {
+        draft.count_more_tokens(usage);
+    }
+    for (block, index) in node::list(message, "content").iter().zip(0..) {
+        // Behind those that events will number from 0 again.
+        let key = Key::Whole(index);
+        start_block(draft, key.clone(), block)?;
+        draft.close(&key)?;
+    }
+    stop_reason(draft, message)
+}
+
+fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
+    match node::text(block, "type").unwrap_or_default() {
+        "text" => {
+            draft.open_text(key.clone());
+            for citation in node::list(block, "citations") {
+                draft.note_more(&key, "citations", node::to_value(citation)?);
+            }
+            draft.text(key, node::text(block, "text").unwrap_or_default());
+        }
+        "thinking" => {
+            draft.open_thinking(key.clone());
+            draft.thinking(
+                key.clone(),
+                node::text(block, "thinking").unwrap_or_default(),
+            );
+            sign(draft, &key, node::text(block, "signature"));
+        }
+        "redacted_thinking" => {
+            let data = node::text(block, "data").unwrap_or_default();
+            draft.put_part(key, redacted(data));
+        }
+        "tool_use" => {
+            draft.open_call(
+                key.clone(),
+                node::text(block, "id"),
+                node::text(block, "name"),
+            );
+            if let Some(caller) = node::get(block, "caller") {
+                draft.note(&key, "caller", node::to_value(caller)?);
+            }
+            // A placeholder when the arguments are to come.
+            let input = node::get(block, "input").filter(|input| node::is_filled_object(input));
+            if let Some(input) = input.and_then(object) {
+                draft.seed_arguments(&key, input);
+            }
+        }
+        kind => {
+            if kind == "fallback" {
+                let to = node::dig(block, &["to", "model"]).and_then(node::as_text);
+                draft.start(None, to);
+            }
+            let has_input = matches!(node::get(block, "input"), Some(Node::Object(_)));
+            let opaque = Opaque {
+                data: Arc::new(node::to_map(block)?),
+                input: has_input.then_some("input"),
+                around: None,
+            };
+            draft.open_opaque(key, opaque);
+        }
+    }
+    Ok(())
+}
+
+fn redacted(data: &str) -> Part {
+    let provider = Value::atom(Provider::Anthropic.name());
+    let metadata = Map::new(vec![(Value::atom("provider"), provider)]);
+    part(PartKind::RedactedThinking(data.into()), Some(metadata))
+}
+
+fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
+    if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
+        draft.note(key, "signature", Value::text(signature));
+    }
+}
+
+fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
+    let Some(delta) = node::get(event, "delta") else {
+        return Ok(());
+    };
+    let said = |name| node::text(delta, name).unwrap_or_default();
+    match said("type") {
+        "text_delta" => draft.text(key.clone(), said("text")),
+        "thinking_delta" => draft.thinking(key.clone(), said("thinking")),
+        "input_json_delta" => draft.arguments(key, said("partial_json")),
+        "signature_delta" => sign(draft, key, node::text(delta, "signature")),
+        "citations_delta" => {
+            if let Some(citation) = node::get(delta, "citation") {
+                draft.note_more(key, "citations", node::to_value(citation)?);
+            }
+        }
+        "compaction_delta" => {
+            for name in ["content", "encrypted_content"] {
+                if let Some(value) = node::get(delta, name) {
+                    draft.note(key, name, node::to_value(value)?);
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    let Some(word) = node::filled(node, "stop_reason") else {
+        return Ok(());
+    };
+    let reason = match word {
+        "tool_use" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::Refusal,
+        "pause_turn" | "compaction" => Finish::Pause,
+        _ => Finish::Stop,
+    };
+    draft.finish(reason, word);
+    Ok(())
+}

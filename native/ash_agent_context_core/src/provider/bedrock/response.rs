@@ -1,0 +1,186 @@
+//! What Bedrock Converse sends: one answer, or the events of ConverseStream.
+//!
+//! Texts and reasoning have no event that begins them. Every event has random padding `p`.
+
+use super::Room;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::log::reply::Finish;
+use crate::provider::block::{object, Opaque};
+use crate::provider::draft::{Draft, Key};
+use crate::provider::format::Responds;
+use crate::provider::framing::Framing;
+use crate::provider::node::{self, Node};
+use crate::value::{Map, Value};
+
+impl Responds for Room {
+    fn framing(&self) -> Framing {
+        Framing::EventStream
+    }
+
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, event, node)
+    }
+}
+
+/// Reads an event by its name, or a whole answer.
+fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), Fault> {
+    if let Some(name) = event {
+        return read_event(draft, name, node);
+    }
+    if let Some(message) = node::dig(node, &["output", "message"]) {
+        for (block, index) in node::list(message, "content").iter().zip(0..) {
+            read_block(draft, Key::Index(index), block)?;
+        }
+        if let Some(usage) = node::get(node, "usage") {
+            draft.count_tokens(usage);
+        }
+        stop(draft, node)?;
+        return draft.end();
+    }
+    // An event in an object of its name, as gateways send them.
+    if let Node::Object(entries) = node {
+        if let [(name, inner @ Node::Object(_))] = entries.as_slice() {
+            return read_event(draft, name, inner);
+        }
+    }
+    Err(Fault::neither(
+        node,
+        "neither an answer of Converse nor an event of one",
+    ))
+}
+
+fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fault> {
+    let key = Key::Index(node::number(event, "contentBlockIndex").unwrap_or(0));
+    match name {
+        "contentBlockDelta" => match node::get(event, "delta") {
+            Some(delta) => read_delta(draft, &key, delta),
+            None => Ok(()),
+        },
+        "contentBlockStart" => match node::get(event, "start") {
+            Some(start) => read_start(draft, key, start),
+            None => Ok(()),
+        },
+        "contentBlockStop" => draft.close(&key),
+        "messageStop" => stop(draft, event),
+        "metadata" => {
+            if let Some(usage) = node::get(event, "usage") {
+                draft.count_tokens(usage);
+            }
+            Ok(())
+        }
+        name if name.to_ascii_lowercase().ends_with("exception") => {
+            Err(Fault::provider(Some(name), node::text(event, "message")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_start(draft: &mut Draft, key: Key, start: &Node<'_>) -> Result<(), Fault> {
+    if let Some(tool) = node::get(start, "toolUse") {
+        if node::get(tool, "type").is_some() {
+            // A tool that the provider runs itself.
+            let data = node::to_map(tool)?.put(Value::text("input"), Value::Map(Map::default()));
+            open(draft, key, data, Some("input"), "toolUse");
+            return Ok(());
+        }
+        draft.open_call(key, node::text(tool, "toolUseId"), node::text(tool, "name"));
+    } else if let Some(result) = node::get(start, "toolResult") {
+        let none = Value::List(Box::default());
+        let data = node::to_map(result)?.put(Value::text("content"), none);
+        open(draft, key, data, None, "toolResult");
+    }
+    Ok(())
+}
+
+fn open(draft: &mut Draft, key: Key, data: Map, input: Option<&'static str>, around: &'static str) {
+    let opaque = Opaque {
+        data: Arc::new(data),
+        input,
+        around: Some(around),
+    };
+    draft.open_opaque(key, opaque);
+}
+
+fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Fault> {
+    if let Some(text) = node::text(delta, "text") {
+        draft.text(key.clone(), text);
+    } else if let Some(tool) = node::get(delta, "toolUse") {
+        draft.arguments(key, node::text(tool, "input").unwrap_or_default());
+    } else if let Some(reasoning) = node::get(delta, "reasoningContent") {
+        if let Some(text) = node::text(reasoning, "text") {
+            draft.thinking(key.clone(), text);
+        }
+        sign(draft, key, node::filled(reasoning, "signature"));
+        for name in ["redactedContent", "data"] {
+            if let Some(data) = node::filled(reasoning, name) {
+                draft.redacted(key.clone(), data);
+            }
+        }
+    } else if let Some(results) = node::get(delta, "toolResult") {
+        for result in node::as_list(results) {
+            draft.note_more(key, "content", node::to_value(result)?);
+        }
+    } else if let Some(citation) = node::get(delta, "citation") {
+        draft.open_text(key.clone());
+        draft.note_more(key, "citations", node::to_value(citation)?);
+    }
+    Ok(())
+}
+
+fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
+    if let Some(signature) = signature {
+        draft.open_thinking(key.clone());
+        draft.note(key, "signature", Value::text(signature));
+    }
+}
+
+fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
+    let reasoning = node::get(block, "reasoningContent");
+    if let Some(tool) = node::get(block, "toolUse").filter(|of| node::get(of, "type").is_none()) {
+        draft.open_call(
+            key.clone(),
+            node::text(tool, "toolUseId"),
+            node::text(tool, "name"),
+        );
+        if let Some(input) = node::get(tool, "input").and_then(object) {
+            draft.seed_arguments(&key, input);
+        }
+    } else if let Some(text) = node::text(block, "text") {
+        draft.text(key.clone(), text);
+    } else if let Some(thought) = reasoning.and_then(|of| node::get(of, "reasoningText")) {
+        draft.open_thinking(key.clone());
+        draft.thinking(key.clone(), node::text(thought, "text").unwrap_or_default());
+        sign(draft, &key, node::filled(thought, "signature"));
+    } else if let Some(data) = reasoning.and_then(|of| node::text(of, "redactedContent")) {
+        draft.redacted(key.clone(), data);
+    } else if let Ok(part) = super::read::assistant_part(node::to_value(block)?) {
+        draft.put_part(key.clone(), part);
+    }
+    draft.close(&key)
+}
+
+fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    let Some(word) = node::filled(node, "stopReason") else {
+        return Ok(());
+    };
+    let reason = match word {
+        "tool_use" => Finish::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "guardrail_intervened" | "content_filtered" => Finish::ContentFilter,
+        "malformed_model_output" | "malformed_tool_use" => Finish::Error,
+        _ => Finish::Stop,
+    };
+    draft.finish(reason, word);
+    Ok(())
+}

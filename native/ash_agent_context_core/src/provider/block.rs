@@ -1,0 +1,262 @@
+//! A piece of a message in the making: a text, a thought, a call, or a block of the provider's own.
+
+use std::sync::Arc;
+
+use rpds::ListSync;
+
+use crate::fault::Fault;
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::value::{Map, Value};
+
+use super::node::{self, Node};
+use super::rope::Rope;
+use crate::provider::foreign;
+
+/// A piece of the message in the making.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub(super) kind: Kind,
+    /// Text, arguments or the input of a provider's own tool.
+    pub(super) text: Rope,
+    /// Where it stands among the parts, or among the calls; given when there is something to see.
+    pub(super) number: Option<usize>,
+    /// Whether the stream says that it is complete.
+    pub(super) done: bool,
+    /// What the provider wants to see again, newest first; of a block of its own, fields of it.
+    pub(super) notes: ListSync<Note>,
+    /// Which piece of the provider's text came last.
+    pub(super) piece: u64,
+}
+
+/// What a provider wants to see again of a block.
+#[derive(Debug, Clone)]
+pub(super) struct Note {
+    pub(super) name: &'static str,
+    pub(super) value: Arc<Value>,
+    /// Whether it is one of several.
+    pub(super) listed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Text,
+    Thinking,
+    /// Reasoning in a form that only its provider reads.
+    Redacted,
+    Call(Call),
+    /// A block of the provider's own, in the making.
+    Opaque(Opaque),
+    /// Any part that came as a whole.
+    Whole(Arc<Part>),
+    /// An element of the notes on the model's thinking, whose text is still growing.
+    Detail {
+        of: Arc<Map>,
+        field: &'static str,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) id: Box<str>,
+    pub(super) kind: CallKind,
+    pub(super) name: Box<str>,
+    /// Arguments that came with the name.
+    pub(super) seed: Option<Arc<Arguments>>,
+    /// Arguments that came by their paths, newest first.
+    pub(super) pieces: ListSync<Arc<Piece>>,
+    pub(super) whole: Option<Arc<ToolCall>>,
+}
+
+/// A value for one place of a call's arguments.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub path: Box<str>,
+    pub value: Value,
+}
+
+/// A block of the provider's own, in the making.
+#[derive(Debug, Clone)]
+pub(crate) struct Opaque {
+    pub data: Arc<Map>,
+    /// The key that its text is for: JSON, once it is complete.
+    pub input: Option<&'static str>,
+    /// The key of an object around it.
+    pub around: Option<&'static str>,
+}
+
+impl Block {
+    /// Adds to a text; `false` when it is complete or something else.
+    pub(super) fn say(&mut self, text: &str) -> bool {
+        let takes = !self.done && matches!(self.kind, Kind::Text | Kind::Thinking);
+        if takes {
+            self.text.push(text.as_bytes());
+        }
+        takes
+    }
+
+    /// What the provider wants to see again, where there is anything.
+    pub(super) fn metadata(
+        &self,
+        provider: Provider,
+        asked: Option<&str>,
+        always: bool,
+    ) -> Option<Map> {
+        if self.notes.is_empty() && !always {
+            return None;
+        }
+        let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
+        entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
+        let notes = self.gather().into_iter();
+        entries.extend(notes.map(|(name, value)| (Value::atom(name), value)));
+        Some(Map::new(entries))
+    }
+
+    /// The notes, those of a list together.
+    pub(super) fn gather(&self) -> Vec<(&'static str, Value)> {
+        let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
+        for note in self.notes.iter() {
+            let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
+            match known {
+                Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
+                Some(_) => {}
+                None => {
+                    let value = Value::clone(&note.value);
+                    gathered.push((note.name, vec![value], note.listed));
+                }
+            }
+        }
+        let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
+            values.reverse();
+            let value = match listed {
+                true => Value::List(values.into_boxed_slice()),
+                false => values.pop().unwrap_or(Value::Nil),
+            };
+            (name, value)
+        };
+        gathered.into_iter().map(one).collect()
+    }
+
+    pub(super) fn part_of(
+        &self,
+        provider: Provider,
+        asked: Option<&str>,
+        is_complete: bool,
+    ) -> Option<Part> {
+        if self.done || is_complete {
+            return self.part(provider, asked);
+        }
+        // No signature and no id of what is not complete.
+        match self.kind {
+            Kind::Text | Kind::Thinking if !self.text.is_empty() => {
+                let bare = Self {
+                    notes: ListSync::new_sync(),
+                    ..self.clone()
+                };
+                bare.part(provider, asked)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn part(&self, provider: Provider, asked: Option<&str>) -> Option<Part> {
+        let bytes = || self.text.join().into_boxed_slice();
+        let (kind, always) = match &self.kind {
+            Kind::Text => (PartKind::Text(bytes()), false),
+            Kind::Thinking => (PartKind::Thinking(bytes()), true),
+            Kind::Redacted => {
+                let data = String::from_utf8_lossy(&bytes()).into();
+                (PartKind::RedactedThinking(data), true)
+            }
+            Kind::Whole(part) => return Some(Part::clone(part)),
+            Kind::Call(_) | Kind::Opaque(_) | Kind::Detail { .. } => return None,
+        };
+        Some(foreign::part(kind, self.metadata(provider, asked, always)))
+    }
+
+    pub(super) fn opaque_part(&self, opaque: &Opaque, provider: Provider) -> Result<Part, Fault> {
+        let mut data = Map::clone(&opaque.data);
+        for (name, value) in self.gather() {
+            data = data.put(Value::text(name), value);
+        }
+        if let (Some(key), false) = (opaque.input, self.text.is_empty()) {
+            let bytes = self.text.join();
+            let input = match node::read(&bytes, node::to_value) {
+                Ok(input) => input,
+                Err(Fault::TooDeep { limit }) => return Err(Fault::TooDeep { limit }),
+                Err(_) => Value::Binary(bytes.into_boxed_slice()),
+            };
+            data = data.put(Value::text(key), input);
+        }
+        if let Some(around) = opaque.around {
+            data = Map::new(vec![(Value::text(around), Value::Map(data))]);
+        }
+        Ok(foreign::part(
+            PartKind::ProviderBlock { provider, data },
+            None,
+        ))
+    }
+
+    /// The call, or what there is of it: the text of its arguments is no more than text then.
+    pub(super) fn call(&self, call: &Call) -> ToolCall {
+        if let Some(whole) = &call.whole {
+            return ToolCall::clone(whole);
+        }
+        let text = match call.pieces.is_empty() {
+            true => self.text.join().into_boxed_slice(),
+            false => Box::default(),
+        };
+        let arguments = match text.is_empty() {
+            true => Arguments::default(),
+            false => Arguments {
+                value: Value::Binary(text),
+                json: None,
+            },
+        };
+        ToolCall {
+            id: call.id.clone(),
+            kind: call.kind,
+            name: Name::Text(call.name.clone()),
+            arguments,
+            provider_metadata: None,
+            extra: None,
+            unknown: None,
+            aliases: crate::log::alias::Aliases::default(),
+        }
+    }
+
+    pub(super) fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
+        if call.kind == CallKind::Custom {
+            let text = Value::Binary(self.text.join().into_boxed_slice());
+            return Arguments::of(call.kind, text).unwrap_or_default();
+        }
+        if self.text.is_empty() {
+            return call.seed.as_deref().cloned().unwrap_or_default();
+        }
+        let bytes = self.text.join().into_boxed_slice();
+        if is_text {
+            return Arguments::from_json(bytes);
+        }
+        match node::read(&bytes, |node| Ok(object(node))) {
+            Ok(Some(arguments)) => arguments,
+            _ => Arguments {
+                value: Value::Binary(bytes),
+                json: None,
+            },
+        }
+    }
+}
+
+/// Arguments that are an object, with the order of its keys.
+pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
+    match node {
+        Node::Object(entries) if entries.is_empty() => Some(Arguments::default()),
+        Node::Object(_) => {
+            let json = node::to_text(node).into_bytes().into_boxed_slice();
+            Some(Arguments::from_json(json))
+        }
+        _ => None,
+    }
+}

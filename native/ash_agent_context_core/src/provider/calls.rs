@@ -1,0 +1,178 @@
+//! Calls of a response: what is known of them comes in any order and in pieces.
+
+use std::sync::Arc;
+
+use rpds::ListSync;
+
+use crate::fault::Fault;
+use crate::log::call::{Arguments, ToolCall};
+use crate::log::kind::CallKind;
+
+use super::block::{Block, Call, Kind, Piece};
+use super::draft::{Draft, Key};
+use super::event::Event;
+use super::rope::Rope;
+
+impl Draft {
+    /// Opens a call of a function. It shows once its name is there.
+    pub fn open_call(&mut self, key: Key, id: Option<&str>, name: Option<&str>) {
+        self.open_call_of(CallKind::Function, key, id, name);
+    }
+
+    /// Opens a call of any kind.
+    pub fn open_call_of(&mut self, kind: CallKind, key: Key, id: Option<&str>, name: Option<&str>) {
+        let call = Call {
+            id: id.unwrap_or_default().into(),
+            kind,
+            name: Box::default(),
+            seed: None,
+            pieces: ListSync::new_sync(),
+            whole: None,
+        };
+        self.open(key.clone(), Kind::Call(call));
+        if let Some(name) = name {
+            self.name_call(&key, name);
+        }
+    }
+
+    /// Gives a call its name, once.
+    pub fn name_call(&mut self, key: &Key, name: &str) {
+        let position = self.calls;
+        let Some(block) = self.block(key) else { return };
+        let Kind::Call(call) = &mut block.kind else {
+            return;
+        };
+        if name.is_empty() || !call.name.is_empty() {
+            return;
+        }
+        call.name = name.into();
+        block.number = Some(position);
+        let waiting = block.text.join();
+        self.calls += 1;
+        let name = name.into();
+        self.events.push(Event::CallStarted { position, name });
+        let json = String::from_utf8_lossy(&waiting);
+        if !json.is_empty() {
+            let json = json.into();
+            self.events.push(Event::CallArguments { position, json });
+        }
+    }
+
+    /// Gives a call its id, once.
+    pub fn identify_call(&mut self, key: &Key, id: &str) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            done: false,
+            ..
+        }) = self.block(key)
+        {
+            if call.id.is_empty() {
+                call.id = id.into();
+            }
+        }
+    }
+
+    /// The id of a call.
+    pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
+        match &self.block(key)?.kind {
+            Kind::Call(call) => Some(&call.id),
+            _ => None,
+        }
+    }
+
+    /// Whether a text begins arguments anew although those of a call look complete.
+    pub fn restarts(&mut self, key: &Key, json: Option<&str>) -> bool {
+        let begins = json.is_some_and(|json| json.starts_with('{'));
+        begins
+            && self
+                .block(key)
+                .is_some_and(|block| block.text.last() == Some(b'}'))
+    }
+
+    /// More of the text of a call's arguments. Some servers send all of it again at the end.
+    pub fn arguments(&mut self, key: &Key, json: &str) {
+        let Some(block) = self.block(key).filter(|block| !block.done) else {
+            return;
+        };
+        if !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)) || json.is_empty() {
+            return;
+        }
+        let repeats = json.starts_with('{') && block.text.last() == Some(b'}');
+        if repeats && block.text.is(json.as_bytes()) {
+            return;
+        }
+        block.text.push(json.as_bytes());
+        let position = block.number.filter(|_| matches!(block.kind, Kind::Call(_)));
+        if let Some(position) = position {
+            let json = json.into();
+            self.events.push(Event::CallArguments { position, json });
+        }
+    }
+
+    /// Arguments that came with the name of a call.
+    pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            ..
+        }) = self.block(key)
+        {
+            call.seed = Some(Arc::new(arguments));
+        }
+    }
+
+    /// A value for one place of a call's arguments.
+    pub fn push_piece(&mut self, key: &Key, piece: Piece) {
+        if let Some(Block {
+            kind: Kind::Call(call),
+            text,
+            done: false,
+            ..
+        }) = self.block(key)
+        {
+            // For what it costs to put the pieces together.
+            text.push(&[0; 16]);
+            call.pieces.push_front_mut(Arc::new(piece));
+        }
+    }
+
+    /// The pieces of a call's arguments, oldest first.
+    pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<Piece>>, Fault> {
+        self.check_budget(key)?;
+        let Some(Block {
+            kind: Kind::Call(call),
+            ..
+        }) = self.block(key)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut pieces: Vec<_> = call.pieces.iter().cloned().collect();
+        pieces.reverse();
+        Ok(pieces)
+    }
+
+    /// A call that came as a whole, in the place of what came of it before.
+    pub fn put_call(&mut self, key: &Key, call: ToolCall) -> Result<(), Fault> {
+        if self.block(key).is_none() {
+            self.open_call_of(call.kind, key.clone(), Some(&call.id), None);
+        }
+        self.name_call(key, call.name.as_str());
+        match self.block(key) {
+            Some(Block {
+                kind: Kind::Call(known),
+                done: false,
+                ..
+            }) => known.whole = Some(Arc::new(call)),
+            _ => return Ok(()),
+        }
+        self.close(key)
+    }
+
+    /// The arguments of a call are these.
+    pub fn end_call_with(&mut self, key: &Key, arguments: Arguments) -> Result<(), Fault> {
+        self.seed_arguments(key, arguments);
+        if let Some(block) = self.block(key).filter(|block| !block.done) {
+            block.text = Rope::default();
+        }
+        self.close(key)
+    }
+}

@@ -1,0 +1,115 @@
+//! What models reasoned, in the fields that servers have beside OpenAI's.
+
+use crate::log::message::Message;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::options::Dialect;
+use crate::provider::writer::Writer;
+use crate::value::builder::Object;
+use crate::value::json::AsJson;
+use crate::value::letters::{is_blank, utf8};
+use crate::value::Value;
+
+/// What of a message's reasoning stands beside its content.
+pub(crate) enum Reasoning<'a> {
+    Nothing,
+    /// Texts under this key, which may have to be there even when they say nothing.
+    Text(&'static str, Vec<&'a Part>),
+    /// Details as they came, and texts that have none.
+    Details(Vec<&'a Part>),
+}
+
+impl<'a> Reasoning<'a> {
+    pub fn of(message: &'a Message, out: &Writer<'_>) -> Self {
+        let parts = match &message.content {
+            Content::Parts(parts) => &**parts,
+            _ => &[],
+        };
+        let own = parts
+            .iter()
+            .filter(|part| matches!(part.kind, PartKind::Thinking(_)) && part.is_of(out.options));
+        match out.options.dialect {
+            _ if out.options.provider != Provider::OpenAiChat => Self::Nothing,
+            None | Some(Dialect::OpenAi) => Self::Nothing,
+            // Without calls it is of no use, and some servers refuse it there.
+            Some(Dialect::DeepSeek | Dialect::Vllm) if message.calls.is_empty() => Self::Nothing,
+            Some(Dialect::DeepSeek) => Self::Text("reasoning_content", own.collect()),
+            Some(Dialect::Vllm) => Self::Text("reasoning", own.collect()),
+            Some(Dialect::OpenRouter) => Self::Details(own.collect()),
+        }
+    }
+
+    /// Whether a part is among it.
+    pub fn has(&self, part: &Part) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Text(_, parts) | Self::Details(parts) => {
+                parts.iter().any(|own| std::ptr::eq(*own, part))
+            }
+        }
+    }
+
+    pub fn write(&self, message: &mut Object<'_>) {
+        match self {
+            Self::Nothing => {}
+            Self::Text(key, parts) => {
+                let text = texts(parts);
+                // DeepSeek refuses a calling message without the field, and takes an empty one.
+                if !is_blank(&text) || *key == "reasoning_content" {
+                    message.text(key, &text);
+                }
+            }
+            Self::Details(parts) => {
+                let (detailed, plain): (Vec<&Part>, Vec<&Part>) =
+                    parts.iter().partition(|part| details(part).is_some());
+                let text = texts(&plain);
+                if !is_blank(&text) {
+                    message.text("reasoning", &text);
+                }
+                if !detailed.is_empty() {
+                    message.list("reasoning_details", |list| {
+                        for detail in detailed.into_iter().filter_map(details).flatten() {
+                            list.element(&AsJson(detail));
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn texts(parts: &[&Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match &part.kind {
+        PartKind::Thinking(bytes) => Some(utf8(bytes)),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// What OpenRouter gave, to be given back as it was.
+fn details(part: &Part) -> Option<&[Value]> {
+    match part
+        .provider_metadata
+        .as_ref()?
+        .get_named("reasoning_details")?
+    {
+        Value::List(details) if !details.is_empty() => Some(details),
+        _ => None,
+    }
+}
+
+/// Whether a message that was imported may go back in this dialect as it came.
+pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
+    // Within a text, the quotation mark in front of the colon would be escaped.
+    let has = |key: &str| elements.contains(key);
+    let (content, rest) = (
+        has("\"reasoning_content\":"),
+        has("\"reasoning\":") || has("\"reasoning_details\":"),
+    );
+    match dialect {
+        Dialect::OpenAi => !content && !rest,
+        Dialect::DeepSeek => !rest && content != message.calls.is_empty(),
+        Dialect::OpenRouter => true,
+        Dialect::Vllm => !content,
+    }
+}

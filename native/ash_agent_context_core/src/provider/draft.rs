@@ -1,0 +1,655 @@
+//! A response as far as it came: what the readers of all providers fill.
+//!
+//! Every value in it is shared with the older versions of the response, so that adding to it costs
+//! what is added.
+
+use std::sync::Arc;
+
+use rpds::{HashTrieMapSync, ListSync, VectorSync};
+
+use crate::fault::Fault;
+use crate::log::call::{Name, ToolCall};
+use crate::log::part::Part;
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::log::usage::Usage;
+use crate::value::{Map, Value};
+
+use super::block::{Block, Call, Kind, Note, Opaque};
+use super::drafted::{self, Said};
+use super::event::Event;
+use super::node::{self, Node};
+use super::rope::Rope;
+
+/// Numbers that are kept of reports that come one by one; those of real ones are ten.
+const COUNTED: usize = 100;
+
+/// Fields that an element of the notes on thinking may have.
+const FIELDS: usize = 20;
+
+/// What a provider calls a block. Never a position that we count: providers skip and reuse them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// The only one of its kind.
+    Only(&'static str),
+    /// A block's index.
+    Index(u64),
+    /// A part of an item.
+    Piece(u64, u64),
+    /// An item that was given as a whole.
+    Whole(u64),
+    /// A call's id.
+    Id(Box<str>),
+    /// The index of a call.
+    Call(u64),
+    /// The n-th block, which no key leads to.
+    Nth(usize),
+}
+
+/// What rarely changes.
+#[derive(Debug, Clone, Default)]
+struct Head {
+    asked: Option<Box<str>>,
+    model: Option<Box<str>>,
+    id: Option<Box<str>>,
+    finish: Option<Finish>,
+    word: Option<Box<str>>,
+    usage: Option<Usage>,
+    /// Numbers that are reported one by one.
+    counted: Map,
+    refused: bool,
+}
+
+/// A response as far as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub provider: Provider,
+    has_text_arguments: bool,
+    head: Arc<Head>,
+    blocks: VectorSync<Block>,
+    keys: HashTrieMapSync<Key, usize>,
+    last: Option<(Key, usize)>,
+    parts: usize,
+    pub(super) calls: usize,
+    /// Where the blocks of the answer begin that is coming in.
+    begun: usize,
+    /// Whether the stream said that this is all.
+    pub ended: bool,
+    /// What happened since somebody looked.
+    pub events: Vec<Event>,
+    /// Bytes that may be parsed at once.
+    pub budget: usize,
+}
+
+impl Draft {
+    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came.
+    pub fn new(provider: Provider, has_text_arguments: bool, asked: Option<&str>) -> Self {
+        let head = Head {
+            asked: asked.map(Into::into),
+            ..Head::default()
+        };
+        Self {
+            provider,
+            has_text_arguments,
+            head: Arc::new(head),
+            blocks: VectorSync::new_sync(),
+            keys: HashTrieMapSync::new_sync(),
+            last: None,
+            parts: 0,
+            calls: 0,
+            begun: 0,
+            ended: false,
+            events: Vec::new(),
+            budget: usize::MAX,
+        }
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.head.model.as_deref()
+    }
+
+    pub fn id(&self) -> Option<&str> {
+        self.head.id.as_deref()
+    }
+
+    pub fn finish_reason(&self) -> Option<Finish> {
+        self.head.finish
+    }
+
+    pub fn word(&self) -> Option<&str> {
+        self.head.word.as_deref()
+    }
+
+    pub fn usage(&self) -> Option<Usage> {
+        self.head.usage
+    }
+
+    /// Number of blocks of any kind.
+    pub fn count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Who answers. Empty names are none, later ones count.
+    pub fn start(&mut self, id: Option<&str>, model: Option<&str>) {
+        let id = id.filter(|id| !id.is_empty() && Some(*id) != self.id());
+        let model = model.filter(|model| !model.is_empty() && Some(*model) != self.model());
+        if id.is_none() && model.is_none() {
+            return;
+        }
+        let head = Arc::make_mut(&mut self.head);
+        if let Some(id) = id {
+            head.id = Some(id.into());
+        }
+        if let Some(model) = model {
+            head.model = Some(model.into());
+        }
+    }
+
+    /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
+    /// no reason to lose an answer.
+    pub fn count_tokens(&mut self, report: &Node<'_>) {
+        let Ok(map) = node::to_map(report) else {
+            return;
+        };
+        let Ok(usage) = Usage::read(Value::Map(map)) else {
+            return;
+        };
+        if self.head.usage != Some(usage) {
+            Arc::make_mut(&mut self.head).usage = Some(usage);
+            self.events.push(Event::Usage(usage));
+        }
+    }
+
+    /// The same where a report has only what is new.
+    pub fn count_more_tokens(&mut self, report: &Node<'_>) {
+        let Ok(map) = node::to_map(report) else {
+            return;
+        };
+        let mut entries = self.head.counted.clone().into_entries();
+        let room = COUNTED.saturating_sub(entries.len());
+        let given = map.into_entries().into_iter();
+        let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
+        entries.extend(given.take(room));
+        let counted = Map::new(entries);
+        let usage = Usage::read(Value::Map(counted.clone())).ok();
+        let changed = usage.filter(|usage| self.head.usage != Some(*usage));
+        let head = Arc::make_mut(&mut self.head);
+        head.counted = counted;
+        if let Some(usage) = changed {
+            head.usage = Some(usage);
+            self.events.push(Event::Usage(usage));
+        }
+    }
+
+    /// The model's words say that it does not want to answer.
+    pub fn refuse(&mut self) {
+        if !self.head.refused {
+            Arc::make_mut(&mut self.head).refused = true;
+        }
+    }
+
+    /// Why the model stopped. Some servers say "stop" although the model called tools.
+    pub fn finish(&mut self, reason: Finish, word: &str) {
+        let reason = match reason {
+            Finish::Stop if self.head.refused => Finish::Refusal,
+            Finish::Stop if self.calls > 0 => Finish::ToolCalls,
+            other => other,
+        };
+        if self.head.finish == Some(reason) && self.word() == Some(word) {
+            return;
+        }
+        let head = Arc::make_mut(&mut self.head);
+        head.finish = Some(reason);
+        head.word = Some(word.chars().take(200).collect::<String>().into());
+        self.events.push(Event::Finish(reason));
+    }
+
+    /// Why the model stopped, where this is the stream's only word about its open blocks.
+    pub fn finish_all(&mut self, reason: Finish, word: &str) -> Result<(), Fault> {
+        if self.head.finish.is_none() {
+            self.close_all(reason.breaks_off())?;
+        }
+        self.finish(reason, word);
+        Ok(())
+    }
+
+    /// The stream's last word. A call is complete when the stream said so, or why the model stopped.
+    pub fn end(&mut self) -> Result<(), Fault> {
+        self.ended = true;
+        let Some(at) = self.open_blocks().next() else {
+            return Ok(());
+        };
+        let texts = (at..self.blocks.len()).filter(|at| {
+            let block = self.blocks.get(*at);
+            block.is_some_and(|block| !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)))
+        });
+        for at in texts.collect::<Vec<_>>() {
+            self.close(&Key::Nth(at))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn find(&mut self, key: &Key) -> Option<usize> {
+        if let Some((last, at)) = &self.last {
+            if last == key {
+                return Some(*at);
+            }
+        }
+        let at = match key {
+            Key::Nth(at) if *at >= self.blocks.len() => return None,
+            Key::Nth(at) => *at,
+            key => *self.keys.get(key)?,
+        };
+        self.last = Some((key.clone(), at));
+        Some(at)
+    }
+
+    pub(super) fn block(&mut self, key: &Key) -> Option<&mut Block> {
+        let at = self.find(key)?;
+        self.blocks.get_mut(at)
+    }
+
+    /// Whether something is known under a key.
+    pub fn knows(&self, key: &Key) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// Whether something complete is known under a key.
+    pub fn is_done(&mut self, key: &Key) -> bool {
+        self.block(key).is_some_and(|block| block.done)
+    }
+
+    /// Another name for a block.
+    pub fn name_also(&mut self, key: &Key, also: Key) {
+        if let Some(at) = self.find(key) {
+            self.keys.insert_mut(also, at);
+            self.last = None;
+        }
+    }
+
+    /// Remembers a key, which leads to no block that matters.
+    pub fn mark(&mut self, key: Key) {
+        self.keys.insert_mut(key, usize::MAX);
+    }
+
+    pub(super) fn open(&mut self, key: Key, kind: Kind) -> usize {
+        let at = self.blocks.len();
+        self.blocks.push_back_mut(Block {
+            kind,
+            text: Rope::default(),
+            number: None,
+            done: false,
+            notes: ListSync::new_sync(),
+            piece: 0,
+        });
+        if !matches!(key, Key::Nth(_)) {
+            self.keys.insert_mut(key.clone(), at);
+        }
+        self.last = Some((key, at));
+        at
+    }
+
+    /// Gives the part under a key its place.
+    fn show(&mut self, at: usize) -> usize {
+        let next = self.parts;
+        let Some(block) = self.blocks.get_mut(at) else {
+            return next;
+        };
+        let number = *block.number.get_or_insert(next);
+        if number == next {
+            self.parts += 1;
+        }
+        number
+    }
+
+    /// More of a text; the first piece opens it.
+    pub fn text(&mut self, key: Key, text: &str) {
+        self.say(key, text, false);
+    }
+
+    /// More of the model's reasoning.
+    pub fn thinking(&mut self, key: Key, text: &str) {
+        self.say(key, text, true);
+    }
+
+    fn say(&mut self, key: Key, text: &str, thinks: bool) {
+        let at = match self.find(&key) {
+            Some(at) => at,
+            None if text.is_empty() => return,
+            None if thinks => self.open(key, Kind::Thinking),
+            None => self.open(key, Kind::Text),
+        };
+        if text.is_empty() || !self.blocks.get_mut(at).is_some_and(|block| block.say(text)) {
+            return;
+        }
+        let part = self.show(at);
+        let text = text.into();
+        self.events.push(match thinks {
+            true => Event::Thinking { part, text },
+            false => Event::Text { part, text },
+        });
+    }
+
+    /// More of one or the other.
+    pub fn text_or_thinking(&mut self, key: Key, text: &str, thinks: bool) {
+        self.say(key, text, thinks);
+    }
+
+    /// Opens a text that may stay without words.
+    pub fn open_text(&mut self, key: Key) {
+        if self.find(&key).is_none() {
+            self.open(key, Kind::Text);
+        }
+    }
+
+    /// Opens a block of reasoning that may stay without words.
+    pub fn open_thinking(&mut self, key: Key) {
+        if self.find(&key).is_none() {
+            self.open(key, Kind::Thinking);
+        }
+    }
+
+    /// Goes on with another piece of a text, an empty line after the one before it.
+    pub fn next_piece(&mut self, key: &Key, piece: u64) {
+        let Some(block) = self.block(key) else { return };
+        if block.piece != piece {
+            block.piece = piece;
+            if !block.text.is_empty() {
+                let thinks = matches!(block.kind, Kind::Thinking);
+                self.say(key.clone(), "\n\n", thinks);
+            }
+        }
+    }
+
+    /// The text under a key is this, whatever came of it before.
+    pub fn put_text(&mut self, key: Key, text: &str, thinks: bool) {
+        let known = match self.block(&key) {
+            Some(block) if block.done => return,
+            Some(block) => block.text.join(),
+            None => Vec::new(),
+        };
+        match text.as_bytes().strip_prefix(&*known) {
+            Some(rest) => {
+                let rest = std::str::from_utf8(rest).unwrap_or_default();
+                self.say(key, rest, thinks);
+            }
+            // The provider changed its mind; who watched has seen the other one.
+            None => {
+                if let Some(block) = self.block(&key) {
+                    block.text = Rope::default();
+                    block.text.push(text.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// More of what is in the place of reasoning.
+    pub fn redacted(&mut self, key: Key, data: &str) {
+        let at = match self.find(&key) {
+            Some(at) => at,
+            None => self.open(key, Kind::Redacted),
+        };
+        if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
+            block.kind = Kind::Redacted;
+            block.text.push(data.as_bytes());
+        }
+    }
+
+    /// Notes what the provider wants to see again; a later note of the same name replaces the first.
+    pub fn note(&mut self, key: &Key, name: &'static str, value: Value) {
+        self.add_note(key, name, value, false);
+    }
+
+    /// Adds to a list of notes.
+    pub fn note_more(&mut self, key: &Key, name: &'static str, value: Value) {
+        self.add_note(key, name, value, true);
+    }
+
+    fn add_note(&mut self, key: &Key, name: &'static str, value: Value, listed: bool) {
+        let Some(at) = self.find(key) else { return };
+        let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
+            return;
+        };
+        let value = Arc::new(value);
+        block.notes.push_front_mut(Note {
+            name,
+            value,
+            listed,
+        });
+        if matches!(block.kind, Kind::Thinking) {
+            self.show(at);
+        }
+    }
+
+    /// Shows a part although it has no words.
+    pub fn show_empty(&mut self, key: &Key) {
+        if let Some(at) = self.find(key) {
+            self.show(at);
+        }
+    }
+
+    /// Opens a block of the provider's own.
+    pub fn open_opaque(&mut self, key: Key, opaque: Opaque) {
+        let at = self.open(key, Kind::Opaque(opaque));
+        self.show(at);
+    }
+
+    /// A part that came as a whole, in the place of what came of it before.
+    pub fn put_part(&mut self, key: Key, part: Part) {
+        let at = match self.find(&key) {
+            Some(at) => at,
+            None => self.open(key, Kind::Text),
+        };
+        let part = Arc::new(self.with_model(part));
+        if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
+            block.kind = Kind::Whole(part.clone());
+            block.done = true;
+            self.show(at);
+            self.events.push(Event::Part(Part::clone(&part)));
+        }
+    }
+
+    /// The part with the model that was asked, for the next request to compare.
+    fn with_model(&self, mut part: Part) -> Part {
+        if let (Some(metadata), Some(asked)) = (&part.provider_metadata, &self.head.asked) {
+            let metadata = metadata.put(Value::atom("model"), Value::text(asked));
+            part.provider_metadata = Some(metadata);
+        }
+        part
+    }
+
+    /// A key for a block that no other key leads to.
+    pub fn next_key(&self) -> Key {
+        Key::Nth(self.blocks.len())
+    }
+
+    /// The key of the last block, if it is a text or reasoning that can go on.
+    pub fn last_text(&self, thinks: bool) -> Option<Key> {
+        let at = self.blocks.len().checked_sub(1)?;
+        let block = self.blocks.get(at)?;
+        let goes_on = match block.kind {
+            Kind::Text => !thinks,
+            Kind::Thinking => thinks,
+            _ => false,
+        };
+        (goes_on && !block.done).then_some(Key::Nth(at))
+    }
+
+    /// An element of the notes on the model's thinking. It goes on with the last one when that is of
+    /// the same kind.
+    pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
+        let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
+        if let Some(block) = self.block(&Key::Only("detail")) {
+            if let Kind::Detail {
+                of: known,
+                field: known_field,
+            } = &mut block.kind
+            {
+                if *known_field == field && same(known, &of, "type") && same(known, &of, "index") {
+                    block.text.push(text.as_bytes());
+                    let given = |(_, value): &&(Value, Value)| !matches!(value, Value::Nil);
+                    let more = of.iter().filter(given);
+                    let adds = more
+                        .clone()
+                        .any(|(key, value)| known.get(key) != Some(value));
+                    if adds && known.len() < FIELDS {
+                        let entries = known.iter().chain(more).cloned().collect();
+                        *known = Arc::new(Map::new(entries));
+                    }
+                    return;
+                }
+            }
+        }
+        let of = Arc::new(of);
+        let at = self.open(Key::Only("detail"), Kind::Detail { of, field });
+        if let Some(block) = self.blocks.get_mut(at) {
+            block.text.push(text.as_bytes());
+        }
+    }
+
+    pub(super) fn check_budget(&mut self, key: &Key) -> Result<(), Fault> {
+        let budget = self.budget;
+        match self.block(key) {
+            Some(block) if block.text.len() > budget => Err(Fault::TooMuchWork),
+            _ => Ok(()),
+        }
+    }
+
+    /// The stream says that a block is complete.
+    pub fn close(&mut self, key: &Key) -> Result<(), Fault> {
+        self.check_budget(key)?;
+        let (provider, is_text) = (self.provider, self.has_text_arguments);
+        let asked = self.head.asked.clone();
+        let Some(at) = self.find(key) else {
+            return Ok(());
+        };
+        let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
+            return Ok(());
+        };
+        match &block.kind {
+            Kind::Call(call) if call.name.is_empty() => return Ok(()),
+            Kind::Call(Call {
+                whole: Some(whole), ..
+            }) => {
+                let whole = ToolCall::clone(whole);
+                block.done = true;
+                self.events.push(Event::Call(whole));
+            }
+            Kind::Call(call) => {
+                let whole = ToolCall {
+                    id: call.id.clone(),
+                    kind: call.kind,
+                    name: Name::Text(call.name.clone()),
+                    arguments: block.read_arguments(call, is_text),
+                    provider_metadata: block.metadata(provider, asked.as_deref(), false),
+                    extra: None,
+                    unknown: None,
+                    aliases: crate::log::alias::Aliases::default(),
+                };
+                block.done = true;
+                if let Kind::Call(call) = &mut block.kind {
+                    call.whole = Some(Arc::new(whole.clone()));
+                }
+                self.events.push(Event::Call(whole));
+            }
+            Kind::Opaque(opaque) => {
+                let part = block.opaque_part(opaque, provider)?;
+                block.done = true;
+                block.kind = Kind::Whole(Arc::new(part.clone()));
+                self.events.push(Event::Part(part));
+            }
+            Kind::Redacted => {
+                let part = block.part(provider, asked.as_deref());
+                block.done = true;
+                self.show(at);
+                self.events.extend(part.map(Event::Part));
+            }
+            _ => block.done = true,
+        }
+        Ok(())
+    }
+
+    /// The stream says that the message is complete: so are its open blocks, but where the model was
+    /// stopped in the middle, not the call that it was making.
+    pub fn close_all(&mut self, stopped: bool) -> Result<(), Fault> {
+        let open: Vec<usize> = self.open_blocks().collect();
+        let is_call = |at: &&usize| {
+            let block = self.blocks.get(**at);
+            block.is_some_and(|block| matches!(block.kind, Kind::Call(_)))
+        };
+        let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
+        for at in open {
+            if Some(at) != last_call {
+                self.close(&Key::Nth(at))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything so far belongs to an answer that broke off; another one begins, whose blocks may have
+    /// the same keys. What was said stays.
+    pub fn begin_again(&mut self) {
+        for at in self.begun..self.blocks.len() {
+            let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
+                continue;
+            };
+            block.notes = ListSync::new_sync();
+            block.done = true;
+            if matches!(block.kind, Kind::Call(_) | Kind::Opaque(_) | Kind::Redacted) {
+                block.kind = Kind::Text;
+                block.text = Rope::default();
+                block.number = None;
+            }
+        }
+        self.begun = self.blocks.len();
+        self.keys = HashTrieMapSync::new_sync();
+        self.last = None;
+    }
+
+    fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {
+        let blocks = self.blocks.iter().enumerate();
+        blocks.filter(|(_, block)| !block.done).map(|(at, _)| at)
+    }
+
+    /// The message as far as it came. Of a response that broke off, what its provider would refuse is
+    /// left out.
+    pub fn said(&self, is_complete: bool) -> Said {
+        let asked = self.head.asked.as_deref();
+        let mut numbered: Vec<(usize, &Block)> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block.number?, block)))
+            .collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        let details = self.details();
+        let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, block) in numbered {
+            if let Kind::Call(call) = &block.kind {
+                calls.push(block.call(call));
+                done.push(block.done);
+            } else {
+                parts.extend(block.part_of(self.provider, asked, is_complete));
+            }
+        }
+        drafted::put_details(&mut parts, details, self.provider, asked);
+        if !is_complete {
+            drafted::keep_pairs(&mut parts);
+        }
+        Said {
+            content: drafted::content(parts),
+            calls,
+            done,
+        }
+    }
+
+    fn details(&self) -> Vec<Value> {
+        let detail = |block: &Block| match &block.kind {
+            Kind::Detail { of, field } => {
+                let text = Value::Binary(block.text.join().into_boxed_slice());
+                Some(Value::Map(of.put(Value::text(field), text)))
+            }
+            _ => None,
+        };
+        self.blocks.iter().filter_map(detail).collect()
+    }
+}

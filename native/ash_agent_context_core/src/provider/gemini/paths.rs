@@ -1,0 +1,215 @@
+//! Arguments that come as values for paths, such as `$.steps[2].name`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use crate::fault::Fault;
+use crate::provider::block::Piece;
+use crate::provider::node::DEPTH;
+use crate::value::json::AsJson;
+use crate::value::Value;
+
+/// A value in the making.
+#[derive(Debug, Default)]
+enum Tree {
+    #[default]
+    Nothing,
+    Text(Vec<u8>),
+    Value(Value),
+    List(Vec<Tree>),
+    Object(Object),
+}
+
+/// Keys in the order in which they came.
+#[derive(Debug, Default)]
+struct Object {
+    entries: Vec<(Box<str>, Tree)>,
+    places: HashMap<Box<str>, usize>,
+}
+
+/// A step on the way to a value.
+#[derive(Debug, PartialEq)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// The JSON text of what the pieces make. Texts for one path are joined; an index beyond the end of its
+/// list means the end.
+///
+/// # Errors
+/// [`Fault::TooDeep`], [`Fault::Unreadable`] for what is not a path.
+///
+/// # Complexity
+/// O(n), times the depth of the paths
+pub(super) fn assemble(pieces: &[Arc<Piece>]) -> Result<String, Fault> {
+    let mut root = Tree::Object(Object::default());
+    for piece in pieces {
+        let mut place = &mut root;
+        for step in steps(&piece.path)? {
+            place = place.at(&step)?;
+        }
+        place.put(&piece.value);
+    }
+    Ok(crate::value::json::to_string(&root))
+}
+
+impl Tree {
+    fn at(&mut self, step: &Step<'_>) -> Result<&mut Self, Fault> {
+        match step {
+            Step::Key(key) => {
+                if matches!(self, Self::Nothing) {
+                    *self = Self::Object(Object::default());
+                }
+                let Self::Object(object) = self else {
+                    return Err(Fault::unreadable("a key of what is not an object"));
+                };
+                let next = object.entries.len();
+                let place = match object.places.get(*key) {
+                    Some(place) => *place,
+                    None => {
+                        object.places.insert((*key).into(), next);
+                        object.entries.push(((*key).into(), Self::Nothing));
+                        next
+                    }
+                };
+                let entry = object.entries.get_mut(place).map(|(_, value)| value);
+                entry.ok_or_else(|| Fault::unreadable("a key that is not there"))
+            }
+            Step::Index(index) => {
+                if matches!(self, Self::Nothing) {
+                    *self = Self::List(Vec::new());
+                }
+                let Self::List(items) = self else {
+                    return Err(Fault::unreadable("an index of what is not a list"));
+                };
+                if *index >= items.len() {
+                    items.push(Self::Nothing);
+                }
+                let last = items.len().saturating_sub(1);
+                let item = items.get_mut((*index).min(last));
+                item.ok_or_else(|| Fault::unreadable("an index that is not there"))
+            }
+        }
+    }
+
+    fn put(&mut self, value: &Value) {
+        match (self, value) {
+            (Self::Text(text), Value::Binary(more)) => text.extend_from_slice(more),
+            (place, Value::Binary(text)) => *place = Self::Text(text.to_vec()),
+            (place, other) => *place = Self::Value(other.clone()),
+        }
+    }
+}
+
+/// `$.a["b"][0]`, step by step.
+fn steps(path: &str) -> Result<Vec<Step<'_>>, Fault> {
+    let wrong = || Fault::unreadable("the path of an argument");
+    let mut rest = path.strip_prefix('$').ok_or_else(wrong)?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        if steps.len() >= DEPTH {
+            return Err(Fault::TooDeep { limit: DEPTH });
+        }
+        let step = if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            let (key, after) = after.split_at(end);
+            rest = after;
+            Step::Key(key)
+        } else {
+            let after = rest.strip_prefix('[').ok_or_else(wrong)?;
+            let quote = after
+                .chars()
+                .next()
+                .filter(|quote| matches!(quote, '\'' | '"'));
+            if let Some(quote) = quote {
+                let (key, after) = after
+                    .get(1..)
+                    .and_then(|after| after.split_once(quote))
+                    .ok_or_else(wrong)?;
+                rest = after.strip_prefix(']').ok_or_else(wrong)?;
+                Step::Key(key)
+            } else {
+                let (index, after) = after.split_once(']').ok_or_else(wrong)?;
+                rest = after;
+                Step::Index(index.parse().map_err(|_| wrong())?)
+            }
+        };
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+impl Serialize for Tree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nothing => serializer.serialize_unit(),
+            Self::Text(text) => serializer.serialize_str(&String::from_utf8_lossy(text)),
+            Self::Value(value) => AsJson(value).serialize(serializer),
+            Self::List(items) => {
+                let mut seq = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    seq.serialize_element(item)?;
+                }
+                seq.end()
+            }
+            Self::Object(object) => {
+                let mut map = serializer.serialize_map(Some(object.entries.len()))?;
+                for (key, value) in &object.entries {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{assemble, Fault};
+    use crate::provider::block::Piece;
+    use crate::value::Value;
+    use std::sync::Arc;
+
+    fn assembled(pieces: &[(&str, Value)]) -> Result<String, Fault> {
+        let piece = |(path, value): &(&str, Value)| {
+            Arc::new(Piece {
+                path: (*path).into(),
+                value: value.clone(),
+            })
+        };
+        assemble(&pieces.iter().map(piece).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn paths_make_objects_and_lists_and_texts_grow() {
+        let pieces = [
+            ("$.b[0].n", Value::text("x")),
+            ("$.b[0].n", Value::text("y")),
+            ("$.b[1]", Value::Bool(true)),
+            ("$['a b']", Value::Nil),
+            ("$.b[999999999999]", Value::Int(2)),
+        ];
+        assert_eq!(
+            assembled(&pieces).unwrap(),
+            r#"{"b":[{"n":"xy"},true,2],"a b":null}"#
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_path_is_refused() {
+        for path in ["", "a", "$a", "$[", "$[x]", "$['a", "$[-1]"] {
+            assert!(assembled(&[(path, Value::Nil)]).is_err(), "{path}");
+        }
+        let deep = format!("${}", ".a".repeat(201));
+        assert_eq!(
+            assembled(&[(&deep, Value::Nil)]),
+            Err(Fault::TooDeep { limit: 200 })
+        );
+        assert!(assembled(&[("$.a", Value::Int(1)), ("$.a.b", Value::Int(1))]).is_err());
+    }
+}

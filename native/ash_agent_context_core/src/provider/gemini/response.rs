@@ -1,0 +1,180 @@
+//! What Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
+//! neighbours of one kind are one part, but a signature belongs to the part it stands on.
+
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::Arguments;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::provider::block::{object, Piece};
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign;
+use crate::provider::format::Responds;
+use crate::provider::node::{self, Node};
+use crate::value::Value;
+
+use super::paths;
+
+/// The call whose arguments come piece by piece.
+const OPEN: Key = Key::Only("call");
+
+impl Responds for Room {
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
+/// Reads an answer or a piece of one.
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    if let Some(fault) = Fault::of(node) {
+        return Err(fault);
+    }
+    let candidates = node::list(node, "candidates");
+    let feedback = node::get(node, "promptFeedback");
+    let usage = node::get(node, "usageMetadata");
+    if candidates.is_empty() && feedback.is_none() && usage.is_none() {
+        let names = ["responseId", "modelVersion", "candidates"];
+        return match names.iter().any(|name| node::get(node, name).is_some()) {
+            true => Ok(()),
+            false => Err(Fault::neither(node, "not an answer of generateContent")),
+        };
+    }
+    draft.start(
+        node::text(node, "responseId"),
+        node::text(node, "modelVersion"),
+    );
+    let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
+    let candidate = candidates.iter().find(first);
+    if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
+        for part in node::list(content, "parts") {
+            read_part(draft, part)?;
+        }
+    }
+    if let Some(usage) = usage {
+        draft.count_tokens(usage);
+    }
+    if let Some(word) = candidate.and_then(|of| node::filled(of, "finishReason")) {
+        return draft.finish_all(reason(word), word);
+    }
+    match feedback.and_then(|feedback| node::filled(feedback, "blockReason")) {
+        Some(word) => draft.finish_all(Finish::ContentFilter, word),
+        None => Ok(()),
+    }
+}
+
+fn reason(word: &str) -> Finish {
+    match word {
+        "MAX_TOKENS" => Finish::Length,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION"
+        | "LANGUAGE"
+        | "MODEL_ARMOR" => Finish::ContentFilter,
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE"
+        | "MALFORMED_RESPONSE"
+        | "NO_IMAGE"
+        | "IMAGE_OTHER"
+        | "OTHER" => Finish::Error,
+        _ => Finish::Stop,
+    }
+}
+
+fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
+    let signature = node::filled(part, "thoughtSignature");
+    if let Some(call) = node::get(part, "functionCall") {
+        return read_call(draft, call, signature);
+    }
+    let Some(text) = node::text(part, "text") else {
+        let part = match super::read::content_part(node::to_value(part)?) {
+            Ok(part) => part,
+            Err(_) => opaque(part)?,
+        };
+        draft.put_part(draft.next_key(), part);
+        return Ok(());
+    };
+    let thinks = node::is_true(part, "thought");
+    let key = match draft.last_text(thinks).filter(|_| signature.is_none()) {
+        Some(last) => last,
+        None => draft.next_key(),
+    };
+    let Some(signature) = signature else {
+        draft.text_or_thinking(key, text, thinks);
+        return Ok(());
+    };
+    match thinks {
+        true => draft.open_thinking(key.clone()),
+        false => draft.open_text(key.clone()),
+    }
+    draft.text_or_thinking(key.clone(), text, thinks);
+    draft.note(&key, "signature", Value::text(signature));
+    // A signature may stand on an empty text.
+    draft.show_empty(&key);
+    draft.close(&key)
+}
+
+fn opaque(part: &Node<'_>) -> Result<Part, Fault> {
+    let kind = PartKind::ProviderBlock {
+        provider: Provider::Gemini,
+        data: node::to_map(part)?,
+    };
+    Ok(foreign::part(kind, None))
+}
+
+/// A call with all its arguments, the first piece of one, or a further piece.
+fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Result<(), Fault> {
+    let goes_on = node::is_true(call, "willContinue");
+    let name = node::filled(call, "name");
+    if let Some(name) = name {
+        let key = draft.next_key();
+        draft.open_call(key.clone(), node::text(call, "id"), Some(name));
+        if let Some(signature) = signature {
+            draft.note(&key, "signature", Value::text(signature));
+        }
+        draft.name_also(&key, OPEN);
+    }
+    if !draft.knows(&OPEN) || draft.is_done(&OPEN) {
+        return Ok(());
+    }
+    for piece in node::list(call, "partialArgs") {
+        let path = node::text(piece, "jsonPath").unwrap_or_default().into();
+        let value =
+            match node::get(piece, "stringValue").or_else(|| node::get(piece, "numberValue")) {
+                Some(value) => node::to_value(value)?,
+                None => match node::get(piece, "boolValue") {
+                    Some(value) => node::to_value(value)?,
+                    None => Value::Nil,
+                },
+            };
+        draft.push_piece(&OPEN, Piece { path, value });
+    }
+    if goes_on {
+        return Ok(());
+    }
+    if let Some(args) = node::get(call, "args").and_then(object) {
+        return draft.end_call_with(&OPEN, args);
+    }
+    let pieces = draft.pieces(&OPEN)?;
+    let arguments = match pieces.is_empty() {
+        true => Arguments::default(),
+        false => Arguments::from_json(paths::assemble(&pieces)?.into_bytes().into_boxed_slice()),
+    };
+    draft.end_call_with(&OPEN, arguments)
+}

@@ -1,0 +1,262 @@
+//! JSON that a provider sends, read in place: most of it is looked at once and never kept.
+
+use jiter::{JsonErrorType, JsonValue};
+use num_bigint::BigInt;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+
+use crate::value::{Map, Value};
+
+use crate::fault::Fault;
+
+/// A JSON value whose texts point into the bytes that were read.
+pub(crate) type Node<'a> = JsonValue<'a>;
+
+/// Levels of nesting that are read; [`jiter`]'s own limit.
+pub(crate) const DEPTH: usize = 200;
+
+/// Reads one document.
+///
+/// # Errors
+/// [`Fault::TooDeep`], [`Fault::NotJson`]
+///
+/// # Complexity
+/// O(n)
+pub(crate) fn read<T>(
+    bytes: &[u8],
+    then: impl FnOnce(&Node<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let error = match Node::parse(bytes, false) {
+        Ok(node) => return then(&node),
+        Err(error) => error,
+    };
+    if error.error_type == JsonErrorType::RecursionLimitExceeded {
+        return Err(Fault::TooDeep { limit: DEPTH });
+    }
+    let wrong = || Fault::NotJson {
+        problem: error.error_type.to_string().into(),
+        byte: error.index,
+    };
+    // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
+    let repaired = replace_halves(&String::from_utf8_lossy(bytes)).ok_or_else(wrong)?;
+    let node = Node::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
+    then(&node)
+}
+
+/// The text with each `\uD800` to `\uDFFF` that has no other half replaced; `None` when the text is
+/// well-formed in this respect and was valid UTF-8, so that something else is wrong with it.
+fn replace_halves(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let length = match unit(escape) {
+            Some(0xD800..=0xDBFF) => {
+                let second = escape.get(6..).and_then(unit);
+                if matches!(second, Some(0xDC00..=0xDFFF)) {
+                    out.push_str(escape.get(..12)?);
+                    12
+                } else {
+                    out.push_str("\\ufffd");
+                    6
+                }
+            }
+            Some(0xDC00..=0xDFFF) => {
+                out.push_str("\\ufffd");
+                6
+            }
+            _ => {
+                // The escape's letter is one byte in all JSON there is.
+                let length = 1 + escape.chars().nth(1).map_or(0, char::len_utf8);
+                out.push_str(escape.get(..length)?);
+                length
+            }
+        };
+        rest = escape.get(length..)?;
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// The number of an escape such as `\u00e9` at the beginning of a text.
+fn unit(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// The value of a key; `null` is none, and of several the last counts.
+pub(crate) fn get<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>> {
+    let Node::Object(entries) = node else {
+        return None;
+    };
+    let found = entries.iter().rev().find(|(name, _)| name == key);
+    found
+        .map(|(_, value)| value)
+        .filter(|value| !matches!(value, Node::Null))
+}
+
+/// The value at the end of a path of keys.
+pub(crate) fn dig<'n, 'a>(node: &'n Node<'a>, path: &[&str]) -> Option<&'n Node<'a>> {
+    path.iter().try_fold(node, |node, key| get(node, key))
+}
+
+/// The text under a key.
+pub(crate) fn text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
+    as_text(get(node, key)?)
+}
+
+/// The same, where a text without letters counts as missing.
+pub(crate) fn filled<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
+    text(node, key).filter(|text| !text.is_empty())
+}
+
+pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
+    match node {
+        Node::Str(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The number under a key, when it is not negative.
+pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
+    match get(node, key)? {
+        Node::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// Whether `true` stands under a key.
+pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
+    matches!(get(node, key), Some(Node::Bool(true)))
+}
+
+/// The elements of a list under a key; none when there is no list.
+pub(crate) fn list<'n, 'a>(node: &'n Node<'a>, key: &str) -> &'n [Node<'a>] {
+    get(node, key).map_or(&[], as_list)
+}
+
+pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
+    match node {
+        Node::Array(items) => items,
+        _ => &[],
+    }
+}
+
+/// Whether a value is an object with something in it.
+pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
+    matches!(node, Node::Object(entries) if !entries.is_empty())
+}
+
+/// The value as the conversation keeps it.
+///
+/// # Errors
+/// [`Fault::Unreadable`] for a number that no float can hold.
+pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
+    Ok(match node {
+        Node::Null => Value::Nil,
+        Node::Bool(flag) => Value::Bool(*flag),
+        Node::Int(number) => Value::Int(*number),
+        // By its bytes: jiter has another version of num-bigint.
+        Node::BigInt(number) => {
+            Value::integer(BigInt::from_signed_bytes_le(&number.to_signed_bytes_le()))
+        }
+        Node::Float(float) if float.is_finite() => Value::Float(*float),
+        Node::Float(_) => return Err(Fault::unreadable("a number that no float can hold")),
+        Node::Str(text) => Value::text(text),
+        Node::Array(items) => {
+            let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();
+            Value::List(items?.into_boxed_slice())
+        }
+        Node::Object(_) => Value::Map(to_map(node)?),
+    })
+}
+
+/// An object as the conversation keeps it; anything else is empty.
+///
+/// # Errors
+/// As [`to_value`].
+pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
+    let Node::Object(entries) = node else {
+        return Ok(Map::default());
+    };
+    let read = |(key, value): &(std::borrow::Cow<'_, str>, Node<'_>)| {
+        Ok((Value::text(key), to_value(value)?))
+    };
+    let entries: Result<Vec<_>, Fault> = entries.iter().map(read).collect();
+    Ok(Map::new(entries?))
+}
+
+/// The value as JSON text without white space, keys in their order.
+pub(crate) fn to_text(node: &Node<'_>) -> String {
+    crate::value::json::to_string(&AsText(node))
+}
+
+struct AsText<'n, 'a>(&'n Node<'a>);
+
+impl Serialize for AsText<'_, '_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Node::Null => serializer.serialize_unit(),
+            Node::Bool(flag) => serializer.serialize_bool(*flag),
+            Node::Int(number) => serializer.serialize_i64(*number),
+            Node::Float(float) => serializer.serialize_f64(*float),
+            Node::Str(text) => serializer.serialize_str(text),
+            Node::BigInt(number) => {
+                match serde_json::value::RawValue::from_string(number.to_string()) {
+                    Ok(raw) => raw.serialize(serializer),
+                    Err(_) => serializer.serialize_str(&number.to_string()),
+                }
+            }
+            Node::Array(items) => {
+                let mut seq = serializer.serialize_seq(Some(items.len()))?;
+                for item in items.iter() {
+                    seq.serialize_element(&AsText(item))?;
+                }
+                seq.end()
+            }
+            Node::Object(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries.iter() {
+                    map.serialize_entry(key, &AsText(value))?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{read, text, to_text, Fault, DEPTH};
+
+    #[test]
+    fn halves_of_characters_are_replaced() {
+        let said = |json: &[u8]| read(json, |node| Ok(text(node, "t").unwrap().to_owned()));
+        assert_eq!(said(br#"{"t":"a\ud83d"}"#).unwrap(), "a\u{fffd}");
+        assert_eq!(said(br#"{"t":"\ude00b\\"}"#).unwrap(), "\u{fffd}b\\");
+        assert_eq!(said(br#"{"t":"\ud83d\ude00"}"#).unwrap(), "\u{1f600}");
+        assert_eq!(said(b"{\"t\":\"a\xf0\x9f\"}").unwrap(), "a\u{fffd}");
+        assert!(said(br#"{"t":"a"#).is_err());
+        assert!(said(br#"{"t":"\ud83d"#).is_err());
+    }
+
+    #[test]
+    fn nesting_has_a_limit() {
+        let deep = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(read(deep(DEPTH / 2).as_bytes(), |_| Ok(())).is_ok());
+        let error = read(deep(100_000).as_bytes(), |_| Ok(())).unwrap_err();
+        assert_eq!(error, Fault::TooDeep { limit: DEPTH });
+    }
+
+    #[test]
+    fn text_keeps_the_order_of_keys() {
+        let json = br#"{ "b" : [1, 2.5, null, true], "a" : {"c" : "\n", "n": 123456789012345678901234567890} }"#;
+        let text = read(json, |node| Ok(to_text(node))).unwrap();
+        assert_eq!(
+            text,
+            r#"{"b":[1,2.5,null,true],"a":{"c":"\n","n":123456789012345678901234567890}}"#
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What Ollama sends: a message a line, the last of them with what was counted.
+
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::Arguments;
+use crate::log::reply::Finish;
+use crate::provider::block::object;
+use crate::provider::draft::{Draft, Key};
+use crate::provider::format::Responds;
+use crate::provider::framing::Framing;
+use crate::provider::node::{self, Node};
+
+impl Responds for Room {
+    fn framing(&self) -> Framing {
+        Framing::NdJson
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
+/// Reads a line, or a whole answer, which has the same form.
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    if let Some(fault) = Fault::of(node) {
+        return Err(fault);
+    }
+    let is_done = node::is_true(node, "done");
+    let message = node::get(node, "message");
+    if message.is_none() && !is_done {
+        return Err(Fault::neither(node, "neither a message nor the end of one"));
+    }
+    draft.start(None, node::text(node, "model"));
+    if let Some(message) = message {
+        let said = |name| node::text(message, name).unwrap_or_default();
+        draft.thinking(Key::Only("thinking"), said("thinking"));
+        draft.text(Key::Only("content"), said("content"));
+        for call in node::list(message, "tool_calls") {
+            read_call(draft, call)?;
+        }
+    }
+    if !is_done {
+        return Ok(());
+    }
+    draft.count_tokens(node);
+    let word = node::filled(node, "done_reason").unwrap_or("stop");
+    let reason = match word {
+        "length" => Finish::Length,
+        _ => Finish::Stop,
+    };
+    draft.finish_all(reason, word)?;
+    draft.end()
+}
+
+/// A call comes as a whole; older servers give it no id.
+fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
+    let Some(function) = node::get(call, "function") else {
+        return Ok(());
+    };
+    let key = draft.next_key();
+    let name = node::filled(function, "name");
+    draft.open_call(key.clone(), node::text(call, "id"), name);
+    let arguments = match node::get(function, "arguments") {
+        Some(Node::Str(json)) => Arguments::from_json(json.as_bytes().into()),
+        Some(other) => object(other).unwrap_or_default(),
+        None => Arguments::default(),
+    };
+    draft.end_call_with(&key, arguments)
+}

@@ -1,0 +1,55 @@
+//! Calls that only the API keeps: a request that goes on from a response has their outputs alone.
+
+use std::collections::{HashMap, HashSet};
+
+use super::calls::Form;
+use super::PROVIDER;
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
+use crate::provider::foreign::{call, metadata, name_at};
+use crate::value::Value;
+
+/// The name of a tool that an output does not tell.
+const UNKNOWN: &str = "unknown";
+
+/// By position, the calls of each run of outputs whose calls are not in the list. What they were called
+/// with is not known here.
+pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
+    let mut known: HashSet<&str> = HashSet::new();
+    let mut assumed: HashMap<usize, Vec<ToolCall>> = HashMap::new();
+    let mut run = None;
+    for (position, item) in items.iter().enumerate() {
+        let kind = name_at(item, "type").unwrap_or_default();
+        let Some(form) = Form::of_output(kind) else {
+            run = None;
+            let id = name_at(item, "call_id").or_else(|| name_at(item, "id"));
+            known.extend(id);
+            continue;
+        };
+        let id = match form.kind {
+            CallKind::McpApproval => name_at(item, "approval_request_id"),
+            CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
+            _ => name_at(item, "call_id"),
+        };
+        if let Some(id) = id.filter(|id| !id.is_empty() && known.insert(id)) {
+            let first = *run.get_or_insert(position);
+            let calls = assumed.entry(first).or_default();
+            calls.push(assumed_call(form, id, name_at(item, "name")));
+        }
+    }
+    assumed
+}
+
+fn assumed_call(form: &Form, id: &str, name: Option<&str>) -> ToolCall {
+    let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
+    let metadata = metadata(PROVIDER, &[]).put(Value::atom("assumed"), Value::Bool(true));
+    let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();
+    let mut call = call(
+        Some(id.into()),
+        Name::Text(name.into()),
+        arguments,
+        Some(metadata),
+    );
+    call.kind = form.kind;
+    call
+}

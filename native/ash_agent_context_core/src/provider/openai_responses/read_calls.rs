@@ -1,0 +1,184 @@
+//! Reading calls of every kind and what answers them.
+
+use super::calls::Form;
+use super::read_media::media;
+use super::PROVIDER;
+use crate::error::Error;
+use crate::log::call::{Arguments, Name, ToolCall};
+use crate::log::kind::CallKind;
+use crate::log::message::{Output, Status};
+use crate::log::part::{PartKind, Source};
+use crate::provider::dialect::blocks::output;
+use crate::provider::foreign::{
+    at, bounded, call as new_call, json_like, json_part, metadata, name_at, part, text_block,
+    url_image, Object,
+};
+use crate::provider::listener::Answer;
+use crate::value::{Map, Value, MAX_DEPTH};
+
+/// A call; nothing when the item is not what its type says, so that it goes back as it came.
+///
+/// # Errors
+/// A function is always one.
+pub(super) fn call(form: &Form, item: &Value) -> Result<Option<ToolCall>, Error> {
+    if form.kind.is_function() {
+        return function(form, item).map(Some);
+    }
+    let id = match form.kind {
+        CallKind::McpApproval => name_at(item, "id"),
+        _ => name_at(item, "call_id"),
+    };
+    let name = form.kind.tool().or_else(|| name_at(item, "name"));
+    let arguments = arguments(form, item)?;
+    Ok(match (id.filter(|id| !id.is_empty()), name, arguments) {
+        (Some(id), Some(name), Some(arguments)) => {
+            let metadata = kept(form, item, name_at(item, "id"))?;
+            let name = Name::Text(name.into());
+            let mut call = new_call(Some(id.into()), name, arguments, metadata);
+            call.kind = form.kind;
+            Some(call)
+        }
+        _ => None,
+    })
+}
+
+fn function(form: &Form, item: &Value) -> Result<ToolCall, Error> {
+    let mut object = Object::read(item.clone(), "")?;
+    let own = object.text("id")?;
+    let id = object.need_text("call_id")?;
+    let name = object.need_name("name")?;
+    let arguments = object.arguments("arguments")?;
+    let metadata = kept(form, item, own.as_deref())?;
+    Ok(new_call(Some(id), name, arguments, metadata))
+}
+
+fn arguments(form: &Form, item: &Value) -> Result<Option<Arguments>, Error> {
+    let value = match form.kind {
+        CallKind::Computer => match (at(item, "action"), at(item, "actions")) {
+            (Some(action @ Value::Map(_)), _) => action.clone(),
+            (_, Some(actions)) => {
+                let entry = (Value::text("actions"), actions.clone());
+                Value::Map(Map::new(vec![entry]))
+            }
+            _ => return Ok(None),
+        },
+        _ => at(item, form.arguments).cloned().unwrap_or(Value::Nil),
+    };
+    bounded(&value, MAX_DEPTH)?;
+    Ok(Arguments::of(form.kind, value))
+}
+
+/// What the API wants to see again: the item's id and the fields of its form.
+fn kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
+    let own = own.filter(|_| form.kind != CallKind::McpApproval);
+    let mut metadata = metadata(PROVIDER, &[("id", own)]);
+    let mut has_any = own.is_some();
+    for key in form.kept {
+        let is_usual = *key == "status" && name_at(item, key) == Some("completed");
+        if let Some(value) = at(item, key).filter(|_| !is_usual) {
+            let value = json_like(value.clone(), MAX_DEPTH - 1)?;
+            metadata = metadata.put(Value::atom(key), value);
+            has_any = true;
+        }
+    }
+    Ok(has_any.then_some(metadata))
+}
+
+/// What answers a call; nothing when the item is not what its type says.
+///
+/// # Errors
+/// A function's output is always one.
+pub(super) fn answer(form: &Form, item: &Value) -> Result<Option<Answer>, Error> {
+    let id = match form.kind {
+        CallKind::Function | CallKind::Custom => return text_output(item).map(Some),
+        CallKind::McpApproval => name_at(item, "approval_request_id"),
+        CallKind::LocalShell => name_at(item, "call_id").or_else(|| name_at(item, "id")),
+        _ => name_at(item, "call_id"),
+    };
+    let answered = match form.kind {
+        CallKind::LocalShell => at(item, "output").cloned().map(ok),
+        CallKind::Shell => at(item, "output").cloned().map(ok),
+        CallKind::ToolSearch => at(item, "tools").cloned().map(ok),
+        CallKind::ApplyPatch => {
+            let status = match name_at(item, "status") {
+                Some("failed") => Status::Error,
+                _ => Status::Ok,
+            };
+            let words = at(item, "output").cloned().unwrap_or(Value::Nil);
+            Some((status, Output::Value(words)))
+        }
+        CallKind::McpApproval => approval(item),
+        _ => screenshot(item)?,
+    };
+    let (Some(id), Some((status, output))) = (id, answered) else {
+        return Ok(None);
+    };
+    if let Output::Value(value) = &output {
+        bounded(value, MAX_DEPTH)?;
+    }
+    Ok(Some(Answer {
+        id: Some(id.into()),
+        status,
+        ..Answer::ok(output)
+    }))
+}
+
+fn ok(value: Value) -> (Status, Output) {
+    (Status::Ok, Output::Value(value))
+}
+
+fn approval(item: &Value) -> Option<(Status, Output)> {
+    let Some(Value::Bool(approve)) = at(item, "approve") else {
+        return None;
+    };
+    let output = match (approve, at(item, "reason")) {
+        (approve, None) => return Some(ok(Value::Bool(*approve))),
+        (false, Some(reason)) => return Some((Status::Error, Output::Value(reason.clone()))),
+        (true, Some(reason)) => Map::new(vec![
+            (Value::text("approve"), Value::Bool(true)),
+            (Value::text("reason"), reason.clone()),
+        ]),
+    };
+    Some(ok(Value::Map(output)))
+}
+
+fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
+    let output = at(item, "output");
+    let source = |key| output.and_then(|output| name_at(output, key));
+    let kind = match (source("image_url"), source("file_id")) {
+        (Some(url), _) if !url.trim().is_empty() => url_image(url.into()),
+        (_, Some(id)) if !id.trim().is_empty() => PartKind::Image {
+            media_type: None,
+            source: Source::Stored {
+                provider: PROVIDER,
+                id: id.into(),
+            },
+        },
+        _ => return Ok(None),
+    };
+    const ACKNOWLEDGED: &str = "acknowledged_safety_checks";
+    let checks = match at(item, ACKNOWLEDGED) {
+        Some(checks @ Value::List(_)) => Some(json_like(checks.clone(), MAX_DEPTH - 2)?),
+        _ => None,
+    };
+    let metadata =
+        checks.map(|checks| metadata(PROVIDER, &[]).put(Value::atom(ACKNOWLEDGED), checks));
+    let shot = Box::new([part(kind, metadata)]);
+    Ok(Some((Status::Ok, Output::Parts(shot))))
+}
+
+fn text_output(item: &Value) -> Result<Answer, Error> {
+    let mut item = Object::read(item.clone(), "")?;
+    let id = item.need_text("call_id")?;
+    let content = item.content("output", |value| {
+        match (name_at(&value, "type"), media(&value)) {
+            (Some("input_text"), _) => text_block(value, "text"),
+            (_, Some(kind)) => Ok(part(kind, None)),
+            _ => json_part(&value),
+        }
+    })?;
+    Ok(Answer {
+        id: Some(id),
+        ..Answer::ok(output(content, Status::Ok))
+    })
+}

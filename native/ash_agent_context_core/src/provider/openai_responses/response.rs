@@ -1,0 +1,251 @@
+//! What OpenAI Responses sends: one response, or events that make one.
+//!
+//! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
+//! may be others than those in the events before it. The closing event repeats all items, or none.
+
+use super::calls::{self, Form};
+use super::read_calls;
+use super::Room;
+use crate::fault::Fault;
+use crate::log::call::ToolCall;
+use crate::log::kind::CallKind;
+use crate::log::part::PartKind;
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::provider::draft::{Draft, Key};
+use crate::provider::foreign;
+use crate::provider::format::Responds;
+use crate::provider::node::{self, Node};
+use crate::value::Value;
+
+impl Responds for Room {
+    fn has_text_arguments(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
+/// Reads an event, or a whole response.
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    let Some(kind) = node::text(node, "type") else {
+        if let Some(fault) = Fault::of(node) {
+            return Err(fault);
+        }
+        if node::get(node, "output").is_some() {
+            return read_whole(draft, node);
+        }
+        return Err(match node::get(node, "choices") {
+            Some(_) => Fault::unreadable(
+                "a chat completion: the server speaks :openai_chat, not :openai_responses",
+            ),
+            None => Fault::neither(node, "neither a response nor an event of one"),
+        });
+    };
+    let index = node::number(node, "output_index").unwrap_or(0);
+    let key = Key::Index(index);
+    let piece = |name| node::number(node, name).unwrap_or(0);
+    let said = node::text(node, "delta").unwrap_or_default();
+    match kind {
+        "response.output_text.delta" => speak(draft, index, piece("content_index"), said),
+        "response.refusal.delta" => {
+            draft.refuse();
+            speak(draft, index, piece("content_index"), said);
+        }
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+            draft.arguments(&key, said);
+        }
+        "response.reasoning_summary_text.delta" => {
+            draft.next_piece(&key, piece("summary_index"));
+            draft.thinking(key, said);
+        }
+        "response.reasoning_text.delta" => {
+            draft.next_piece(&key, piece("content_index"));
+            draft.thinking(key, said);
+        }
+        "response.output_item.added" => {
+            if let Some(item) = node::get(node, "item") {
+                begin_item(draft, key, item);
+            }
+        }
+        "response.output_item.done" => {
+            if let Some(item) = node::get(node, "item") {
+                read_item(draft, index, item)?;
+            }
+        }
+        "response.completed" | "response.incomplete" => {
+            if let Some(response) = node::get(node, "response") {
+                return read_whole(draft, response);
+            }
+        }
+        "response.created" | "response.in_progress" | "response.queued" => {
+            if let Some(response) = node::get(node, "response") {
+                draft.start(node::text(response, "id"), node::text(response, "model"));
+            }
+        }
+        "response.failed" => {
+            let response = node::get(node, "response").unwrap_or(node);
+            let failed = || Fault::provider(Some("failed"), None);
+            return Err(Fault::of(response).unwrap_or_else(failed));
+        }
+        "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// More of a message's text. Some gateways number the parts of all messages together.
+fn speak(draft: &mut Draft, item: u64, part: u64, text: &str) {
+    let key = Key::Piece(item, part);
+    let first = Key::Piece(item, 0);
+    let begins = !draft.knows(&key) && !draft.knows(&first);
+    draft.text(key.clone(), text);
+    if begins && part > 0 {
+        draft.name_also(&key, first);
+    }
+}
+
+/// The closing event, or all there is.
+fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
+    draft.start(node::text(response, "id"), node::text(response, "model"));
+    for (item, index) in node::list(response, "output").iter().zip(0..) {
+        read_item(draft, index, item)?;
+    }
+    if let Some(usage) = node::get(response, "usage") {
+        draft.count_tokens(usage);
+    }
+    if let Some(fault) = Fault::of(response) {
+        return Err(fault);
+    }
+    let word = node::dig(response, &["incomplete_details", "reason"]).and_then(node::as_text);
+    let status = node::filled(response, "status").unwrap_or("completed");
+    let (reason, word) = match (status, word) {
+        ("incomplete", Some("content_filter")) => (Finish::ContentFilter, "content_filter"),
+        ("incomplete", word) => (Finish::Length, word.unwrap_or("incomplete")),
+        ("failed" | "cancelled", _) => (Finish::Error, status),
+        ("in_progress" | "queued", _) => return Err(Fault::Open),
+        _ => (Finish::Stop, status),
+    };
+    draft.finish(reason, word);
+    draft.end()
+}
+
+/// A call of a function, or of a tool with text for arguments: those come piece by piece.
+fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
+    let form = node::text(item, "type").and_then(Form::of_call);
+    let Some(form) = form.filter(|_| !draft.knows(&key)) else {
+        return;
+    };
+    if matches!(form.kind, CallKind::Function | CallKind::Custom) {
+        let (id, name) = (node::text(item, "call_id"), node::text(item, "name"));
+        draft.open_call_of(form.kind, key.clone(), id, name);
+        draft.arguments(&key, node::text(item, form.arguments).unwrap_or_default());
+    }
+}
+
+/// A call that the application answers, of any kind.
+fn read_call(item: &Node<'_>) -> Result<Option<ToolCall>, Fault> {
+    let Some(form) = node::text(item, "type").and_then(Form::of_call) else {
+        return Ok(None);
+    };
+    let item = node::to_value(item)?;
+    if calls::is_served(&item) {
+        return Ok(None);
+    }
+    // What is not a call as the API has them is kept as it came.
+    Ok(read_calls::call(form, &item).unwrap_or(None))
+}
+
+/// Reads a complete item, once.
+fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault> {
+    let seen = Key::Whole(index);
+    if draft.knows(&seen) {
+        return Ok(());
+    }
+    let key = Key::Index(index);
+    match node::text(item, "type") {
+        Some("message") => read_message(draft, index, item)?,
+        Some("reasoning") => read_reasoning(draft, &key, item)?,
+        Some(_) => {
+            if let Some(call) = read_call(item)? {
+                begin_item(draft, key.clone(), item);
+                draft.put_call(&key, call)?;
+                draft.mark(seen);
+                return Ok(());
+            }
+            let kind = PartKind::ProviderBlock {
+                provider: Provider::OpenAiResponses,
+                data: node::to_map(item)?,
+            };
+            let part = foreign::part(kind, None);
+            draft.put_part(key.clone(), part);
+        }
+        None => {}
+    }
+    draft.mark(seen);
+    Ok(())
+}
+
+fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault> {
+    for (part, at) in node::list(item, "content").iter().zip(0..) {
+        let key = Key::Piece(index, at);
+        let text = match node::text(part, "type") {
+            Some("output_text" | "text") => node::text(part, "text"),
+            Some("refusal") => {
+                draft.refuse();
+                node::text(part, "refusal")
+            }
+            _ => {
+                let kind = PartKind::ProviderBlock {
+                    provider: Provider::OpenAiResponses,
+                    data: node::to_map(part)?,
+                };
+                let part = foreign::part(kind, None);
+                draft.put_part(key, part);
+                continue;
+            }
+        };
+        let text = text.unwrap_or_default();
+        if text.is_empty() {
+            continue;
+        }
+        draft.put_text(key.clone(), text, false);
+        for name in ["id", "phase"] {
+            if let Some(word) = node::filled(item, name) {
+                draft.note(&key, name, Value::text(word));
+            }
+        }
+        draft.close(&key)?;
+    }
+    Ok(())
+}
+
+/// Reasoning, whose text is its summary; open models show what they thought.
+fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
+    let texts = |name| {
+        let pieces = node::list(item, name).iter();
+        let texts: Vec<&str> = pieces
+            .filter_map(|piece| node::filled(piece, "text"))
+            .collect();
+        texts.join("\n\n")
+    };
+    let text = Some(texts("summary")).filter(|text| !text.is_empty());
+    draft.open_thinking(key.clone());
+    draft.put_text(key.clone(), &text.unwrap_or_else(|| texts("content")), true);
+    for name in ["id", "encrypted_content"] {
+        if let Some(word) = node::filled(item, name) {
+            draft.note(key, name, Value::text(word));
+        }
+    }
+    if let Some(summary) = node::get(item, "summary") {
+        draft.note(key, "summary", node::to_value(summary)?);
+    }
+    draft.close(key)
+}

@@ -1,0 +1,115 @@
+//! Text that grows at its end while older versions of it stay as they were.
+
+use rpds::ListSync;
+
+/// Bytes from which on the end of a text becomes a link of its own. A push onto a shared text copies
+/// at most so many: tens of nanoseconds.
+const LINK: usize = 1024;
+
+/// Bytes in links, newest first, and an end that is still short.
+#[derive(Debug, Clone)]
+pub(crate) struct Rope {
+    links: ListSync<Box<[u8]>>,
+    end: Vec<u8>,
+    len: usize,
+}
+
+impl Default for Rope {
+    fn default() -> Self {
+        Self {
+            links: ListSync::new_sync(),
+            end: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
+impl Rope {
+    /// Number of bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds bytes at the end.
+    ///
+    /// # Complexity
+    /// O(new bytes)
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.len += bytes.len();
+        if bytes.len() >= LINK {
+            self.link();
+            self.links.push_front_mut(bytes.into());
+            return;
+        }
+        self.end.extend_from_slice(bytes);
+        if self.end.len() >= LINK {
+            self.link();
+        }
+    }
+
+    fn link(&mut self) {
+        if !self.end.is_empty() {
+            let link = std::mem::take(&mut self.end).into_boxed_slice();
+            self.links.push_front_mut(link);
+        }
+    }
+
+    /// All bytes in one piece.
+    ///
+    /// # Complexity
+    /// O(n)
+    pub fn join(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len);
+        let mut links: Vec<&[u8]> = self.links.iter().map(|link| &**link).collect();
+        links.reverse();
+        for link in links {
+            bytes.extend_from_slice(link);
+        }
+        bytes.extend_from_slice(&self.end);
+        bytes
+    }
+
+    /// The last byte.
+    pub fn last(&self) -> Option<u8> {
+        let link = || self.links.first().and_then(|link| link.last());
+        self.end.last().or_else(link).copied()
+    }
+
+    /// Whether the bytes are these.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        self.len == bytes.len() && self.join() == bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Rope, LINK};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_push_adds_bytes_and_leaves_older_versions(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2 * LINK), 0..12),
+        ) {
+            let mut rope = Rope::default();
+            let mut model: Vec<u8> = Vec::new();
+            let mut versions = vec![(rope.clone(), model.clone())];
+            for piece in &pieces {
+                rope.push(piece);
+                model.extend_from_slice(piece);
+                versions.push((rope.clone(), model.clone()));
+            }
+            for (rope, model) in &versions {
+                prop_assert_eq!(&rope.join(), model);
+                prop_assert_eq!(rope.len(), model.len());
+                prop_assert_eq!(rope.last(), model.last().copied());
+                prop_assert!(rope.is(model));
+            }
+        }
+    }
+}

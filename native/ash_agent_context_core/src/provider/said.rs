@@ -1,0 +1,77 @@
+//! What a provider's own block says in words, for all other providers.
+
+use crate::value::letters::{is_blank, utf8};
+use crate::value::{Map, Value};
+
+/// Levels of a block that are looked at.
+const LEVELS: usize = 12;
+
+/// Under these keys is text, or more of the block.
+const KEYS: [&str; 15] = [
+    "text",
+    "refusal",
+    "transcript",
+    "content",
+    "source",
+    "citationsContent",
+    "guardContent",
+    "searchResult",
+    "document",
+    "toolResult",
+    "parts",
+    "message",
+    "audio",
+    "context",
+    "data",
+];
+
+/// The texts of a block, each on lines of its own; nothing when it has none, or when they are thoughts.
+pub(crate) fn words(data: &Map) -> Option<String> {
+    let mut texts = Vec::new();
+    collect(data, LEVELS, &mut texts);
+    let texts = texts.join("\n");
+    (!is_blank(&texts)).then_some(texts)
+}
+
+fn collect(data: &Map, levels: usize, texts: &mut Vec<String>) {
+    let Some(levels) = levels.checked_sub(1) else {
+        return;
+    };
+    let kind = data.get_named("type").and_then(Value::as_name);
+    let is_thought = data.get_named("thought") == Some(&Value::Bool(true))
+        || data.get_named("reasoningContent").is_some()
+        || kind.is_some_and(|kind| kind.contains("thinking") || kind.contains("reasoning"));
+    if is_thought {
+        return;
+    }
+    for key in KEYS {
+        match data.get_named(key) {
+            Some(Value::Binary(bytes)) if is_words(key, kind) => {
+                let text = utf8(bytes);
+                if !is_blank(&text) {
+                    texts.push(text.into_owned());
+                }
+            }
+            Some(Value::Map(inner)) => collect(inner, levels, texts),
+            Some(Value::List(items)) => {
+                for item in items {
+                    match item {
+                        Value::Map(inner) => collect(inner, levels, texts),
+                        _ => continue,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a text under this key is words, not bytes or an address.
+fn is_words(key: &str, kind: Option<&str>) -> bool {
+    match key {
+        // Of a plain text document.
+        "data" => kind == Some("text"),
+        "source" => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,99 @@
+//! Putting a response on a conversation.
+
+use std::collections::HashSet;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::log::call::MessagePlace;
+use crate::log::exchange::Exchange;
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::reply::Finish;
+use crate::log::Stamp;
+use crate::value::Value;
+
+use super::{Response, State};
+
+/// What the model reads of a call that broke off with its response.
+const CUT: &str = "The response broke off in the middle of this call. It was not run.";
+
+/// The same where the model reached its limit.
+const CUT_BY_LENGTH: &str =
+    "The answer reached its limit of tokens in the middle of this call. It was not run.";
+
+/// What it reads of a call after which the response broke off.
+const NOT_RUN: &str = "The response broke off after this call. It was not run.";
+
+impl Context {
+    /// Adds what a provider sent back to the current iteration: the message with its calls, what was
+    /// counted, and where it came from.
+    ///
+    /// A call that broke off is answered at once with an error that says so, and so is every call of a
+    /// response that was interrupted: none of them ever waits to be run.
+    ///
+    /// # Errors
+    /// [`Error::Response`] for one that failed or is still open, [`Error::PendingToolCalls`].
+    ///
+    /// # Complexity
+    /// O(size of the message)
+    pub fn add_response(&self, response: &Response, stamp: Stamp) -> Result<Self, Error> {
+        match response.state() {
+            State::Complete | State::Interrupted(_) => {}
+            State::Open => return Err(Error::Response(Fault::Open)),
+            State::Failed(fault) => return Err(Error::Response(fault.clone())),
+        }
+        self.log.check_nothing_pending()?;
+        let mut log = self.log.clone();
+        if self.is_closed() {
+            log.complete(stamp.at);
+        }
+        let current = &log.current;
+        let place = MessagePlace {
+            iteration: current.number,
+            position: current.count_messages() + log.lead(current).count(),
+        };
+        let said = response.said();
+        let mut calls = said.calls;
+        // An id that a provider used twice would be no id.
+        let mut seen = HashSet::new();
+        for call in &mut calls {
+            if !seen.insert(call.id.clone()) {
+                call.id = Box::default();
+            }
+        }
+        place.name_calls(&mut calls);
+        let mut exchange = Exchange::new(calls.len());
+        for (slot, done) in said.done.iter().enumerate() {
+            if let Some(words) = response.why_not_run(*done) {
+                let output = Output::Value(Value::text(words));
+                exchange.fill(slot, Outcome::new(Status::Interrupted, output));
+            }
+        }
+        let waits = exchange.pending() > 0 || calls.is_empty();
+        let calls = calls.into_boxed_slice();
+        let message = Message::new(Role::Assistant, said.content, calls, stamp.metadata)
+            .with_reply(Some(response.reply()));
+        log.append_answered(message, exchange);
+        log.updated_at = stamp.at;
+        let mut next = self.with(log);
+        if let Some(usage) = response.usage() {
+            next = next.add_usage(usage, stamp.at)?;
+        }
+        if !waits {
+            next.log.complete(stamp.at);
+        }
+        Ok(next)
+    }
+}
+
+impl Response {
+    fn why_not_run(&self, done: bool) -> Option<&'static str> {
+        let is_complete = *self.state() == State::Complete;
+        match (done, is_complete) {
+            (true, true) => None,
+            (true, false) => Some(NOT_RUN),
+            (false, true) if self.finish_reason() == Some(Finish::Length) => Some(CUT_BY_LENGTH),
+            (false, _) => Some(CUT),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One JSON document, or the elements of a list, which Gemini sends where `alt=sse` was not asked for.
+
+use memchr::memchr2;
+
+use crate::fault::Fault;
+use crate::provider::rope::Rope;
+
+use super::take::Take;
+
+/// Where the scan is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Documents {
+    waiting: Rope,
+    /// Levels that are open in the document.
+    depth: usize,
+    in_text: bool,
+    escaped: bool,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum Place {
+    #[default]
+    Start,
+    /// Among the elements of a list.
+    List,
+    /// Behind everything.
+    End,
+}
+
+impl Documents {
+    /// Whether nothing came yet.
+    fn is_new(&self) -> bool {
+        self.place == Place::Start && self.depth == 0
+    }
+
+    pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
+        // Where the document begins that is open.
+        let mut from = 0;
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            if self.in_text {
+                at = self.skip_text(bytes, at);
+                continue;
+            }
+            at += 1;
+            match byte {
+                b'"' if self.depth > 0 => self.in_text = true,
+                b'[' if self.is_new() => self.place = Place::List,
+                b'{' | b'[' if self.place != Place::End => {
+                    if self.depth == 0 {
+                        from = at - 1;
+                    }
+                    self.depth += 1;
+                }
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        let end = bytes.get(from..at).unwrap_or_default();
+                        self.give(end, budget, take)?;
+                    }
+                }
+                b']' if self.place == Place::List => self.place = Place::End,
+                b',' if self.place == Place::List => {}
+                _ if self.depth > 0 || byte.is_ascii_whitespace() => {}
+                _ if self.is_new() && super::sse::BOM.contains(byte) => {}
+                _ => return Err(Fault::unreadable("not one JSON object, nor a list of such")),
+            }
+        }
+        if self.depth > 0 {
+            self.waiting.push(bytes.get(from..).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// The position behind what of a text is in these bytes.
+    fn skip_text(&mut self, bytes: &[u8], at: usize) -> usize {
+        if std::mem::take(&mut self.escaped) {
+            return at + 1;
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        match memchr2(b'"', b'\\', rest) {
+            None => bytes.len(),
+            Some(found) => {
+                match rest.get(found) {
+                    Some(b'"') => self.in_text = false,
+                    _ => self.escaped = true,
+                }
+                at + found + 1
+            }
+        }
+    }
+
+    fn give(&mut self, end: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
+        if self.place == Place::Start {
+            self.place = Place::End;
+        }
+        if self.waiting.is_empty() {
+            return take(None, end);
+        }
+        if self.waiting.len() > budget {
+            return Err(Fault::TooMuchWork);
+        }
+        let mut whole = std::mem::take(&mut self.waiting).join();
+        whole.extend_from_slice(end);
+        take(None, &whole)
+    }
+
+    pub fn finish(&self) -> Result<(), Fault> {
+        match (self.place, self.depth) {
+            (Place::End, 0) => Ok(()),
+            _ => Err(Fault::CutOff),
+        }
+    }
+}

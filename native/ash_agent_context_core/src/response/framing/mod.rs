@@ -1,0 +1,101 @@
+//! From the bytes of an HTTP body, in any cut, to the documents in it.
+
+mod document;
+mod event_stream;
+mod lines;
+mod sse;
+mod take;
+
+use crate::fault::Fault;
+use crate::provider::framing::Framing;
+
+use document::Documents;
+use event_stream::EventStream;
+use lines::Lines;
+use sse::Sse;
+use take::Take;
+
+/// A body that is being taken apart. Copies share what waits in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Frames {
+    body: Body,
+    /// Whether anything but white space came.
+    begun: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    Sse(Sse),
+    NdJson(Lines),
+    EventStream(EventStream),
+    Json(Documents),
+}
+
+impl Frames {
+    pub fn new(framing: Framing) -> Self {
+        let body = match framing {
+            Framing::Sse => Body::Sse(Sse::default()),
+            Framing::NdJson => Body::NdJson(Lines::default()),
+            Framing::EventStream => Body::EventStream(EventStream::default()),
+            Framing::Json => Body::Json(Documents::default()),
+        };
+        let begun = false;
+        Self { body, begun }
+    }
+
+    /// Takes the next bytes apart.
+    ///
+    /// # Errors
+    /// What is not the framing; [`Fault::TooMuchWork`] when more bytes than `budget` have waited for the
+    /// end of a document.
+    ///
+    /// # Complexity
+    /// O(new bytes), and those of documents that end in them
+    pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
+        let first = first_letter(bytes).filter(|_| !self.begun);
+        self.begun |= first.is_some();
+        match (&self.body, first) {
+            // An error, or a whole answer, may come in the place of a stream.
+            (Body::Sse(_), Some(b'{' | b'[')) => self.body = Body::Json(Documents::default()),
+            (Body::EventStream(_), _) | (_, None) => {}
+            (_, Some(b'<')) => {
+                return Err(Fault::unreadable(
+                    "an HTML page: a gateway or proxy answered in place of the provider",
+                ));
+            }
+            _ => {}
+        }
+        match &mut self.body {
+            Body::Sse(sse) => sse.feed(bytes, budget, take),
+            Body::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
+            Body::EventStream(stream) => stream.feed(bytes, budget, take),
+            Body::Json(documents) => documents.feed(bytes, budget, take),
+        }
+    }
+
+    /// The body ends: what waits for an end has it, unless it is of known length.
+    ///
+    /// # Errors
+    /// [`Fault::CutOff`] in the middle of a document.
+    pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
+        match &mut self.body {
+            Body::Sse(sse) => sse.finish(take),
+            Body::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
+            Body::EventStream(stream) => stream.finish(),
+            Body::Json(documents) => documents.finish(),
+        }
+    }
+}
+
+fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
+    match line.iter().all(u8::is_ascii_whitespace) {
+        true => Ok(()),
+        false => take(None, line),
+    }
+}
+
+/// The first byte that is neither white space nor of the mark that may stand in front of everything.
+fn first_letter(bytes: &[u8]) -> Option<u8> {
+    let is_letter = |byte: &&u8| !byte.is_ascii_whitespace() && !sse::BOM.contains(byte);
+    bytes.iter().find(is_letter).copied()
+}

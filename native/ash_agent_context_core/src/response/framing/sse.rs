@@ -1,0 +1,137 @@
+//! Server-sent events, as the HTML standard has them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::provider::rope::Rope;
+
+use super::lines::Lines;
+use super::take::Take;
+
+/// What may stand in front of everything.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// An event whose empty line has not come.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sse {
+    lines: Lines,
+    event: Event,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Event {
+    name: Option<Arc<str>>,
+    data: Rope,
+    /// Whether there is any data, be it empty.
+    has_data: bool,
+    begun: bool,
+}
+
+/// Data of the current event that was not copied yet.
+type Held<'a> = Option<(Cow<'a, [u8]>, usize)>;
+
+impl Sse {
+    pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
+        let Self { lines, event } = self;
+        let mut held: Held<'_> = None;
+        lines.feed(bytes, budget, &mut |line| {
+            event.line(line, &mut held, budget, take)
+        })?;
+        event.keep(&mut held);
+        Ok(())
+    }
+
+    /// By the book, an event without its empty line is none. Many servers send their last one so, and
+    /// half a document is none either way.
+    pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
+        let Self { lines, event } = self;
+        let mut held: Held<'_> = None;
+        lines.finish(&mut |line| {
+            let line = Cow::Owned(line.into_owned());
+            event.line(line, &mut held, usize::MAX, &mut *take)
+        })?;
+        event.keep(&mut held);
+        event.dispatch(&mut None, usize::MAX, take)
+    }
+}
+
+impl Event {
+    fn line<'a>(
+        &mut self,
+        mut line: Cow<'a, [u8]>,
+        held: &mut Held<'a>,
+        budget: usize,
+        take: Take<'_>,
+    ) -> Result<(), Fault> {
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(BOM) {
+            line = match line {
+                Cow::Borrowed(line) => Cow::Borrowed(line.get(BOM.len()..).unwrap_or_default()),
+                Cow::Owned(line) => Cow::Owned(line.get(BOM.len()..).unwrap_or_default().to_vec()),
+            };
+        }
+        if line.is_empty() {
+            return self.dispatch(held, budget, take);
+        }
+        let colon = memchr::memchr(b':', &line);
+        let (field, value) = line.split_at(colon.unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                let from = line.len() - value.len();
+                self.keep(held);
+                if self.has_data {
+                    self.data.push(b"\n");
+                }
+                *held = Some((line, from));
+            }
+            b"event" => {
+                let name = String::from_utf8_lossy(value);
+                self.name = Some(name.chars().take(100).collect::<String>().into());
+            }
+            // Comments begin with a colon; ids and times to wait are nobody's here.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Copies what the bytes that were fed hold of the event.
+    fn keep(&mut self, held: &mut Held<'_>) {
+        if let Some((line, from)) = held.take() {
+            self.data.push(line.get(from..).unwrap_or_default());
+            self.has_data = true;
+        }
+    }
+
+    fn dispatch(
+        &mut self,
+        held: &mut Held<'_>,
+        budget: usize,
+        take: Take<'_>,
+    ) -> Result<(), Fault> {
+        let name = self.name.take();
+        let name = name.as_deref().filter(|name| !name.is_empty());
+        if !std::mem::take(&mut self.has_data) {
+            return match held.take() {
+                Some((line, from)) => give(name, line.get(from..).unwrap_or_default(), take),
+                None => Ok(()),
+            };
+        }
+        if self.data.len() > budget {
+            return Err(Fault::TooMuchWork);
+        }
+        let mut data = std::mem::take(&mut self.data).join();
+        if let Some((line, from)) = held.take() {
+            data.extend_from_slice(line.get(from..).unwrap_or_default());
+        }
+        give(name, &data, take)
+    }
+}
+
+fn give(name: Option<&str>, data: &[u8], take: Take<'_>) -> Result<(), Fault> {
+    match data.iter().all(u8::is_ascii_whitespace) {
+        true => Ok(()),
+        false => take(name, data),
+    }
+}

@@ -1,0 +1,6 @@
+//! What is done with the documents of a body.
+
+use crate::fault::Fault;
+
+/// Takes a document: its name in the framing, if it has one there, and its bytes.
+pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<&str>, &[u8]) -> Result<(), Fault>;

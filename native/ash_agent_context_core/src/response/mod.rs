@@ -1,0 +1,341 @@
+//! What a provider sends back: whole, or as a stream of bytes in any cut.
+//!
+//! A response is a value: feeding one gives another, and the old one is as it was. It is put on a
+//! conversation when it is complete, or when it broke off; see [`crate::Context::add_response`].
+
+mod add;
+mod framing;
+
+use std::sync::Arc;
+
+use crate::fault::Fault;
+use crate::log::message::{Message, Role};
+use crate::log::provider::Provider;
+use crate::log::reply::Finish;
+use crate::log::reply::Reply;
+use crate::log::usage::Usage;
+use crate::provider::draft::Draft;
+use crate::provider::drafted::Said;
+use crate::provider::event::Event;
+use crate::provider::framing::Framing;
+use crate::provider::{node, room};
+use crate::value::Value;
+
+use framing::Frames;
+
+/// Bytes that a response may have where nobody says otherwise.
+pub const MAX_BYTES: usize = 32 << 20;
+
+/// How a response is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading<'a> {
+    /// Whose response it is.
+    pub provider: Provider,
+    /// How its documents are framed.
+    pub framing: Framing,
+    /// The model that was asked, which the next request compares.
+    pub model: Option<&'a str>,
+    /// Bytes that it may have.
+    pub max_bytes: usize,
+}
+
+impl Reading<'_> {
+    /// A stream of this provider, framed as it frames them.
+    #[must_use]
+    pub fn of(provider: Provider) -> Self {
+        Self {
+            provider,
+            framing: room(provider).framing(),
+            model: None,
+            max_bytes: MAX_BYTES,
+        }
+    }
+}
+
+/// Where a response is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// More is to come.
+    Open,
+    /// All of it came.
+    Complete,
+    /// It broke off, for this reason.
+    Interrupted(Arc<Value>),
+    /// The provider said that something went wrong, or sent what cannot be read.
+    Failed(Fault),
+}
+
+impl State {
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Complete => "complete",
+            Self::Interrupted(_) => "interrupted",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// What a provider sends back, as far as it came. Immutable; cloning is O(1).
+#[derive(Debug, Clone)]
+pub struct Response {
+    frames: Frames,
+    draft: Draft,
+    state: State,
+    received: usize,
+    max_bytes: usize,
+}
+
+impl Response {
+    /// A response of which nothing came yet.
+    #[must_use]
+    pub fn new(reading: &Reading<'_>) -> Self {
+        let is_text = room(reading.provider).has_text_arguments();
+        Self {
+            frames: Frames::new(reading.framing),
+            draft: Draft::new(reading.provider, is_text, reading.model),
+            state: State::Open,
+            received: 0,
+            max_bytes: reading.max_bytes,
+        }
+    }
+
+    /// Reads a whole response: the JSON text of a body.
+    ///
+    /// # Errors
+    /// What the provider says went wrong, or what cannot be read.
+    ///
+    /// # Complexity
+    /// O(n)
+    pub fn decode(body: &[u8], reading: &Reading<'_>) -> Result<Self, Fault> {
+        let reading = Reading {
+            framing: Framing::Json,
+            ..*reading
+        };
+        let (response, _) = Self::new(&reading).feed(body, usize::MAX)?;
+        response.finish(usize::MAX).map(|(response, _)| response)
+    }
+
+    /// The response with the body's next bytes, and what they say. `budget` are the bytes that may be put
+    /// together and parsed at once.
+    ///
+    /// What comes after the end is left alone.
+    ///
+    /// # Errors
+    /// For bytes that cannot be taken: then the response is as it was. When something in front of them
+    /// could be read, the response comes as failed instead, so that nothing is lost.
+    /// [`Fault::TooMuchWork`] when the budget is too small.
+    ///
+    /// # Complexity
+    /// O(new bytes), and those of the documents and calls that end in them
+    pub fn feed(&self, bytes: &[u8], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
+        match &self.state {
+            State::Open => {}
+            State::Interrupted(_) => return Err(Fault::Interrupted),
+            State::Complete | State::Failed(_) => return Ok((self.clone(), Vec::new())),
+        }
+        let received = self.received.saturating_add(bytes.len());
+        if received > self.max_bytes {
+            let limit = self.max_bytes;
+            return Err(Fault::TooLarge { limit });
+        }
+        let mut next = self.clone();
+        next.received = received;
+        let Self { frames, draft, .. } = &mut next;
+        draft.budget = budget;
+        let mut is_first = true;
+        let read = frames.feed(bytes, budget, &mut |event, bytes| {
+            read(draft, event, bytes)?;
+            is_first = false;
+            Ok(())
+        });
+        next.settle(read, is_first)
+    }
+
+    /// The body ended. Some providers have no other last word than that.
+    ///
+    /// # Errors
+    /// [`Fault::CutOff`] when the response is not complete; why it failed.
+    pub fn finish(&self, budget: usize) -> Result<(Self, Vec<Event>), Fault> {
+        match &self.state {
+            State::Open => {}
+            State::Complete => return Ok((self.clone(), Vec::new())),
+            State::Interrupted(_) => return Err(Fault::Interrupted),
+            State::Failed(fault) => return Err(fault.clone()),
+        }
+        let mut next = self.clone();
+        let Self { frames, draft, .. } = &mut next;
+        draft.budget = budget;
+        let mut ended = frames.finish(&mut |event, bytes| read(draft, event, bytes));
+        // A piece of a document.
+        if matches!(ended, Err(Fault::NotJson { .. })) {
+            ended = Err(Fault::CutOff);
+        }
+        if ended.is_ok() && !draft.ended {
+            ended = read_end(draft);
+        }
+        match next.settle(ended, true)? {
+            (
+                Self {
+                    state: State::Failed(Fault::CutOff),
+                    ..
+                },
+                _,
+            ) => Err(Fault::CutOff),
+            settled => Ok(settled),
+        }
+    }
+
+    /// Nothing more will come, for this reason. What is complete or interrupted stays so.
+    #[must_use]
+    pub fn interrupt(&self, reason: Value) -> Self {
+        let mut next = self.clone();
+        if matches!(self.state, State::Open | State::Failed(_)) {
+            next.state = State::Interrupted(Arc::new(reason));
+        }
+        next
+    }
+
+    /// `is_first` tells that no document was read in front of one that could not be.
+    fn settle(
+        mut self,
+        read: Result<(), Fault>,
+        is_first: bool,
+    ) -> Result<(Self, Vec<Event>), Fault> {
+        let mut events = std::mem::take(&mut self.draft.events);
+        match read {
+            Ok(()) if self.draft.ended => self.state = State::Complete,
+            Ok(()) => {}
+            Err(Fault::TooMuchWork) => return Err(Fault::TooMuchWork),
+            Err(fault) => {
+                if is_first && events.is_empty() && !matches!(fault, Fault::Provider { .. }) {
+                    return Err(fault);
+                }
+                events.push(Event::Error(fault.clone()));
+                self.state = State::Failed(fault);
+            }
+        }
+        Ok((self, events))
+    }
+
+    /// Whose response it is.
+    #[must_use]
+    pub const fn provider(&self) -> Provider {
+        self.draft.provider
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The model that answers, as it names itself.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        self.draft.model()
+    }
+
+    /// The response's id.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.draft.id()
+    }
+
+    /// What the provider counted so far.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.draft.usage()
+    }
+
+    /// Why the model stopped.
+    #[must_use]
+    pub fn finish_reason(&self) -> Option<Finish> {
+        self.draft.finish_reason()
+    }
+
+    /// The same in the provider's word.
+    #[must_use]
+    pub fn finish_word(&self) -> Option<&str> {
+        self.draft.word()
+    }
+
+    /// Bytes that came.
+    #[must_use]
+    pub const fn received(&self) -> usize {
+        self.received
+    }
+
+    /// The message as far as it came: its complete calls, and apart from them those that broke off.
+    ///
+    /// # Complexity
+    /// O(n)
+    #[must_use]
+    pub fn message(&self) -> (Message, Box<[crate::ToolCall]>) {
+        let Said {
+            content,
+            calls,
+            done,
+        } = self.said();
+        let (mut whole, mut half) = (Vec::new(), Vec::new());
+        for (call, done) in calls.into_iter().zip(done) {
+            if done { &mut whole } else { &mut half }.push(call);
+        }
+        let mut message = Message::new(Role::Assistant, content, whole.into_boxed_slice(), None);
+        if !matches!(self.state, State::Open) {
+            message = message.with_reply(Some(self.reply()));
+        }
+        (message, half.into_boxed_slice())
+    }
+
+    fn said(&self) -> Said {
+        self.draft.said(self.state == State::Complete)
+    }
+
+    /// What there is to say of the message beside its words.
+    pub(crate) fn reply(&self) -> Reply {
+        Reply {
+            provider: Some(self.provider()),
+            model: self.model().map(Into::into),
+            id: self.id().map(Into::into),
+            finish: self.finish_reason(),
+            word: self.finish_word().map(Into::into),
+            interrupted: match &self.state {
+                State::Interrupted(reason) => Some(Value::clone(reason)),
+                _ => None,
+            },
+            extra: None,
+        }
+    }
+}
+
+fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Fault> {
+    if draft.ended {
+        return Ok(());
+    }
+    let room = room(draft.provider);
+    if bytes.trim_ascii() == b"[DONE]" {
+        return if room.says_done() {
+            draft.end()
+        } else {
+            Ok(())
+        };
+    }
+    node::read(bytes, |node| match event {
+        // Some gateways name an error in the framing alone.
+        Some("error") if node::get(node, "error").is_none() => {
+            Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
+        }
+        _ => room.read_response(draft, event, node),
+    })
+}
+
+/// The end of the body, which some providers have for their last word.
+fn read_end(draft: &mut Draft) -> Result<(), Fault> {
+    match room(draft.provider).ends_with_body() && draft.finish_reason().is_some() {
+        true => draft.end(),
+        false => Err(Fault::CutOff),
+    }
+}

@@ -1,0 +1,339 @@
+//! The NIFs of responses.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ash_agent_context_core::{
+    Event, Fault, Finish, Framing, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
+    State, ToolCall, Value,
+};
+use rustler::{Atom, Binary, Encoder as _, Env, Resource, ResourceArc, Term};
+
+use crate::atoms;
+use crate::clock;
+use crate::context::exchange_size;
+use crate::decode::{self, Around, Number};
+use crate::encode::Encoder;
+use crate::error::NifError;
+use crate::lane::{nif, Lane};
+use crate::resource::{answer, bury, Handle};
+use crate::words::Word as _;
+
+type Answer<'a> = Result<Term<'a>, NifError>;
+
+nif!(response_feed_normal, response_feed_dirty(response: ResponseHandle, bytes: Binary<'a>) => feed);
+nif!(response_finish_normal, response_finish_dirty(response: ResponseHandle) => finish);
+nif!(response_interrupt_normal, response_interrupt_dirty(response: ResponseHandle, reason: Term<'a>) => interrupt);
+nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Term<'a>) => decode_whole);
+nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
+nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, at: Term<'a>) => add);
+
+/// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
+/// the worst ones (an event in ten bytes) 20.
+const FED: usize = 32 * 1024;
+
+/// Bytes that it may parse at once beside them.
+const PARSED: usize = 64 * 1024;
+
+/// Bytes from which on a response is freed on a thread of its own.
+const HEAVY: usize = 4 << 20;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// A response behind a reference.
+pub struct ResponseResource {
+    response: Option<Response>,
+}
+
+#[rustler::resource_impl]
+impl Resource for ResponseResource {}
+
+/// What NIFs take and give.
+pub type ResponseHandle = ResourceArc<ResponseResource>;
+
+impl ResponseResource {
+    fn wrap(response: Response) -> ResponseHandle {
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        ResourceArc::new(Self {
+            response: Some(response),
+        })
+    }
+
+    /// Only a handle that is being dropped has none.
+    fn get(&self) -> Result<&Response, NifError> {
+        self.response.as_ref().ok_or(NifError::BadArg)
+    }
+}
+
+impl Drop for ResponseResource {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+        if let Some(response) = self.response.take_if(|of| of.received() > HEAVY) {
+            bury(Box::new(response));
+        }
+    }
+}
+
+/// Number of responses that are alive, for tests.
+#[rustler::nif]
+fn live_responses() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
+/// `{provider, framing | nil, content type | nil, model | nil, max_bytes}`
+type Terms<'a> = (Atom, Option<Atom>, Option<&'a str>, Option<&'a str>, Number);
+
+fn reading<'a>(env: Env<'a>, options: Term<'a>) -> Result<Reading<'a>, NifError> {
+    let (provider, framing, content_type, model, max_bytes): Terms<'a> = options.decode()?;
+    let provider = Provider::of(provider)?;
+    let reading = Reading::of(provider);
+    let named = framing.and_then(|given| {
+        let is_it = |known: &Framing| framing_atom(*known).to_term(env) == given.to_term(env);
+        Framing::ALL.into_iter().find(is_it)
+    });
+    let told = || content_type.and_then(Framing::of_content_type);
+    Ok(Reading {
+        framing: named.or_else(told).unwrap_or(reading.framing),
+        model,
+        max_bytes: usize::try_from(max_bytes.0).unwrap_or(reading.max_bytes),
+        ..reading
+    })
+}
+
+fn framing_atom(framing: Framing) -> Atom {
+    match framing {
+        Framing::Sse => atoms::sse(),
+        Framing::NdJson => atoms::ndjson(),
+        Framing::EventStream => atoms::aws_event_stream(),
+        Framing::Json => atoms::json(),
+    }
+}
+
+/// A response of which nothing came yet.
+#[rustler::nif]
+fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
+    let response = Response::new(&reading(env, options)?);
+    Ok(ResponseResource::wrap(response).encode(env))
+}
+
+fn feed<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle, bytes: Binary<'a>) -> Answer<'a> {
+    if lane == Lane::Normal && bytes.len() > FED {
+        return Err(NifError::Dirty);
+    }
+    let (next, events) = response.get()?.feed(bytes.as_slice(), budget(lane))?;
+    Ok(news(env, next, &events))
+}
+
+const fn budget(lane: Lane) -> usize {
+    match lane {
+        Lane::Normal => PARSED,
+        Lane::Dirty => usize::MAX,
+    }
+}
+
+fn finish<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle) -> Answer<'a> {
+    let (next, events) = response.get()?.finish(budget(lane))?;
+    Ok(news(env, next, &events))
+}
+
+fn interrupt<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    response: ResponseHandle,
+    reason: Term<'a>,
+) -> Answer<'a> {
+    let reason = decode::value(reason, Around::Nothing, lane)?;
+    Ok(news(env, response.get()?.interrupt(reason), &[]))
+}
+
+fn decode_whole<'a>(env: Env<'a>, lane: Lane, body: Binary<'a>, options: Term<'a>) -> Answer<'a> {
+    if lane == Lane::Normal && body.len() > FED {
+        return Err(NifError::Dirty);
+    }
+    let response = Response::decode(body.as_slice(), &reading(env, options)?)?;
+    Ok(news(env, response, &[]))
+}
+
+/// `{handle, state, events}`
+fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
+    let state = state_atom(response.state());
+    let encoder = Encoder::copying(env);
+    let events = encoder.list(events.iter().map(|event| encode_event(&encoder, event)));
+    (ResponseResource::wrap(response), state, events).encode(env)
+}
+
+fn state_atom(state: &State) -> Atom {
+    match state {
+        State::Open => atoms::open(),
+        State::Complete => atoms::complete(),
+        State::Interrupted(_) => atoms::interrupted(),
+        State::Failed(_) => atoms::failed(),
+    }
+}
+
+/// The atom of why a model stopped.
+pub fn finish_atom(finish: Finish) -> Atom {
+    match finish {
+        Finish::Stop => atoms::stop(),
+        Finish::ToolCalls => atoms::tool_calls(),
+        Finish::Length => atoms::length(),
+        Finish::ContentFilter => atoms::content_filter(),
+        Finish::Refusal => atoms::refusal(),
+        Finish::Pause => atoms::pause(),
+        Finish::Error => atoms::error(),
+    }
+}
+
+fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e> {
+    let env = encoder.env();
+    match event {
+        Event::Text { part, text } => (atoms::text(), part, encoder.text(text)).encode(env),
+        Event::Thinking { part, text } => (atoms::thinking(), part, encoder.text(text)).encode(env),
+        Event::CallStarted { position, name } => {
+            (atoms::tool_call_started(), position, encoder.text(name)).encode(env)
+        }
+        Event::CallArguments { position, json } => {
+            (atoms::tool_call_arguments(), position, encoder.text(json)).encode(env)
+        }
+        Event::Call(call) => (atoms::tool_call(), encoder.one_call(call)).encode(env),
+        Event::Part(part) => (atoms::part(), encoder.part(part)).encode(env),
+        Event::Usage(usage) => (atoms::usage(), crate::tokens::encode(env, *usage)).encode(env),
+        Event::Finish(finish) => (atoms::finish(), finish_atom(*finish)).encode(env),
+        Event::Error(fault) => (atoms::error(), encode_fault(env, fault)).encode(env),
+    }
+}
+
+/// `{reason, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
+pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
+    let invalid = |text: &str| (atoms::invalid_response(), text).encode(env);
+    let (reason, message, after) = match fault {
+        Fault::Provider {
+            code,
+            message,
+            after,
+            ..
+        } => {
+            let reason = (atoms::provider(), code.as_deref()).encode(env);
+            (reason, message.as_deref(), *after)
+        }
+        Fault::Unreadable(why) => (invalid(why), None, None),
+        Fault::NotJson { problem, byte } => {
+            let text = format!("not JSON: {problem}, at byte {byte}");
+            (invalid(&text), None, None)
+        }
+        Fault::TooLarge { limit } => {
+            let reason = (atoms::response_too_large(), limit).encode(env);
+            (reason, None, None)
+        }
+        Fault::TooDeep { limit } => ((atoms::too_deep(), limit).encode(env), None, None),
+        Fault::CutOff => (atoms::incomplete().encode(env), None, None),
+        Fault::Open => (atoms::open().encode(env), None, None),
+        Fault::Interrupted => (atoms::interrupted().encode(env), None, None),
+        other => (invalid(&other.to_string()), None, None),
+    };
+    (reason, message, fault.again(), after).encode(env)
+}
+
+fn message<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle) -> Answer<'a> {
+    let response = response.get()?;
+    lane.allow(cost(response))?;
+    let (message, half) = response.message();
+    let encoder = Encoder::copying(env);
+    let shown = encoder.message(MessageRef::Added(&message));
+    if half.is_empty() {
+        return Ok(shown);
+    }
+    let half = encoder.calls(half.iter());
+    Ok(shown.map_put(atoms::unfinished_tool_calls(), half)?)
+}
+
+/// What there is to put together.
+fn cost(response: &Response) -> Size {
+    Size::new(response.received() / 64, response.received())
+}
+
+fn add<'a>(
+    env: Env<'a>,
+    lane: Lane,
+    context: Handle,
+    response: ResponseHandle,
+    metadata: Term<'a>,
+    at: Term<'a>,
+) -> Answer<'a> {
+    let response = response.get()?;
+    lane.allow(cost(response))?;
+    lane.allow(exchange_size(context.get().current()))?;
+    let stamp = Stamp {
+        at: clock::at(at, lane)?,
+        metadata: decode::metadata(metadata, lane)?,
+    };
+    Ok(answer(env, context.get().add_response(response, stamp)?))
+}
+
+/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+#[rustler::nif]
+fn response_facts_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+    let response = response.get()?;
+    let usage = response
+        .usage()
+        .map(|usage| crate::tokens::encode(env, usage));
+    let finish = response.finish_reason().map(finish_atom);
+    let facts = (
+        response.id(),
+        response.model(),
+        usage,
+        finish,
+        response.finish_word(),
+        response.received(),
+    );
+    Ok(facts.encode(env))
+}
+
+/// Why a response failed or was interrupted, else `nil`.
+#[rustler::nif]
+fn response_reason_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+    Ok(match response.get()?.state() {
+        State::Failed(fault) => encode_fault(env, fault),
+        State::Interrupted(reason) => Encoder::copying(env).value(reason),
+        _ => atoms::nil().to_term(env),
+    })
+}
+
+impl<'r, 'e> Encoder<'r, 'e> {
+    /// A call alone.
+    fn one_call(&self, call: &'r ToolCall) -> Term<'e> {
+        self.call(call).end()
+    }
+
+    /// Where a message of the model came from.
+    pub fn reply(&self, reply: &'r Reply) -> Term<'e> {
+        let env = self.env();
+        let nothing = || atoms::nil().to_term(env);
+        let text =
+            |text: &'r Option<Box<str>>| text.as_deref().map_or_else(nothing, |of| self.text(of));
+        let provider = reply.provider.map(|provider| provider.atom().to_term(env));
+        let finish = reply.finish.map(|finish| finish_atom(finish).to_term(env));
+        let state = match &reply.interrupted {
+            Some(_) => atoms::interrupted(),
+            None => atoms::complete(),
+        };
+        let keys = [
+            atoms::provider(),
+            atoms::model(),
+            atoms::id(),
+            atoms::finish_reason(),
+            atoms::finish_word(),
+            atoms::state(),
+            atoms::reason(),
+        ];
+        let values = [
+            provider.unwrap_or_else(nothing),
+            text(&reply.model),
+            text(&reply.id),
+            finish.unwrap_or_else(nothing),
+            text(&reply.word),
+            state.to_term(env),
+            self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
+        ];
+        self.fields(&keys, &values)
+    }
+}

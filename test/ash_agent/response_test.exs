@@ -1,0 +1,460 @@
+defmodule AshAgent.ResponseTest do
+  use ExUnit.Case, async: true
+
+  doctest AshAgent.Response
+
+  alias AshAgent.{Context, Response}
+  alias AshAgent.Context.Native
+
+  @providers [
+    :anthropic,
+    :openai_chat,
+    :openai_responses,
+    :gemini,
+    :bedrock,
+    :ollama,
+    :mistral
+  ]
+
+  # Recorded streams lie beside the repository; without them there is nothing to read.
+  @recorded Path.expand("../../../shared/responses", __DIR__)
+
+  defp chat(delta, reason \\ nil) do
+    choice = %{"index" => 0, "delta" => delta, "finish_reason" => reason}
+    "data: " <> Context.JSON.encode(%{"choices" => [choice]}) <> "\n\n"
+  end
+
+  defp call(fields), do: chat(%{"tool_calls" => [Map.put_new(fields, "index", 0)]})
+
+  defp feed!(response, bytes) do
+    {:ok, response, events} = Response.feed(response, bytes)
+    {response, events}
+  end
+
+  defp read!(provider, pieces, opts \\ []) do
+    {response, events} =
+      Enum.reduce(pieces, {Response.new(provider, opts), []}, fn piece, {response, events} ->
+        {response, more} = feed!(response, piece)
+        {response, events ++ more}
+      end)
+
+    {:ok, response, more} = Response.finish(response)
+    {response, events ++ more}
+  end
+
+  defp bytes(body), do: for(<<byte <- body>>, do: <<byte>>)
+
+  describe "feed/2" do
+    test "gives texts as whole characters, whatever the cut" do
+      body = chat(%{"content" => "Zürich 🌍"}) <> chat(%{}, "stop") <> "data: [DONE]\n\n"
+      {response, events} = read!(:openai_chat, bytes(body))
+      assert events == [{:text, 0, "Zürich 🌍"}, {:finish, :stop}]
+      assert Response.message(response) == %{role: :assistant, content: "Zürich 🌍"}
+    end
+
+    test "tells calls as they come" do
+      body = [
+        chat(%{"reasoning_content" => "hm"}),
+        call(%{"id" => "a", "function" => %{"name" => "add", "arguments" => ~s({"x")}}),
+        call(%{"function" => %{"arguments" => ":1}"}}),
+        chat(%{}, "tool_calls"),
+        ~s(data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n)
+      ]
+
+      {response, events} = read!(:openai_chat, body)
+
+      assert [
+               {:thinking, 0, "hm"},
+               {:tool_call_started, 0, "add"},
+               {:tool_call_arguments, 0, ~s({"x")},
+               {:tool_call_arguments, 0, ":1}"},
+               {:tool_call, %{id: "a", name: "add", arguments: %{"x" => 1}} = call},
+               {:finish, :tool_calls},
+               {:usage, %{input_tokens: 3, output_tokens: 2, total_tokens: 5} = usage}
+             ] = events
+
+      assert %{content: [%{type: :thinking, text: "hm"}], tool_calls: [^call]} =
+               Response.message(response)
+
+      assert Response.usage(response) == usage
+    end
+
+    test "gives parts that come as a whole" do
+      block = %{"type" => "web_search_tool_result", "tool_use_id" => "s", "content" => []}
+      start = %{"type" => "content_block_start", "index" => 0, "content_block" => block}
+      stop = %{"type" => "content_block_stop", "index" => 0}
+      body = for event <- [start, stop], do: "data: #{Context.JSON.encode(event)}\n\n"
+      {_response, events} = feed!(Response.new(:anthropic), Enum.join(body))
+      assert [{:part, %{type: :provider_block, provider: :anthropic, data: ^block}}] = events
+    end
+
+    test "leaves the old response as it was" do
+      {old, _} = feed!(Response.new(:openai_chat), chat(%{"content" => "a"}) <> "data: {\"cho")
+      {one, _} = feed!(old, ~s(ices":[{"delta":{"content":"b"}}]}\n\n))
+      {other, _} = feed!(old, ~s(ices":[{"delta":{"content":"c"}}]}\n\n))
+      assert Response.message(old).content == "a"
+      assert Response.message(one).content == "ab"
+      assert Response.message(other).content == "ac"
+    end
+
+    test "says that bytes cannot be taken, and keeps what came before them" do
+      {:error, error} = Response.feed(Response.new(:openai_chat), "data: {oops\n\n")
+      assert {:invalid_response, "not JSON: " <> _} = error.reason
+      assert error.retryable?
+
+      {response, events} =
+        feed!(Response.new(:openai_chat), chat(%{"content" => "a"}) <> "data: {oops\n\n")
+
+      assert [{:text, 0, "a"}, {:error, error}] = events
+      assert response.state == :failed
+      assert Response.error(response) == error
+      assert {:error, ^error} = Response.finish(response)
+      assert {:error, ^error} = Context.add_response(Context.new("?"), response)
+    end
+
+    test "ends with what the provider says went wrong" do
+      body = ~s(data: {"error":{"message":"slow down","code":"rate_limit_exceeded"}}\n\n)
+      {response, [{:error, error}]} = feed!(Response.new(:openai_chat), body)
+      assert error.reason == {:provider, "rate_limit_exceeded"}
+      assert error.provider_message == "slow down"
+      assert error.retryable?
+      assert Exception.message(error) =~ "slow down. Asking again may help"
+      # Bytes after the end are left alone.
+      assert {:ok, %Response{state: :failed}, []} = Response.feed(response, "data: {}\n\n")
+    end
+
+    test "has limits" do
+      response = Response.new(:ollama, max_bytes: 10)
+      {:error, error} = Response.feed(response, String.duplicate(" ", 11))
+      assert error.reason == {:response_too_large, 10}
+      refute error.retryable?
+      deep = String.duplicate("[", 100_000)
+      {:error, error} = Response.feed(Response.new(:ollama), deep <> "\n")
+      assert error.reason == {:too_deep, 200}
+    end
+
+    test "reads what is too much for a normal scheduler on a dirty one" do
+      text = String.duplicate("x", 300_000)
+      body = chat(%{"content" => text}) <> chat(%{}, "stop")
+      {response, _events} = read!(:openai_chat, [body])
+      assert Response.message(response).content == text
+      # A document that has waited for its last bytes, and arguments that have.
+      pieces = for <<piece::binary-size(999) <- chat(%{"content" => text})>>, do: piece
+
+      {response, []} =
+        Enum.reduce(pieces, {Response.new(:openai_chat), []}, &feed!(elem(&2, 0), &1))
+
+      rest =
+        binary_part(
+          chat(%{"content" => text}),
+          999 * length(pieces),
+          rem(byte_size(chat(%{"content" => text})), 999)
+        )
+
+      assert {_response, [{:text, 0, ^text}]} = feed!(response, rest)
+      arguments = Context.JSON.encode(%{text: text})
+
+      pieces =
+        for <<piece::binary-size(500) <- arguments <> String.duplicate(" ", 500)>>, do: piece
+
+      body = for piece <- pieces, do: call(%{"function" => %{"arguments" => piece}})
+      name = call(%{"id" => "a", "function" => %{"name" => "f"}})
+      {_response, events} = read!(:openai_chat, [name | body] ++ [chat(%{}, "tool_calls")])
+
+      assert {:tool_call, %{arguments: %{"text" => ^text}}} =
+               Enum.find(events, &match?({:tool_call, _}, &1))
+    end
+
+    test "makes no atoms of what comes, and never crashes" do
+      before = :erlang.system_info(:atom_count)
+      :rand.seed(:exsss, 7)
+
+      for provider <- @providers, _ <- 1..30 do
+        name = Base.encode16(:rand.bytes(8))
+
+        body =
+          call(%{"id" => name, "function" => %{"name" => name, "arguments" => ~s({"#{name}":1})}})
+
+        Response.feed(Response.new(provider), body <> chat(%{name => name}, name))
+        Response.feed(Response.new(provider), :rand.bytes(200))
+        Response.decode(provider, :rand.bytes(50))
+      end
+
+      # Other tests run beside this one and load modules.
+      assert :erlang.system_info(:atom_count) - before < 420
+    end
+  end
+
+  describe "new/2" do
+    test "takes the framing from the content type" do
+      body = ~s({"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]})
+      {response, _} = read!(:openai_chat, [body], content_type: "application/json; charset=utf-8")
+      assert Response.message(response).content == "a"
+      lines = ~s({"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}\n)
+      {response, _} = read!(:gemini, [lines], framing: :ndjson)
+      assert response.state == :complete
+    end
+
+    test "names wrong options" do
+      assert_raise ArgumentError, ~r/:framing.*:sse/, fn ->
+        Response.new(:gemini, framing: :xml)
+      end
+
+      assert_raise ArgumentError, ~r/unknown options \[:modl\]/, fn ->
+        Response.new(:gemini, modl: "m")
+      end
+
+      assert_raise FunctionClauseError, fn -> Response.new(:other) end
+    end
+  end
+
+  describe "finish/1" do
+    test "takes no cut body for an answer" do
+      {response, _} = feed!(Response.new(:openai_chat), chat(%{"content" => "a"}))
+
+      assert {:error, %Response.Error{reason: :incomplete, retryable?: true}} =
+               Response.finish(response)
+
+      assert response.state == :open
+    end
+
+    test "is the last word of providers that have no other" do
+      {response, _} = feed!(Response.new(:openai_chat), chat(%{"content" => "a"}, "length"))
+      assert response.state == :open
+      assert {:ok, %Response{state: :complete} = response, []} = Response.finish(response)
+
+      assert {Response.finish_reason(response), Response.finish_word(response)} ==
+               {:length, "length"}
+
+      assert {:ok, ^response, []} = Response.finish(response) |> put_elem(1, response)
+    end
+  end
+
+  describe "interrupt/2" do
+    test "keeps what came, and no bytes after it" do
+      {response, _} = feed!(Response.new(:openai_chat), chat(%{"content" => "half "}))
+      response = Response.interrupt(response, {:timeout, 5})
+      assert response.state == :interrupted
+      assert {:error, %Response.Error{reason: :interrupted}} = Response.feed(response, "x")
+      context = Context.add_response!(Context.new("?"), response)
+
+      assert Context.to_messages(context) |> List.last() == %{
+               role: :assistant,
+               content: "half ",
+               state: :interrupted
+             }
+
+      assert {:ok, %{response: told}} = Context.fetch_message(context, {1, 1})
+
+      assert told == %{
+               provider: :openai_chat,
+               model: nil,
+               id: nil,
+               finish_reason: nil,
+               finish_word: nil,
+               state: :interrupted,
+               reason: {:timeout, 5}
+             }
+
+      again = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      assert Context.equal?(again, context)
+
+      assert {:ok, copy} =
+               context
+               |> Context.to_map()
+               |> Map.take([:iterations, :current_iteration])
+               |> Context.create()
+
+      assert Context.to_messages(copy) == Context.to_messages(context)
+    end
+
+    test "never leaves a call pending" do
+      body = call(%{"id" => "a", "function" => %{"name" => "f", "arguments" => "{}"}})
+      {response, _} = feed!(Response.new(:openai_chat), body)
+
+      assert %{unfinished_tool_calls: [%{id: "a", name: "f", arguments: "{}"}]} =
+               Response.message(response)
+
+      context = Context.add_response!(Context.new("?"), Response.interrupt(response, :closed))
+      assert Context.pending_tool_calls(context) == []
+      assert [%{id: "a", result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert words =~ "was not run"
+      assert context.current_iteration == 2
+      assert {:ok, _} = Context.request(Context.add_user_message(context, "go on"), :openai_chat)
+    end
+
+    test "leaves what is complete alone" do
+      {:ok, response} = Response.decode(:ollama, %{message: %{content: "a"}, done: true})
+      assert Response.interrupt(response, :late).state == :complete
+    end
+  end
+
+  describe "Context.add_response/3" do
+    test "keeps the message, its tokens and where it came from" do
+      body = %{
+        "type" => "message",
+        "id" => "msg_1",
+        "model" => "claude-dated",
+        "content" => [
+          %{"type" => "thinking", "thinking" => "hm", "signature" => "c2ln"},
+          %{"type" => "text", "text" => "I'll look"},
+          %{
+            "type" => "tool_use",
+            "id" => "toolu_1",
+            "name" => "look",
+            "input" => %{"b" => 1, "a" => 2}
+          }
+        ],
+        "stop_reason" => "tool_use",
+        "usage" => %{"input_tokens" => 10, "output_tokens" => 5, "cache_read_input_tokens" => 2}
+      }
+
+      {:ok, response} = Response.decode(:anthropic, body, model: "claude-alias")
+      {:ok, context} = Context.add_response(Context.new("?"), response, metadata: %{seen: true})
+
+      assert [%{id: "toolu_1", name: "look", arguments: %{"a" => 2, "b" => 1}}] =
+               Context.pending_tool_calls(context)
+
+      assert Context.get_cumulative_tokens(context).input_tokens == 12
+
+      assert {:ok, %{metadata: %{seen: true}, response: told}} =
+               Context.fetch_message(context, {1, 1})
+
+      assert %{
+               model: "claude-dated",
+               id: "msg_1",
+               finish_reason: :tool_calls,
+               finish_word: "tool_use",
+               state: :complete
+             } = told
+
+      context = Context.add_tool_results(context, [{"toolu_1", {:ok, "done"}}])
+
+      {:ok, %{"messages" => [_, said, _]}} =
+        Context.request(context, :anthropic, model: "claude-alias")
+
+      assert said == %{"role" => "assistant", "content" => body["content"]}
+      # Another model gets no thinking that is not its own.
+      {:ok, %{"messages" => [_, said, _]}} = Context.request(context, :anthropic, model: "other")
+      assert [%{"type" => "text"}, %{"type" => "tool_use"}] = said["content"]
+    end
+
+    test "refuses what is open, and leaves the context as it was" do
+      context = Context.new("?")
+
+      assert {:error, %Response.Error{reason: :open}} =
+               Context.add_response(context, Response.new(:gemini))
+
+      assert_raise Response.Error, ~r/not complete yet/, fn ->
+        Context.add_response!(context, Response.new(:gemini))
+      end
+
+      pending = Context.add_assistant_message(context, nil, [%{id: "a", name: "f"}])
+      {:ok, response} = Response.decode(:ollama, %{message: %{content: "a"}, done: true})
+
+      assert {:error, %Context.Error{reason: {:pending_tool_calls, ["a"]}}} =
+               Context.add_response(pending, response)
+
+      assert Context.count_messages(context) == 1
+    end
+
+    test "tells the model of a call that its limit cut off" do
+      body = [
+        call(%{"id" => "a", "function" => %{"name" => "f", "arguments" => ~s({"x": "ha)}}),
+        chat(%{}, "length")
+      ]
+
+      {response, _} = read!(:openai_chat, body)
+      context = Context.add_response!(Context.new("?"), response)
+      assert Context.pending_tool_calls(context) == []
+
+      assert %{content: [%{is_error: true, content: words}]} =
+               Context.to_messages(context) |> List.last()
+
+      assert words =~ "limit of tokens"
+    end
+  end
+
+  describe "a handle" do
+    test "shows counts only and is freed" do
+      secret = "prompt of a user"
+      {response, _} = feed!(Response.new(:openai_chat), chat(%{"content" => secret}))
+
+      assert inspect(response) ==
+               "#AshAgent.Response<openai_chat, open, #{Response.count_bytes(response)} bytes>"
+
+      refute inspect(response) =~ secret
+
+      {pid, ref} =
+        spawn_monitor(fn ->
+          Enum.reduce(
+            1..1_000,
+            Response.new(:openai_chat),
+            &elem(feed!(&2, chat(%{"content" => "#{&1}"})), 0)
+          )
+        end)
+
+      assert_receive {:DOWN, ^ref, :process, ^pid, :normal}, 5_000
+      assert Native.live_responses() < 1_000
+    end
+
+    test "is refused where a context is expected" do
+      response = Response.new(:gemini)
+      assert_raise ArgumentError, fn -> Native.context_summary(response.ref) end
+      assert_raise ArgumentError, fn -> Native.response_facts(Context.new("?").ref) end
+    end
+
+    test "can be fed from many processes" do
+      {response, _} = feed!(Response.new(:openai_chat), chat(%{"content" => "a"}))
+
+      texts =
+        1..50
+        |> Task.async_stream(fn n ->
+          {response, _} = feed!(response, chat(%{"content" => "#{n}"}))
+          Response.message(response).content
+        end)
+        |> Enum.map(fn {:ok, text} -> text end)
+
+      assert texts == for(n <- 1..50, do: "a#{n}")
+    end
+  end
+
+  describe "recorded streams" do
+    for path <-
+          Path.wildcard(
+            Path.join(@recorded, "{anthropic,openai_chat,gemini,mistral}/*text*.chunks.txt")
+          ) do
+      @path path
+      test "#{Path.basename(path)} breaks off anywhere and goes on" do
+        provider = @path |> Path.dirname() |> Path.basename() |> String.to_existing_atom()
+        lines = @path |> File.read!() |> String.split("\n", trim: true)
+        body = for line <- lines, into: "", do: "data: #{line}\n\n"
+        {whole, _} = read!(provider, [body])
+        text = Response.message(whole).content
+
+        for place <- 0..byte_size(body)//max(1, div(byte_size(body), 40)) do
+          <<head::binary-size(place), tail::binary>> = body
+          {response, events} = feed!(Response.new(provider), head)
+          said = for {:text, _, text} <- events, into: "", do: text
+          broken = Response.interrupt(response, :cut)
+          context = Context.add_response!(Context.new("?"), broken)
+          {:ok, %{content: content} = message} = Context.fetch_message(context, {1, 1})
+          assert message[:state] == if(broken.state == :complete, do: nil, else: :interrupted)
+          assert plain(content) == said
+          next = Context.add_user_message(context, "go on")
+          for provider <- @providers, do: assert({:ok, _} = Context.request(next, provider))
+
+          if response.state != :complete do
+            {response, _} = feed!(response, tail)
+            {:ok, response, _} = Response.finish(response)
+            assert Response.message(response).content == text
+          end
+        end
+      end
+    end
+  end
+
+  defp plain(nil), do: ""
+  defp plain(text) when is_binary(text), do: text
+  defp plain(parts), do: for(%{type: :text, text: text} <- parts, into: "", do: text)
+end
