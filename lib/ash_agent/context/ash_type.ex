@@ -24,8 +24,8 @@ if Code.ensure_loaded?(Ash.Type) do
 
     What the data layer holds is the application's own, and comes back as it was.
 
-    Ash shows refused values in its errors: declare the attribute `sensitive?: true` or log no errors where
-    conversations must not be seen.
+    The errors that Ash makes of a refused value show the value: keep their messages out of logs where conversations must
+    not be seen.
 
     ## Queries
 
