@@ -137,7 +137,8 @@ impl History {
             return false;
         };
         let ids = parts.iter().filter_map(Part::once_id);
-        ids.fold(false, |repeats, id| !self.blocks.insert(id) || repeats)
+        // All of them are taken down.
+        ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
     /// What changes the element that is being read, or takes it out.
