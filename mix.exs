@@ -281,7 +281,7 @@ defmodule AshAgentContext.MixProject do
   end
 
   def application do
-    [extra_applications: [:logger, :crypto, :ssl]]
+    [mod: {AshAgent.Context.Application, []}, extra_applications: [:logger, :crypto, :ssl]]
   end
 
   defp elixirc_paths(:test), do: ["lib", "test/support"]
@@ -292,7 +292,9 @@ defmodule AshAgentContext.MixProject do
     if Code.ensure_loaded?(Hex) do
       [
         {:ash, "~> 3.0", optional: true},
+        {:finch, "~> 0.18", optional: true},
         {:jason, "~> 1.4", optional: true},
+        {:req, "~> 0.5", optional: true},
         {:telemetry, "~> 1.0", optional: true},
         {:ex_doc, "~> 0.31", only: :dev, runtime: false}
       ]
