@@ -130,7 +130,9 @@ defmodule Mix.Tasks.Compile.Cargo do
   end
 
   defp profile do
-    if own_checkout?() and Mix.env() in [:dev, :test], do: "checkout", else: "release"
+    if own_checkout?() and Mix.env() in [:dev, :test, :integration],
+      do: "checkout",
+      else: "release"
   end
 
   defp features do
@@ -272,6 +274,7 @@ defmodule AshAgentContext.MixProject do
       compilers: [:cargo] ++ Mix.compilers(),
       elixirc_paths: elixirc_paths(Mix.env()),
       start_permanent: Mix.env() == :prod,
+      prune_code_paths: Mix.env() != :integration,
       deps: deps(),
       name: "AshAgent Context",
       description: description(),
@@ -281,15 +284,40 @@ defmodule AshAgentContext.MixProject do
   end
 
   def application do
-    [mod: {AshAgent.Context.Application, []}, extra_applications: [:logger, :crypto, :ssl]]
+    [
+      mod: {AshAgent.Context.Application, []},
+      extra_applications: [:logger, :crypto, :ssl] ++ integrations()
+    ]
   end
 
-  defp elixirc_paths(:test), do: ["lib", "test/support"]
+  # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
+  @integrations [
+    :ash,
+    :ash_postgres,
+    :ecto,
+    :ecto_sql,
+    :finch,
+    :jason,
+    :postgrex,
+    :req,
+    :spark,
+    :stream_data
+  ]
+
+  defp integrations do
+    libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
+    for app <- @integrations, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
+  end
+
+  # In :integration with the libraries of an application that bin/integration is given.
+  defp elixirc_paths(env) when env in [:test, :integration],
+    do: ["lib", "test/support", "test/integration/support"]
+
   defp elixirc_paths(_env), do: ["lib"]
 
   # All of them are optional: where Hex is out of reach, everything but the integrations works without them.
   defp deps do
-    if Code.ensure_loaded?(Hex) do
+    if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
       [
         {:ash, "~> 3.0", optional: true},
         {:finch, "~> 0.18", optional: true},

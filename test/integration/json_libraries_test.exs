@@ -6,6 +6,7 @@ defmodule AshAgent.Integration.JSONLibrariesTest do
   # Neither is a dependency, so neither may be named where it is not there.
   for {library, tag} <- [{Jason, :jason}, {JSON, :json}] do
     @tag tag
+    @tag integrations: [inspect(library)]
     test "#{inspect(library)} encodes a context as its dump" do
       context = Context.new("hi \"there\"", metadata: %{a: 1.5})
       text = apply(unquote(library), :encode!, [%{context: context}])
@@ -13,6 +14,7 @@ defmodule AshAgent.Integration.JSONLibrariesTest do
     end
 
     @tag tag
+    @tag integrations: [inspect(library)]
     test "#{inspect(library)} loses nothing of a context" do
       terms = [
         nil,

@@ -17,8 +17,13 @@ if Code.ensure_loaded?(Ash.Resource) do
         attribute :context, AshAgent.Context.Embedded
 
     `from_context/1` and `to_context/1` lose nothing: what a conversation has beside its iterations stands in the first
-    of them. The actions `:create` and `:update` also take iterations as `AshAgent.Context.to_map/1` gives them. It is
-    compiled when Ash is there; for new resources, `AshAgent.Context.AshType` is the simpler choice.
+    of them. The actions `:create` and `:update` take iterations in that form, and as `AshAgent.Context.to_map/1` gives them;
+    whatever is no conversation is refused. As parameters, they bring neither approvals of tool calls nor structs.
+
+    Two of these with equal conversations are equal, so that setting one again is no change. `inspect/1` shows the number
+    of the current iteration and no messages.
+
+    It is compiled when Ash is there; for new resources, `AshAgent.Context.AshType` is the simpler choice.
     """
 
     use Ash.Resource,
@@ -30,7 +35,14 @@ if Code.ensure_loaded?(Ash.Resource) do
     alias AshAgent.Context.Stored
 
     attributes do
-      attribute(:iterations, {:array, :map}, allow_nil?: false, default: [], public?: true)
+      # What is sensitive, Ash leaves out of what it shows.
+      attribute(:iterations, {:array, :map},
+        allow_nil?: false,
+        default: [],
+        public?: true,
+        sensitive?: true
+      )
+
       attribute(:current_iteration, :integer, allow_nil?: false, default: 1, public?: true)
       create_timestamp(:created_at)
       update_timestamp(:updated_at)
@@ -42,12 +54,14 @@ if Code.ensure_loaded?(Ash.Resource) do
       create :create do
         primary?(true)
         accept([:iterations, :current_iteration])
+        change(&__MODULE__.put_conversation/2)
       end
 
       update :update do
         primary?(true)
         require_atomic?(false)
         accept([:iterations, :current_iteration])
+        change(&__MODULE__.put_conversation/2)
       end
     end
 
@@ -57,11 +71,68 @@ if Code.ensure_loaded?(Ash.Resource) do
     end
 
     @doc "Makes the embedded resource of a context."
+    @doc since: "0.1.0"
     @spec from_context(Context.t()) :: struct()
-    def from_context(%Context{} = context), do: create!(Stored.to_attributes(context))
+    def from_context(%Context{} = context) do
+      fields = Stored.to_attributes(context)
+      times = %{created_at: context[:created_at], updated_at: context[:updated_at]}
+      struct!(__MODULE__, Map.merge(fields, times))
+    end
 
-    @doc "Makes a context of the embedded resource and returns `{:ok, context}` or `{:error, error}`."
+    @doc """
+    Makes a context of the embedded resource and returns `{:ok, context}` or `{:error, error}` with an
+    `AshAgent.Context.Error`.
+    """
+    @doc since: "0.1.0"
     @spec to_context(struct()) :: {:ok, Context.t()} | {:error, Context.Error.t()}
-    def to_context(%__MODULE__{} = embedded), do: Stored.from_attributes(embedded)
+    def to_context(%{__struct__: __MODULE__} = embedded), do: Stored.from_attributes(embedded)
+
+    # Ash would compare all fields, the times as well.
+    defoverridable equal?: 2
+
+    @doc false
+    def equal?(%{__struct__: __MODULE__} = a, %{__struct__: __MODULE__} = b) do
+      kept(a) == kept(b) or
+        with {:ok, one} <- to_context(a), {:ok, other} <- to_context(b) do
+          Context.equal?(one, other)
+        else
+          _ -> false
+        end
+    end
+
+    def equal?(a, b), do: a == b
+
+    defp kept(embedded), do: Map.take(embedded, [:iterations, :current_iteration])
+
+    # What is kept is the one form that `from_context/1` has, so that a conversation has one id.
+    @doc false
+    def put_conversation(%{action_type: :create} = changeset, _context) do
+      changeset |> given() |> Stored.cast_attributes(nil) |> put(changeset)
+    end
+
+    def put_conversation(changeset, _context) do
+      given = given(changeset)
+
+      if given == %{},
+        do: changeset,
+        else: changeset.data |> to_context() |> replace(given) |> put(changeset)
+    end
+
+    defp replace({:ok, old}, given), do: Stored.cast_attributes(given, old)
+    defp replace({:error, error}, _given), do: {:error, error}
+
+    # Only what somebody set: the number of the current iteration follows from the iterations.
+    defp given(changeset) do
+      changeset.attributes
+      |> Map.take([:iterations, :current_iteration])
+      |> Map.drop(changeset.defaults)
+    end
+
+    defp put({:ok, attributes}, changeset),
+      do: Ash.Changeset.force_change_attributes(changeset, attributes)
+
+    defp put({:error, error}, changeset) do
+      Ash.Changeset.add_error(changeset, field: :iterations, message: Exception.message(error))
+    end
   end
 end

@@ -8,6 +8,27 @@ defmodule AshAgent.Context.JSON do
 
   alias AshAgent.Context.{Error, Native}
 
+  defmodule Fragment do
+    @moduledoc """
+    JSON text that stands in a larger document as it is, for Jason and for Elixir's JSON.
+
+    What `AshAgent.Context.EctoType` and `AshAgent.Context.AshType` give a JSON column, so that a conversation is written
+    from the text that the Rust core makes. Unlike `Jason.Fragment` it holds no function, so data layers may keep it. One
+    that encodes with a third library needs the types' option `storage: :text`.
+    """
+
+    @enforce_keys [:text]
+    defstruct [:text]
+
+    @type t :: %__MODULE__{text: binary()}
+
+    # Conversations have no place in logs.
+    defimpl Inspect do
+      def inspect(%{text: text}, _opts),
+        do: "#AshAgent.Context.JSON.Fragment<#{byte_size(text)} bytes>"
+    end
+  end
+
   @doc """
   Reads one JSON document. Of duplicate keys the last counts. Nesting is limited to 807 levels.
 

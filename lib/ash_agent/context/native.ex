@@ -162,8 +162,6 @@ defmodule AshAgent.Context.Native do
       do: :erlang.nif_error(:nif_not_loaded, [unquote_splicing(args)])
   end
 
-  def live_responses, do: :erlang.nif_error(:nif_not_loaded, [])
-
   @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])
   def live_responses, do: :erlang.nif_error(:nif_not_loaded, [])

@@ -1,32 +1,212 @@
 defmodule AshAgent.Context.Stored do
   @moduledoc false
 
-  # What the storage types share; it knows neither Ecto nor Ash.
+  # What the types for Ecto and Ash do, for contexts and for chats; it knows neither Ecto nor Ash. A kind is the module of
+  # such a value: `AshAgent.Context` or `AshAgent.ChatContext`.
 
-  alias AshAgent.Context
-  alias AshAgent.Context.Error
+  alias AshAgent.{ChatContext, Context, Options}
+  alias AshAgent.Context.{Error, Handle, JSON}
 
-  @doc "A context, what `dump/2` gives, or what `to_map/1` gives."
-  @spec cast(term()) :: {:ok, Context.t() | nil} | {:error, Error.t()}
-  def cast(nil), do: {:ok, nil}
-  def cast(term) when is_map(term), do: Context.restore(term)
-  def cast(_other), do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
+  @type kind :: Context | ChatContext
+  @type value :: Context.t() | ChatContext.t()
 
-  @doc "What `dump/1` of this module gives."
-  @spec load(term()) :: {:ok, Context.t() | nil} | {:error, Error.t()}
-  def load(nil), do: {:ok, nil}
-  def load(document), do: Context.load(document)
+  # Whoever sends parameters approves nothing and brings no structs.
+  @parameters [approvals: :drop, structs: :drop]
 
-  @doc "What a database stores."
-  @spec dump(term()) :: {:ok, map() | nil} | :error
-  def dump(nil), do: {:ok, nil}
-  def dump(%Context{} = context), do: {:ok, Context.dump(context)}
-  def dump(_other), do: :error
+  @doc "What a kind can take beside its own values."
+  @spec forms(kind()) :: [atom()]
+  def forms(Context), do: [:messages, :dump]
+  def forms(ChatContext), do: [:dump, :config]
+
+  @doc "The word for a kind."
+  @spec noun(kind()) :: String.t()
+  def noun(Context), do: "context"
+  def noun(ChatContext), do: "chat"
+
+  @doc "The options of a type, as `AshAgent.Options` and Spark check and document them."
+  @spec schema(kind()) :: Options.schema()
+  def schema(kind) do
+    [
+      storage: [
+        type: {:in, [:map, :text]},
+        default: :map,
+        doc: "what the column holds: JSON, or JSON text in a column of text or bytes."
+      ],
+      accept: [
+        type: {:list, {:in, forms(kind)}},
+        default: [],
+        doc: "what parameters may be beside a #{noun(kind)}."
+      ],
+      max_bytes: [type: :pos_integer, doc: "how long its JSON text may be. No limit by default."],
+      max_iterations: [
+        type: :pos_integer,
+        doc: "how many iterations it may have. No limit by default."
+      ]
+    ]
+  end
+
+  @doc "A value of a parameter, in a form that the options accept, and within their limits."
+  @spec cast(kind(), term(), keyword()) :: {:ok, value() | nil} | {:error, Error.t()}
+  def cast(_kind, nil, _opts), do: {:ok, nil}
+
+  def cast(kind, input, opts) do
+    with :ok <- check_size(input, opts),
+         {:ok, value} <- read(kind, input, opts[:accept] || []),
+         :ok <- check_iterations(value, opts[:max_iterations]),
+         :ok <- check_snapshot(kind, value, opts[:max_bytes]),
+         do: {:ok, value}
+  end
+
+  # A text is not read at all when it is too long.
+  defp check_size(text, opts) when is_binary(text), do: check_bytes(text, opts[:max_bytes])
+  defp check_size(_other, _opts), do: :ok
+
+  defp check_bytes(text, max) when is_integer(max) and byte_size(text) > max,
+    do: invalid("at most #{max} bytes, and these are #{byte_size(text)}")
+
+  defp check_bytes(_text, _max), do: :ok
+
+  defp check_snapshot(_kind, _value, nil), do: :ok
+  defp check_snapshot(kind, value, max), do: value |> kind.to_snapshot() |> check_bytes(max)
+
+  defp check_iterations(_value, nil), do: :ok
+
+  defp check_iterations(value, max) do
+    case value |> contexts() |> Enum.map(&Context.count_iterations/1) |> Enum.max() do
+      count when count > max -> invalid("at most #{max} iterations, and these are #{count}")
+      _count -> :ok
+    end
+  end
+
+  defp contexts(%Context{} = context), do: [context]
+  defp contexts(%ChatContext{} = chat), do: Enum.map(ChatContext.branches(chat), & &1.context)
+
+  defp read(kind, %kind{} = value, _accept) do
+    case handles(value) do
+      {:ok, contexts} -> with :ok <- check_handles(contexts), do: {:ok, value}
+      :error -> invalid("a #{noun(kind)} that the package's functions made")
+    end
+  end
+
+  defp read(kind, input, accept) do
+    form = form(kind, input)
+
+    cond do
+      form in accept -> read_as(kind, form, input, accept)
+      form -> not_accepted(kind, form)
+      accept == [] -> invalid("a #{noun(kind)}")
+      true -> invalid("a #{noun(kind)}, or a map of one")
+    end
+  end
+
+  # Anybody can make a struct, and then not all of it.
+  defp handles(%Context{ref: _, current_iteration: number} = context) when is_integer(number),
+    do: {:ok, [context]}
+
+  defp handles(%ChatContext{branches: %{} = branches, active_branch_name: active})
+       when is_map_key(branches, active) do
+    contexts = for {_name, %{context: %Context{ref: _} = context}} <- branches, do: context
+    if length(contexts) == map_size(branches), do: {:ok, contexts}, else: :error
+  end
+
+  defp handles(_value), do: :error
+
+  # A context of another node is only a reference here.
+  defp check_handles(contexts) do
+    Enum.find_value(contexts, :ok, fn context ->
+      with :ok <- Handle.check(context), do: nil
+    end)
+  end
+
+  defp form(_kind, %_{}), do: nil
+  defp form(_kind, text) when is_binary(text), do: :dump
+  defp form(_kind, %{"version" => _}), do: :dump
+  defp form(Context, [_ | _]), do: :messages
+  defp form(Context, %{}), do: :messages
+  defp form(_kind, _input), do: nil
+
+  defp not_accepted(kind, form) do
+    invalid(
+      "a #{noun(kind)}; what parameters may be beside it, the type's accept says: #{inspect(form)} is not among it"
+    )
+  end
+
+  defp read_as(Context, :messages, messages, _accept) when is_list(messages) do
+    with {:ok, context, _repairs} <- Context.from_messages(messages), do: {:ok, context}
+  end
+
+  defp read_as(Context, :messages, %{iterations: [_ | _]} = attributes, _accept),
+    do: Context.create(attributes)
+
+  defp read_as(Context, :messages, %{"iterations" => [_ | _]} = attributes, _accept),
+    do: Context.create(attributes)
+
+  # An empty map would be an empty conversation, in the place of the one that is stored.
+  defp read_as(Context, :messages, _attributes, _accept),
+    do: invalid("a map with at least one iteration; nil takes the conversation away")
+
+  defp read_as(Context, :dump, input, _accept), do: from_document(Context, input)
+
+  # Settings say which tools may run and which commands start servers.
+  defp read_as(ChatContext, :dump, input, accept) do
+    with {:ok, chat} <- from_document(ChatContext, input) do
+      if :config in accept or chat.config == %ChatContext.Config{},
+        do: {:ok, chat},
+        else:
+          invalid(
+            "a chat without \"config\": settings come from parameters only with accept: [:dump, :config]"
+          )
+    end
+  end
+
+  defp from_document(kind, text) when is_binary(text), do: kind.from_snapshot(text, @parameters)
+  defp from_document(kind, document), do: kind.load(document, @parameters)
+
+  @doc "A value of what `dump/3` gave."
+  @spec load(kind(), term()) :: {:ok, value() | nil} | {:error, Error.t()}
+  def load(_kind, nil), do: {:ok, nil}
+  def load(kind, %JSON.Fragment{text: text}), do: kind.from_snapshot(text)
+  def load(kind, text) when is_binary(text), do: kind.from_snapshot(text)
+  def load(kind, document), do: kind.load(document)
+
+  @doc "What a column of text, or of JSON data, stores."
+  @spec dump(kind(), term(), :map | :text) ::
+          {:ok, map() | JSON.Fragment.t() | binary() | nil} | :error
+  def dump(_kind, nil, _storage), do: {:ok, nil}
+  def dump(kind, %kind{} = value, :text), do: {:ok, kind.to_snapshot(value)}
+
+  # Whoever encodes the fragment writes the core's own text, and no map is made.
+  if Code.ensure_loaded?(Jason.Encoder) do
+    def dump(kind, %kind{} = value, :map),
+      do: {:ok, %JSON.Fragment{text: kind.to_snapshot(value)}}
+  else
+    def dump(kind, %kind{} = value, :map), do: {:ok, kind.dump(value)}
+  end
+
+  def dump(_kind, _other, _storage), do: :error
+
+  @doc "What stands in a larger document."
+  @spec dump_map(kind(), term()) :: {:ok, map() | nil} | :error
+  def dump_map(_kind, nil), do: {:ok, nil}
+  def dump_map(kind, %kind{} = value), do: {:ok, kind.dump(value)}
+  def dump_map(_kind, _other), do: :error
 
   @doc "Equal contents; `nil` equals `nil`."
-  @spec equal?(term(), term()) :: boolean()
-  def equal?(%Context{} = a, %Context{} = b), do: Context.equal?(a, b)
-  def equal?(a, b), do: a == b
+  @spec equal?(kind(), term(), term()) :: boolean()
+  def equal?(kind, %kind{} = a, %kind{} = b), do: kind.equal?(a, b)
+  def equal?(_kind, a, b), do: a == b
+
+  @doc "An order of values: equal ones are equal, and others stay in one order."
+  @spec compare(kind(), value(), value()) :: :lt | :eq | :gt
+  def compare(kind, a, b) do
+    cond do
+      kind.equal?(a, b) -> :eq
+      kind.to_snapshot(a) < kind.to_snapshot(b) -> :lt
+      true -> :gt
+    end
+  end
+
+  defp invalid(expected), do: {:error, %Error{reason: {:invalid, [], expected}}}
 
   # Two attributes hold a whole conversation: what is beside the iterations stands in the first of them, under this
   # key.
@@ -44,18 +224,19 @@ defmodule AshAgent.Context.Stored do
   end
 
   @doc "The context of the attributes of `AshAgent.Context.Embedded`, or of iterations as `to_map/1` gives them."
-  @spec from_attributes(%{
-          :iterations => [map()] | nil,
-          :current_iteration => pos_integer() | nil,
-          optional(atom()) => term()
-        }) :: {:ok, Context.t()} | {:error, Error.t()}
-  def from_attributes(%{iterations: iterations, current_iteration: number}) do
+  @spec from_attributes(
+          %{
+            :iterations => [map()] | nil,
+            :current_iteration => pos_integer() | nil,
+            optional(atom()) => term()
+          },
+          keyword()
+        ) :: {:ok, Context.t()} | {:error, Error.t()}
+  def from_attributes(%{iterations: iterations, current_iteration: number}, opts \\ []) do
     case iterations do
       [%{@conversation => %{} = conversation} = first | rest] ->
-        iterations = [Map.delete(first, @conversation) | rest]
-
-        with {:ok, context} <- Context.load(Map.put(conversation, "iterations", iterations)),
-             do: reach(context, number)
+        document = Map.put(conversation, "iterations", [Map.delete(first, @conversation) | rest])
+        with {:ok, context} <- Context.load(document, opts), do: reach(context, number)
 
       _ ->
         Context.create(%{iterations: iterations, current_iteration: number})
@@ -66,4 +247,16 @@ defmodule AshAgent.Context.Stored do
   defp reach(%Context{current_iteration: number} = context, number), do: {:ok, context}
   defp reach(context, nil), do: {:ok, context}
   defp reach(context, number), do: Context.update(context, current_iteration: number)
+
+  @doc "The attributes of `AshAgent.Context.Embedded` that those given make, or that they make of an old context's."
+  @spec cast_attributes(map(), Context.t() | nil) :: {:ok, map()} | {:error, Error.t()}
+  def cast_attributes(given, old) do
+    with {:ok, context} <- read_attributes(given, old), do: {:ok, to_attributes(context)}
+  end
+
+  defp read_attributes(%{iterations: [%{@conversation => _} | _]} = given, _old),
+    do: given |> Map.put_new(:current_iteration, nil) |> from_attributes(@parameters)
+
+  defp read_attributes(given, nil), do: Context.create(given)
+  defp read_attributes(given, %Context{} = old), do: Context.update(old, given)
 end

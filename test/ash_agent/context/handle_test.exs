@@ -3,7 +3,7 @@ defmodule AshAgent.Context.HandleTest do
 
   import AshAgent.Test.Assertions
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.{ChatContext, Context, Response}
   alias AshAgent.Context.{Error, Handle}
   alias AshAgent.Test.OtherVM
 
@@ -20,6 +20,8 @@ defmodule AshAgent.Context.HandleTest do
   # Every function that takes a context first, with arguments that are right.
   @functions [
     add_assistant_message: ["Hi!"],
+    add_response: [:response],
+    add_response!: [:response],
     add_token_usage: [%{input_tokens: 1}],
     add_tool_results: [[{"a", {:ok, 1}}]],
     add_user_message: ["Hi!"],
@@ -134,6 +136,7 @@ defmodule AshAgent.Context.HandleTest do
     Enum.map(arguments, fn
       :itself -> itself
       :identity -> & &1
+      :response -> Response.new(:anthropic)
       argument -> argument
     end)
   end

@@ -205,7 +205,11 @@ defmodule AshAgent.Context.TrustTest do
 
       document =
         document([])
-        |> Map.merge(%{"metadata" => values, "system" => system, "view" => %{"covers" => [cover]}})
+        |> Map.merge(%{
+          "metadata" => values,
+          "system" => system,
+          "view" => %{"covers" => [cover]}
+        })
         |> put_in(["iterations", Access.at(0), "metadata"], values)
         |> put_in(["iterations", Access.at(0), "messages"], [message])
 

@@ -1,0 +1,19 @@
+# Ash compares values in memory through the protocol of the library `comparable`: by handle, where nobody says otherwise.
+if Code.ensure_loaded?(Comp) and macro_exported?(Comp, :defcomparable, 3) do
+  defmodule AshAgent.Context.Comparable do
+    @moduledoc false
+
+    import Comp, only: [defcomparable: 3]
+
+    alias AshAgent.{ChatContext, Context}
+    alias AshAgent.Context.Stored
+
+    defcomparable a :: Context, b :: Context do
+      Stored.compare(Context, a, b)
+    end
+
+    defcomparable a :: ChatContext, b :: ChatContext do
+      Stored.compare(ChatContext, a, b)
+    end
+  end
+end
