@@ -284,11 +284,25 @@ defmodule AshAgentContext.MixProject do
   end
 
   def application do
-    [extra_applications: [:logger, :crypto, :ssl] ++ integrations()]
+    [
+      mod: {AshAgent.Context.Application, []},
+      extra_applications: [:logger, :crypto, :ssl] ++ integrations()
+    ]
   end
 
   # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
-  @integrations [:ash, :ash_postgres, :ecto, :ecto_sql, :jason, :postgrex, :spark, :stream_data]
+  @integrations [
+    :ash,
+    :ash_postgres,
+    :ecto,
+    :ecto_sql,
+    :finch,
+    :jason,
+    :postgrex,
+    :req,
+    :spark,
+    :stream_data
+  ]
 
   defp integrations do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -306,7 +320,9 @@ defmodule AshAgentContext.MixProject do
     if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
       [
         {:ash, "~> 3.0", optional: true},
+        {:finch, "~> 0.18", optional: true},
         {:jason, "~> 1.4", optional: true},
+        {:req, "~> 0.5", optional: true},
         {:telemetry, "~> 1.0", optional: true},
         {:ex_doc, "~> 0.31", only: :dev, runtime: false}
       ]

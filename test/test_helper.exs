@@ -1,5 +1,13 @@
 # What needs a library that is not here.
-libraries = [ash: Ash, ecto: Ecto.Schema, jason: Jason, json: JSON]
+libraries = [
+  ash: Ash,
+  ecto: Ecto.Schema,
+  finch: Finch,
+  jason: Jason,
+  json: JSON,
+  req: Req
+]
+
 missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do: tag
 
 repo = MyApp.Repo

@@ -1,83 +1,228 @@
 defmodule AshAgent.LLM.Client do
   @moduledoc false
 
-  # What the clients of providers share: their options, and from a context to the JSON of an answer.
+  # What the clients of providers share. A client says where a request goes, what it is made of and how it is authorized;
+  # the rest is here: options, secrets, and the call with its repetitions.
 
-  alias AshAgent.Context
-  alias AshAgent.Context.JSON
-  alias AshAgent.LLM.{Error, HTTP}
-  alias AshAgent.Runtime.Options
+  alias AshAgent.{Context, LLM, Options}
+  alias AshAgent.LLM.{Error, Reading, Transport}
+  alias AshAgent.LLM.Transport.Request
 
-  @defaults [
-    base_url: nil,
-    model: nil,
-    api_key: nil,
-    headers: [],
-    body: %{},
-    request: [],
-    max_retries: 2,
-    timeout: 120_000,
-    connect_timeout: 10_000,
-    max_response_bytes: 33_554_432,
-    ssl: []
+  @typedoc "Whether the provider is to send its answer whole or as a stream."
+  @type mode :: :chat | :stream
+
+  @typedoc "What of a request a client decides. Fields of `:body` have text as keys."
+  @type call :: %{
+          required(:path) => String.t(),
+          required(:body) => map(),
+          optional(:query) => String.t(),
+          optional(:headers) => [{String.t(), String.t()}]
+        }
+
+  @doc "Says where a request goes and what stands beside the messages in its body."
+  @callback call(opts :: keyword(), tools :: [map()], mode()) :: call()
+
+  @doc "Returns what authorizes requests: a key, several under names, or `nil`."
+  @callback credentials(opts :: keyword()) ::
+              {:ok, String.t() | %{atom() => String.t()} | nil} | {:error, Exception.t()}
+
+  @doc "Returns the headers that authorize a request."
+  @callback authorize(credentials :: String.t() | map() | nil, Request.t(), opts :: keyword()) ::
+              [{String.t(), String.t()}]
+
+  @doc "Checks and completes options, after their types were checked."
+  @callback check(opts :: keyword()) :: keyword()
+
+  defmacro __using__(schema) do
+    quote do
+      @behaviour AshAgent.LLM
+      @behaviour AshAgent.LLM.Client
+
+      @doc """
+      Checks the options and returns the model.
+
+      ## Options
+
+      #{AshAgent.Options.docs(unquote(schema))}
+
+      Raises `ArgumentError` for options it does not know or cannot use.
+
+      ## Examples
+
+          iex> {#{inspect(__MODULE__)}, opts} = #{inspect(__MODULE__)}.new(model: "m",#{if unquote(schema)[:region], do: " region: \"us-east-1\","} api_key: "secret")
+          iex> inspect(opts) =~ "secret"
+          false
+      """
+      @doc since: "0.1.0"
+      @spec new(keyword()) :: {module(), keyword()}
+      def new(opts) when is_list(opts), do: {__MODULE__, prepare(opts)}
+
+      @impl AshAgent.LLM
+      def prepare(opts), do: AshAgent.LLM.Client.prepare(__MODULE__, opts, unquote(schema))
+
+      @impl AshAgent.LLM
+      def chat(context, opts), do: AshAgent.LLM.Client.chat(__MODULE__, context, opts)
+
+      @impl AshAgent.LLM
+      def stream(context, opts, fun),
+        do: AshAgent.LLM.Client.stream(__MODULE__, context, opts, fun)
+
+      @impl AshAgent.LLM.Client
+      def check(opts), do: opts
+
+      @impl AshAgent.LLM.Client
+      def credentials(opts),
+        do: {:ok, AshAgent.LLM.Client.reveal(__MODULE__, :api_key, opts[:api_key])}
+
+      @impl AshAgent.LLM.Client
+      def authorize(nil, _request, _opts), do: []
+      def authorize(key, _request, _opts), do: [{"authorization", "Bearer " <> key}]
+
+      defoverridable check: 1, credentials: 1, authorize: 3
+    end
+  end
+
+  ## Options
+
+  @common [
+    model: [type: :string, required: true, doc: "the model's name."],
+    provider: [
+      type:
+        {:in, [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]},
+      doc: "whose form messages and answers have, see `AshAgent.Context.encode_request/3`."
+    ],
+    base_url: [type: :string, doc: "the URL that paths are appended to."],
+    api_key: [
+      type: {:or, [:string, {:fun, 0}, nil]},
+      type_doc: "text or a function that returns it",
+      doc: "the key, as `fn -> System.fetch_env!(\"...\") end` or as text."
+    ],
+    headers: [
+      type: :list,
+      default: [],
+      doc: "further headers, `{name, value}` with text or a function that returns it."
+    ],
+    body: [
+      type: :map,
+      default: %{},
+      doc:
+        "further fields of the body, such as `%{temperature: 0}`. They win over those of the client."
+    ],
+    request: [
+      type: :keyword_list,
+      default: [],
+      doc: "further options of `AshAgent.Context.encode_request/3`."
+    ],
+    timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 600_000,
+      doc: "for the answer, repetitions included."
+    ],
+    connect_timeout: [
+      type: :pos_integer,
+      type_doc: "milliseconds",
+      default: 10_000,
+      doc: "for a connection."
+    ],
+    first_byte_timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 300_000,
+      doc: "from the request to the first byte of the answer."
+    ],
+    idle_timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 120_000,
+      doc: "between two pieces of the answer."
+    ],
+    max_retries: [
+      type: :non_neg_integer,
+      default: 2,
+      doc: "how often a call is repeated, as long as nothing of its answer was delivered."
+    ],
+    max_retry_delay: [
+      type: :pos_integer,
+      type_doc: "milliseconds",
+      default: 60_000,
+      doc:
+        "how long to wait where the provider asks to; when it asks for longer, its refusal is returned at once."
+    ],
+    max_response_bytes: [
+      type: :pos_integer,
+      default: 33_554_432,
+      doc: "the longest answer that is read."
+    ],
+    transport: [
+      type: {:or, [:atom, {:custom, &__MODULE__.transport?/1}]},
+      type_doc: "a module or `{module, options}`",
+      default: Transport.HTTP1,
+      doc: "what carries requests, see `AshAgent.LLM.Transport`."
+    ],
+    ssl: [
+      type: :keyword_list,
+      default: [],
+      doc: "options of `:ssl`, such as `[cacertfile: path]`."
+    ]
   ]
 
-  @doc "Checks options and hides the key in a function. No message shows an option's value but the model's and the URL's."
-  def prepare(opts, client, defaults) do
-    opts = Options.validate!(opts, Keyword.merge(@defaults, defaults))
+  @doc "The schema of a client: its own options, and the common ones with the defaults given."
+  def schema(own \\ [], defaults) do
+    common =
+      for {name, option} <- @common do
+        if Keyword.has_key?(defaults, name),
+          do: {name, Keyword.put(option, :default, defaults[name])},
+          else: {name, option}
+      end
 
-    unless is_binary(opts[:model]) and opts[:model] != "",
-      do: refuse(client, ":model, the name of a model as text")
+    {[model], rest} = Enum.split(common, 1)
+    [model | own] ++ rest
+  end
 
-    check(
-      client,
-      opts,
-      :max_retries,
-      &(is_integer(&1) and &1 >= 0),
-      "a number of repetitions, 0 or more"
-    )
+  @doc false
+  def transport?({module, opts}), do: is_atom(module) and is_list(opts)
+  def transport?(_other), do: false
 
-    check(
-      client,
-      opts,
-      :timeout,
-      &(&1 == :infinity or (is_integer(&1) and &1 > 0)),
-      "milliseconds or :infinity"
-    )
+  @doc "Checks options and hides secrets in functions. No message shows what an option holds."
+  def prepare(client, opts, schema) do
+    opts = Options.validate!(opts, schema)
+    if opts[:model] == "", do: refuse(client, ":model, the name of a model as text")
 
-    check(client, opts, :connect_timeout, &(is_integer(&1) and &1 > 0), "milliseconds")
-    check(client, opts, :max_response_bytes, &(is_integer(&1) and &1 > 0), "a number of bytes")
-    check(client, opts, :headers, &is_list/1, "a list of {name, value}")
-    check(client, opts, :body, &is_map/1, "a map")
-    check(client, opts, :request, &Keyword.keyword?/1, "a keyword list")
-    check(client, opts, :ssl, &Keyword.keyword?/1, "a keyword list of options of :ssl")
+    opts =
+      opts
+      |> Keyword.put(:api_key, hide(client, :api_key, opts[:api_key]))
+      |> Keyword.update!(:headers, &headers(client, &1))
+      |> Keyword.update!(:transport, &Transport.new/1)
+      |> client.check()
 
     _ = uri(client, opts[:base_url])
-
     opts
-    |> Keyword.update!(:api_key, &hide(client, &1))
-    |> Keyword.update!(:headers, &headers(client, &1))
   end
 
-  defp check(client, opts, key, valid?, expected) do
-    unless valid?.(opts[key]), do: refuse(client, "#{inspect(key)} to be #{expected}")
-  end
-
-  defp refuse(client, expected),
+  @doc "Raises for an option."
+  def refuse(client, expected),
     do: raise(ArgumentError, "#{inspect(client)} expects #{expected}")
 
-  # Whatever prints options (a crash report, an inspected state) prints a function.
-  defp hide(_client, nil), do: nil
-  defp hide(_client, function) when is_function(function, 0), do: function
+  @doc "A secret in a function: whatever prints options (a crash report, an inspected state) prints that."
+  def hide(_client, _name, nil), do: nil
+  def hide(_client, _name, function) when is_function(function, 0), do: function
 
-  defp hide(client, key) when is_binary(key) do
+  def hide(client, name, key) when is_binary(key) do
     key = String.trim(key)
-    unless sendable?(key), do: refuse(client, ":api_key to be printable text")
+    unless sendable?(key), do: refuse(client, "#{inspect(name)} to be printable text")
     if key == "", do: nil, else: fn -> key end
   end
 
-  defp hide(client, _other),
-    do: refuse(client, ":api_key to be text or a function that returns it")
+  def hide(client, name, _other),
+    do: refuse(client, "#{inspect(name)} to be text or a function that returns it")
+
+  @doc "What `hide/3` hid. A function is the caller's: it may return a key with the newline of the file it came from."
+  def reveal(_client, _name, nil), do: nil
+
+  def reveal(client, name, function) do
+    with hidden when hidden != nil <- hide(client, name, function.()), do: hidden.()
+  end
 
   # Headers may hold secrets too.
   defp headers(client, headers) do
@@ -86,7 +231,7 @@ defmodule AshAgent.LLM.Client do
         {header_name(client, name), value}
 
       {name, value} when is_binary(value) and (is_binary(name) or is_atom(name)) ->
-        unless sendable?(value), do: refuse(client, "printable text in the header #{name}")
+        unless sendable?(value), do: refuse(client, "printable text in the values of :headers")
         {header_name(client, name), fn -> value end}
 
       _other ->
@@ -118,106 +263,202 @@ defmodule AshAgent.LLM.Client do
 
   defp uri(client, _url), do: refuse(client, ":base_url to be text")
 
-  @doc """
-  Sends the context to `path` below the base URL and returns the decoded answer, a map.
+  ## A call
 
-  `authorization` makes headers of a key.
-  """
-  def post(client, path, provider, context, body, opts, authorization) do
-    key = key(client, opts[:api_key])
-    uri = uri(client, opts[:base_url])
-    uri = %{uri | path: String.trim_trailing(uri.path || "", "/") <> path}
-    own = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
-    headers = merge(if(key, do: authorization.(key), else: []), own)
+  @doc "Asks for a whole answer."
+  def chat(client, context, opts) do
+    with {:ok, response} <- ask(client, context, opts, :chat, fn _events, _response -> :ok end),
+         do: {:ok, LLM.answer(response)}
+  end
 
-    body = Map.merge(body, Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end))
+  @doc "Asks for a stream, gives its events to `fun` as they come, and returns the response when it is complete."
+  def stream(client, context, opts, fun),
+    do: ask(client, context, opts, :stream, LLM.by_feed(fun))
 
-    with {:ok, encoded} <- encode(context, provider, request_options(opts, body)),
-         {:ok, response} <-
-           HTTP.post(uri, headers, encoded, [describe: &describe(&1, key)] ++ opts),
-         {:ok, %{} = answer} <- decode(response.body) do
-      {:ok, answer}
-    else
-      {:ok, _no_object} -> invalid("no JSON object")
-      {:error, %Error{}} = error -> error
+  defp ask(client, context, opts, mode, fun) do
+    {tools, opts} = Keyword.pop(opts, :tools, [])
+    opts = client.prepare(opts)
+
+    with {:ok, request, secrets} <- request(client, context, opts, tools, mode) do
+      attempt(%{
+        opts: opts,
+        mode: mode,
+        fun: fun,
+        request: request,
+        secrets: secrets,
+        deadline: deadline(opts[:timeout]),
+        done: 0
+      })
     end
   end
 
-  defp key(_client, nil), do: nil
+  defp request(client, context, opts, tools, mode) do
+    call = client.call(opts, tools, mode)
+    own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
 
-  # The function is the caller's: it may return a key with the newline of the file it came from.
-  defp key(client, function) do
-    with hidden when hidden != nil <- hide(client, function.()), do: hidden.()
+    with {:ok, credentials} <- credentials(client, opts),
+         {:ok, body} <- encode(context, opts, Map.merge(call.body, own)) do
+      uri = uri(client, opts[:base_url])
+      path = String.trim_trailing(uri.path || "", "/") <> call.path
+      given = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
+
+      request = %Request{
+        method: "POST",
+        uri: %{uri | path: path, query: query(uri.query, call[:query])},
+        headers: fn ->
+          [{"content-type", "application/json"}, {"accept", accept(mode)}]
+          |> merge(call[:headers] || [])
+        end,
+        body: body,
+        connect_timeout: opts[:connect_timeout],
+        first_byte_timeout: opts[:first_byte_timeout],
+        idle_timeout: opts[:idle_timeout],
+        max_bytes: opts[:max_response_bytes],
+        ssl: opts[:ssl]
+      }
+
+      headers = fn ->
+        request
+        |> Request.headers()
+        |> merge(client.authorize(credentials, request, opts))
+        |> merge(given)
+      end
+
+      {:ok, %{request | headers: headers}, secrets(credentials, given)}
+    end
   end
 
-  defp merge(headers, own) do
-    names = Enum.map(own, &elem(&1, 0))
-    Enum.reject(headers, fn {name, _} -> name in names end) ++ own
+  defp credentials(client, opts) do
+    with {:error, exception} <- client.credentials(opts),
+         do: {:error, %Error{reason: {:request, exception}}}
+  end
+
+  defp accept(:chat), do: "application/json"
+  defp accept(:stream), do: "text/event-stream, application/json;q=0.9, */*;q=0.5"
+
+  defp query(nil, query), do: query
+  defp query(query, nil), do: query
+  defp query(one, other), do: one <> "&" <> other
+
+  # The later ones win.
+  defp merge(headers, over) do
+    names = Enum.map(over, &elem(&1, 0))
+    Enum.reject(headers, fn {name, _} -> name in names end) ++ over
+  end
+
+  @secret_headers ~w(authorization proxy-authorization api-key x-api-key x-goog-api-key cookie)
+
+  defp secrets(credentials, headers) do
+    own =
+      cond do
+        is_nil(credentials) -> []
+        is_binary(credentials) -> [credentials]
+        is_map(credentials) -> Map.values(credentials)
+      end
+
+    given =
+      for {name, value} <- headers,
+          name in @secret_headers,
+          do: String.replace(value, ~r/\ABearer /i, "")
+
+    Enum.filter(own ++ given, &is_binary/1)
   end
 
   # With the model's name, thinking that another model signed stays out of the request.
-  defp request_options(opts, body),
-    do: opts[:request] |> Keyword.put_new(:model, opts[:model]) |> Keyword.put(:body, body)
+  defp encode(context, opts, body) do
+    options = opts[:request] |> Keyword.put_new(:model, opts[:model]) |> Keyword.put(:body, body)
 
-  defp encode(context, provider, opts) do
-    with {:error, error} <- Context.encode_request(context, provider, opts),
+    with {:error, error} <- Context.encode_request(context, opts[:provider], options),
          do: {:error, %Error{reason: {:request, error}}}
   end
 
-  defp decode(body) do
-    with {:error, error} <- JSON.decode(body), do: invalid(Exception.message(error))
+  ## Attempts
+
+  @first_delay 500
+  @longest_delay 8_000
+
+  # Once something of an answer was delivered, another one would not go on where it broke off.
+  defp attempt(call) do
+    case once(call) do
+      {:ok, response} ->
+        {:ok, response}
+
+      {:error, error, delivered?} ->
+        delay = error.retry_after || backoff(call.done)
+
+        if not delivered? and again?(error, delay, call) do
+          receive do
+          after
+            delay -> attempt(%{call | done: call.done + 1})
+          end
+        else
+          {:error, error}
+        end
+    end
   end
 
-  @doc "The error of an answer that does not follow the protocol."
-  def invalid(words), do: {:error, %Error{reason: {:invalid_response, words}}}
-
-  # {"error": {"message": ".."}} of OpenAI and Anthropic, {"error": ".."} of Ollama, {"message": ".."} of others.
-  defp describe(body, key) do
-    words =
-      case JSON.decode(body) do
-        {:ok, %{"error" => %{"message" => words}}} when is_binary(words) -> words
-        {:ok, %{"error" => words}} when is_binary(words) -> words
-        {:ok, %{"message" => words}} when is_binary(words) -> words
-        {:ok, %{"detail" => words}} when is_binary(words) -> words
-        {:ok, _other} -> nil
-        {:error, _} -> body
-      end
-
-    # Some providers repeat the key they refuse. A very short one is none, and would tear words apart.
-    if is_binary(words) and key != nil and byte_size(key) >= 8,
-      do: String.replace(words, key, "[key]"),
-      else: words
+  defp again?(error, delay, call) do
+    error.retryable? and error.reason != :timeout and call.done < call.opts[:max_retries] and
+      delay <= call.opts[:max_retry_delay] and delay < left(call.deadline)
   end
+
+  # Doubles, with up to a quarter off, so that clients that failed together do not come back together.
+  defp backoff(done) do
+    delay = min(@first_delay * Integer.pow(2, min(done, 8)), @longest_delay)
+    delay - :rand.uniform(div(delay, 4))
+  end
+
+  defp once(call) do
+    {transport, opts} = call.opts[:transport]
+    request = %{call.request | timeout: timeout(call.deadline)}
+    reading = Reading.new(call.opts, call.mode, call.secrets, call.fun)
+
+    request
+    |> transport.stream(reading, &Reading.take/2, opts)
+    |> Reading.result()
+  end
+
+  defp timeout(:infinity), do: :infinity
+  defp timeout(deadline), do: max(left(deadline), 1)
+
+  defp deadline(:infinity), do: :infinity
+  defp deadline(timeout), do: now() + timeout
+  defp left(:infinity), do: :infinity
+  defp left(deadline), do: max(deadline - now(), 0)
+  defp now, do: System.monotonic_time(:millisecond)
+
+  ## What clients make requests and answers with
 
   @doc "A schema as providers accept it: an object says which properties it has, even when there are none."
-  def schema(parameters) do
-    properties? = Map.has_key?(parameters, "properties") or Map.has_key?(parameters, :properties)
-    type = to_string(parameters["type"] || parameters[:type] || "object")
+  def parameters(schema) do
+    properties? = Map.has_key?(schema, "properties") or Map.has_key?(schema, :properties)
+    type = to_string(schema["type"] || schema[:type] || "object")
 
     cond do
-      type != "object" or properties? -> parameters
-      Map.has_key?(parameters, :type) -> Map.put(parameters, :properties, %{})
-      true -> Map.merge(%{"type" => "object", "properties" => %{}}, parameters)
+      type != "object" or properties? -> schema
+      Map.has_key?(schema, :type) -> Map.put(schema, :properties, %{})
+      true -> Map.merge(%{"type" => "object", "properties" => %{}}, schema)
     end
   end
 
-  @doc "The numbers of a usage report under this package's names; `nil` when there are none."
-  def usage(reported, names) when is_map(reported) do
-    usage =
-      for {name, path} <- names, number = number(reported, path), into: %{}, do: {name, number}
+  @doc "A tool's name, description, if it has one, and parameters, under `key`."
+  def tool(tool, key) do
+    definition = %{"name" => tool.name, key => parameters(tool.parameters)}
 
-    if usage == %{}, do: nil, else: usage
+    if tool.description,
+      do: Map.put(definition, "description", tool.description),
+      else: definition
   end
 
-  def usage(_reported, _names), do: nil
+  @doc "Says that a stream is wanted."
+  def put_stream(body, :chat), do: body
+  def put_stream(body, :stream), do: Map.put(body, "stream", true)
 
-  defp number(reported, path) do
-    Enum.reduce_while(path, reported, fn key, inner ->
-      if is_map(inner), do: {:cont, inner[key]}, else: {:halt, nil}
-    end)
-    |> case do
-      number when is_integer(number) and number >= 0 -> number
-      _ -> nil
-    end
-  end
+  @doc "The tools, each as `write` makes it; no field when there are none."
+  def put_tools(body, [], _write), do: body
+  def put_tools(body, tools, write), do: Map.put(body, "tools", Enum.map(tools, write))
+
+  @doc "The tools as `/v1/chat/completions` has them."
+  def put_functions(body, tools),
+    do: put_tools(body, tools, &%{"type" => "function", "function" => tool(&1, "parameters")})
 end

@@ -4,15 +4,23 @@ defmodule AshAgent.LLM.Error do
 
     * `reason` - for matching, see `t:reason/0`
     * `status` - the HTTP status, or `nil`
-    * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`
+    * `retryable?` - whether the same request may succeed later. The clients have tried again already, as far as their options
+      allow and nothing of the answer had been delivered
     * `retry_after` - milliseconds the provider asked to wait, or `nil`
+    * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`; of a page of HTML its title
+    * `response` - what of a stream had been delivered before it broke off: an `AshAgent.Response` that was interrupted, for
+      `AshAgent.Context.add_response/3`; or `nil`
 
-  It never holds the API key.
+  It never holds the API key, a header or a part of the request.
   """
 
   @typedoc """
     * `{:status, status}` - the provider refused, and went on doing so through the repetitions
-    * `:timeout` - no complete answer in time
+    * `{:provider, code}` - it said within its answer that something went wrong; `code` is its name for it, or `nil`
+    * `:incomplete` - the answer ended before it was complete
+    * `:timeout` - no complete answer within `:timeout`
+    * `{:timeout, :connect}`, `{:timeout, :first_byte}`, `{:timeout, :idle}` - nothing came within `:connect_timeout`,
+      `:first_byte_timeout` or, in the middle of an answer, `:idle_timeout`
     * `{:connection, term}` - no connection, or it was cut
     * `{:invalid_response, text}` - what came is not what the protocol says
     * `{:response_too_large, bytes}` - it is longer than `:max_response_bytes`
@@ -20,7 +28,10 @@ defmodule AshAgent.LLM.Error do
   """
   @type reason ::
           {:status, pos_integer()}
+          | {:provider, String.t() | nil}
+          | :incomplete
           | :timeout
+          | {:timeout, :connect | :first_byte | :idle}
           | {:connection, term()}
           | {:invalid_response, String.t()}
           | {:response_too_large, pos_integer()}
@@ -29,20 +40,98 @@ defmodule AshAgent.LLM.Error do
   @type t :: %__MODULE__{
           reason: reason(),
           status: pos_integer() | nil,
+          retryable?: boolean(),
+          retry_after: non_neg_integer() | nil,
           provider_message: String.t() | nil,
-          retry_after: non_neg_integer() | nil
+          response: AshAgent.Response.t() | nil
         }
 
   @enforce_keys [:reason]
-  defexception [:reason, :status, :provider_message, :retry_after]
+  defexception [:reason, :status, :provider_message, :retry_after, :response, retryable?: false]
+
+  @transient [
+    :closed,
+    :econnrefused,
+    :econnreset,
+    :econnaborted,
+    :epipe,
+    :enetdown,
+    :pool_timeout
+  ]
+
+  @doc false
+  # The error of a transport's reason.
+  def from_transport({:timeout, :whole}), do: %__MODULE__{reason: :timeout, retryable?: true}
+
+  def from_transport({:timeout, _} = reason), do: %__MODULE__{reason: reason, retryable?: true}
+
+  def from_transport({:connection, cause} = reason),
+    do: %__MODULE__{reason: reason, retryable?: cause in @transient}
+
+  def from_transport(reason), do: %__MODULE__{reason: reason}
+
+  @doc false
+  # The error of a response that cannot be read, or that says that something went wrong.
+  def from_response(%{reason: {:too_deep, limit}}),
+    do: %__MODULE__{reason: {:invalid_response, "nested deeper than #{limit} levels"}}
+
+  # Who speaks something else goes on doing so.
+  def from_response(%{reason: {:invalid_response, _} = reason}), do: %__MODULE__{reason: reason}
+
+  def from_response(error) do
+    %__MODULE__{
+      reason: error.reason,
+      retryable?: error.retryable?,
+      retry_after: error.retry_after,
+      provider_message: error.provider_message
+    }
+  end
 
   @impl true
   def message(%{reason: reason, provider_message: words}),
     do: describe(reason) <> if(words, do: ": " <> words, else: "")
 
+  defp describe({:status, status}) when status in [502, 503, 504],
+    do:
+      "a gateway answered with status #{status}, since the provider behind it did not; try again later"
+
+  defp describe({:status, 529}), do: "the provider is overloaded (status 529); try again later"
+  defp describe({:status, 429}), do: "the provider wants fewer requests (status 429)"
+
+  defp describe({:status, 401}),
+    do: "the provider does not accept the API key (status 401); check :api_key"
+
+  defp describe({:status, status}) when status in 300..399,
+    do: "the provider redirects (status #{status}), which is not followed; check :base_url"
+
+  defp describe({:status, 404}),
+    do: "the provider knows no such model or path (status 404); check :model and :base_url"
+
   defp describe({:status, status}), do: "the provider answered with status #{status}"
-  defp describe(:timeout), do: "the provider gave no complete answer in time"
-  defp describe({:connection, :closed}), do: "the connection to the provider was cut"
+
+  defp describe({:provider, nil}), do: "the provider says that something went wrong"
+  defp describe({:provider, code}), do: "the provider says that something went wrong (#{code})"
+  defp describe(:incomplete), do: "the provider's answer ended before it was complete; try again"
+
+  defp describe(:timeout),
+    do: "the provider did not answer completely in time; allow a longer :timeout"
+
+  defp describe({:timeout, :connect}),
+    do:
+      "no connection to the provider in time; check :base_url, or allow a longer :connect_timeout"
+
+  defp describe({:timeout, :first_byte}),
+    do: "the provider did not begin to answer in time; allow a longer :first_byte_timeout"
+
+  defp describe({:timeout, :idle}),
+    do:
+      "the provider stopped in the middle of its answer; try again, or allow a longer :idle_timeout"
+
+  defp describe({:connection, :closed}), do: "the connection to the provider was cut; try again"
+
+  defp describe({:connection, :pool_timeout}),
+    do:
+      "all connections of the pool are busy; make the pool larger, or allow a longer pool_timeout"
 
   defp describe({:connection, :no_cacerts}) do
     "no CA certificates were found on this machine: install its ca-certificates package, " <>
@@ -56,7 +145,7 @@ defmodule AshAgent.LLM.Error do
     do: "the provider's answer cannot be read (#{words})"
 
   defp describe({:response_too_large, bytes}),
-    do: "the provider's answer is longer than #{bytes} bytes"
+    do: "the provider's answer is longer than #{bytes} bytes; allow more with :max_response_bytes"
 
   defp describe({:request, error}),
     do: "the context cannot be sent: " <> Exception.message(error)

@@ -13,23 +13,40 @@ defmodule AshAgent.LLM.Scripted do
       iex> for request <- AshAgent.LLM.Scripted.requests(llm), do: AshAgent.Context.count_messages(request.context)
       [1, 3]
 
+  It streams, too (`AshAgent.LLM.stream/4`): word by word, and as slowly as `:delay` says, so that demos and tests need no
+  network. A stream brings what JSON can say: keys of arguments are text then.
+
   The script is kept by a process that is linked to the one that calls `new/1`.
   """
 
   @behaviour AshAgent.LLM
 
   alias AshAgent.Context
+  alias AshAgent.LLM.{Error, Reading}
+  alias AshAgent.LLM.Scripted.Stream
+
+  @schema [
+    delay: [
+      type: :non_neg_integer,
+      default: 0,
+      doc: "milliseconds between two pieces of a stream; 30 looks as if somebody spoke."
+    ]
+  ]
 
   @typedoc """
-  One answer: text, an `t:AshAgent.LLM.answer/0`, `{:ok, answer}`, `{:error, reason}`, or a function of the context, or
-  of the context and the options, that returns one of these. Functions run where the model runs: they may raise,
-  exit or sleep.
+  One answer: text, an `t:AshAgent.LLM.answer/0`, `{:ok, answer}`, `{:error, reason}`, `{:cut, answer}`, or a function of
+  the context, or of the context and the options, that returns one of these. Functions run where the model runs: they may
+  raise, exit or sleep.
+
+  The connection of a `{:cut, answer}` closes after half of it: a stream brings that half and an error, a whole answer is
+  an error alone.
   """
   @type answer ::
           binary()
           | AshAgent.LLM.answer()
           | {:ok, AshAgent.LLM.answer()}
           | {:error, term()}
+          | {:cut, AshAgent.LLM.answer() | binary()}
           | (Context.t() -> answer())
           | (Context.t(), keyword() -> answer())
 
@@ -38,6 +55,10 @@ defmodule AshAgent.LLM.Scripted do
 
   `answers` is a list, which is played once (then the answer is `{:error, :script_exhausted}`), or a function, which
   is asked every time.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@schema)}
 
   ## Examples
 
@@ -48,12 +69,15 @@ defmodule AshAgent.LLM.Scripted do
       {:error, :script_exhausted}
   """
   @doc since: "0.1.0"
-  @spec new([answer()] | (Context.t() -> answer()) | (Context.t(), keyword() -> answer())) ::
-          AshAgent.LLM.t()
-  def new(answers)
+  @spec new(
+          [answer()] | (Context.t() -> answer()) | (Context.t(), keyword() -> answer()),
+          keyword()
+        ) :: AshAgent.LLM.t()
+  def new(answers, opts \\ [])
       when is_list(answers) or is_function(answers, 1) or is_function(answers, 2) do
+    opts = AshAgent.Options.validate!(opts, @schema)
     {:ok, script} = Agent.start_link(fn -> {answers, []} end)
-    {__MODULE__, script: script}
+    {__MODULE__, script: script, delay: opts[:delay]}
   end
 
   @doc """
@@ -72,8 +96,64 @@ defmodule AshAgent.LLM.Scripted do
 
   @impl true
   def chat(%Context{} = context, opts) do
+    case next(context, opts) do
+      {:cut, _answer} -> {:error, Error.from_transport({:connection, :closed})}
+      reply -> reply
+    end
+  end
+
+  @impl true
+  def stream(%Context{} = context, opts, fun) when is_function(fun, 2) do
+    delay = Keyword.get(opts, :delay, 0)
+
+    case next(context, opts) do
+      {:ok, %{} = answer} ->
+        answer |> Stream.pieces() |> read(fun, delay) |> result()
+
+      {:cut, answer} ->
+        pieces = Stream.pieces(if is_binary(answer), do: %{content: answer}, else: answer)
+
+        case pieces |> Enum.take(div(length(pieces), 2)) |> read(fun, delay) do
+          {:ok, reading} -> result({:error, {:connection, :closed}, reading})
+          halted -> result(halted)
+        end
+
+      reply ->
+        reply
+    end
+  end
+
+  # As a client reads what a transport brings.
+  defp read(pieces, fun, delay) do
+    opts = [provider: :anthropic, model: "scripted", max_response_bytes: 1_073_741_824]
+    reading = Reading.new(opts, :stream, [], fun)
+
+    {:cont, reading} =
+      Reading.take({:head, 200, [{"content-type", "text/event-stream"}]}, reading)
+
+    Enum.reduce_while(pieces, {:ok, reading}, fn piece, {:ok, reading} ->
+      receive do
+      after
+        delay -> :ok
+      end
+
+      {next, reading} = Reading.take({:data, piece}, reading)
+      {next, {if(next == :halt, do: :halted, else: :ok), reading}}
+    end)
+  end
+
+  defp result({:halted, reading}), do: result({:ok, reading})
+
+  defp result(outcome) do
+    case Reading.result(outcome) do
+      {:ok, response} -> {:ok, response}
+      {:error, error, _delivered?} -> {:error, error}
+    end
+  end
+
+  defp next(context, opts) do
     {script, opts} = Keyword.pop!(opts, :script)
-    request = %{context: context, opts: opts}
+    request = %{context: context, opts: Keyword.delete(opts, :delay)}
 
     script
     |> Agent.get_and_update(fn
@@ -81,7 +161,7 @@ defmodule AshAgent.LLM.Scripted do
       {[], requests} -> {{:error, :script_exhausted}, {[], [request | requests]}}
       {function, requests} -> {function, {function, [request | requests]}}
     end)
-    |> play(context, opts)
+    |> play(context, request.opts)
   end
 
   defp play(function, context, opts) when is_function(function, 1),

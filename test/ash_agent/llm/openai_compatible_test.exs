@@ -206,11 +206,17 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       assert answer == %{
                content: nil,
                tool_calls: [
-                 %{id: "c1", name: "a", arguments: "{\"x\":1}"},
-                 %{id: nil, name: "b", arguments: nil},
+                 %{id: "c1", name: "a", arguments: %{"x" => 1}},
+                 %{name: "b", arguments: %{}},
                  %{id: "c3", name: "c", arguments: %{"y" => 2}}
                ],
-               usage: %{input_tokens: 10, output_tokens: 5, total_tokens: 15, cached_tokens: 8},
+               usage: %{
+                 input_tokens: 10,
+                 output_tokens: 5,
+                 total_tokens: 15,
+                 cached_tokens: 8,
+                 reasoning_tokens: 0
+               },
                finish_reason: "stop",
                model: "m1-2026"
              }
@@ -219,7 +225,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
     test "reads the forms of content that servers have" do
       for {message, content} <- [
             {%{"content" => "x"}, "x"},
-            {%{"content" => ""}, ""},
+            {%{"content" => ""}, nil},
             {%{"content" => nil}, nil},
             {%{}, nil},
             {%{"content" => nil, "refusal" => "No."}, "No."},
@@ -354,25 +360,34 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
     test "comes from what is no answer" do
       for body <- [
-            "",
             "nonsense",
             "[1]",
-            "{\"choices\":",
             "{}",
-            "{\"choices\": []}",
-            "{\"choices\": [5]}",
             "{\"choices\": [{\"message\": {\"content\": 5}}]}",
-            "{\"choices\": [{\"message\": {\"content\": [5]}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": 5}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": [5]}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": [{\"function\": {\"name\": null}}]}}]}",
-            "{\"error\": {\"message\": \"overloaded\"}}",
-            String.duplicate("[", 100_000),
             <<255, 254>>
           ] do
-        assert %Error{reason: {:invalid_response, _}} =
+        assert %Error{reason: {:invalid_response, _}, retryable?: false} =
                  failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
       end
+
+      for body <- [
+            "",
+            "{\"choices\":",
+            "{\"choices\": []}",
+            "{\"choices\": [5]}",
+            String.duplicate("[", 100_000)
+          ] do
+        assert %Error{reason: :incomplete, retryable?: true} =
+                 failing([{:raw, ["HTTP/1.1 200 OK\r\n\r\n", body]}])
+      end
+
+      assert %Error{reason: {:provider, _}, status: 200, provider_message: "overloaded"} =
+               failing([
+                 {:raw, "HTTP/1.1 200 OK\r\n\r\n{\"error\": {\"message\": \"overloaded\"}}"}
+               ])
     end
 
     test "comes from a connection that is refused or cut" do
@@ -410,7 +425,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
       for behaviour <- [
             {:json, 200, answer(%{"content" => long})},
             {:raw, ["HTTP/1.1 200 OK\r\n\r\n", long]},
-            {:chunked, List.duplicate("xxxxxxxx", 2_000)},
+            {:chunked, List.duplicate("        ", 2_000)},
             {:raw, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffffffffffff\r\nx"}
           ] do
         assert %Error{reason: {:response_too_large, 5_000}} =
@@ -493,7 +508,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
     test "reads the dates and numbers of retry-after" do
       now = ~U[2026-01-01 10:00:00Z]
-      read = fn value -> AshAgent.LLM.HTTP.retry_after([{"retry-after", value}], now) end
+      read = fn value -> AshAgent.LLM.Refusal.retry_after([{"retry-after", value}], now) end
       assert read.("7") == 7_000
       assert read.("0.5") == 500
       assert read.("Thu, 01 Jan 2026 10:00:30 GMT") == 30_000
@@ -509,8 +524,10 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
           ],
           do: assert(read.(odd) == nil)
 
-      assert AshAgent.LLM.HTTP.retry_after([{"retry-after", "9"}, {"retry-after-ms", "20"}]) == 20
-      assert AshAgent.LLM.HTTP.retry_after([]) == nil
+      assert AshAgent.LLM.Refusal.retry_after([{"retry-after", "9"}, {"retry-after-ms", "20"}]) ==
+               20
+
+      assert AshAgent.LLM.Refusal.retry_after([]) == nil
     end
   end
 

@@ -1,0 +1,179 @@
+defmodule AshAgent.LLM.Refusal do
+  @moduledoc false
+
+  # Makes an error of a response that is not 2xx: the provider's own words, or those of the gateway in front of it.
+
+  alias AshAgent.Context.JSON
+  alias AshAgent.LLM.Error
+
+  @most_characters 2_000
+  # Pages are read no further: titles come first, and the patterns below take quadratic time on what is no HTML.
+  @page_bytes 8_192
+  # What the SDKs of OpenAI and Anthropic repeat, too.
+  @retryable [408, 409, 425, 429]
+
+  @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
+  def new(status, headers, body, secrets) do
+    json = json(body)
+
+    %Error{
+      reason: {:status, status},
+      status: status,
+      provider_message: words(json, headers, body, secrets),
+      retry_after: retry_after(headers) || retry_delay(json),
+      retryable?: retryable?(status, headers, json)
+    }
+  end
+
+  defp json(body) do
+    case JSON.decode(body) do
+      # Gemini's streams refuse with a list.
+      {:ok, [%{} = first | _]} -> first
+      {:ok, other} -> other
+      {:error, _} -> nil
+    end
+  end
+
+  # An account without money stays so.
+  defp retryable?(_status, _headers, %{"error" => %{"code" => "insufficient_quota"}}), do: false
+
+  defp retryable?(status, headers, _json) do
+    case header(headers, "x-should-retry") do
+      "true" -> true
+      "false" -> false
+      _ -> status in @retryable or (status >= 500 and status != 501)
+    end
+  end
+
+  defp words(nil, headers, body, secrets),
+    do:
+      if(page?(headers, body), do: body |> title() |> clean(secrets), else: clean(body, secrets))
+
+  defp words(json, _headers, _body, secrets), do: json |> message() |> clean(secrets)
+
+  # {"error": {"message": ".."}} of OpenAI, Anthropic and Gemini, {"error": ".."} of Ollama, {"message": ".."} of Bedrock,
+  # Mistral and others, {"detail": ..} of servers in Python.
+  defp message(%{"error" => %{"message" => words}}) when is_binary(words), do: words
+  defp message(%{"error" => words}) when is_binary(words), do: words
+  defp message(%{"message" => words}) when is_binary(words), do: words
+  defp message(%{"Message" => words}) when is_binary(words), do: words
+  defp message(%{"detail" => words}) when is_binary(words), do: words
+  defp message(%{"detail" => [%{"msg" => words} | _]}) when is_binary(words), do: words
+  defp message(_other), do: nil
+
+  @doc "The words as an error may hold them: short, valid, and without secrets."
+  def clean(words, secrets) when is_binary(words) do
+    # A very short secret is none, and would tear words apart.
+    words =
+      for secret <- secrets, byte_size(secret) >= 8, reduce: words do
+        words -> String.replace(words, secret, "[key]")
+      end
+
+    case if(String.valid?(words), do: String.trim(words), else: "") do
+      "" -> nil
+      words -> String.slice(words, 0, @most_characters)
+    end
+  end
+
+  def clean(_other, _secrets), do: nil
+
+  @doc "Tells whether a body is a page for people."
+  def page?(headers, body) do
+    type = header(headers, "content-type") || ""
+
+    String.starts_with?(String.downcase(type), "text/html") or
+      body |> binary_part(0, min(byte_size(body), 200)) |> String.trim_leading() =~
+        ~r/\A<(!doctype html|html)/i
+  end
+
+  @doc "A page's title, else its first heading, else its text."
+  def title(body) do
+    body = binary_part(body, 0, min(byte_size(body), @page_bytes))
+
+    text =
+      between(body, "title") || between(body, "h1") ||
+        body
+        |> String.replace(~r/<(script|style)\b.*?<\/\1>/is, " ")
+        |> String.replace(~r/<[^>]*>/, " ")
+
+    text
+    |> String.replace(~r/<[^>]*>/, " ")
+    |> String.replace(~w(&nbsp; &amp; &lt; &gt; &quot; &#39;), &entity/1)
+    |> String.split()
+    |> Enum.join(" ")
+    |> String.slice(0, 300)
+  end
+
+  defp between(body, tag) do
+    with [_, text] <-
+           Regex.run(~r/<#{tag}\b[^>]*>([^<]*(?:<(?!\/#{tag})[^<]*)*)<\/#{tag}/i, body),
+         true <- String.trim(text) != "" do
+      text
+    else
+      _ -> nil
+    end
+  end
+
+  defp entity("&nbsp;"), do: " "
+  defp entity("&amp;"), do: "&"
+  defp entity("&lt;"), do: "<"
+  defp entity("&gt;"), do: ">"
+  defp entity("&quot;"), do: "\""
+  defp entity("&#39;"), do: "'"
+
+  ## When to try again
+
+  @doc "Milliseconds that the server asks to wait, or `nil`."
+  def retry_after(headers, now \\ DateTime.utc_now()) do
+    with nil <- milliseconds(header(headers, "retry-after-ms"), 1),
+         nil <- milliseconds(header(headers, "retry-after"), 1_000) do
+      until(header(headers, "retry-after"), now)
+    end
+  end
+
+  # Google says it in the body: "retryDelay": "34s".
+  defp retry_delay(%{"error" => %{"details" => [_ | _] = details}}) do
+    Enum.find_value(details, fn
+      %{"retryDelay" => delay} when is_binary(delay) ->
+        delay |> String.trim_trailing("s") |> milliseconds(1_000)
+
+      _ ->
+        nil
+    end)
+  end
+
+  defp retry_delay(_json), do: nil
+
+  defp milliseconds(nil, _unit), do: nil
+
+  defp milliseconds(text, unit) do
+    case Float.parse(String.slice(text, 0, 20)) do
+      {number, ""} when number >= 0 and number < 1.0e9 -> ceil(number * unit)
+      _ -> nil
+    end
+  end
+
+  @months ~w(Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
+
+  # "Sun, 06 Nov 1994 08:49:37 GMT"
+  defp until(
+         <<_::binary-size(5), day::binary-size(2), " ", month::binary-size(3), " ",
+           year::binary-size(4), " ", time::binary-size(8), " GMT">>,
+         now
+       ) do
+    with index when index != nil <- Enum.find_index(@months, &(&1 == month)),
+         number = String.pad_leading(Integer.to_string(index + 1), 2, "0"),
+         {:ok, at, 0} <- DateTime.from_iso8601("#{year}-#{number}-#{day}T#{time}Z") do
+      max(DateTime.diff(at, now, :millisecond), 0)
+    else
+      _ -> nil
+    end
+  end
+
+  defp until(_other, _now), do: nil
+
+  @doc "The value of a header, or `nil`."
+  def header(headers, name) do
+    Enum.find_value(headers, fn {key, value} -> if key == name, do: value end)
+  end
+end

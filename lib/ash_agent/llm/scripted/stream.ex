@@ -1,0 +1,109 @@
+defmodule AshAgent.LLM.Scripted.Stream do
+  @moduledoc false
+
+  # Writes an answer as Anthropic would stream it, whose events have a form for everything that an answer may hold.
+
+  alias AshAgent.Context.JSON
+
+  @words %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"}
+
+  @doc "The stream's bytes, an event a piece."
+  def pieces(answer) do
+    blocks = parts(answer) ++ Enum.map(Map.get(answer, :tool_calls) || [], &call/1)
+
+    [start(answer)] ++
+      (blocks |> Enum.with_index() |> Enum.flat_map(&block/1)) ++
+      [finish(answer), event(%{type: "message_stop"})]
+  end
+
+  defp parts(%{parts: [_ | _] = parts}), do: Enum.map(parts, &part/1)
+
+  defp parts(%{content: text}) when is_binary(text) and text != "",
+    do: [part(%{type: :text, text: text})]
+
+  defp parts(%{content: [_ | _] = parts}), do: Enum.map(parts, &part/1)
+  defp parts(_answer), do: []
+
+  # What a block starts with, and what follows.
+  defp part(%{type: :text, text: text}) do
+    {%{type: "text", text: ""}, for(word <- words(text), do: %{type: "text_delta", text: word})}
+  end
+
+  defp part(%{type: :thinking, text: text} = part) do
+    signature = part |> Map.get(:provider_metadata, %{}) |> Map.get(:signature)
+    signed = if signature, do: [%{type: "signature_delta", signature: signature}], else: []
+
+    {%{type: "thinking", thinking: ""},
+     for(word <- words(text), do: %{type: "thinking_delta", thinking: word}) ++ signed}
+  end
+
+  defp part(%{type: :redacted_thinking, data: data}),
+    do: {%{type: "redacted_thinking", data: data}, []}
+
+  defp part(%{type: :provider_block, provider: :anthropic, data: data}), do: {data, []}
+
+  defp part(part),
+    do:
+      raise(
+        ArgumentError,
+        "a script cannot stream a part of the type #{inspect(part[:type])}; use AshAgent.LLM.chat/3"
+      )
+
+  defp call(call) do
+    arguments = Map.get(call, :arguments) || %{}
+    json = if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
+    start = %{type: "tool_use", id: call[:id] || "", name: to_string(call.name), input: %{}}
+    {start, for(piece <- cut(json, 12), do: %{type: "input_json_delta", partial_json: piece})}
+  end
+
+  defp block({{start, deltas}, index}) do
+    [event(%{type: "content_block_start", index: index, content_block: start})] ++
+      for(delta <- deltas, do: event(%{type: "content_block_delta", index: index, delta: delta})) ++
+      [event(%{type: "content_block_stop", index: index})]
+  end
+
+  defp start(answer) do
+    message = %{
+      type: "message",
+      role: "assistant",
+      id: "msg_scripted",
+      model: "scripted",
+      content: []
+    }
+
+    event(%{type: "message_start", message: Map.merge(message, usage(answer))})
+  end
+
+  defp finish(answer) do
+    called? = Map.get(answer, :tool_calls) not in [nil, []]
+    word = Map.get(answer, :finish_reason) || if(called?, do: "tool_use", else: "end_turn")
+    delta = %{stop_reason: Map.get(@words, word, word)}
+    event(Map.merge(%{type: "message_delta", delta: delta}, usage(answer)))
+  end
+
+  # Anthropic counts what came from its cache apart.
+  defp usage(%{usage: %{input_tokens: input} = usage}) do
+    cached = usage[:cached_tokens] || 0
+
+    %{
+      usage: %{
+        input_tokens: max(input - cached, 0),
+        cache_read_input_tokens: cached,
+        output_tokens: usage[:output_tokens] || 0
+      }
+    }
+  end
+
+  defp usage(_answer), do: %{}
+
+  defp words(text), do: Regex.scan(~r/\s*\S+\s?|\s+/u, text) |> List.flatten()
+
+  defp cut("", _size), do: []
+
+  defp cut(text, size) do
+    {piece, rest} = String.split_at(text, size)
+    [piece | cut(rest, size)]
+  end
+
+  defp event(event), do: "event: #{event.type}\ndata: #{JSON.encode(event)}\n\n"
+end

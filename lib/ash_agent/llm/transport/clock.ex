@@ -1,0 +1,40 @@
+defmodule AshAgent.LLM.Transport.Clock do
+  @moduledoc false
+
+  # The timeouts of one request. Each wait ends with the nearest of them, and says which one it was.
+
+  alias AshAgent.LLM.Transport.Request
+
+  @enforce_keys [:whole, :idle]
+  defstruct [:whole, :idle, phase: {:whole, :infinity}]
+
+  @doc "Starts the clock of a request."
+  def new(%Request{} = request),
+    do: %__MODULE__{whole: at(request.timeout), idle: request.idle_timeout}
+
+  @doc "Begins to wait for a connection or for the first byte."
+  def start(clock, name, milliseconds), do: %{clock | phase: {name, at(milliseconds)}}
+
+  @doc "Begins to wait for what follows the first byte: from now on only the pauses count."
+  def between(clock), do: start(clock, :idle, clock.idle)
+
+  @doc "Begins to wait once more. What the consumer took its time for is not the server's pause."
+  def again(%{phase: {:idle, _}} = clock), do: between(clock)
+  def again(clock), do: clock
+
+  @doc "Milliseconds to wait, at most, for what comes next."
+  def wait(clock), do: clock |> next() |> elem(1) |> left()
+
+  @doc "The timeout that `wait/1` ended with."
+  def expired(clock), do: {:timeout, clock |> next() |> elem(0)}
+
+  # :infinity is greater than any number.
+  defp next(%{phase: {_, deadline} = phase, whole: whole}) when deadline < whole, do: phase
+  defp next(%{whole: whole}), do: {:whole, whole}
+
+  defp at(:infinity), do: :infinity
+  defp at(milliseconds), do: now() + milliseconds
+  defp left(:infinity), do: :infinity
+  defp left(deadline), do: max(deadline - now(), 0)
+  defp now, do: System.monotonic_time(:millisecond)
+end

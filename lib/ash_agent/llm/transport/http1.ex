@@ -1,0 +1,170 @@
+defmodule AshAgent.LLM.Transport.HTTP1 do
+  @schema [
+    keep_alive: [
+      type: {:or, [:pos_integer, {:in, [false]}]},
+      default: 30_000,
+      doc:
+        "milliseconds that a connection is kept for the next request after the last one, or `false` for a connection per request."
+    ]
+  ]
+
+  @moduledoc """
+  The transport of this package: HTTP/1.1 over OTP's own sockets, without further dependencies.
+
+  It streams, keeps connections alive, uses the machine's CA certificates and checks the server's name, for IPv4 and
+  IPv6. The socket belongs to the process that asks while a response comes in: it is read as fast as the response is
+  consumed and not faster, and closes with its process. Complete responses leave their connection for the next request
+  to the same server with the same options of `:ssl`; one that the server has closed in the meantime is noticed, and the
+  request is sent over a new one.
+
+  It knows no proxies and no HTTP/2: take `AshAgent.LLM.Transport.Req` or `AshAgent.LLM.Transport.Finch` for those.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@schema)}
+
+      AshAgent.LLM.Anthropic.new(model: "...", transport: {AshAgent.LLM.Transport.HTTP1, keep_alive: false})
+  """
+
+  # OTP's :httpc is not used: it answers a 503 with a short Retry-After by repeating the request itself, without end,
+  # past the request's own timeout and after its cancellation (OTP 25), which for a model means paying for answers that
+  # nobody reads. It also reads error bodies of any size, and goes on when the process that asked has been killed.
+
+  @behaviour AshAgent.LLM.Transport
+
+  alias AshAgent.LLM.Transport.{Clock, Request}
+  alias AshAgent.LLM.Transport.HTTP1.{Parser, Pool, Socket}
+
+  @impl true
+  def prepare(opts), do: AshAgent.Options.validate!(opts, @schema)
+
+  @impl true
+  def stream(%Request{} = request, acc, fun, opts) when is_function(fun, 2) do
+    keep = if opts[:keep_alive], do: {Pool.key(request), opts[:keep_alive]}
+    clock = Clock.new(request)
+
+    case keep && Pool.take(elem(keep, 0)) do
+      {:ok, socket} ->
+        # A connection that was cut while it rested has not brought the request to anybody.
+        with :stale <- exchange(socket, request, acc, fun, clock, keep, :reused),
+             do: over_new_connection(request, acc, fun, clock, keep)
+
+      _ ->
+        over_new_connection(request, acc, fun, clock, keep)
+    end
+  end
+
+  defp over_new_connection(request, acc, fun, clock, keep) do
+    case Socket.connect(request, Clock.start(clock, :connect, request.connect_timeout)) do
+      {:ok, socket} -> exchange(socket, request, acc, fun, clock, keep, :new)
+      {:error, reason} -> {:error, reason, acc}
+    end
+  end
+
+  defp exchange(socket, request, acc, fun, clock, keep, origin) do
+    clock = Clock.start(clock, :first_byte, request.first_byte_timeout)
+
+    # A server may refuse before it has read everything, so a failed send does not tell that there is no answer.
+    sent = Socket.send(socket, [head(request, keep), request.body], clock)
+    reader = %{socket: socket, fun: fun, sent: sent, origin: origin}
+
+    case read(reader, Parser.new(request.max_bytes), acc, clock) do
+      {:done, parser, acc} ->
+        if keep && sent == :ok && Parser.keep?(parser) do
+          {key, milliseconds} = keep
+          Pool.put(key, socket, milliseconds)
+        else
+          if sent == :ok, do: Socket.close(socket), else: Socket.abort(socket)
+        end
+
+        {:ok, acc}
+
+      {:halt, acc} ->
+        Socket.abort(socket)
+        {:ok, acc}
+
+      other ->
+        Socket.abort(socket)
+        other
+    end
+  catch
+    kind, reason ->
+      Socket.abort(socket)
+      :erlang.raise(kind, reason, __STACKTRACE__)
+  end
+
+  defp read(reader, parser, acc, clock) do
+    clock = Clock.again(clock)
+
+    case Socket.recv(reader.socket, clock) do
+      {:ok, bytes} ->
+        case Parser.feed(parser, bytes) do
+          {:ok, parser, messages} ->
+            clock =
+              if Enum.any?(messages, &match?({:data, _}, &1)),
+                do: Clock.between(clock),
+                else: clock
+
+            with {:cont, acc} <- tell(messages, reader.fun, acc),
+                 do: read_on(reader, parser, acc, clock)
+
+          {:error, reason, messages} ->
+            with {:cont, acc} <- tell(messages, reader.fun, acc), do: {:error, reason, acc}
+        end
+
+      {:error, {:connection, _} = reason} ->
+        ended(reader, parser, acc, reason)
+
+      {:error, reason} ->
+        {:error, reason, acc}
+    end
+  end
+
+  defp read_on(reader, parser, acc, clock) do
+    if Parser.done?(parser), do: {:done, parser, acc}, else: read(reader, parser, acc, clock)
+  end
+
+  defp ended(reader, parser, acc, reason) do
+    cond do
+      reader.origin == :reused and not Parser.begun?(parser) -> :stale
+      Parser.begun?(parser) and reason == {:connection, :closed} -> closed(parser, acc)
+      match?({:error, _}, reader.sent) -> {:error, elem(reader.sent, 1), acc}
+      true -> {:error, reason, acc}
+    end
+  end
+
+  defp closed(parser, acc) do
+    case Parser.close(parser) do
+      :ok -> {:done, parser, acc}
+      {:error, reason} -> {:error, reason, acc}
+    end
+  end
+
+  defp tell([], _fun, acc), do: {:cont, acc}
+
+  defp tell([message | messages], fun, acc) do
+    case fun.(message, acc) do
+      {:cont, acc} -> tell(messages, fun, acc)
+      {:halt, acc} -> {:halt, acc}
+    end
+  end
+
+  defp head(%Request{uri: uri} = request, keep) do
+    path = if uri.path in [nil, ""], do: "/", else: uri.path
+    target = if uri.query, do: [path, ??, uri.query], else: path
+    given = Request.headers(request)
+    names = Enum.map(given, &(&1 |> elem(0) |> String.downcase()))
+
+    own =
+      [
+        {"host", Request.host(uri)},
+        {"content-length", request.body |> IO.iodata_length() |> Integer.to_string()},
+        {"accept-encoding", "identity"},
+        {"connection", if(keep, do: "keep-alive", else: "close")}
+      ]
+      |> Enum.reject(fn {name, _} -> name in names end)
+
+    lines = for {name, value} <- own ++ given, do: [name, ": ", value, "\r\n"]
+    [request.method, ?\s, target, " HTTP/1.1\r\n", lines, "\r\n"]
+  end
+end

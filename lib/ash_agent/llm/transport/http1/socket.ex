@@ -1,0 +1,126 @@
+defmodule AshAgent.LLM.Transport.HTTP1.Socket do
+  @moduledoc false
+
+  # A passive TCP or TLS socket, and its faults in the words of a transport.
+
+  alias AshAgent.LLM.Transport.{Clock, Request}
+
+  @type t :: {:gen_tcp | :ssl, term()}
+
+  # What is read at once. OTP's default for recv is smaller than one packet of a fast server.
+  @buffer_bytes 65_536
+
+  @doc "Connects to the first address that answers, IPv4 before IPv6."
+  @spec connect(Request.t(), Clock.t()) :: {:ok, t()} | {:error, term()}
+  def connect(%Request{uri: uri} = request, clock) do
+    host = String.to_charlist(uri.host)
+
+    targets =
+      case :inet.parse_address(host) do
+        {:ok, address} when tuple_size(address) == 4 -> [{address, :inet}]
+        {:ok, address} -> [{address, :inet6}]
+        {:error, _} -> [{host, :inet}, {host, :inet6}]
+      end
+
+    with {:ok, tls} <- tls(uri.scheme, host, request.ssl),
+         do: connect_first(targets, uri.port, tls, clock, nil)
+  end
+
+  defp connect_first([], _port, _tls, clock, reason), do: {:error, lost(reason, clock)}
+
+  defp connect_first([{address, family} | targets], port, tls, clock, first_reason) do
+    options = [
+      family,
+      :binary,
+      active: false,
+      nodelay: true,
+      buffer: @buffer_bytes,
+      send_timeout: Clock.wait(clock),
+      send_timeout_close: true
+    ]
+
+    case open(tls, address, port, options, Clock.wait(clock)) do
+      {:ok, socket} -> {:ok, socket}
+      # What the first family says is what people expect to read.
+      {:error, reason} -> connect_first(targets, port, tls, clock, first_reason || reason)
+    end
+  end
+
+  defp open(nil, address, port, options, timeout) do
+    with {:ok, socket} <- :gen_tcp.connect(address, port, options, timeout),
+         do: {:ok, {:gen_tcp, socket}}
+  end
+
+  defp open(tls, address, port, options, timeout) do
+    with {:ok, socket} <- :ssl.connect(address, port, options ++ tls, timeout),
+         do: {:ok, {:ssl, socket}}
+  end
+
+  defp tls("http", _host, _own), do: {:ok, nil}
+
+  defp tls("https", host, own) do
+    {:ok, _} = Application.ensure_all_started(:ssl)
+
+    base = [
+      verify: :verify_peer,
+      customize_hostname_check: [match_fun: :public_key.pkix_verify_hostname_match_fun(:https)],
+      log_level: :none
+    ]
+
+    name =
+      if match?({:ok, _}, :inet.parse_address(host)), do: [], else: [server_name_indication: host]
+
+    with {:ok, trusted} <- trusted(own),
+         do: {:ok, trusted |> Keyword.merge(base ++ name) |> Keyword.merge(own)}
+  end
+
+  defp trusted(own) do
+    if Keyword.has_key?(own, :cacerts) or Keyword.has_key?(own, :cacertfile) or
+         own[:verify] == :verify_none do
+      {:ok, []}
+    else
+      {:ok, [cacerts: :public_key.cacerts_get()]}
+    end
+  rescue
+    _ -> {:error, {:connection, :no_cacerts}}
+  end
+
+  @doc "Sends everything, for at most as long as the clock says."
+  def send(socket, data, clock) do
+    _ = setopts(socket, send_timeout: Clock.wait(clock))
+    with {:error, reason} <- send_all(socket, data), do: {:error, lost(reason, clock)}
+  end
+
+  defp send_all({:gen_tcp, socket}, data), do: :gen_tcp.send(socket, data)
+  defp send_all({:ssl, socket}, data), do: :ssl.send(socket, data)
+
+  @doc "Takes what has come, or waits for it as long as the clock says."
+  def recv({transport, socket}, clock) do
+    with {:error, reason} <- transport.recv(socket, 0, Clock.wait(clock)),
+         do: {:error, lost(reason, clock)}
+  end
+
+  @doc "Sets options of the socket."
+  def setopts({:gen_tcp, socket}, options), do: :inet.setopts(socket, options)
+  def setopts({:ssl, socket}, options), do: :ssl.setopts(socket, options)
+
+  @doc "Hands the socket from its owner, the caller, to another process."
+  def give({transport, socket}, pid), do: transport.controlling_process(socket, pid)
+
+  @doc "Closes the socket at once. OTP would wait minutes for a server that does not read what is left to send."
+  def abort(socket) do
+    _ = setopts(socket, linger: {true, 0})
+    close(socket)
+  end
+
+  @doc "Closes the socket."
+  def close({transport, socket}), do: transport.close(socket)
+
+  defp lost(:timeout, clock), do: Clock.expired(clock)
+
+  # {:tls_alert, {name, words}} says more than it should about the peer's certificate; the name is enough.
+  defp lost({:tls_alert, {name, _words}}, _clock), do: {:connection, {:tls_alert, name}}
+  defp lost(reason, _clock) when is_atom(reason), do: {:connection, reason}
+  defp lost({reason, _details}, _clock) when is_atom(reason), do: {:connection, reason}
+  defp lost(_reason, _clock), do: {:connection, :failed}
+end

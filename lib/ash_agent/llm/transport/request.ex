@@ -1,0 +1,74 @@
+defmodule AshAgent.LLM.Transport.Request do
+  @moduledoc """
+  A request, as transports get it.
+
+    * `:method` - `"POST"` and its like
+    * `:uri` - path and query are percent-encoded
+    * `:headers` - a function that returns `[{name, value}]`, since they hold keys: what prints a request prints a function
+    * `:body` - iodata
+    * `:connect_timeout` - milliseconds to connect
+    * `:first_byte_timeout` - milliseconds from the connection to the first byte of the response's body, or `:infinity`
+    * `:idle_timeout` - milliseconds between two pieces of the body, or `:infinity`
+    * `:timeout` - milliseconds for everything, or `:infinity`
+    * `:max_bytes` - the longest body; a transport may refuse one whose announced length is greater
+    * `:ssl` - options of `:ssl`
+
+  `inspect/1` shows method, host and timeouts alone.
+  """
+
+  @enforce_keys [:method, :uri]
+  defstruct [
+    :method,
+    :uri,
+    headers: nil,
+    body: "",
+    connect_timeout: 10_000,
+    first_byte_timeout: :infinity,
+    idle_timeout: :infinity,
+    timeout: :infinity,
+    max_bytes: :infinity,
+    ssl: []
+  ]
+
+  @type milliseconds :: pos_integer() | :infinity
+
+  @type t :: %__MODULE__{
+          method: String.t(),
+          uri: URI.t(),
+          headers: (() -> [{String.t(), String.t()}]) | nil,
+          body: iodata(),
+          connect_timeout: pos_integer(),
+          first_byte_timeout: milliseconds(),
+          idle_timeout: milliseconds(),
+          timeout: milliseconds(),
+          max_bytes: pos_integer() | :infinity,
+          ssl: keyword()
+        }
+
+  @doc "Returns the headers."
+  @doc since: "0.1.0"
+  @spec headers(t()) :: [{String.t(), String.t()}]
+  def headers(%__MODULE__{headers: nil}), do: []
+  def headers(%__MODULE__{headers: headers}), do: headers.()
+
+  @doc "Returns the value of the `host` header: without the port where it is the scheme's own."
+  @doc since: "0.1.0"
+  @spec host(URI.t()) :: String.t()
+  def host(%URI{host: host} = uri) do
+    name = if String.contains?(host, ":"), do: "[#{host}]", else: host
+    if uri.port in [nil, URI.default_port(uri.scheme)], do: name, else: "#{name}:#{uri.port}"
+  end
+
+  defimpl Inspect do
+    import Inspect.Algebra
+
+    def inspect(request, opts) do
+      shown =
+        request
+        |> Map.take([:method, :connect_timeout, :first_byte_timeout, :idle_timeout, :timeout])
+        |> Map.put(:host, request.uri.host)
+
+      concat(["#AshAgent.LLM.Transport.Request<", to_doc(Enum.sort(shown), opts), ">"])
+    end
+  end
+end

@@ -1,0 +1,455 @@
+defmodule AshAgent.Test.TransportCases do
+  @moduledoc false
+
+  # What every transport has to do: `use AshAgent.Test.TransportCases` in a test with `transport/0`, `{module, options}`.
+
+  alias AshAgent.LLM.Transport.Request
+
+  defmacro __using__(_opts) do
+    quote do
+      import AshAgent.Test.TransportCases
+
+      alias AshAgent.LLM.Transport.Request
+      alias AshAgent.Test.{Wait, WireServer}
+
+      unquote(bodies())
+      unquote(flow())
+      unquote(ends())
+      unquote(time())
+    end
+  end
+
+  @doc "A request to a server."
+  def request(server, opts \\ []) do
+    struct!(
+      %Request{
+        method: "POST",
+        uri: URI.parse(server.url <> "/x?y=%20"),
+        body: ["{", "}"],
+        timeout: 20_000
+      },
+      opts
+    )
+  end
+
+  @doc "Sends a request and collects the response."
+  def collect({module, opts}, request) do
+    collect = fn
+      {:head, status, headers}, acc ->
+        {:cont, Map.merge(acc, %{status: status, headers: headers})}
+
+      {:data, data}, acc ->
+        {:cont, Map.update(acc, :body, data, &(&1 <> data))}
+    end
+
+    case module.stream(request, %{}, collect, opts) do
+      {:ok, acc} -> {:ok, acc}
+      {:error, reason, acc} -> {:error, reason, acc}
+    end
+  end
+
+  @doc "Does nothing with what comes."
+  def ignore(_message, acc), do: {:cont, acc}
+
+  @doc "All of a server's messages so far."
+  def received(messages \\ []) do
+    receive do
+      message -> received([message | messages])
+    after
+      0 -> Enum.reverse(messages)
+    end
+  end
+
+  defp bodies do
+    quote do
+      describe "a response" do
+        test "is head and data, however its length is told" do
+          hello = ["data: ", "Grüße", "\n\n"]
+
+          for {bytes, keep?} <- [
+                {WireServer.response(200, hello, [{"X-One", "1"}, {"x-two", "2"}]), true},
+                {[WireServer.stream_head(), Enum.map(hello, &WireServer.chunk/1), "0\r\n\r\n"],
+                 true},
+                {[
+                   WireServer.stream_head(),
+                   Enum.map(hello, &WireServer.chunk/1),
+                   "0\r\nx-t: 1\r\n\r\n"
+                 ], true},
+                {["HTTP/1.0 200 OK\r\n\r\n", hello], false}
+              ] do
+            server =
+              WireServer.start(fn connection ->
+                {:ok, request} = WireServer.read_request(connection)
+                WireServer.tell(connection, {:request, request})
+                WireServer.write(connection, bytes)
+                if keep?, do: WireServer.await_close(connection)
+              end)
+
+            request = request(server, headers: fn -> [{"x-key", "k"}] end)
+
+            assert {:ok, %{status: 200, body: "data: Grüße\n\n", headers: headers}} =
+                     collect(transport(), request)
+
+            assert Enum.all?(headers, fn {name, _} -> name == String.downcase(name) end)
+
+            assert_received {:request,
+                             %{method: "POST", path: "/v1/x?y=%20", body: "{}", headers: sent}}
+
+            assert %{"x-key" => "k", "content-length" => "2"} = sent
+            assert sent["host"] == "127.0.0.1:#{server.port}"
+          end
+        end
+
+        test "has a head also when it has no body" do
+          server =
+            WireServer.start(fn connection ->
+              {:ok, _} = WireServer.read_request(connection)
+              WireServer.write(connection, WireServer.response(429, "", [{"retry-after", "1"}]))
+            end)
+
+          assert {:ok, %{status: 429, headers: headers} = response} =
+                   collect(transport(), request(server))
+
+          assert {"retry-after", "1"} in headers
+          refute Map.has_key?(response, :body)
+        end
+
+        test "is not followed, repeated or decoded" do
+          {:ok, counter} = Agent.start_link(fn -> 0 end)
+
+          for bytes <- [
+                WireServer.response(302, "", [{"location", "/y"}]),
+                WireServer.response(503, "busy", [{"retry-after", "0"}]),
+                WireServer.response(200, "{\"a\":1}", [{"content-type", "application/json"}])
+              ] do
+            server =
+              WireServer.start(fn connection ->
+                {:ok, _} = WireServer.read_request(connection)
+                Agent.update(counter, &(&1 + 1))
+                WireServer.write(connection, bytes)
+              end)
+
+            assert {:ok, %{status: _}} = collect(transport(), request(server))
+          end
+
+          assert Agent.get(counter, & &1) == 3
+        end
+
+        test "that is cut is an error that keeps what came" do
+          for bytes <- [
+                "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nabc",
+                [WireServer.stream_head(), WireServer.chunk("abc")]
+              ] do
+            server =
+              WireServer.start(fn connection ->
+                {:ok, _} = WireServer.read_request(connection)
+                WireServer.write(connection, bytes)
+              end)
+
+            assert {:error, {:connection, :closed}, %{status: 200, body: "abc"}} =
+                     collect(transport(), request(server))
+          end
+        end
+
+        test "over one connection leaves it to the next" do
+          server =
+            WireServer.start(fn connection ->
+              WireServer.tell(connection, {:connected, connection.number})
+              serve_all(connection)
+            end)
+
+          for n <- 1..20 do
+            assert {:ok, %{body: body}} =
+                     collect(transport(), request(server, body: Integer.to_string(n)))
+
+            assert body == Integer.to_string(n)
+          end
+
+          assert for({:connected, n} <- received(), do: n) == [1]
+        end
+      end
+
+      defp serve_all(connection) do
+        case WireServer.read_request(connection) do
+          {:ok, %{body: body}} ->
+            if rem(byte_size(body), 2) == 0,
+              do: WireServer.write(connection, WireServer.response(200, body)),
+              else:
+                WireServer.write(connection, [
+                  WireServer.stream_head(),
+                  WireServer.chunk(body),
+                  "0\r\n\r\n"
+                ])
+
+            serve_all(connection)
+
+          :closed ->
+            :ok
+        end
+      end
+    end
+  end
+
+  defp flow do
+    quote do
+      describe "a stream" do
+        test "is delivered while it comes in" do
+          server =
+            WireServer.start(fn connection ->
+              {:ok, _} = WireServer.read_request(connection)
+              WireServer.write(connection, WireServer.stream_head())
+              WireServer.tell(connection, {:server, self()})
+
+              for n <- 1..5 do
+                WireServer.write_chunk(connection, "piece #{n}")
+                receive do: ({:got, ^n} -> :ok)
+              end
+
+              WireServer.write(connection, "0\r\n\r\n")
+              WireServer.await_close(connection)
+            end)
+
+          {module, opts} = transport()
+
+          # The server sends the next piece when the last one has been consumed: nothing is held back.
+          consume = fn
+            {:head, 200, _}, pieces ->
+              {:cont, pieces}
+
+            {:data, "piece " <> n = piece}, pieces ->
+              server = Process.get(:server) || receive(do: ({:server, pid} -> pid))
+              Process.put(:server, server)
+              send(server, {:got, String.to_integer(n)})
+              {:cont, [piece | pieces]}
+          end
+
+          assert {:ok, pieces} = module.stream(request(server), [], consume, opts)
+          assert Enum.reverse(pieces) == for(n <- 1..5, do: "piece #{n}")
+        end
+
+        test "waits on the server for a slow consumer" do
+          piece = String.duplicate("x", 65_536)
+          pieces = 1_000
+
+          server =
+            WireServer.start(
+              fn connection ->
+                {:ok, _} = WireServer.read_request(connection)
+                WireServer.write(connection, WireServer.stream_head())
+
+                for n <- 1..pieces do
+                  WireServer.write_chunk(connection, piece)
+                  WireServer.tell(connection, {:written, n})
+                end
+
+                WireServer.write(connection, "0\r\n\r\n")
+                WireServer.await_close(connection)
+              end,
+              sndbuf: 65_536
+            )
+
+          test = self()
+          {module, opts} = transport()
+
+          consumer =
+            Task.async(fn ->
+              slow = fn
+                {:head, _, _}, size ->
+                  {:cont, size}
+
+                {:data, data}, size ->
+                  if size == 0 do
+                    send(test, {:blocked, self()})
+                    receive do: (:go_on -> :ok)
+                  end
+
+                  {:cont, size + byte_size(data)}
+              end
+
+              module.stream(request(server, timeout: :infinity), 0, slow, opts)
+            end)
+
+          assert_receive {:blocked, pid}
+          # What fits into the sockets' buffers has been written, and then no more.
+          written = Wait.settled(fn -> self() |> Process.info(:message_queue_len) |> elem(1) end)
+          assert written < pieces / 2
+          refute Task.yield(consumer, 100)
+          assert self() |> Process.info(:message_queue_len) |> elem(1) < pieces / 2
+          send(pid, :go_on)
+          assert Task.await(consumer, 60_000) == {:ok, pieces * byte_size(piece)}
+          assert for({:written, n} <- received(), do: n) == Enum.to_list(1..pieces)
+        end
+      end
+    end
+  end
+
+  defp ends do
+    quote do
+      describe "the connection closes" do
+        setup do
+          server =
+            WireServer.start(fn connection ->
+              {:ok, _} = WireServer.read_request(connection)
+              WireServer.write(connection, [WireServer.stream_head(), WireServer.chunk("abc")])
+              WireServer.await_close(connection)
+            end)
+
+          %{server: server}
+        end
+
+        test "with the process that asked, however that ends", %{server: server} do
+          {module, opts} = transport()
+          test = self()
+
+          for {reason, n} <- Enum.with_index([:kill, :shutdown, :normal], 1) do
+            pid =
+              spawn(fn ->
+                block = fn
+                  {:data, _}, acc ->
+                    send(test, :streaming)
+                    receive do: (reason -> exit(reason))
+                    {:cont, acc}
+
+                  _head, acc ->
+                    {:cont, acc}
+                end
+
+                module.stream(request(server), nil, block, opts)
+              end)
+
+            assert_receive :streaming
+            if reason == :kill, do: Process.exit(pid, :kill), else: send(pid, reason)
+            assert_receive {:closed, ^n}
+          end
+
+          # Also while it waits for more.
+          pid = spawn(fn -> module.stream(request(server), nil, &ignore/2, opts) end)
+          refute_receive {:closed, 4}, 100
+          Process.exit(pid, :kill)
+          assert_receive {:closed, 4}
+        end
+
+        test "when the consumer halts", %{server: server} do
+          {module, opts} = transport()
+
+          halt = fn
+            {:data, data}, _ -> {:halt, data}
+            _head, acc -> {:cont, acc}
+          end
+
+          assert {:ok, "abc"} = module.stream(request(server), nil, halt, opts)
+          assert_receive {:closed, 1}
+
+          assert {:ok, 200} =
+                   module.stream(
+                     request(server),
+                     nil,
+                     fn {:head, status, _}, _ -> {:halt, status} end,
+                     opts
+                   )
+
+          assert_receive {:closed, 2}
+        end
+
+        test "when the consumer raises, exits or throws", %{server: server} do
+          {module, opts} = transport()
+          fail = fn fail -> module.stream(request(server), nil, fn _, _ -> fail.() end, opts) end
+          assert_raise RuntimeError, "mine", fn -> fail.(fn -> raise "mine" end) end
+          assert catch_exit(fail.(fn -> exit(:mine) end)) == :mine
+          assert catch_throw(fail.(fn -> throw(:mine) end)) == :mine
+          for n <- 1..3, do: assert_receive({:closed, ^n})
+        end
+
+        test "without a trace in the caller's mailbox", %{server: server} do
+          Process.flag(:trap_exit, true)
+          {module, opts} = transport()
+
+          assert {:ok, 200} =
+                   module.stream(
+                     request(server),
+                     nil,
+                     fn {:head, status, _}, _ -> {:halt, status} end,
+                     opts
+                   )
+
+          assert_receive {:closed, 1}
+
+          assert {:error, {:timeout, :idle}, _} =
+                   collect(transport(), request(server, idle_timeout: 50))
+
+          assert_receive {:closed, 2}
+          refute_receive _, 50
+        end
+      end
+    end
+  end
+
+  defp time do
+    quote do
+      describe "time" do
+        defp stalling(bytes) do
+          WireServer.start(fn connection ->
+            {:ok, _} = WireServer.read_request(connection)
+            WireServer.write(connection, bytes)
+            WireServer.await_close(connection)
+          end)
+        end
+
+        test "to the first byte is limited" do
+          for bytes <- ["", "HTTP/1.1 200", WireServer.stream_head()] do
+            request = request(stalling(bytes), first_byte_timeout: 60, connect_timeout: 40)
+            {time, result} = :timer.tc(fn -> collect(transport(), request) end)
+            assert {:error, {:timeout, :first_byte}, _} = result
+            assert time in 50_000..4_000_000
+            assert_receive {:closed, 1}
+          end
+        end
+
+        test "between bytes is limited, the consumer's own time aside" do
+          request =
+            request(stalling([WireServer.stream_head(), WireServer.chunk("abc")]),
+              idle_timeout: 60
+            )
+
+          slow = fn
+            {:data, data}, _ ->
+              receive do
+              after
+                200 -> {:cont, data}
+              end
+
+            _head, acc ->
+              {:cont, acc}
+          end
+
+          {module, opts} = transport()
+          {time, result} = :timer.tc(fn -> module.stream(request, nil, slow, opts) end)
+          assert {:error, {:timeout, :idle}, "abc"} = result
+          assert time in 250_000..4_000_000
+          assert_receive {:closed, 1}
+        end
+
+        test "of the whole is limited, although bytes come" do
+          server =
+            WireServer.start(fn connection ->
+              {:ok, _} = WireServer.read_request(connection)
+              WireServer.write(connection, WireServer.stream_head())
+              drip(connection)
+            end)
+
+          request = request(server, timeout: 1_000, idle_timeout: 10_000)
+          {time, result} = :timer.tc(fn -> collect(transport(), request) end)
+          assert {:error, {:timeout, :whole}, %{status: 200, body: "x" <> _}} = result
+          assert time in 990_000..8_000_000
+        end
+
+        defp drip(connection) do
+          receive do
+          after
+            10 -> if WireServer.write_chunk(connection, "x") == :ok, do: drip(connection)
+          end
+        end
+      end
+    end
+  end
+end
