@@ -214,7 +214,7 @@ fn messages_that_say_nothing_are_dropped() {
 fn what_was_repaired_follows_the_rules_and_the_rest_is_as_it_was() {
     let body = r#"{"messages":[
         {"role":"user","content":[{"type":"text","text":"Hi","cache_control":{"type":"ephemeral"}}]},
-        {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"get","input":{},"caller":{"type":"direct"}}]},
+        {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"get","input":{},"caller":{"type":"direct"},"novelty":1}]},
         {"role":"user","content":[
             {"type":"tool_result","tool_use_id":"a","content":"1","is_error":false},
             {"type":"tool_result","tool_use_id":"x","content":"2"},
@@ -228,9 +228,11 @@ fn what_was_repaired_follows_the_rules_and_the_rest_is_as_it_was() {
     let sent = sent(&imported.context, Provider::Anthropic);
     assert!(sent.contains("cache_control"), "{sent}");
     assert!(
-        !sent.contains("caller") && !sent.contains("is_error"),
+        !sent.contains("novelty") && !sent.contains("is_error"),
         "{sent}"
     );
+    // Who called is what the provider wants to see again.
+    assert!(sent.contains(r#""caller":{"type":"direct"}"#), "{sent}");
     assert!(sent.contains("go on"), "{sent}");
 }
 
