@@ -63,8 +63,8 @@ if Code.ensure_loaded?(Ash.Type) do
 
       defp chat(context) do
         ChatContext.new(context: context)
-        |> ChatContext.branch("idea", at: 1)
-        |> ChatContext.update(&Context.add_assistant_message(&1, "72."))
+        |> ChatContext.branch("idea", iteration: 1)
+        |> ChatContext.update_context(&Context.add_assistant_message(&1, "72."))
       end
 
       defp create(attributes),

@@ -272,8 +272,8 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
         2 when number > 3 ->
           Context.keep_last_iterations(context, 2)
 
-        3 when number > 4 ->
-          Context.mark_as_summarized(Context.expand(context, :all), 1..(number - 2), "s")
+        3 when number > 6 ->
+          Context.mark_as_summarized(Context.expand(context, :all), 1..2, "s")
 
         4 ->
           Context.expand(context, :all)
