@@ -175,7 +175,13 @@ defmodule AshAgent.LLM.AnthropicTest do
   test "refuses what is no message" do
     for body <- [
           %{},
-          %{"content" => "x"}
+          %{"content" => "x"},
+          message([5]),
+          message([%{"type" => "text", "text" => 5}]),
+          message([%{"type" => "thinking"}]),
+          message([%{"type" => "tool_use", "name" => nil, "input" => %{}}]),
+          message([%{"type" => "tool_use", "name" => "x", "input" => [1]}]),
+          message([%{"no" => "type"}])
         ] do
       server = ChatServer.start([{:json, 200, body}])
 

@@ -364,6 +364,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
             "[1]",
             "{}",
             "{\"choices\": [{\"message\": {\"content\": 5}}]}",
+            "{\"choices\": [{\"message\": {\"content\": [5]}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": 5}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": [5]}}]}",
             "{\"choices\": [{\"message\": {\"tool_calls\": [{\"function\": {\"name\": null}}]}}]}",

@@ -249,6 +249,20 @@ impl Block {
     }
 }
 
+/// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
+/// without the arguments that it was called with.
+pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
+    match given {
+        None | Some(Node::Null) => Ok(None),
+        Some(node) => match object(node) {
+            Some(arguments) => Ok(Some(arguments)),
+            None => Err(Fault::unreadable(
+                "a tool call whose arguments are not an object",
+            )),
+        },
+    }
+}
+
 /// Arguments that are an object, with the order of its keys.
 pub(crate) fn object(node: &Node<'_>) -> Option<Arguments> {
     match node {

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::provider::block::{object, Opaque};
+use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign::part;
 use crate::provider::format::Responds;
@@ -84,8 +84,12 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 }
 
 fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
-    match node::text(block, "type").unwrap_or_default() {
+    let Some(kind) = node::filled(block, "type") else {
+        return Err(Fault::unreadable("a content block without a type"));
+    };
+    match kind {
         "text" => {
+            said(block, "text")?;
             draft.open_text(key.clone());
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
@@ -93,6 +97,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             draft.text(key, node::text(block, "text").unwrap_or_default());
         }
         "thinking" => {
+            said(block, "thinking")?;
             draft.open_thinking(key.clone());
             draft.thinking(
                 key.clone(),
@@ -105,6 +110,9 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             draft.put_part(key, redacted(data));
         }
         "tool_use" => {
+            if node::filled(block, "name").is_none() {
+                return Err(Fault::unreadable("a tool_use block without a name"));
+            }
             draft.open_call(
                 key.clone(),
                 node::text(block, "id"),
@@ -113,9 +121,11 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
             if let Some(caller) = node::get(block, "caller") {
                 draft.note(&key, "caller", node::to_value(caller)?);
             }
-            // A placeholder when the arguments are to come.
-            let input = node::get(block, "input").filter(|input| node::is_filled_object(input));
-            if let Some(input) = input.and_then(object) {
+            // An empty object is a placeholder when the arguments are to come.
+            let input = node::get(block, "input");
+            if let Some(input) =
+                arguments(input)?.filter(|_| input.is_some_and(node::is_filled_object))
+            {
                 draft.seed_arguments(&key, input);
             }
         }
@@ -134,6 +144,16 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
     }
     Ok(())
+}
+
+/// A block says something, if only nothing yet.
+fn said(block: &Node<'_>, name: &'static str) -> Result<(), Fault> {
+    match node::text(block, name) {
+        Some(_) => Ok(()),
+        None => Err(Fault::unreadable(format!(
+            "a {name} block without its text"
+        ))),
+    }
 }
 
 fn redacted(data: &str) -> Part {

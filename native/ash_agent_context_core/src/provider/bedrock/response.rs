@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::fault::Fault;
 use crate::log::reply::Finish;
-use crate::provider::block::{object, Opaque};
+use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
@@ -153,7 +153,7 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
             node::text(tool, "toolUseId"),
             node::text(tool, "name"),
         );
-        if let Some(input) = node::get(tool, "input").and_then(object) {
+        if let Some(input) = arguments(node::get(tool, "input"))? {
             draft.seed_arguments(&key, input);
         }
     } else if let Some(text) = node::text(block, "text") {

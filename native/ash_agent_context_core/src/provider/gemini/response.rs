@@ -7,7 +7,7 @@ use crate::log::call::Arguments;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::provider::block::{object, Piece};
+use crate::provider::block::{arguments, Piece};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign;
 use crate::provider::format::Responds;
@@ -168,7 +168,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
     if goes_on {
         return Ok(());
     }
-    if let Some(args) = node::get(call, "args").and_then(object) {
+    if let Some(args) = arguments(node::get(call, "args"))? {
         return draft.end_call_with(&OPEN, args);
     }
     let pieces = draft.pieces(&OPEN)?;

@@ -4,7 +4,7 @@ use super::Room;
 use crate::fault::Fault;
 use crate::log::call::Arguments;
 use crate::log::reply::Finish;
-use crate::provider::block::object;
+use crate::provider::block::arguments;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
@@ -67,8 +67,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
     draft.open_call(key.clone(), node::text(call, "id"), name);
     let arguments = match node::get(function, "arguments") {
         Some(Node::Str(json)) => Arguments::from_json(json.as_bytes().into()),
-        Some(other) => object(other).unwrap_or_default(),
-        None => Arguments::default(),
+        other => arguments(other)?.unwrap_or_default(),
     };
     draft.end_call_with(&key, arguments)
 }

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::log::kind::CallKind;
 use crate::log::part::PartKind;
 use crate::log::reply::Finish;
-use crate::provider::block::object;
+use crate::provider::block::arguments;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign;
 use crate::provider::node::{self, Node};
@@ -79,7 +79,7 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
                 true => LATEST,
                 false => begin(draft, None, None, CallKind::Function),
             };
-            read_function(draft, &key, function);
+            read_function(draft, &key, function)?;
         }
     }
     let Some(word) = node::filled(choice, "finish_reason") else {
@@ -130,6 +130,9 @@ fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 }
 
 fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
+    if !matches!(item, Node::Object(_)) {
+        return Err(Fault::unreadable("a content element that is not an object"));
+    }
     let (text, thinks) = match node::text(item, "type") {
         Some("text") => (
             node::text(item, "text").unwrap_or_default().to_owned(),
@@ -204,7 +207,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
         draft.note(&key, "extra_content", node::to_value(extra)?);
     }
     if let Some(called) = called {
-        read_function(draft, &key, called);
+        read_function(draft, &key, called)?;
     }
     Ok(())
 }
@@ -243,7 +246,7 @@ fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind
     key
 }
 
-fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) {
+fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<(), Fault> {
     if let Some(name) = node::filled(function, "name") {
         draft.name_call(key, name);
     }
@@ -251,7 +254,11 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) {
     let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
     match given {
         Some(Node::Str(json)) => draft.arguments(key, json),
-        Some(other) => draft.seed_arguments(key, object(other).unwrap_or_default()),
-        None => {}
+        given => {
+            if let Some(seed) = arguments(given)? {
+                draft.seed_arguments(key, seed);
+            }
+        }
     }
+    Ok(())
 }
