@@ -525,6 +525,10 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
+  def exceeded_max_iterations?(%__MODULE__{ref: ref, current_iteration: current}, max)
+      when is_integer(max) and node(ref) == node(),
+      do: current >= max
+
   def exceeded_max_iterations?(%__MODULE__{} = context, max) when is_integer(max) do
     Handle.check!(context)
     context.current_iteration >= max

@@ -105,7 +105,9 @@ defmodule AshAgent.Context.Native do
 
   # Handles come first, in most functions one.
   handles = fn name, args ->
-    two? = name in [:context_equal, :context_last_common, :snapshot_dump_beside]
+    two? =
+      name in [:context_equal, :context_last_common, :snapshot_dump_beside, :context_add_response]
+
     Enum.take(args, if(two?, do: 2, else: 1))
   end
 

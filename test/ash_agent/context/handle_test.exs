@@ -93,9 +93,8 @@ defmodule AshAgent.Context.HandleTest do
     view: []
   ]
 
-  # These make contexts, ask nothing of a handle, or refuse any context.
+  # These make contexts, or refuse any context.
   @others [
-            :exceeded_max_iterations?,
             :create,
             :create!,
             :from_messages,

@@ -81,6 +81,8 @@ struct Slice<'a> {
     ends_imported: bool,
     /// Whether it was imported and asks for its continuation.
     is_prefix: bool,
+    /// Whether it stands before the list begins, where a list begins after its system messages.
+    is_before: bool,
 }
 
 enum Bytes<'a> {
@@ -99,6 +101,7 @@ impl<'a> Slice<'a> {
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
                 is_prefix: false,
+                is_before: false,
                 ..Self::kept(&piece.bytes)
             },
             Err(piece) => Self {
@@ -111,6 +114,7 @@ impl<'a> Slice<'a> {
                 ends_with_model: piece.ends_with_model,
                 ends_imported: piece.ends_imported,
                 is_prefix: false,
+                is_before: false,
                 bytes: Bytes::Made(piece.bytes),
             },
         }
@@ -127,6 +131,7 @@ impl<'a> Slice<'a> {
             ends_with_model: false,
             ends_imported: false,
             is_prefix: false,
+            is_before: false,
             bytes: Bytes::Kept(bytes),
         }
     }
@@ -315,6 +320,12 @@ impl<'a, 'o> Assembly<'a, 'o> {
         if self.format.knows_prefixes() && imported().flatten().any(is_prefix) {
             return false;
         }
+        if items(iteration, look, self.options)
+            .next()
+            .is_some_and(|item| self.is_before(item))
+        {
+            return false;
+        }
         let mut imported = imported();
         if self.format.alternates() {
             imported.all(|elements| elements.is_none())
@@ -397,6 +408,7 @@ impl<'a, 'o> Assembly<'a, 'o> {
                     slice.begins_with_calls = item.calls();
                     slice.ends_with_model = item.is_model();
                     slice.ends_imported = true;
+                    slice.is_before = self.is_before(item);
                     slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
                     self.add(slice, iteration.number);
                     self.imported.push(item);
@@ -414,8 +426,15 @@ impl<'a, 'o> Assembly<'a, 'o> {
         let piece = item
             .pieces()
             .get_or_make(key, || item.encode(format, options));
-        self.add(Slice::of(piece), number);
+        let mut slice = Slice::of(piece);
+        slice.is_before = self.is_before(item);
+        self.add(slice, number);
         Ok(())
+    }
+
+    /// Mistral counts system messages as no beginning: a call after them has none of the user before it.
+    fn is_before(&self, item: Item<'_>) -> bool {
+        item.is_system() && self.format.user_before_calls() && !self.format.user_first()
     }
 
     fn spend_unless(&mut self, is_kept: bool, size: Size) -> Result<(), Error> {
@@ -470,7 +489,9 @@ impl<'a, 'o> Assembly<'a, 'o> {
         }
         self.imported.clear();
         self.before_imported = self.model_last;
-        self.model_last = Some(slice.ends_with_model);
+        if !slice.is_before {
+            self.model_last = Some(slice.ends_with_model);
+        }
         self.ends_imported = slice.ends_imported;
         self.push(slice, number);
     }

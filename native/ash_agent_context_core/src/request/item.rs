@@ -36,6 +36,15 @@ impl<'a> Item<'a> {
         )
     }
 
+    /// Whether it is neither the user's nor the model's.
+    pub fn is_system(self) -> bool {
+        matches!(
+            self,
+            Self::Message(message, _) | Self::Remade(message, _)
+                if message.role == Role::System
+        )
+    }
+
     /// Whether it is the model's and calls tools.
     pub fn calls(self) -> bool {
         match self {
