@@ -341,7 +341,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE NOTICE guides/*.md) ++
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md LICENSE NOTICE guides/*.md) ++
           ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml})
     ]
   end
@@ -350,7 +350,32 @@ defmodule AshAgentContext.MixProject do
     [
       main: "readme",
       source_ref: "v#{@version}",
-      extras: ["README.md", "CHANGELOG.md", "LICENSE", "NOTICE"] ++ Path.wildcard("guides/*.md")
+      extras:
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "NOTICE"] ++
+          Path.wildcard("guides/*.md"),
+      groups_for_extras: [Guides: ~r"guides/"],
+      groups_for_docs:
+        for(
+          group <- [
+            "Build",
+            "Read",
+            "Requests",
+            "Responses",
+            "View and budget",
+            "Approve",
+            "Store",
+            "Fork"
+          ],
+          do: {String.to_atom(group), &(&1[:group] == group)}
+        ),
+      groups_for_modules: [
+        Conversations:
+          ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
+        "View and budget": ~r"^AshAgent\.Context\.Enhancer",
+        "Ecto, Ash and JSON": ~r"(EctoType|AshType|Embedded|JSON|Comparable)",
+        "Agent loop": ~r"^AshAgent\.(Runtime|Session|Toolbox)",
+        Models: ~r"^AshAgent\.LLM"
+      ]
     ]
   end
 end

@@ -161,7 +161,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.to_messages(context)
       [%{role: :system, content: "Be brief."}, %{role: :user, content: "Hello!"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec new(binary() | [part()] | map(), keyword()) :: t()
   def new(input, opts \\ []) when is_binary(input) or is_list(input) or is_map(input) do
     opts = Keyword.validate!(opts, [:system_prompt, :metadata, :id, :at, :max_result_bytes])
@@ -194,7 +194,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.add_user_message(context, "How are you?").current_iteration
       2
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec add_user_message(t(), binary() | [part()] | map(), keyword()) :: t()
   def add_user_message(%__MODULE__{ref: ref}, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
@@ -219,7 +219,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.pending_tool_calls(context)
       [%{id: "call_1", name: "multiply", arguments: %{"a" => 6, "b" => 7}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec add_assistant_message(t(), content(), [tool_call()], keyword()) :: t()
   def add_assistant_message(%__MODULE__{ref: ref}, content, tool_calls \\ [], opts \\ [])
       when (is_binary(content) or is_list(content) or is_nil(content)) and is_list(tool_calls) do
@@ -260,7 +260,7 @@ defmodule AshAgent.Context do
       iex> error.reason
       :open
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Responses"
   @spec add_response(t(), AshAgent.Response.t(), keyword()) ::
           {:ok, t()} | {:error, AshAgent.Response.Error.t() | Error.t()}
   def add_response(%__MODULE__{ref: ref}, %AshAgent.Response{ref: response}, opts \\ []) do
@@ -283,7 +283,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.count_messages(context)
       2
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Responses"
   @spec add_response!(t(), AshAgent.Response.t(), keyword()) :: t()
   def add_response!(context, response, opts \\ []),
     do: context |> add_response(response, opts) |> bang!()
@@ -307,7 +307,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_iteration(context, 1).tool_calls
       [%{id: "a", name: :multiply, arguments: %{}, result: {:ok, 42}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec add_tool_results(t(), [tool_result()], keyword()) :: t()
   def add_tool_results(%__MODULE__{ref: ref}, results, opts \\ []) when is_list(results) do
     {metadata, at} = stamp(opts)
@@ -330,7 +330,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_iteration(context, 1).tool_calls
       [%{id: "a", name: :sleep, arguments: %{}, result: {:error, "cancelled by the user"}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec interrupt(t(), term(), keyword()) :: t()
   def interrupt(%__MODULE__{ref: ref}, reason \\ "interrupted", opts \\ []) do
     {status, opts} = Keyword.pop(opts, :status, :interrupted)
@@ -350,7 +350,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.extract_tool_calls()
       []
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec extract_tool_calls(t()) :: [map()]
   def extract_tool_calls(%__MODULE__{ref: ref}), do: ref |> Native.context_tool_calls() |> ok!()
 
@@ -365,7 +365,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.add_tool_results([{"a", {:ok, 1}}]) |> AshAgent.Context.pending_tool_calls()
       [%{id: "b", name: :two, arguments: %{}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec pending_tool_calls(t()) :: [map()]
   def pending_tool_calls(%__MODULE__{ref: ref}),
     do: ref |> Native.context_pending_tool_calls() |> ok!()
@@ -385,7 +385,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.to_messages()
       [%{role: :user, content: "Hello!"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec to_messages(t(), keyword()) :: [message()]
   def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
     opts = Keyword.validate!(opts, view: :view)
@@ -401,7 +401,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_all_messages()
       [%{role: :user, content: "Hello!"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec get_all_messages(t()) :: [message()]
   def get_all_messages(%__MODULE__{} = context), do: to_messages(context)
 
@@ -425,7 +425,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_iteration(context, 2)
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec get_iteration(t(), integer()) :: iteration() | nil
   def get_iteration(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: ref |> Native.context_iteration(number) |> ok!()
@@ -438,7 +438,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_iteration_messages(1)
       [%{role: :user, content: "Hello!"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec get_iteration_messages(t(), integer()) :: [message()]
   def get_iteration_messages(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: ref |> Native.context_iteration_messages(number) |> ok!()
@@ -453,7 +453,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.iterations() |> Enum.map(& &1.number)
       [1]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec iterations(t()) :: [iteration()]
   def iterations(%__MODULE__{ref: ref}), do: ref |> Native.context_iterations() |> ok!()
 
@@ -465,7 +465,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.count_iterations()
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec count_iterations(t()) :: pos_integer()
   def count_iterations(%__MODULE__{ref: ref}), do: Native.context_count_iterations(ref)
 
@@ -477,7 +477,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!", system_prompt: "Be brief.") |> AshAgent.Context.count_messages()
       2
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec count_messages(t()) :: non_neg_integer()
   def count_messages(%__MODULE__{ref: ref}), do: Native.context_count_messages(ref)
 
@@ -496,7 +496,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.fetch_message(context, {1, 1})
       :error
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec fetch_message(t(), {iteration :: integer(), position :: integer()}) ::
           {:ok, message()} | :error
   def fetch_message(%__MODULE__{ref: ref}, {iteration, position})
@@ -523,7 +523,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.exceeded_max_iterations?(context, 0)
       true
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec exceeded_max_iterations?(t(), integer()) :: boolean()
   def exceeded_max_iterations?(%__MODULE__{ref: ref, current_iteration: current}, max)
       when is_integer(max) and node(ref) == node(),
@@ -545,7 +545,7 @@ defmodule AshAgent.Context do
       iex> {context.current_iteration, AshAgent.Context.turn_start(context)}
       {2, 1}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec turn_start(t()) :: pos_integer()
   def turn_start(%__MODULE__{ref: ref}), do: Native.context_turn(ref)
 
@@ -572,7 +572,7 @@ defmodule AshAgent.Context do
       iex> error.reason
       {:invalid, [:iterations, 0, :messages, 0, :role], ":system, :user or :assistant"}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec create(map() | keyword()) :: {:ok, t()} | {:error, Error.t()}
   def create(attributes) when is_map(attributes) or is_list(attributes),
     do: attributes |> attributes() |> Native.context_create(nil) |> wrap()
@@ -585,7 +585,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.create!(%{}).current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec create!(map() | keyword()) :: t()
   def create!(attributes), do: attributes |> create() |> bang!()
 
@@ -601,7 +601,7 @@ defmodule AshAgent.Context do
       iex> context.current_iteration
       2
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec update(t(), map() | keyword()) :: {:ok, t()} | {:error, Error.t()}
   def update(%__MODULE__{ref: ref}, attributes) when is_map(attributes) or is_list(attributes),
     do: ref |> Native.context_update(attributes(attributes), nil) |> wrap()
@@ -615,7 +615,7 @@ defmodule AshAgent.Context do
       iex> context.current_iteration
       2
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec update!(t(), map() | keyword()) :: t()
   def update!(%__MODULE__{} = context, attributes), do: context |> update(attributes) |> bang!()
 
@@ -637,7 +637,7 @@ defmodule AshAgent.Context do
         updated_at: ~U[2026-01-01 10:00:00.000000Z]
       }
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec to_map(t()) :: map()
   def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> ok!()
 
@@ -684,7 +684,7 @@ defmodule AshAgent.Context do
         ]
       }
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec dump(t(), keyword()) :: map()
   def dump(context, opts \\ [])
 
@@ -735,7 +735,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.metadata(context)
       %{day: ~D[2026-02-28], at: %{first: 1, last: 3, step: 1}}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load(term()) :: {:ok, t()} | {:error, Error.t()}
   def load(document), do: document |> Native.snapshot_load(Trust.check!([])) |> wrap()
 
@@ -756,7 +756,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.equal?(loaded, context)
       true
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load(t(), delta :: term()) :: {:ok, t()} | {:error, Error.t()}
   @spec load(document :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(%__MODULE__{ref: ref} = context, delta) when is_reference(ref),
@@ -777,7 +777,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.metadata(context)
       %{pages: %{first: 1, last: 3, step: 1}}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load(t(), delta :: term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(%__MODULE__{ref: ref}, delta, opts) when is_list(opts),
     do: ref |> Native.snapshot_load_delta(delta, Trust.check!(opts)) |> wrap()
@@ -791,7 +791,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.load!(AshAgent.Context.dump(context)).current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load!(term()) :: t()
   def load!(document), do: document |> load() |> bang!()
 
@@ -806,7 +806,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.load!(AshAgent.Context.dump(context), structs: :known).current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load!(t(), delta :: term()) :: t()
   @spec load!(document :: term(), keyword()) :: t()
   def load!(context_or_document, delta_or_opts),
@@ -821,7 +821,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.load!(context, AshAgent.Context.dump(context, since: 1), approvals: :drop).current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec load!(t(), delta :: term(), keyword()) :: t()
   def load!(%__MODULE__{} = context, delta, opts) when is_list(opts),
     do: context |> load(delta, opts) |> bang!()
@@ -845,7 +845,7 @@ defmodule AshAgent.Context do
       iex> context.current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec restore(t() | map() | binary()) :: {:ok, t()} | {:error, Error.t()}
   def restore(%__MODULE__{} = context) do
     with :ok <- Handle.check(context), do: {:ok, context}
@@ -869,7 +869,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.JSON.decode!(text) == AshAgent.Context.dump(context)
       true
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec to_snapshot(t()) :: binary()
   def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
 
@@ -884,7 +884,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.equal?(context, copy)
       true
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts),
     do: text |> Native.snapshot_decode(Trust.check!(opts)) |> wrap()
@@ -898,7 +898,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.from_snapshot!(AshAgent.Context.to_snapshot(context)).current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Store"
   @spec from_snapshot!(binary(), keyword()) :: t()
   def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
@@ -953,7 +953,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.request(context, :anthropic)
       {:ok, %{"system" => "Be brief.", "messages" => [%{"role" => "user", "content" => "Hello!"}]}}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec request(t(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
     ref |> Native.context_request(request_options(provider, opts)) |> error_struct()
@@ -967,7 +967,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.request!(:gemini)
       %{"contents" => [%{"role" => "user", "parts" => [%{"text" => "Hello!"}]}]}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec request!(t(), provider(), keyword()) :: map()
   def request!(%__MODULE__{} = context, provider, opts \\ []),
     do: context |> request(provider, opts) |> bang!()
@@ -989,7 +989,7 @@ defmodule AshAgent.Context do
       iex> IO.iodata_to_binary(body)
       ~s({"model":"gpt-4o","messages":[{"role":"user","content":"Hello!"}]})
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec encode_request(t(), provider(), keyword()) :: {:ok, iodata()} | {:error, Error.t()}
   def encode_request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
     {body, opts} = Keyword.pop(opts, :body, %{})
@@ -1016,7 +1016,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.encode_request!(:ollama) |> IO.iodata_to_binary()
       ~s({"messages":[{"role":"user","content":"Hello!"}]})
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec encode_request!(t(), provider(), keyword()) :: iodata()
   def encode_request!(%__MODULE__{} = context, provider, opts \\ []),
     do: context |> encode_request(provider, opts) |> bang!()
@@ -1042,7 +1042,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.request_report(context, :anthropic) |> hd()
       %{change: :renamed_id, from: "a.b", to: "a_b", iteration: 1, position: 1}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec request_report(t(), provider(), keyword()) :: [map()]
   def request_report(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers,
     do: ref |> Native.context_request_report(request_options(provider, opts)) |> ok!()
@@ -1063,7 +1063,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!", system_prompt: "Be brief.") |> AshAgent.Context.to_prompt()
       "[System]\\nBe brief.\\n\\n[User]\\nHello!"
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec to_prompt(t(), keyword()) :: String.t()
   def to_prompt(%__MODULE__{ref: ref}, opts \\ []) do
     opts = Keyword.validate!(opts, mode: :full)
@@ -1086,7 +1086,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.add_assistant_message("Hi!") |> AshAgent.Context.validate_for_request()
       {:error, [:last_message_from_assistant]}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec validate_for_request(t()) ::
           :ok
           | {:error,
@@ -1165,7 +1165,7 @@ defmodule AshAgent.Context do
       iex> error.reason
       {:invalid, [:messages, 0, :content], "content: text or a list of parts"}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec from_request(map() | binary(), provider(), keyword()) ::
           {:ok, t(), import_report()} | {:error, Error.t()}
   def from_request(body, provider, opts \\ [])
@@ -1183,7 +1183,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.from_request!(body, :gemini) |> AshAgent.Context.to_messages()
       [%{role: :user, content: "Hello!"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec from_request!(map() | binary(), provider(), keyword()) :: t()
   def from_request!(body, provider, opts \\ []),
     do: body |> from_request(provider, opts) |> bang_import!()
@@ -1209,7 +1209,7 @@ defmodule AshAgent.Context do
       iex> report.repairs
       [%{repair: :synthesised_result, id: "a", message: 1}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec from_messages([map()], keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
   def from_messages(messages, opts \\ []) when is_list(messages) do
     opts = Keyword.validate!(opts, [:id, :at])
@@ -1225,7 +1225,7 @@ defmodule AshAgent.Context do
       iex> context.current_iteration
       1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Requests"
   @spec from_messages!([map()], keyword()) :: t()
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang_import!()
 
@@ -1244,7 +1244,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.rewind(to: 1) |> Context.add_user_message("Three") |> Context.get_iteration_messages(2)
       [%{role: :user, content: "Three"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Fork"
   @spec rewind(t(), to: integer()) :: t()
   def rewind(%__MODULE__{ref: ref}, opts) do
     case Keyword.validate!(opts, [:to])[:to] do
@@ -1289,7 +1289,7 @@ defmodule AshAgent.Context do
       iex> context[:origin]
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Fork"
   @spec fork(t(), keyword()) :: t()
   def fork(%__MODULE__{ref: ref} = context, opts \\ []) do
     opts = Keyword.validate!(opts, [:id, :at])
@@ -1315,7 +1315,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.put_system_prompt("Be kind.") |> AshAgent.Context.system_prompt()
       "Be kind."
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec put_system_prompt(t(), content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{ref: ref}, prompt, opts \\ [])
       when is_binary(prompt) or is_list(prompt) or is_nil(prompt),
@@ -1329,7 +1329,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.system_prompt()
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec system_prompt(t()) :: content()
   def system_prompt(%__MODULE__{ref: ref}), do: ref |> Native.context_system_prompt() |> ok!()
 
@@ -1351,7 +1351,7 @@ defmodule AshAgent.Context do
       iex> Context.diff(a, Context.new("Else")).last_common
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Fork"
   @spec diff(t(), t()) :: %{last_common: pos_integer() | nil, a: [iteration()], b: [iteration()]}
   def diff(%__MODULE__{} = a, %__MODULE__{} = b) do
     common = a.ref |> Native.context_last_common(b.ref) |> ok!()
@@ -1404,7 +1404,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.pending_tool_calls(context)
       [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
   def ask_about_tool_call(%__MODULE__{ref: ref}, id, arguments, opts \\ [])
       when is_binary(id) and is_map(arguments) do
@@ -1422,7 +1422,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
       [%{id: "a", name: :delete, arguments: %{}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec undecided_tool_calls(t()) :: [map()]
   def undecided_tool_calls(%__MODULE__{ref: ref}),
     do: ref |> Native.context_undecided_calls() |> ok!()
@@ -1452,7 +1452,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.approve_tool_call("a", by: "ann") |> AshAgent.Context.tool_call_status("a")
       :approved
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec approve_tool_call(t(), String.t(), keyword()) :: t()
   def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
     opts = Keyword.validate!(opts, [:arguments, :by, :at])
@@ -1474,7 +1474,7 @@ defmodule AshAgent.Context do
       iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
       {true, false}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec tool_call_approved?(t(), String.t(), arguments :: map()) :: boolean()
   def tool_call_approved?(%__MODULE__{ref: ref}, id, arguments)
       when is_binary(id) and is_map(arguments),
@@ -1495,7 +1495,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_iteration(context, 1).tool_calls
       [%{id: "a", name: :delete, arguments: %{}, result: {:error, "denied: not on Fridays"}}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec deny_tool_call(t(), String.t(), term(), keyword()) :: t()
   def deny_tool_call(%__MODULE__{ref: ref}, id, reason \\ nil, opts \\ []) when is_binary(id) do
     opts = Keyword.validate!(opts, [:by, :at])
@@ -1510,7 +1510,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hi") |> AshAgent.Context.tool_call_status("a")
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec tool_call_status(t(), String.t()) :: call_status() | nil
   def tool_call_status(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_status(id) |> ok!()
@@ -1526,7 +1526,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.tool_call_decision(context, "a")
       %{decision: :denied, by: "ann", at: ~U[2026-01-02 10:00:00.000000Z], reason: :friday}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Approve"
   @spec tool_call_decision(t(), String.t()) ::
           %{
             required(:decision) => :approved | :denied,
@@ -1567,7 +1567,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_cumulative_tokens(context)
       %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, reasoning_tokens: 0}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
   def add_token_usage(%__MODULE__{ref: ref}, usage, opts \\ []) when is_map(usage),
     do: ref |> Native.context_add_usage(usage, only_at(opts)) |> wrap!()
@@ -1580,7 +1580,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_cumulative_tokens()
       %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, reasoning_tokens: 0}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Responses"
   @spec get_cumulative_tokens(t()) :: usage()
   def get_cumulative_tokens(%__MODULE__{ref: ref}), do: Native.context_usage(ref)
 
@@ -1592,7 +1592,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_iteration_tokens(2)
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Responses"
   @spec get_iteration_tokens(t(), integer()) :: usage() | nil
   def get_iteration_tokens(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: Native.context_iteration_usage(ref, number)
@@ -1648,7 +1648,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.count_tokens(context)
       14
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec count_tokens(t(), method: token_method()) :: non_neg_integer()
   def count_tokens(%__MODULE__{ref: ref}, opts \\ []),
     do: ref |> Native.context_count_tokens(token_method(opts)) |> ok!()
@@ -1664,7 +1664,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.token_breakdown(context, method: :o200k_base)
       %{system: 7, user: 8, assistant: 0, thinking: 0, tool_calls: 0, tool_results: 0, media: 0, summaries: 0}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec token_breakdown(t(), method: token_method()) :: %{
           system: non_neg_integer(),
           user: non_neg_integer(),
@@ -1686,7 +1686,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.estimate_token_count() |> is_integer()
       true
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec estimate_token_count(t()) :: non_neg_integer()
   def estimate_token_count(%__MODULE__{} = context), do: count_tokens(context, method: :estimate)
 
@@ -1698,7 +1698,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.exceeds_token_budget?(100)
       false
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec exceeds_token_budget?(t(), pos_integer(), method: token_method()) :: boolean()
   def exceeds_token_budget?(%__MODULE__{} = context, budget, opts \\ [])
       when is_integer(budget) and budget > 0,
@@ -1712,7 +1712,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.tokens_remaining(100, method: :o200k_base)
       92
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec tokens_remaining(t(), pos_integer(), method: token_method()) :: non_neg_integer()
   def tokens_remaining(%__MODULE__{} = context, budget, opts \\ [])
       when is_integer(budget) and budget > 0,
@@ -1730,7 +1730,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello, world!") |> AshAgent.Context.budget_utilization(80, method: :o200k_base)
       0.1
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec budget_utilization(t(), pos_integer(), method: token_method()) :: float()
   def budget_utilization(%__MODULE__{} = context, budget, opts \\ [])
       when is_integer(budget) and budget > 0,
@@ -1768,7 +1768,7 @@ defmodule AshAgent.Context do
       iex> error.reason
       {:cannot_fit, 5}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec fit(t(), non_neg_integer(), keyword()) ::
           {:ok, t(), hidden :: Range.t() | nil} | {:error, Error.t()}
   def fit(%__MODULE__{ref: ref}, budget, opts \\ []) when is_integer(budget) and budget >= 0 do
@@ -1800,7 +1800,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.keep_last_iterations(1) |> Context.to_messages()
       [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec keep_last_iterations(t(), pos_integer(), keyword()) :: t()
   def keep_last_iterations(%__MODULE__{ref: ref}, count, opts \\ [])
       when is_integer(count) and count > 0,
@@ -1819,7 +1819,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.hide_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
       [%{role: :user, content: "Two"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec hide_old_iterations(t(), non_neg_integer(), keyword()) :: t()
   def hide_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
       when is_integer(seconds) and seconds >= 0 do
@@ -1846,7 +1846,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.keep_iteration_range(1, 1) |> Context.to_messages()
       [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec keep_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
   def keep_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
@@ -1899,7 +1899,7 @@ defmodule AshAgent.Context do
         %{role: :user, content: "Go on"}
       ]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec compact(t(), strategy(), keyword()) ::
           {:ok, t(),
            %{range: Range.t() | nil, strategy: :drop | :summarize, reason: term() | nil}}
@@ -1998,7 +1998,7 @@ defmodule AshAgent.Context do
       iex> Context.summary(context, 1)
       "Elixir was explained."
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec mark_as_summarized(t(), pos_integer() | Range.t(), String.t(), keyword()) :: t()
   def mark_as_summarized(context, range, summary, opts \\ [])
 
@@ -2028,7 +2028,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.summary(1)
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec summary(t(), integer()) :: String.t() | nil
   def summary(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: Native.context_summary_of(ref, number)
@@ -2046,7 +2046,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> Context.count_messages()
       3
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec expand(t(), Range.t() | pos_integer() | :all, keyword()) :: t()
   def expand(context, range, opts \\ [])
 
@@ -2083,7 +2083,7 @@ defmodule AshAgent.Context do
       iex> context |> Context.to_messages() |> List.last()
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "a", content: "[Old tool result cleared]", is_error: false}]}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec clear_tool_results(t(), keyword()) :: t()
   def clear_tool_results(%__MODULE__{ref: ref}, opts \\ []) do
     opts = Keyword.validate!(opts, keep: 3, placeholder: "[Old tool result cleared]", at: nil)
@@ -2112,7 +2112,7 @@ defmodule AshAgent.Context do
       iex> {byte_size(text), String.replace(text, "x", "")}
       {100, "\\n[... 4931 bytes left out ...]\\n"}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec put_max_result_bytes(t(), pos_integer() | nil, keyword()) :: t()
   def put_max_result_bytes(%__MODULE__{ref: ref}, bytes, opts \\ []) do
     most = max_result_bytes(max_result_bytes: bytes)
@@ -2139,7 +2139,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.put_prompt_block(:memory, "The user is Ann.") |> AshAgent.Context.to_messages() |> hd()
       %{role: :system, content: "Be brief.\\n\\nThe user is Ann."}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec put_prompt_block(t(), atom() | String.t(), String.t() | nil, keyword()) :: t()
   def put_prompt_block(%__MODULE__{ref: ref}, name, text, opts \\ [])
       when (is_atom(name) or is_binary(name)) and (is_binary(text) or is_nil(text)) do
@@ -2171,7 +2171,7 @@ defmodule AshAgent.Context do
       iex> context |> AshAgent.Context.put_masks([{~r/\\b(\\d{4} ?){4}\\b/, "[card]"}]) |> AshAgent.Context.to_messages()
       [%{role: :user, content: "My card is [card]."}]
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec put_masks(t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: t()
   def put_masks(%__MODULE__{ref: ref}, masks, opts \\ []) when is_list(masks) do
     masks = Enum.map(masks, &mask!/1)
@@ -2208,7 +2208,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.view()
       %{hidden: [], summaries: [], cleared: nil, max_result_bytes: nil, masks: [], blocks: []}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec view(t()) :: %{
           hidden: [Range.t()],
           summaries: [Range.t()],
@@ -2248,7 +2248,7 @@ defmodule AshAgent.Context do
       iex> {:error, error} = Context.enhance(context, [fn _context, _needs -> {:error, :down} end])
       iex> {:enhancer_failed, _function, :down} = error.reason
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "View and budget"
   @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
           {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
   def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
@@ -2278,7 +2278,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.equal?(context, AshAgent.Context.put_metadata(context, :seen, true))
       false
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec equal?(t(), t()) :: boolean()
   def equal?(%__MODULE__{ref: a}, %__MODULE__{ref: b}), do: a |> Native.context_equal(b) |> ok!()
 
@@ -2293,7 +2293,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.metadata(context)
       %{user_id: 7}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec put_metadata(t(), atom() | binary(), term(), keyword()) :: t()
   def put_metadata(%__MODULE__{ref: ref}, key, value, opts \\ [])
       when is_atom(key) or is_binary(key) do
@@ -2313,7 +2313,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.get_iteration(context, 1).metadata
       %{model: "m1"}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Build"
   @spec put_iteration_metadata(t(), integer(), atom() | binary(), term(), keyword()) :: t()
   def put_iteration_metadata(%__MODULE__{ref: ref}, number, key, value, opts \\ [])
       when is_integer(number) and (is_atom(key) or is_binary(key)) do
@@ -2339,7 +2339,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!", metadata: %{user_id: 7}) |> AshAgent.Context.metadata()
       %{user_id: 7}
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @spec metadata(t()) :: map()
   def metadata(%__MODULE__{ref: ref}), do: ref |> Native.context_metadata() |> ok!()
 
@@ -2356,7 +2356,7 @@ defmodule AshAgent.Context do
       iex> AshAgent.Context.new("Hello!")[:nothing]
       nil
   """
-  @doc since: "0.1.0"
+  @doc since: "0.1.0", group: "Read"
   @impl Access
   def fetch(%__MODULE__{} = context, :iterations), do: {:ok, iterations(context)}
   def fetch(%__MODULE__{} = context, :metadata), do: {:ok, metadata(context)}
