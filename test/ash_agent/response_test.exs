@@ -420,14 +420,12 @@ defmodule AshAgent.ResponseTest do
   end
 
   describe "recorded streams" do
-    for path <-
-          Path.wildcard(
-            Path.join(@recorded, "{anthropic,openai_chat,gemini,mistral}/*text*.chunks.txt")
-          ) do
-      @path path
-      test "#{Path.basename(path)} breaks off anywhere and goes on" do
-        provider = @path |> Path.dirname() |> Path.basename() |> String.to_existing_atom()
-        lines = @path |> File.read!() |> String.split("\n", trim: true)
+    test "break off anywhere and go on" do
+      texts = "{anthropic,openai_chat,gemini,mistral}/*text*.chunks.txt"
+
+      for path <- Path.wildcard(Path.join(@recorded, texts)) do
+        provider = path |> Path.dirname() |> Path.basename() |> String.to_existing_atom()
+        lines = path |> File.read!() |> String.split("\n", trim: true)
         body = for line <- lines, into: "", do: "data: #{line}\n\n"
         {whole, _} = read!(provider, [body])
         text = Response.message(whole).content

@@ -90,7 +90,7 @@ defmodule AshAgent.Context.ForkTest do
 
       assert_caller_bug(fn -> Context.fork(context(), name: "c2") end)
       assert_caller_bug(fn -> Context.fork(context(), at: 7) end)
-      assert_caller_bug(fn -> Context.fork(%{}, id: "c2") end)
+      assert_caller_bug(fn -> apply(Context, :fork, [%{}, [id: "c2"]]) end)
     end
   end
 

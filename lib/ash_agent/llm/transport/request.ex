@@ -35,7 +35,7 @@ defmodule AshAgent.LLM.Transport.Request do
   @type t :: %__MODULE__{
           method: String.t(),
           uri: URI.t(),
-          headers: (() -> [{String.t(), String.t()}]) | nil,
+          headers: fun() | nil,
           body: iodata(),
           connect_timeout: pos_integer(),
           first_byte_timeout: milliseconds(),
