@@ -32,11 +32,11 @@ defmodule Mix.Tasks.Compile.Cargo do
   alias Mix.Task.Compiler.Diagnostic
 
   @crate "ash_agent_context_nif"
-  @features [:exact_tokens]
+  @features [:exact_tokens, :sqlite]
   @default_features []
 
   @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
-            ~w(native/ash_agent_context_*/Cargo.toml native/ash_agent_context_*/build.rs native/ash_agent_context_*/src/**/*)
+            ~w(native/ash_agent_context_*/*.toml native/ash_agent_context_*/build.rs native/ash_agent_context_*/src/**/*)
 
   # What changes the library without changing a file.
   @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
@@ -298,6 +298,7 @@ defmodule AshAgentContext.MixProject do
     :ecto_sql,
     :finch,
     :jason,
+    :kino,
     :postgrex,
     :req,
     :spark,
@@ -322,6 +323,7 @@ defmodule AshAgentContext.MixProject do
         {:ash, "~> 3.0", optional: true},
         {:finch, "~> 0.18", optional: true},
         {:jason, "~> 1.4", optional: true},
+        {:kino, "~> 0.14", optional: true},
         {:req, "~> 0.5", optional: true},
         {:telemetry, "~> 1.0", optional: true},
         {:ex_doc, "~> 0.31", only: :dev, runtime: false}
@@ -341,18 +343,19 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md LICENSE NOTICE guides/*.md) ++
-          ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml})
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
+          ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
 
   defp docs do
     [
       main: "readme",
+      assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
       extras:
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "NOTICE"] ++
-          Path.wildcard("guides/*.md"),
+        ~w(README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE NOTICE bench/RESULTS.md) ++
+          Path.wildcard("guides/*.{md,livemd}"),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_docs:
         for(
@@ -374,7 +377,9 @@ defmodule AshAgentContext.MixProject do
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
         "Ecto, Ash and JSON": ~r"(EctoType|AshType|Embedded|JSON|Comparable)",
         "Agent loop": ~r"^AshAgent\.(Runtime|Session|Toolbox)",
-        Models: ~r"^AshAgent\.LLM"
+        Stores: ~r"^AshAgent\.Store",
+        Models: ~r"^AshAgent\.LLM",
+        Looking: ~r"^AshAgent\.Trace"
       ]
     ]
   end

@@ -18,7 +18,8 @@ defmodule AshAgent.Demo.Agent do
   def go_on(played) do
     headline("The agent loop goes on with it: a scripted model, three real tools")
     context = played |> Playback.idle() |> Context.add_user_message(@question)
-    run(context, Scripted.new(script()), played)
+    # As fast as somebody reads.
+    run(context, Scripted.new(script(), delay: 25), played)
   end
 
   # A real model is asked about the conversation; it sees of it what the tools tell.
@@ -31,15 +32,14 @@ defmodule AshAgent.Demo.Agent do
     before = context.current_iteration
     show_message(%{role: :user, content: @question})
 
-    run =
-      Runtime.run(context,
-        llm: llm,
-        tools: Tools.all(),
-        runtime_context: %{conversation: played},
-        on_event: &tell/3
-      )
+    opts = [
+      llm: llm,
+      tools: Tools.all(),
+      runtime_context: %{conversation: played},
+      on_event: &tell/3
+    ]
 
-    case run do
+    case context |> Runtime.run(opts) |> once_more(opts) do
       {:ok, result} ->
         show_answer(result)
         show_turn(result.context, before)
@@ -50,12 +50,27 @@ defmodule AshAgent.Demo.Agent do
     end
   end
 
+  # What broke off is in the conversation, and the model goes on from there.
+  defp once_more({:error, %{context: context} = error} = reply, opts) do
+    case context |> Context.to_messages() |> List.last() do
+      %{state: :interrupted, content: text} ->
+        line("", red(words(error)))
+        line("", "#{bytes(byte_size(text(text)))} of the answer are kept, and the loop goes on:")
+        Runtime.run(context, opts)
+
+      _nothing_came ->
+        reply
+    end
+  end
+
+  defp once_more(reply, _opts), do: reply
+
   # ---- the script
 
   defp script do
     [
       %{
-        parts: [
+        content: [
           %{
             type: :thinking,
             text: "Two of these do not depend on each other.",
@@ -76,6 +91,8 @@ defmodule AshAgent.Demo.Agent do
         content: "It asks me to try again.",
         tool_calls: [call("look_4", "find_text", %{"text" => "error"})]
       },
+      # The connection is cut in the middle of the answer.
+      fn context -> {:cut, summary(context)} end,
       &summary/1
     ]
   end
@@ -108,13 +125,28 @@ defmodule AshAgent.Demo.Agent do
 
   defp told([:iteration, :start], _, %{iteration: number}) do
     Process.put(:tools, [])
+    Process.put(:saying, nil)
     IO.puts(bright("  iteration #{number}"))
   end
 
+  # As it comes.
+  defp told([:llm, :delta], _, %{events: events}) do
+    for {kind, part, text} when kind in [:text, :thinking] <- events do
+      if Process.put(:saying, {kind, part}) != {kind, part}, do: begin_line(kind)
+      text |> String.split(~r/(?<=\s)/) |> Enum.each(&say/1)
+    end
+  end
+
   defp told([:llm, :stop], %{tool_calls: calls} = measured, metadata) do
+    end_line()
     does = if calls == 0, do: "answers", else: "calls #{counted(calls, "tool")}"
     said = "says #{bytes(measured.content_bytes)}"
-    line("model", Enum.join([does, said, took(measured) | usage(metadata[:usage])], ", "))
+
+    first =
+      for time <- [measured[:time_to_first_token]], time, do: "the first after #{span(time)}"
+
+    told = [does, said, took(measured)] ++ first ++ usage(metadata[:usage])
+    line("model", Enum.join(told, ", "))
   end
 
   defp told([:tool, :start], measured, %{tool: tool, tool_call_id: id}),
@@ -139,10 +171,35 @@ defmodule AshAgent.Demo.Agent do
     )
   end
 
-  defp told([:llm, :exception], measured, _),
-    do: line("model", red("no answer, #{took(measured)}"))
+  defp told([:llm, :exception], measured, _) do
+    end_line()
+    line("model", red("no whole answer, #{took(measured)}"))
+  end
 
   defp told(_name, _measurements, _metadata), do: :ok
+
+  @indent 17
+  @wide 100
+
+  defp begin_line(kind) do
+    end_line()
+    IO.write(String.pad_trailing("    " <> %{text: "says", thinking: "thinks"}[kind], @indent))
+    Process.put(:column, @indent)
+  end
+
+  defp say(word) do
+    column = Process.get(:column) + String.length(word)
+
+    if column > @wide do
+      IO.write("\n" <> String.duplicate(" ", @indent) <> word)
+      Process.put(:column, @indent + String.length(word))
+    else
+      IO.write(word)
+      Process.put(:column, column)
+    end
+  end
+
+  defp end_line, do: if(Process.put(:column, nil), do: IO.write("\n"))
 
   defp line(who, what), do: IO.puts("    " <> String.pad_trailing(who, 13) <> what)
   defp took(%{duration: duration}), do: span(duration)

@@ -31,6 +31,7 @@ defmodule AshAgent.Demo.Branches do
     )
 
     IO.puts("  The chat before it all is as it was: #{inspect(chat)}")
+    answered
   end
 
   defp messages(chat, name), do: Context.count_messages(chat.branches[name].context)

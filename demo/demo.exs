@@ -1,12 +1,13 @@
 # Shows what this package does, at a terminal:
 #
-#     bin/demo [FILE]
+#     bin/demo [FILE] [--html PATH]
 #     bin/demo --url URL --model NAME [--key ENV_VAR]
 #
 # The first plays a recorded conversation through the public API of AshAgent.Context and lets a scripted agent go on with
 # it. FILE is JSON in OpenAI chat format: a list of messages, or an object with that list under "messages". The second
 # gives the agent's tools to a model on a server that speaks OpenAI's /chat/completions, such as Ollama, with the key
-# that the environment variable ENV_VAR holds.
+# that the environment variable ENV_VAR holds. With --html the conversation that comes of it is also written as a page for
+# a browser.
 
 for file <- ~w(terminal playback tools agent approval branches requests),
     do: Code.require_file("#{file}.exs", __DIR__)
@@ -18,21 +19,39 @@ defmodule AshAgent.Demo do
 
   alias AshAgent.Demo.{Agent, Approval, Branches, Playback, Requests}
   alias AshAgent.LLM.OpenAICompatible
+  alias AshAgent.Trace
 
   @default Path.expand("conversation.json", __DIR__)
-  @options [url: :string, model: :string, key: :string, help: :boolean]
-  @usage "usage: bin/demo [FILE] or bin/demo --url URL --model NAME [--key ENV_VAR]"
+  @options [url: :string, model: :string, key: :string, html: :string, help: :boolean]
+  @usage "usage: bin/demo [FILE] [--html PATH] or bin/demo --url URL --model NAME [--key ENV_VAR] [--html PATH]"
 
   def main(args) do
     case OptionParser.parse(args, strict: @options) do
       {_, _, [{option, nil} | _]} -> stop(wrong_option(option))
       {_, _, [{option, _value} | _]} -> stop("#{option} takes no value; #{@usage}")
-      {opts, files, []} -> run(Map.new(opts), files)
+      {opts, files, []} -> opts |> Map.new() |> Map.pop(:html) |> run(files)
     end
   end
 
+  defp run({page, opts}, files) do
+    shown = run(opts, files)
+    if page && shown != :ok, do: write(shown, page)
+  end
+
+  defp write(shown, page) do
+    headline("A page for a browser")
+    html = Trace.to_html(shown, title: "A trip with tools", request: :anthropic)
+
+    case page |> in_folder() |> File.write(html) do
+      :ok -> IO.puts("  #{page}: #{bytes(byte_size(html))}")
+      {:error, reason} -> stop("#{page} cannot be written: #{:file.format_error(reason)}")
+    end
+  end
+
+  defp in_folder(file), do: Path.expand(file, System.get_env("DEMO_DIR", "."))
+
   defp wrong_option(option) do
-    if option in ~w(--url --model --key),
+    if option in ~w(--url --model --key --html),
       do: "#{option} needs a value; #{@usage}",
       else: "unknown option #{option}; #{@usage}"
   end
@@ -41,12 +60,13 @@ defmodule AshAgent.Demo do
   defp run(opts, []) when opts == %{}, do: play(@default)
 
   defp run(opts, [file]) when opts == %{},
-    do: file |> Path.expand(System.get_env("DEMO_DIR", ".")) |> play()
+    do: file |> in_folder() |> play()
 
   defp run(%{url: url, model: model} = opts, []) do
     llm = llm(base_url: url, model: model, api_key: key(opts))
     context = Agent.ask(llm, url, Playback.context(@default))
     Requests.show(context)
+    context
   end
 
   defp run(opts, []) when not is_map_key(opts, :url), do: stop("--url is missing; #{@usage}")
@@ -60,9 +80,10 @@ defmodule AshAgent.Demo do
   defp play(file) do
     context = file |> Playback.play() |> Agent.go_on()
     Approval.show()
-    Branches.show(context)
+    chat = Branches.show(context)
     Requests.show(context)
     Requests.show_storage(context)
+    chat
   end
 
   # Read once, so that a missing one is told before anything begins. The name is not repeated: it may be the key itself.

@@ -62,7 +62,7 @@ defmodule AshAgent.Demo.Tools do
   end
 
   defp measure_request(_arguments, _tool_context),
-    do: {:error, "there is no such provider; there are: " <> Enum.join(@providers, ", ")}
+    do: {:error, "unknown provider; available providers: " <> Enum.join(@providers, ", ")}
 
   # Nothing is made before it is needed: the first call finds no index.
   defp find_text(index, %{"text" => text}, %{conversation: conversation}) when is_binary(text) do

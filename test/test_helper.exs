@@ -5,19 +5,26 @@ libraries = [
   finch: Finch,
   jason: Jason,
   json: JSON,
+  kino: Kino.Render,
   req: Req
 ]
 
 missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do: tag
 
+missing = if AshAgent.Test.Browser.executable(), do: missing, else: [:chromium | missing]
+missing = if AshAgent.Test.AtifModels.find(), do: missing, else: [:atif | missing]
+
 repo = MyApp.Repo
 postgres? = Code.ensure_loaded?(repo) and System.get_env("ASH_AGENT_CONTEXT_PGPORT") != nil
 if postgres?, do: apply(repo, :start, [])
 
+server = if AshAgent.Test.PgSQL.ready?(), do: [], else: [:p1_pgsql]
+
 # Generous, because the property tests keep both cores of a small machine busy beside the others.
 options = [
   assert_receive_timeout: 20_000,
-  exclude: if(postgres?, do: missing, else: [:postgres | missing])
+  timeout: 300_000,
+  exclude: server ++ if(postgres?, do: missing, else: [:postgres | missing])
 ]
 
 ExUnit.start(options ++ AshAgent.Test.Integrations.options())

@@ -1,6 +1,6 @@
 defmodule AshAgent.ChatContext do
   @moduledoc """
-  A chat: named branches of one conversation, one of them active, and the settings that its agent runs with.
+  A chat: named branches of one conversation, one of them active, and the settings of its agent.
 
       iex> alias AshAgent.{ChatContext, Context}
       iex> chat = ChatContext.new(input: "Name a city.", system_prompt: "Be brief.", config: [model_id: "m1"])
@@ -12,32 +12,33 @@ defmodule AshAgent.ChatContext do
       iex> ChatContext.active(chat).system_prompt
       "Answer in rhymes."
 
-  A **branch** is a name for an `AshAgent.Context`. To branch costs the same for a conversation of any length: branches
-  share their messages in memory, and `dump/1` stores a message once however many branches have it. The functions of
-  `AshAgent.Context` work on a branch through `update_context/3`.
+  A **branch** is a named `AshAgent.Context`. Branching costs the same for a conversation of any length: branches share
+  their messages in memory, and `dump/1` stores a message once, however many branches have it. Use the functions of
+  `AshAgent.Context` on a branch through `update_context/3`.
 
-  Each branch has a system prompt and a user prompt of its own; requests have the user prompt behind the system prompt.
+  Each branch has its own system prompt and user prompt. In requests, the user prompt follows the system prompt.
 
   A **child** is a chat with a `parent_id`, for an agent that works on a part of the task: see `spawn_child/2` and
   `complete_child/4`. The guide [Branches](branches.html) shows both.
 
   ## Errors
 
-  A caller's mistakes raise `FunctionClauseError` or `ArgumentError`. What data can cause raises `AshAgent.Context.Error`,
-  such as `{:unknown_branch, name, names}`, or is returned as `{:error, error}` by the functions that have a `!` twin.
+  A caller's mistake raises `FunctionClauseError` or `ArgumentError`. An error that data can cause raises
+  `AshAgent.Context.Error`, for instance with `{:unknown_branch, name, names}`; functions that have a `!` twin return it
+  as `{:error, error}`.
 
   ## Sharing and lifetime
 
   A chat is an immutable value: every function that changes it returns a new one. It holds handles, so handing it to
-  another process costs the same for conversations of any length. As contexts do, it works on the node that made it
-  only, and elsewhere every function raises an `ArgumentError` that names that node; to store or send it, take `dump/1` or
-  `to_snapshot/1`. `==` does not tell whether two chats are equal, `equal?/2`
-  does.
+  another process costs the same for conversations of any length. Like a context, it works only on the node that made it;
+  elsewhere, every function raises an `ArgumentError` that names the node. To store or send a chat, use `dump/1` or
+  `to_snapshot/1`. Compare chats with `equal?/2`, not with `==`.
   """
 
   alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Handle, JSON, Trust}
+  alias AshAgent.Context.{Error, Handle, JSON, Options, Trust}
+  alias AshAgent.Options, as: Check
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
   defstruct [:id, :parent_id, :config, :branches, :active_branch_name, :made, extra: %{}]
@@ -45,11 +46,11 @@ defmodule AshAgent.ChatContext do
   @typedoc """
   A chat.
 
-    * `id` - non-empty text
-    * `parent_id` - the id of the chat that it is a child of, or `nil`
+    * `id` - a non-empty string
+    * `parent_id` - the id of the parent, or `nil`
     * `config` - the settings, see `t:AshAgent.ChatContext.Config.t/0`
-    * `branches` - the branches by name; `branches/1` gives them in order
-    * `active_branch_name` - the name of one of them
+    * `branches` - the branches by name; `branches/1` returns them in order
+    * `active_branch_name` - the name of the active branch
 
   Other fields are private.
   """
@@ -63,32 +64,12 @@ defmodule AshAgent.ChatContext do
           extra: map()
         }
 
-  @new_options [
-    :input,
-    :context,
-    :id,
-    :config,
-    :system_prompt,
-    :user_prompt,
-    :at,
-    branch: "main"
-  ]
-
   @doc """
   Makes a chat with one branch.
 
   ## Options
 
-    * `:input` - the first message of the user, as `AshAgent.Context.new/2` takes it. Defaults to none: the
-      conversation is empty then.
-    * `:context` - a context to begin with instead.
-    * `:id` - the chat's id, non-empty text. Defaults to the id of the context, which for a new one is a UUID v4; a new
-      context gets the chat's id.
-    * `:config` - a keyword list, a map or an `AshAgent.ChatContext.Config`. Defaults to an empty one.
-    * `:branch` - the branch's name. Defaults to `"main"`.
-    * `:system_prompt` - text or text parts. Defaults to that of the context.
-    * `:user_prompt` - text that stands behind the system prompt in requests. Defaults to that of the context.
-    * `:at` - the time it starts, a `DateTime`. Defaults to now.
+  #{Options.docs(:chat_new)}
 
   ## Examples
 
@@ -101,38 +82,22 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec new(keyword()) :: t()
   def new(opts \\ []) when is_list(opts) do
-    opts = Keyword.validate!(opts, @new_options)
+    opts = Options.validate!(opts, :chat_new)
 
-    if opts[:input] != nil and opts[:context] != nil,
-      do: raise(ArgumentError, "expected :input or :context, got both")
-
-    opts |> first_context() |> begin(opts)
-  end
-
-  defp first_context(opts) do
-    id = id(opts)
-
-    case opts[:context] do
-      %Context{} = context -> context
-      nil -> opened(opts[:input], id, opts[:at])
-      other -> raise ArgumentError, "expected :context to be a context, got: #{inspect(other)}"
+    if opts[:input] != nil and opts[:context] != nil do
+      raise ArgumentError, "options :input and :context exclude each other: give one of them"
     end
+
+    (opts[:context] || opened(opts[:input], opts[:id], opts[:at])) |> begin(opts)
   end
 
   defp opened(nil, id, at) do
-    at = time(at)
     times = if at, do: [created_at: at, updated_at: at], else: []
     iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
     Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
   end
 
-  defp opened(input, id, at) when is_binary(input) or is_list(input) or is_map(input),
-    do: Context.new(input, id: id, at: at)
-
-  defp opened(input, _id, _at) do
-    raise ArgumentError,
-          "expected :input to be text, a list of parts or a map, got: #{inspect(input)}"
-  end
+  defp opened(input, id, at), do: Context.new(input, id: id, at: at)
 
   defp begin(context, opts) do
     name = name!(opts[:branch])
@@ -150,20 +115,16 @@ defmodule AshAgent.ChatContext do
   end
 
   @doc """
-  Makes a branch of another one, under a new name, and returns the new chat. The active branch stays the active one.
+  Adds a branch that starts from another one, and returns the new chat. The active branch stays active.
 
   Costs O(log n); no message is copied.
 
-  Raises `AshAgent.Context.Error` with `{:branch_exists, name}`, `{:unknown_branch, name, names}` or
-  `{:unknown_iteration, number, first..last}`.
+  Raises `AshAgent.Context.Error` with `{:branch_exists, name}`, `{:unknown_branch, name, names}` or `{:unknown_iteration,
+  number, first..last}`.
 
   ## Options
 
-    * `:from` - the name of the branch to begin with. Defaults to the active one.
-    * `:iteration` - its number: the branch begins as the conversation was at its end, see
-      `AshAgent.Context.rewind/2`. Defaults to the current iteration.
-    * `:system_prompt`, `:user_prompt` - as in `put_system_prompt/3` and `put_user_prompt/3`. Default to those of the branch
-      it begins with.
+  #{Options.docs(:branch)}
 
   ## Examples
 
@@ -175,12 +136,12 @@ defmodule AshAgent.ChatContext do
       [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
 
       iex> AshAgent.ChatContext.new() |> AshAgent.ChatContext.branch("idea", from: "plan")
-      ** (AshAgent.Context.Error) there is no branch "plan"; the chat has ["main"]
+      ** (AshAgent.Context.Error) unknown branch "plan"; the chat has the branches ["main"]
   """
   @doc since: "0.1.0"
   @spec branch(t(), String.t(), keyword()) :: t()
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
-    opts = Keyword.validate!(opts, [:from, :iteration, :system_prompt, :user_prompt])
+    opts = Options.validate!(opts, :branch)
     refuse_known!(chat, name!(name))
     origin = named!(chat, opts[:from])
     made = chat.made + 1
@@ -190,12 +151,7 @@ defmodule AshAgent.ChatContext do
 
   defp context_at(context, nil), do: context
 
-  defp context_at(context, number) when is_integer(number),
-    do: Context.rewind(context, to: number)
-
-  defp context_at(_context, other) do
-    raise ArgumentError, "expected :iteration to be an iteration's number, got: #{inspect(other)}"
-  end
+  defp context_at(context, number), do: Context.rewind(context, to: number)
 
   @doc """
   Makes another branch the active one, and returns the new chat.
@@ -227,7 +183,7 @@ defmodule AshAgent.ChatContext do
     do: branches |> Map.fetch!(name) |> own!()
 
   @doc """
-  Returns `{:ok, branch}` for the branch of this name, or `:error`.
+  Returns `{:ok, branch}` for the branch with this name, or `:error`.
 
   ## Examples
 
@@ -258,17 +214,15 @@ defmodule AshAgent.ChatContext do
     do: chat |> own_branches!() |> Map.values() |> Enum.sort_by(& &1.number)
 
   @doc """
-  Puts what `fun` returns for a branch's context in its place, and returns the new chat.
+  Replaces a branch's context with the one that `fun` returns for it, and returns the new chat.
 
-  The branch's prompts are those of the context that `fun` returns. What `fun` raises is raised, and the chat is as it
-  was.
+  The branch's prompts are read from the new context. If `fun` raises, the chat stays as it was.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}`.
 
   ## Options
 
-    * `:branch` - the name of the branch, for instance when it may not be the active one any more. Defaults to the
-      active one.
-
-  Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}`.
+  #{Options.docs(:update_context)}
 
   ## Examples
 
@@ -281,27 +235,26 @@ defmodule AshAgent.ChatContext do
   @spec update_context(t(), (Context.t() -> Context.t()), keyword()) :: t()
   def update_context(%__MODULE__{} = chat, fun, opts \\ [])
       when is_function(fun, 1) and is_list(opts) do
-    branch = chosen!(chat, Keyword.validate!(opts, [:branch]))
+    branch = chosen!(chat, Options.validate!(opts, :update_context))
 
     case fun.(branch.context) do
       %Context{} = context ->
         put(chat, Branch.put_context(branch, context))
 
       other ->
-        raise ArgumentError, "expected the function to return a context, got: #{inspect(other)}"
+        raise ArgumentError,
+              "expected the function to return a context, got: #{Check.kind(other)}"
     end
   end
 
   @doc """
-  Puts another system prompt, text or text parts, in the place of a branch's own, and returns the new chat. `nil` takes it
-  away.
+  Replaces a branch's system prompt with a string or text parts, and returns the new chat. `nil` removes it.
 
   The other branches keep theirs. Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}`.
 
   ## Options
 
-    * `:branch` - the name of the branch. Defaults to the active one.
-    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+  #{Options.docs(:put_prompt)}
 
   ## Examples
 
@@ -313,7 +266,7 @@ defmodule AshAgent.ChatContext do
   @spec put_system_prompt(t(), Context.content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_list(prompt) or is_nil(prompt)) and is_list(opts) do
-    opts = Keyword.validate!(opts, [:branch, :at])
+    opts = Options.validate!(opts, :put_prompt)
 
     put(
       chat,
@@ -322,10 +275,10 @@ defmodule AshAgent.ChatContext do
   end
 
   @doc """
-  Puts a text behind the system prompt in a branch's requests, in the place of the one there is, and returns the new
-  chat. `nil` or a blank text takes it away.
+  Replaces a branch's user prompt, which follows the system prompt in requests, and returns the new chat. `nil` or a blank
+  string removes it.
 
-  Takes the options of `put_system_prompt/3` and raises what it does.
+  Takes the options of `put_system_prompt/3` and raises the same errors.
 
   ## Examples
 
@@ -338,12 +291,12 @@ defmodule AshAgent.ChatContext do
   @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
   def put_user_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_nil(prompt)) and is_list(opts) do
-    opts = Keyword.validate!(opts, [:branch, :at])
+    opts = Options.validate!(opts, :put_prompt)
     put(chat, chat |> chosen!(opts) |> Branch.put_user_prompt(prompt, Keyword.take(opts, [:at])))
   end
 
   @doc """
-  Gives a branch another name, and returns the new chat. Its place in the order stays, and so does which one is active.
+  Renames a branch, and returns the new chat. The branch keeps its place in the order, and stays active if it was.
 
   Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}` or `{:branch_exists, name}`.
 
@@ -365,7 +318,7 @@ defmodule AshAgent.ChatContext do
   end
 
   @doc """
-  Deletes a branch, and returns the new chat. What other branches share with it stays.
+  Deletes a branch, and returns the new chat. Other branches keep the messages that they share with it.
 
   Raises `AshAgent.Context.Error` with `{:active_branch, name}` or `{:unknown_branch, name, names}`.
 
@@ -376,7 +329,7 @@ defmodule AshAgent.ChatContext do
       1
 
       iex> AshAgent.ChatContext.new() |> AshAgent.ChatContext.delete_branch("main")
-      ** (AshAgent.Context.Error) "main" is the active branch, which cannot be deleted; switch/2 to another one first
+      ** (AshAgent.Context.Error) "main" is the active branch, which cannot be deleted; switch to another branch with switch/2 first
   """
   @doc since: "0.1.0"
   @spec delete_branch(t(), String.t()) :: t()
@@ -387,7 +340,7 @@ defmodule AshAgent.ChatContext do
   end
 
   @doc """
-  Puts other values into the settings that are given, and returns the new chat. See `AshAgent.ChatContext.Config.put/2`.
+  Changes the given settings, and returns the new chat. See `AshAgent.ChatContext.Config.put/2`.
 
   ## Examples
 
@@ -402,36 +355,19 @@ defmodule AshAgent.ChatContext do
     %{chat | config: Config.put(chat.config, fields)}
   end
 
-  @spawn_options [
-    :seed,
-    :from,
-    :input,
-    :id,
-    :config,
-    :system_prompt,
-    :user_prompt,
-    :at,
-    branch: "main"
-  ]
-
   @doc """
-  Makes a child of a chat: a chat of its own whose `parent_id` is this one's id. The parent is as it was.
+  Makes a child: a new chat whose `parent_id` is the id of the given one. The parent does not change.
 
-  With `:seed`, the child begins with a copy of these iterations, numbered from 1 under the child's own id. It has the
-  messages as they were added, with the parent's masks and limit on results; the parent's prompts, metadata and reports
-  on tokens stay with the parent. The copy costs O(what the iterations hold).
+  With `:seed`, the child starts with a copy of these iterations, numbered from 1 under its own id. It has the messages as
+  they were added, with the parent's masks and limit on results. The parent's prompts, metadata and reports on tokens are
+  not copied. The copy costs O(size of the iterations).
 
   Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}`, `{:unknown_iteration, number, first..last}`, or
-  `{:pending_tool_calls, ids}` when calls of the last of the iterations have no result yet.
+  `{:pending_tool_calls, ids}` if calls of the last iteration have no result yet.
 
   ## Options
 
-    * `:seed` - a range of iterations of the parent, such as `2..4`. Defaults to none.
-    * `:from` - the name of the parent's branch that they are taken from. Defaults to the active one.
-    * `:input` - a message of the user, behind those of the seed: the task. Defaults to none.
-    * `:id` - the child's id, other than the parent's. Defaults to a new UUID v4.
-    * `:config` - as in `new/1`. Defaults to the parent's.
-    * `:branch`, `:system_prompt`, `:user_prompt`, `:at` - as in `new/1`. There are no prompts by default.
+  #{Options.docs(:spawn_child)}
 
   ## Examples
 
@@ -446,60 +382,42 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec spawn_child(t(), keyword()) :: t()
   def spawn_child(%__MODULE__{} = parent, opts \\ []) when is_list(opts) do
-    opts = Keyword.validate!(opts, @spawn_options)
+    opts = Options.validate!(opts, :spawn_child)
     from = named!(parent, opts[:from])
-    id = id(opts)
 
-    if id == parent.id,
-      do:
-        raise(
-          ArgumentError,
-          "expected :id to be another one than the parent's, got: #{inspect(id)}"
-        )
+    if opts[:id] == parent.id do
+      raise ArgumentError,
+            "invalid value for option :id: it is the parent's own; give the child another one, or none for a new UUID"
+    end
 
-    context = seeded(seed(opts[:seed]), from.context, id, opts)
-
-    own =
-      opts |> Keyword.take([:system_prompt, :user_prompt, :at, :branch]) |> Keyword.put(:id, id)
-
+    own = Keyword.take(opts, [:id, :system_prompt, :user_prompt, :at, :branch])
     own = Keyword.put(own, :config, opts[:config] || parent.config)
-    %{begin(context, own) | parent_id: parent.id}
+    %{(opts[:seed] |> seeded(from.context, opts) |> begin(own)) | parent_id: parent.id}
   end
 
-  defp seeded(nil, _parent, id, opts), do: opened(opts[:input], id, opts[:at])
+  defp seeded(nil, _parent, opts), do: opened(opts[:input], opts[:id], opts[:at])
 
-  defp seeded(range, parent, id, opts) do
-    context = Stored.seed(parent, range, id, time(opts[:at]))
+  defp seeded(range, parent, opts) do
+    context = Stored.seed(parent, range, opts[:id], opts[:at])
 
     if opts[:input],
       do: Context.add_user_message(context, opts[:input], Keyword.take(opts, [:at])),
       else: context
   end
 
-  defp seed(nil), do: nil
-
-  defp seed(%Range{first: first, last: last, step: 1} = range) when first > 0 and last >= first,
-    do: range
-
-  defp seed(other) do
-    raise ArgumentError,
-          "expected :seed to be a range of iterations such as 1..3, got: #{inspect(other)}"
-  end
-
   @doc """
-  Tells a chat what its child has found: appends a message of the user with the summary, and returns the new chat.
+  Adds a child's summary to its parent as a user message, and returns the new chat.
 
-  The message's metadata is `%{child: %{id: id, usage: usage}}` with the child's id and what
-  `AshAgent.Context.get_cumulative_tokens/1` tells of its active branch. `summary` is text or parts.
+  The message's metadata is `%{child: %{id: id, usage: usage}}` with the child's id and the tokens that
+  `AshAgent.Context.get_cumulative_tokens/1` returns for its active branch. `summary` is a string or parts.
 
-  Raises `AshAgent.Context.Error` with `{:not_a_child, child_id, parent_id}` for the child of another chat, with
-  `{:pending_tool_calls, ids}` while calls wait for their results (answer the call that the child was spawned for with
-  `AshAgent.Context.add_tool_results/3` instead), or with `{:unknown_branch, name, names}`.
+  Raises `AshAgent.Context.Error` with `{:not_a_child, child_id, parent_id}` for the child of another chat,
+  `{:unknown_branch, name, names}`, or `{:pending_tool_calls, ids}` while calls wait for their results. If the child was
+  spawned to answer such a call, use `AshAgent.Context.add_tool_results/3` instead.
 
   ## Options
 
-    * `:branch` - the name of the branch that gets the message. Defaults to the active one.
-    * `:at` - the time of the message, a `DateTime`. Defaults to now.
+  #{Options.docs(:complete_child)}
 
   ## Examples
 
@@ -522,7 +440,7 @@ defmodule AshAgent.ChatContext do
         opts
       )
       when (is_binary(summary) or is_list(summary)) and is_list(opts) do
-    opts = Keyword.validate!(opts, [:branch, :at])
+    opts = Options.validate!(opts, :complete_child)
     usage = Context.get_cumulative_tokens(active(child).context)
     stamp = [metadata: %{child: %{id: child.id, usage: usage}}] ++ Keyword.take(opts, [:at])
 
@@ -540,11 +458,11 @@ defmodule AshAgent.ChatContext do
   end
 
   @doc """
-  Returns the chat as a map with string keys that holds nothing but JSON data, to be stored.
+  Returns the chat as a map with string keys that contains only JSON data, to be stored.
 
-  `load/1` makes an equal chat of it, also after the map went through JSON text or JSONB. A message that several branches
-  have stands in it once: each branch but the first is stored as what it has beyond another one. Settings that are empty
-  are left out, and so is what lives in this VM only, see `AshAgent.ChatContext.Config`. The format is versioned and
+  `load/1` makes an equal chat from it, also after the map went through JSON text or JSONB. A message that several
+  branches have is stored once: each branch but the first is stored as its difference from another one. Empty settings are
+  left out, and so is anything that lives only in this VM, see `AshAgent.ChatContext.Config`. The format is versioned and
   described in the guide [Branches](branches.html). Costs O(n) for each branch.
 
   ## Examples
@@ -563,18 +481,19 @@ defmodule AshAgent.ChatContext do
   def dump(%__MODULE__{} = chat), do: Stored.dump(chat)
 
   @doc """
-  Makes a chat of what `dump/1` gave and returns `{:ok, chat}` or `{:error, error}`.
+  Makes a chat from a map that `dump/1` returned, and returns `{:ok, chat}` or `{:error, error}`.
 
-  Branches share again what they shared. The data may come from anywhere: whatever is wrong with it is an error with the
-  path to it, and it never makes atoms; see `AshAgent.Context.load/1`.
+  Branches share again what they shared before. The data may come from anywhere: an error has the path to the problem, and
+  loading never creates atoms; see `AshAgent.Context.load/1`.
 
   ## Options
 
-    * `:approvals`, `:structs` - how far the document is believed, as in `AshAgent.Context.load/1`: about all branches, and
-      `:structs` about the settings as well. Default to `:keep`.
+  #{Options.docs(:load)}
 
-  The settings of a chat that a stranger sent are the stranger's, whatever the options: put your own `permission_rules`,
-  `allowed_tools`, `mcp_servers` and `toolboxes` in their place with `put_config/2` before an agent runs.
+  They apply to all branches, and `:structs` to the settings as well.
+
+  Whatever the options, the settings in a document are still its author's: before an agent runs on a chat from elsewhere, replace
+  `permission_rules`, `allowed_tools`, `mcp_servers` and `toolboxes` with your own by `put_config/2`.
 
   ## Examples
 
@@ -609,7 +528,7 @@ defmodule AshAgent.ChatContext do
   def load!(document, opts \\ []), do: document |> load(opts) |> bang!()
 
   @doc """
-  Returns the chat as JSON text: the text of `dump/1`.
+  Returns the chat as JSON text, equal to the encoded `dump/1`.
 
   ## Examples
 
@@ -623,8 +542,8 @@ defmodule AshAgent.ChatContext do
   def to_snapshot(%__MODULE__{} = chat), do: Stored.to_snapshot(chat)
 
   @doc """
-  Makes a chat of JSON text and returns `{:ok, chat}` or `{:error, error}`, as `load/2` does of a map, whose options it
-  takes.
+  Makes a chat from the JSON text that `to_snapshot/1` returned, and returns `{:ok, chat}` or `{:error, error}`. Takes the
+  options of `load/2`.
 
   ## Examples
 
@@ -654,10 +573,10 @@ defmodule AshAgent.ChatContext do
   def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
   @doc """
-  Tells whether two chats have equal contents: ids, settings, and branches of the same names in the same order with equal
-  contexts. `==` compares handles and does not tell.
+  Returns whether two chats have equal contents: ids, settings, and branches with the same names in the same order and
+  equal contexts. `==` compares handles instead.
 
-  Costs O(n) at most; parts that the two share are not compared.
+  Costs O(n) at most; shared parts are not compared.
 
   ## Examples
 
@@ -682,37 +601,19 @@ defmodule AshAgent.ChatContext do
   defp put_prompts(branch, opts, stamp) do
     branch =
       if Keyword.has_key?(opts, :system_prompt),
-        do: Branch.put_system_prompt(branch, prompt!(opts), stamp),
+        do: Branch.put_system_prompt(branch, opts[:system_prompt], stamp),
         else: branch
 
     if Keyword.has_key?(opts, :user_prompt),
-      do: Branch.put_user_prompt(branch, user_prompt!(opts), stamp),
+      do: Branch.put_user_prompt(branch, opts[:user_prompt], stamp),
       else: branch
-  end
-
-  defp prompt!(opts) do
-    case opts[:system_prompt] do
-      prompt when is_binary(prompt) or is_list(prompt) or is_nil(prompt) ->
-        prompt
-
-      other ->
-        raise ArgumentError,
-              "expected :system_prompt to be text or text parts, got: #{inspect(other)}"
-    end
-  end
-
-  defp user_prompt!(opts) do
-    case opts[:user_prompt] do
-      prompt when is_binary(prompt) or is_nil(prompt) -> prompt
-      other -> raise ArgumentError, "expected :user_prompt to be text, got: #{inspect(other)}"
-    end
   end
 
   defp chosen!(chat, opts), do: named!(chat, opts[:branch])
 
   defp named!(chat, nil), do: active(chat)
 
-  defp named!(chat, name) when is_binary(name) do
+  defp named!(chat, name) do
     with :error <- fetch_branch(chat, name) do
       raise Error, reason: {:unknown_branch, name, Enum.map(branches(chat), & &1.name)}
     else
@@ -720,11 +621,7 @@ defmodule AshAgent.ChatContext do
     end
   end
 
-  defp named!(_chat, other) do
-    raise ArgumentError, "expected the name of a branch, got: #{inspect(other)}"
-  end
-
-  # What no function of AshAgent.Context sees, a chat has to refuse itself: the handles of another node.
+  # Handles of another node that no function of AshAgent.Context gets to see.
   defp own_branches!(chat) do
     active(chat)
     chat.branches
@@ -740,32 +637,11 @@ defmodule AshAgent.ChatContext do
   end
 
   defp name!(name) do
-    if is_binary(name) and name != "" and String.valid?(name),
-      do: name,
-      else:
-        raise(
-          ArgumentError,
-          "expected a branch's name to be non-empty text, got: #{inspect(name)}"
-        )
-  end
-
-  defp id(opts) do
-    case opts[:id] do
-      nil -> nil
-      id when is_binary(id) and id != "" -> if String.valid?(id), do: id, else: wrong_id!(id)
-      other -> wrong_id!(other)
-    end
-  end
-
-  @spec wrong_id!(term()) :: no_return()
-  defp wrong_id!(id),
-    do: raise(ArgumentError, "expected :id to be non-empty text, got: #{inspect(id)}")
-
-  defp time(at) do
-    case at do
-      nil -> nil
-      %DateTime{} -> at
-      other -> raise ArgumentError, "expected :at to be a DateTime, got: #{inspect(other)}"
+    if Options.name?(name) do
+      name
+    else
+      raise ArgumentError,
+            "expected a branch's name to be a non-empty UTF-8 string, got: #{Check.kind(name)}"
     end
   end
 

@@ -16,43 +16,43 @@ defmodule AshAgent.Context do
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "call_1", content: "{\\"temp\\":72}", is_error: false}]}
 
   An **iteration** is one cycle of the agent loop: input, the model's answer, tool execution, results. Iterations are
-  numbered from 1; a number is never used again. A tool result lives in the slot of its call: a result without a call,
-  a second result for one call, or results in the wrong order cannot exist. The message with the results that models
-  see is made from the slots, in the order of the calls.
+  numbered from 1, and a number is never reused. A tool result lives in the slot of its call, so a result without a call,
+  two results for one call, or results in the wrong order cannot exist. Models see a message with the results that is made
+  from the slots, in the order of the calls.
 
   ## Values
 
-  Every function that changes a conversation returns a new context that shares structure with the old; the old one is
-  as it was, in every process, for ever. Terms come back equal to what was put in: atoms, tuples, structs, integers of
-  any size, floats, binaries that are no UTF-8. Terms that live only in this VM (pids, ports, references, functions) are
-  kept as their printed text. Improper lists and bitstrings that are not whole bytes are refused, and so are values
-  nested deeper than 256 levels.
+  Every function that changes a conversation returns a new context that shares structure with the old one. The old one
+  stays as it was, in every process. Terms come back equal: atoms, tuples, structs, integers of any size, floats, and
+  binaries that are not valid UTF-8. Terms that live only in this VM (pids, ports, references, functions) are kept as
+  their printed text. Improper lists, bitstrings that are not binaries, and values nested deeper than 256 levels are
+  refused.
 
   ## Errors
 
-  A caller's mistakes (a wrong type, an unknown option) raise `FunctionClauseError` or `ArgumentError`. What data can
-  cause raises `AshAgent.Context.Error` with a reason to match on, or is returned as `{:error, error}` by the functions
-  that have a `!` twin.
+  A caller's mistake, such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError`. An error
+  that data can cause raises `AshAgent.Context.Error` with a reason to match on; functions that have a `!` twin return it
+  as `{:error, error}`.
 
   ## Sharing and lifetime
 
-  A context is a small struct around a reference: handing it to another process costs about a microsecond, whatever
-  its size, and a fork costs nothing. The conversation is freed when the last context or binary that points into it is
-  garbage collected. Long texts that you get from a context are binaries that point into it and keep that version of it
-  alive; `:binary.copy/1` detaches one.
+  A context is a small struct around a reference. Handing it to another process costs about a microsecond, whatever its
+  size. The conversation is freed when the last context or binary that points into it is garbage collected. Long texts
+  that you read from a context are binaries that point into it and keep that version in memory; `:binary.copy/1` detaches
+  them.
 
-  Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works on
-  the node that made it only, and as long as that runs: anywhere else, every function raises an `ArgumentError` that names
-  that node. To store it or to send it to another node, take `dump/2` or `to_snapshot/1`.
+  Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works only
+  on the node that made it, and only while that node runs. Anywhere else, every function raises an `ArgumentError` that
+  names the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
-  Values are at most 256 levels deep. Times are kept in UTC with microseconds, of the years 0 to 9999. Integers of more
+  Values are at most 256 levels deep. Times are kept in UTC with microseconds, for the years 0 to 9999. Integers of more
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Handle, Native, Trust}
-  alias AshAgent.Options
+  alias AshAgent.Context.{Error, Handle, Native, Options, Trust}
+  alias AshAgent.Options, as: Check
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -75,15 +75,15 @@ defmodule AshAgent.Context do
     * `%{type: :audio, media_type: "audio/wav", data: base64}` and `%{type: :video, media_type: "video/mp4", data: base64}`,
       or with `:url`
     * `%{type: :file, media_type: "application/pdf", data: base64, filename: name}` or with `:url`; the name is optional
-    * any of these four with `file_id: id, provider: :anthropic` in the place of `:data`: a file in a provider's own store
+    * any of these four with `file_id: id, provider: :anthropic` instead of `:data`: a file in a provider's own store
     * `%{type: :thinking, text: text}` and `%{type: :redacted_thinking, data: text}`: in assistant messages
-    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; goes to its own
-      provider only, others get what it says in words
+    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; is sent to its own provider only, and
+      other providers get its words
 
-  Any part may carry `:provider_metadata`, a map with what its provider wants to see again, such as
-  `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also ask its provider for something:
+  Any part may have `:provider_metadata`, a map with data that its provider wants back, such as
+  `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also carry requests to its provider:
 
-    * `cache: true` or `cache: [ttl: "1h"]` - a cache breakpoint behind it, for Anthropic (`"5m"`, `"1h"`), Bedrock (the
+    * `cache: true` or `cache: [ttl: "1h"]` - a cache breakpoint after it, for Anthropic (`"5m"`, `"1h"`), Bedrock (the
       same) and OpenAI from GPT-5.6 on (`"30m"`, `"12h"`), where the option `:model` names such a model
     * `detail: "low"` - how closely to look at an image: `"auto"`, `"low"`, `"high"`, `"original"`; for OpenAI and Mistral
     * `citations: true` - whether to cite a file; for Anthropic and Bedrock
@@ -91,30 +91,32 @@ defmodule AshAgent.Context do
   @type part :: %{required(:type) => atom(), optional(atom()) => term()}
 
   @typedoc """
-  A tool call: `%{id: id, name: name, arguments: arguments}`, keys as atoms or strings.
+  A tool call: `%{id: id, name: name, arguments: arguments}`, with atoms or strings as keys.
 
-  `name` is an atom or text, `arguments` a map or a provider's JSON text. A call without `id` gets one made of
+  `name` is an atom or a string, `arguments` a map or a provider's JSON text. A call without `id` gets one made from its
   iteration, message and position. `:provider_metadata` and further keys are kept.
 
-  A call that is no function has a `:kind`: `:custom` (its arguments are text), `:shell`, `:local_shell`,
-  `:apply_patch`, `:computer`, `:mcp_approval` or `:tool_search`; of the last but `:mcp_approval` there is one tool, so
-  that the name may be left out. The guide on requests tells how each is answered.
+  A call that is not a function call has a `:kind`: `:custom` (its arguments are text), `:shell`, `:local_shell`,
+  `:apply_patch`, `:computer`, `:mcp_approval` or `:tool_search`. All but `:custom` and `:mcp_approval` have a single tool, so their
+  name may be left out. The guide on requests describes how to answer each kind.
   """
   @type tool_call :: %{required(:name) => atom() | binary(), optional(atom()) => term()}
 
   @typedoc """
   The result of a tool call.
 
-  `{:ok, term}` with any term; a list of text, image and file parts gives the model those parts. Otherwise the model
-  reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for nothing.
+  `{:ok, term}` with any term. A list of text, image and file parts is shown to the model as those parts. Otherwise the model
+  reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for an empty result.
+  `{:unknown, reason}` is an error of a call that was started and whose outcome is not known: `tool_call_status/2` returns
+  `:unknown`, and reading it gives `{:error, reason}`.
   """
   @type tool_result ::
           %{required(:id) => binary(), required(:result) => result()} | {binary(), result()}
-  @type result :: {:ok, term()} | {:error, term()}
+  @type result :: {:ok, term()} | {:error, term()} | {:unknown, term()}
 
   @typedoc """
-  A message as it is shown. `:tool_calls` and `:metadata` are there only when given, `:state` only for a message that broke
-  off, `:response` only in `fetch_message/2`.
+  A message. It has `:tool_calls` and `:metadata` only if they were given, `:state` only if it broke off, and `:response` only
+  in `fetch_message/2`.
   """
   @type message :: %{
           required(:role) => :system | :user | :assistant,
@@ -125,7 +127,7 @@ defmodule AshAgent.Context do
           optional(:response) => map()
         }
 
-  @typedoc "An iteration as it is shown. The `:result` of a pending call is `nil`."
+  @typedoc "An iteration. The `:result` of a pending call is `nil`."
   @type iteration :: %{
           number: pos_integer(),
           messages: [message()],
@@ -138,22 +140,16 @@ defmodule AshAgent.Context do
   @doc """
   Starts a conversation with a user message.
 
-  `input` is text, a list of `t:part/0`, `%{message: text}`, or any other map, which becomes its JSON.
+  `input` is a string, a list of `t:part/0`, `%{message: text}`, or any other map, which is sent as JSON.
 
-  Text that is not valid UTF-8 is no error, here or wherever a text of a conversation is given: what a user has sent or a
-  tool has read should not be lost, and is not to be repaired twice in two ways. It is kept byte by byte, in memory and in
-  storage, and every function that shows the conversation returns it as it was given. Models read it with `U+FFFD` in the
-  place of what is invalid, since providers refuse anything else; `request_report/3` tells of that in messages as
-  `:replaced_bytes`.
+  A string may contain invalid UTF-8, here and in every other text of a conversation: users' input and tools' output
+  should not be lost. It is kept byte by byte, in memory and in storage, and every function that shows the conversation
+  returns it as given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them; `request_report/3`
+  lists them as `:replaced_bytes`.
 
   ## Options
 
-    * `:system_prompt` - text or a list of text parts. Defaults to none.
-    * `:metadata` - a map kept with the conversation, see `metadata/1`. Defaults to `%{}`.
-    * `:id` - the conversation's id, non-empty text; every context that is made of it keeps it, `fork/2` alone gives
-      another one. Defaults to a new UUID v4.
-    * `:at` - the time it starts, a `DateTime`. Defaults to now.
-    * `:max_result_bytes` - see `put_max_result_bytes/3`. Defaults to no limit.
+  #{Options.docs(:new)}
 
   ## Examples
 
@@ -164,29 +160,30 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec new(binary() | [part()] | map(), keyword()) :: t()
   def new(input, opts \\ []) when is_binary(input) or is_list(input) or is_map(input) do
-    opts = Keyword.validate!(opts, [:system_prompt, :metadata, :id, :at, :max_result_bytes])
-    most = max_result_bytes(opts)
+    opts = Options.validate!(opts, :new)
 
     context =
       input
-      |> Native.context_new(system_prompt_option(opts), id(opts), metadata_option(opts), at(opts))
+      |> Native.context_new(opts[:system_prompt], opts[:id], opts[:metadata], opts[:at])
       |> wrap!()
 
-    if most, do: put_max_result_bytes(context, most, at: context[:updated_at]), else: context
+    case opts[:max_result_bytes] do
+      nil -> context
+      most -> put_max_result_bytes(context, most, at: context[:updated_at])
+    end
   end
 
   @doc """
   Adds a user message and returns the new context.
 
-  It completes the current iteration and opens the next; when the model has not spoken in the current one, the message
-  joins it. `input` is what `new/2` takes.
+  It completes the current iteration and opens the next one. If the model has not answered in the current iteration, the
+  message joins it. `input` is as in `new/2`.
 
   Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while tool calls wait for their results.
 
   ## Options
 
-    * `:at` - the time of the message, a `DateTime`. Defaults to now.
-    * `:metadata` - a map kept with the message and shown under `:metadata`. Defaults to none.
+  #{Options.docs(:message)}
 
   ## Examples
 
@@ -203,13 +200,13 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Adds a message of the model, with its tool calls, to the current iteration and returns the new context.
-
-  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results, with
-  `{:duplicate_tool_call, id}` when two calls have one id, with `{:invalid_tool_call, position, key}` or
-  `{:invalid_part, position, key}`.
+  Adds a message of the model and its tool calls to the current iteration, and returns the new context.
 
   Takes the options of `add_user_message/3`.
+
+  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results,
+  `{:duplicate_tool_call, id}` if two calls have the same id, `{:invalid_tool_call, position, key}` or `{:invalid_part,
+  position, key}`.
 
   ## Examples
 
@@ -228,19 +225,19 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Adds what a model's provider sent back to the current iteration, and returns `{:ok, context}` or `{:error, error}`.
+  Adds a provider's response to the current iteration, and returns `{:ok, context}` or `{:error, error}`.
 
-  The message gets everything that came: text, thinking with its signatures, calls, the provider's own blocks, and apart from
-  these the tokens that were counted (`get_cumulative_tokens/1`) and the model, id and finish reason (`fetch_message/2`). The
-  next request to the same provider has what its own SDK would send back.
+  The message contains everything in the response: text, thinking with its signatures, calls and the provider's own
+  blocks. The context also records the reported tokens (`get_cumulative_tokens/1`) and the model, id and finish reason
+  (`fetch_message/2`). The next request to the same provider contains exactly what its own SDK would send back.
 
-  A response that was interrupted is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
-  answered with an error that says so, as is a call that was cut off in a response that is complete otherwise, such as by
-  `max_tokens`. When no call is left to run, the iteration is complete.
+  An interrupted response is kept with all its text and `state: :interrupted`. None of its calls is pending: each is
+  answered with an error that says so. The same happens to a call that was cut off in an otherwise complete response, for
+  instance by `max_tokens`. If no call is left to run, the iteration is complete.
 
-  The error is an `AshAgent.Response.Error` for a response that failed or is still open, which says whether asking again may
-  help, or an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}`. The context is as it was then. Costs O(size of the
-  message). Takes the options of `add_user_message/3`.
+  The error is an `AshAgent.Response.Error` if the response failed or is still open; it says whether asking again may
+  help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.
+  Costs O(size of the message). Takes the options of `add_user_message/3`.
 
   ## Examples
 
@@ -291,13 +288,13 @@ defmodule AshAgent.Context do
   @doc """
   Answers pending tool calls, any number of them in any order, and returns the new context.
 
-  When no call is pending any more, the iteration is completed and the next one opened.
+  When no call is pending any more, the iteration is complete and the next one opens.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`,
-  `{:tool_call_already_answered, id, pending}`, `{:duplicate_tool_result, id}`, `{:no_tool_results, pending}`,
-  `{:no_pending_tool_calls, given}` or `{:invalid_tool_result, position, key}`.
+  Takes the options of `add_user_message/3`. If a message's calls are answered in several steps, the metadata is merged.
 
-  Takes the options of `add_user_message/3`; the metadata of several answers to one message is merged.
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, `{:tool_call_already_answered, id, pending}`,
+  `{:duplicate_tool_result, id}`, `{:no_tool_results, pending}`, `{:no_pending_tool_calls, given}` or
+  `{:invalid_tool_result, position, key}`.
 
   ## Examples
 
@@ -315,13 +312,14 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Answers every pending tool call with an error of this reason and returns the new context.
+  Answers every pending tool call with an error that has this reason, and returns the new context.
 
-  The conversation can go on then, for instance with the next user message. When nothing is pending, the context
-  comes back as it is.
+  The conversation can then continue, for instance with the next user message. If nothing is pending, the context is
+  returned unchanged.
 
-  Takes the options of `add_user_message/3`, and `:status`, what `tool_call_status/2` tells of the calls then:
-  `:interrupted`, the default, or `:cancelled`.
+  ## Options
+
+  #{Options.docs(:interrupt)}
 
   ## Examples
 
@@ -333,17 +331,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec interrupt(t(), term(), keyword()) :: t()
   def interrupt(%__MODULE__{ref: ref}, reason \\ "interrupted", opts \\ []) do
-    {status, opts} = Keyword.pop(opts, :status, :interrupted)
+    opts = Options.validate!(opts, :interrupt)
 
-    unless status in [:interrupted, :cancelled],
-      do: raise(ArgumentError, "expected :status to be :interrupted or :cancelled")
-
-    {metadata, at} = stamp(opts)
-    ref |> Native.context_interrupt(reason, status == :cancelled, metadata, at) |> wrap!()
+    ref
+    |> Native.context_interrupt(reason, opts[:status] == :cancelled, opts[:metadata], opts[:at])
+    |> wrap!()
   end
 
   @doc """
-  Returns the tool calls of the last message that was added to the current iteration, `[]` if it has none.
+  Returns the tool calls of the message added last to the current iteration, or `[]`.
 
   ## Examples
 
@@ -371,14 +367,14 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_pending_tool_calls() |> ok!()
 
   @doc """
-  Returns the messages of the view, oldest first, the system prompt in front.
+  Returns the messages of the view, oldest first, beginning with the system prompt.
 
-  The view is the whole log, as long as nothing is hidden, summarised, cleared, shortened or masked, see `view/1`.
-  Costs O(n). Long texts are not copied.
+  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `view/1`. Costs
+  O(n). Long texts are not copied.
 
   ## Options
 
-    * `:view` - `:view`, the default, or `:log` for all messages as they were added.
+  #{Options.docs(:to_messages)}
 
   ## Examples
 
@@ -388,9 +384,8 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Read"
   @spec to_messages(t(), keyword()) :: [message()]
   def to_messages(%__MODULE__{ref: ref}, opts \\ []) do
-    opts = Keyword.validate!(opts, view: :view)
-    log? = check!(opts, :view, &(&1 in [:view, :log])) == :log
-    ref |> Native.context_to_messages(log?) |> ok!()
+    opts = Options.validate!(opts, :to_messages)
+    ref |> Native.context_to_messages(opts[:view] == :log) |> ok!()
   end
 
   @doc """
@@ -408,7 +403,7 @@ defmodule AshAgent.Context do
   @doc """
   Returns the iteration with this number, or `nil`.
 
-  Costs O(log n) and what the iteration holds.
+  Costs O(log n) and the size of the iteration.
 
   ## Examples
 
@@ -431,7 +426,7 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_iteration(number) |> ok!()
 
   @doc """
-  Returns the messages of the iteration with this number, `[]` when there is none.
+  Returns the messages of the iteration with this number, or `[]`.
 
   ## Examples
 
@@ -446,7 +441,7 @@ defmodule AshAgent.Context do
   @doc """
   Returns all iterations, oldest first.
 
-  Costs O(n). A context is also an `Enumerable` of its iterations, which makes them one by one.
+  Costs O(n). A context is also an `Enumerable` that yields its iterations one by one.
 
   ## Examples
 
@@ -470,7 +465,7 @@ defmodule AshAgent.Context do
   def count_iterations(%__MODULE__{ref: ref}), do: Native.context_count_iterations(ref)
 
   @doc """
-  Returns the number of messages in the view, as `to_messages/1` gives them, in constant time.
+  Returns the number of messages in the view, which `to_messages/1` returns, in constant time.
 
   ## Examples
 
@@ -484,9 +479,9 @@ defmodule AshAgent.Context do
   @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 
-  It is the message that `Enum.at(get_iteration_messages(context, iteration), position)` gives, in O(log n). One that was
-  added by `add_response/3` also has `:response`, a map of the `:provider`, the `:model` and the `:id` it came from, its
-  `:finish_reason` and `:finish_word`, its `:state` (`:complete` or `:interrupted`) and the `:reason` of an interruption.
+  It is the message that `get_iteration_messages/2` returns at this position, in O(log n). A message added by
+  `add_response/3` also has `:response`, a map with the `:provider`, the `:model` and the `:id`, the `:finish_reason` and
+  `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption.
 
   ## Examples
 
@@ -508,10 +503,10 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Tells whether the current iteration's number has reached `max`.
+  Returns whether the current iteration's number has reached `max`.
 
-  Iterations are counted from 1, so a `max` of 0 or less has been reached by every context. It is no error: a limit that
-  was counted down and used up has to stop a loop, not to crash it.
+  Iterations are counted from 1, so every context has reached a `max` of 0 or less. That is not an error: a limit that has
+  been used up should stop a loop, not crash it.
 
   ## Examples
 
@@ -535,7 +530,7 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Returns the number of the iteration that began the current turn: the one with the last message of the user, in
+  Returns the number of the iteration that began the current turn, which is the one with the last user message. Takes
   constant time.
 
   ## Examples
@@ -550,14 +545,16 @@ defmodule AshAgent.Context do
   def turn_start(%__MODULE__{ref: ref}), do: Native.context_turn(ref)
 
   @doc """
-  Makes a context from attributes, as `to_map/1` gives them, and returns `{:ok, context}` or `{:error, error}`.
+  Makes a context from attributes, such as those that `to_map/1` returns, and returns `{:ok, context}` or `{:error,
+  error}`.
 
   Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
-  `:created_at` and `:updated_at`, all optional; in them, keys may be atoms or strings, times `DateTime`s or ISO 8601 text, results
-  `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last iteration, or the
-  one behind it, which then opens empty. Without iterations there is an empty first one.
+  `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
+  text, and results `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last
+  iteration, or the next number, in which case an empty iteration opens. Without iterations, the context has an empty
+  first one.
 
-  Results are taken from an iteration's `:tool_calls`; the messages that show them serve where those give none.
+  Results are taken from an iteration's `:tool_calls`, or from the messages that show them if the calls have no results.
 
   The error's reason is `{:invalid, path, expected}`, or one of those that the `add_*` functions raise.
 
@@ -590,9 +587,9 @@ defmodule AshAgent.Context do
   def create!(attributes), do: attributes |> create() |> bang!()
 
   @doc """
-  Puts other attributes in the place of a context's own and returns `{:ok, context}` or `{:error, error}`.
+  Replaces attributes of a context and returns `{:ok, context}` or `{:error, error}`.
 
-  Attributes are those of `create/1`; what is not given stays. `:updated_at` defaults to now.
+  Attributes are those of `create/1`; the others stay. `:updated_at` defaults to now.
 
   ## Examples
 
@@ -621,10 +618,10 @@ defmodule AshAgent.Context do
 
   @doc """
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
-  `:updated_at`, and of a fork the `:origin`, see `fork/2`.
+  `:updated_at`, and for a fork its `:origin`, see `fork/2`.
 
-  Costs O(n). `create!/1` makes a context of it that gives the same map again. Two things have no place in the map: the
-  JSON text that arguments were given as, and whether an error came from `interrupt/2`.
+  Costs O(n). `create!/1` makes a context from it that returns the same map again. The map leaves out two things: the JSON
+  text of arguments that were given as text, and whether an error came from `interrupt/2`.
 
   ## Examples
 
@@ -641,27 +638,17 @@ defmodule AshAgent.Context do
   @spec to_map(t()) :: map()
   def to_map(%__MODULE__{ref: ref}), do: ref |> Native.context_to_map() |> ok!()
 
-  @dump_options [
-    since: [type: {:or, [:pos_integer, nil]}, type_doc: "an iteration's number"],
-    beside: [type: {:struct, __MODULE__}]
-  ]
-
   @doc """
-  Returns the conversation as a map with string keys that holds nothing but JSON data, to be stored.
+  Returns the conversation as a map with string keys that contains only JSON data, to be stored.
 
-  `load/1` makes an equal context of it, also after the map went through JSON text or JSONB. The format is versioned
-  and described in the guide [Storage](storage.html). Costs O(n).
+  `load/1` makes an equal context from it, also after the map went through JSON text or JSONB. The format is versioned and
+  described in the guide [Storage](storage.html). Costs O(n).
 
   ## Options
 
-    * `:since` - the number of an iteration; the map then holds this iteration and those behind it, and costs O(their
-      size). `load/2` puts it onto a context that has the others. Defaults to all iterations.
-    * `:beside` - another context of the same id that began as the same conversation, such as one that was kept when this
-      one was rewound; the map then holds what this one has beyond it, and no message that both have. `load/2` puts it onto
-      that one. When the two share nothing, or have two ids as what `fork/2` made has, the map holds everything and has no
-      `"since"`; it is for `load/1`.
+  #{Options.docs(:dump)}
 
-  One of the two at most. Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+  Give at most one of the two. Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
 
   ## Examples
 
@@ -691,7 +678,7 @@ defmodule AshAgent.Context do
   def dump(%__MODULE__{ref: ref}, []), do: ref |> Native.snapshot_dump(0) |> ok!()
 
   def dump(%__MODULE__{ref: ref}, opts) do
-    case Options.validate!(opts, @dump_options) do
+    case Options.validate!(opts, :dump) do
       [since: number] -> ref |> Native.snapshot_dump(number || 0) |> ok!()
       [beside: %__MODULE__{ref: base}] -> ref |> Native.snapshot_dump_beside(base) |> ok!()
       _ -> raise ArgumentError, "options :since and :beside exclude each other: give one of them"
@@ -699,25 +686,19 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Makes a context of what `dump/2` gave and returns `{:ok, context}` or `{:error, error}`.
+  Makes a context from a map that `dump/2` returned, and returns `{:ok, context}` or `{:error, error}`.
 
-  The data may come from anywhere: whatever is wrong with it is an error with the path to it, and it never makes atoms.
-  An atom that this VM does not have comes back as `AshAgent.Context.UnknownAtom`.
+  The data may come from anywhere: an error has the path to the problem, and loading never creates atoms. An atom that
+  this VM does not have is loaded as `AshAgent.Context.UnknownAtom`.
 
-  A document can say that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
-  of any path, for a tool to find in its arguments. Both are right in what the application stored itself and wrong in
-  what a stranger sends: load that with `load(document, approvals: :drop, structs: :known)`. What was said, the results
-  of tools included, is then still the stranger's.
+  A document can claim that a person approved a tool call, and it can name a struct of any module, such as a `File.Stream`
+  of any path, which a tool then finds in its arguments. Trust both only in documents that the application itself stored.
+  Load others with `load(document, approvals: :drop, structs: :known)`. Their messages and tool results are still their
+  author's.
 
   ## Options
 
-    * `:approvals` - `:keep`, or `:drop` for no decisions about tool calls at all: a call that was approved and has no
-      result is pending again. A call that was denied keeps its result, since a filled slot is final, and has the status
-      `:error`; calls that ran keep result and status. Defaults to `:keep`.
-    * `:structs` - `:keep`; `:known` for structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, with
-      exactly their fields and values that these modules would give them (the ISO calendar, a day that exists, an exponent
-      within 6,176 of zero); or `:drop` for none. A struct that is not kept becomes a plain map: the same data without
-      `:__struct__`. Defaults to `:keep`.
+  #{Options.docs(:load)}
 
   ## Examples
 
@@ -740,12 +721,12 @@ defmodule AshAgent.Context do
   def load(document), do: document |> Native.snapshot_load(Trust.check!([])) |> wrap()
 
   @doc """
-  Puts what `dump(context, since: number)` gave onto a context and returns `{:ok, context}` or `{:error, error}`; a
-  document with options is loaded as `load/1` describes.
+  Puts a delta that `dump/2` made with `:since` or `:beside` onto a context, and returns `{:ok, context}` or `{:error,
+  error}`. With options as the second argument, it loads a document as `load/1` describes.
 
-  The delta's iterations take the place of the context's own from the first of them on; everything else of the
-  conversation, such as its metadata, is as the delta has it. Loading a delta twice is the same as loading it once. A
-  delta of a conversation with another id, or one that leaves a gap, is an error. Costs O(size of the delta).
+  The delta's iterations replace those of the context from the first of them on. Everything else in the conversation, such
+  as its metadata, is taken from the delta. Loading a delta twice is the same as loading it once. A delta of a
+  conversation with another id, or one that leaves a gap, is an error. Costs O(size of the delta).
 
   ## Examples
 
@@ -766,8 +747,8 @@ defmodule AshAgent.Context do
     do: document |> Native.snapshot_load(Trust.check!(opts)) |> wrap()
 
   @doc """
-  Puts a delta onto a context as `load/2` does, with the options of `load/1` for the delta. What the context has already
-  stays as it is.
+  Puts a delta onto a context as `load/2` does, with the options of `load/1` for the delta. The context's own contents are
+  not affected by them.
 
   ## Examples
 
@@ -827,10 +808,10 @@ defmodule AshAgent.Context do
     do: context |> load(delta, opts) |> bang!()
 
   @doc """
-  Makes a context of whatever was kept of one, and returns `{:ok, context}` or `{:error, error}`: what `dump/1`,
-  `to_snapshot/1` or `to_map/1` gave, or a context, which comes back as it is.
+  Makes a context from a map that `dump/1` or `to_map/1` returned, or from text that `to_snapshot/1` returned. Returns
+  `{:ok, context}` or `{:error, error}`; a context is returned as it is.
 
-  What comes from elsewhere goes through `load/2` or `from_snapshot/2`, whose options say how far it is believed.
+  Use `load/2` or `from_snapshot/2` for documents from elsewhere: their options say how far to trust them.
 
   ## Examples
 
@@ -852,7 +833,7 @@ defmodule AshAgent.Context do
   end
 
   def restore(text) when is_binary(text), do: from_snapshot(text)
-  # What dump/1 gives is versioned, what to_map/1 gives is not.
+  # Documents of dump/1 have a version, maps of to_map/1 do not.
   def restore(%{"version" => _} = document), do: load(document)
   def restore(%{} = attributes) when not is_struct(attributes), do: create(attributes)
 
@@ -860,7 +841,7 @@ defmodule AshAgent.Context do
     do: {:error, %Error{reason: {:invalid, [], "a context, or a map of one"}}}
 
   @doc """
-  Returns the conversation as JSON text: the text of `dump/2`, made without the map. Costs O(n).
+  Returns the conversation as JSON text, equal to the encoded `dump/2` but made without the map. Costs O(n).
 
   ## Examples
 
@@ -874,8 +855,8 @@ defmodule AshAgent.Context do
   def to_snapshot(%__MODULE__{ref: ref}), do: ref |> Native.snapshot_encode() |> ok!()
 
   @doc """
-  Makes a context of JSON text and returns `{:ok, context}` or `{:error, error}`, as `load/1` does of a map, whose options
-  it takes.
+  Makes a context from the JSON text that `to_snapshot/1` returned, and returns `{:ok, context}` or `{:error, error}`.
+  Takes the options of `load/1`.
 
   ## Examples
 
@@ -904,7 +885,7 @@ defmodule AshAgent.Context do
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
-  @typedoc "Whose API a request is for."
+  @typedoc "A provider whose API a request is for."
   @type provider ::
           :anthropic
           | :openai_chat
@@ -917,35 +898,17 @@ defmodule AshAgent.Context do
   @doc """
   Returns `{:ok, request}` with the message part of a provider's request as a map with string keys, or `{:error, error}`.
 
-  That is `"system"` and `"messages"` for Anthropic and Bedrock, `"messages"` for OpenAI chat, Ollama and Mistral,
-  `"instructions"` and `"input"` for OpenAI Responses, `"systemInstruction"` and `"contents"` for Gemini. It obeys the
-  provider's rules; what had to be changed for that is told by `request_report/3`, the conversation is as it was. To send
-  a request, `encode_request/3` is the fast way.
+  The map has `"system"` and `"messages"` for Anthropic and Bedrock, `"messages"` for OpenAI chat, Ollama and Mistral,
+  `"instructions"` and `"input"` for OpenAI Responses, and `"systemInstruction"` and `"contents"` for Gemini. It obeys the
+  provider's rules; `request_report/3` lists what had to be changed for that. The conversation itself does not change. To
+  send a request, use `encode_request/3`, which is faster.
 
-  The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, or
-  `{:unknown_iteration, number, first..last}`.
+  The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, or `{:unknown_iteration,
+  number, first..last}`. Costs O(n).
 
   ## Options
 
-    * `:pending` - `:error`, or `:interrupt` to send pending calls as interrupted. Defaults to `:error`.
-    * `:model` - the model's name. Thinking that another model signed is not sent to it, and Gemini and Bedrock requests
-      follow what that model takes. Defaults to none.
-    * `:thinking` - what becomes of thinking that another provider or model gave: `:drop` or `:text`. Defaults to `:drop`.
-    * `:cache` - for Anthropic and Bedrock: `:auto` places up to four cache breakpoints, `false` places none. Defaults to
-      `false`.
-    * `:system_role` - for OpenAI: `"system"` or `"developer"`. Defaults to `"system"`.
-    * `:from` - the number of the first iteration to send; the system prompt is always sent. Defaults to all.
-    * `:max_result_bytes` - for the text of each tool result, see `put_max_result_bytes/3`. Defaults to what the view
-      allows.
-    * `:dialect` - for OpenAI chat: what the server makes of reasoning, `:openai`, `:deepseek`, `:openrouter` or `:vllm`;
-      the guide on requests tells which host has which. Defaults to none: what was imported goes back as it came, and no
-      other reasoning is sent.
-    * `:previous_response_id` - for OpenAI Responses: the id of the last response, which the API keeps with all in front
-      of it. Only what came after it is sent: after what the model said last in the iteration of `:from`, or in the whole
-      conversation. Defaults to none.
-    * `:conversation` - the same with the id of a conversation that the API keeps. Defaults to none.
-
-  Costs O(n).
+  #{Options.docs(:request)}
 
   ## Examples
 
@@ -956,7 +919,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec request(t(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
-    ref |> Native.context_request(request_options(provider, opts)) |> error_struct()
+    ref |> Native.context_request(checked_options(provider, opts)) |> error_struct()
   end
 
   @doc """
@@ -975,12 +938,12 @@ defmodule AshAgent.Context do
   @doc """
   Returns `{:ok, iodata}` with a complete JSON request body, or `{:error, error}`.
 
-  Takes the options of `request/3` and `:body`, a map with the provider's other fields (model, tools, max_tokens, ...),
-  which stand in front of the message part. A field that the message part has is an `ArgumentError`.
+  Takes the options of `request/3`, and `:body`: a map with the provider's other fields (model, tools, max_tokens, ...),
+  which come before the message part. A field of the message part in it raises `ArgumentError`.
 
-  Each message is encoded once in its life, for each provider and set of options. The iodata is a list of binaries that
-  point into what is kept, so that a body costs the messages that are new and a list of the others. Appending never
-  changes bytes in front of what was appended (cache breakpoints aside), so that providers' prompt caches hit.
+  Each message is encoded once for each provider and set of options. The iodata is a list of binaries that point to these
+  encodings, so a body costs no more than encoding the new messages and listing the others. Appending never changes the
+  bytes before the appended message (cache breakpoints aside), so that providers' prompt caches hit.
 
   ## Examples
 
@@ -992,13 +955,9 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec encode_request(t(), provider(), keyword()) :: {:ok, iodata()} | {:error, Error.t()}
   def encode_request(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers do
-    {body, opts} = Keyword.pop(opts, :body, %{})
+    {body, options} = encode_options(provider, opts)
 
-    if not is_map(body) do
-      raise ArgumentError, "expected :body to be a map, got: #{inspect(body)}"
-    end
-
-    case Native.context_encode_request(ref, request_options(provider, opts), body) do
+    case Native.context_encode_request(ref, options, body) do
       {:error, {:reserved_field, key}} ->
         raise ArgumentError,
               "the field #{inspect(key)} of :body is made from the conversation; leave it out"
@@ -1022,15 +981,18 @@ defmodule AshAgent.Context do
     do: context |> encode_request(provider, opts) |> bang!()
 
   @doc """
-  Returns what `request/3` with the same options changes of the conversation so that the provider takes it.
+  Returns the changes that `request/3` with the same options makes so that the provider accepts the request.
 
-  Each change is a map with `:change`, `:from` (what the conversation has), `:to` (what is sent, `nil` for nothing),
-  `:iteration` and `:position`. Changes are `:renamed_id`, `:renamed_tool`, `:wrapped_arguments` (arguments that are no
-  JSON object), `:dropped_blank_text`, `:replaced_bytes` (no UTF-8), `:dropped_thinking`, `:thinking_to_text`,
-  `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a tool result that goes behind the
-  results) and `:call_to_function` (a call of a kind that the provider does not know).
+  Each change is a map with `:change`, `:from` (in the conversation), `:to` (in the request, `nil` if nothing is sent),
+  `:iteration` and `:position`; those of the system prompt come first. Changes are `:renamed_id`, `:renamed_tool`,
+  `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
+  `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a
+  tool result, sent after the results) and `:call_to_function` (a call of a kind that the provider does not know).
 
-  What the view changes is told as well: `:hidden_iterations` and `:summarized_iterations` (`:from` is the range as text),
+  A provider refuses one half of a call that it answered itself without the other, such as the result of a web search without
+  the search. So if one half is hidden, masked or before `:since`, the other is left out as well, as `:dropped_part`.
+
+  The view's changes are listed as well: `:hidden_iterations` and `:summarized_iterations` (`:from` is the range as text),
   `:cleared_result` and `:shortened_result` (`:from` is the id of the call) and `:masked_text`.
 
   Raises `AshAgent.Context.Error` as `request!/3` does. Costs O(n).
@@ -1045,18 +1007,16 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec request_report(t(), provider(), keyword()) :: [map()]
   def request_report(%__MODULE__{ref: ref}, provider, opts \\ []) when provider in @providers,
-    do: ref |> Native.context_request_report(request_options(provider, opts)) |> ok!()
+    do: ref |> Native.context_request_report(checked_options(provider, opts)) |> ok!()
 
   @doc """
-  Returns the conversation as one plain text, for models that take a single text.
+  Returns the conversation as plain text, for models that take a single text.
 
   Blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]` are separated by blank lines. Costs O(n).
 
   ## Options
 
-    * `:mode` - `:full`, the default, for the whole view; `:continuation` for the system prompt and the last message of
-      the user, or the last tool results, where the model's side holds the session; `:message` for that message alone,
-      without a heading.
+  #{Options.docs(:to_prompt)}
 
   ## Examples
 
@@ -1066,17 +1026,16 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec to_prompt(t(), keyword()) :: String.t()
   def to_prompt(%__MODULE__{ref: ref}, opts \\ []) do
-    opts = Keyword.validate!(opts, mode: :full)
-    mode = check!(opts, :mode, &(&1 in [:full, :continuation, :message]))
-    ref |> Native.context_to_prompt(mode) |> ok!()
+    opts = Options.validate!(opts, :to_prompt)
+    ref |> Native.context_to_prompt(opts[:mode]) |> ok!()
   end
 
   @doc """
-  Tells whether a request can be made of the context now: `:ok` or `{:error, reasons}`.
+  Returns whether a request can be made from the context now: `:ok` or `{:error, reasons}`.
 
-  The reasons are `:no_messages` (none but the system prompt), `:last_message_from_assistant` (the model has answered;
-  some providers refuse to go on, others go on with its words) and `{:pending_tool_calls, ids}`. `request/3` refuses only
-  the last of them.
+  The reasons are `:no_messages` (there is nothing but the system prompt), `:last_message_from_assistant` (the model has
+  answered; some providers refuse to continue, others continue the answer) and `{:pending_tool_calls, ids}`. `request/3`
+  refuses only the last of them.
 
   ## Examples
 
@@ -1103,19 +1062,19 @@ defmodule AshAgent.Context do
   end
 
   @typedoc """
-  What an import had to change, and what of the request is no part of the conversation.
+  The repairs that an import made, and the fields of the request that are not part of the conversation.
 
-  A repair names the 0-based position of the `message` (content, item) in the list that was given:
+  A repair has the 0-based position of the `message` (or content, or item) in the given list:
 
-    * `:dropped_empty_message` - it says nothing
-    * `:dropped_orphan_result` - a result without a call, of this `id`
-    * `:dropped_duplicate_result` - a second result for the call of this `id`
-    * `:moved_result` - a result that did not stand directly behind its call
-    * `:moved_call` - a call with text or thinking behind it in its message, where its provider wants calls last
-    * `:renamed_call` - a call with the `id` of another call of its message, which is now called `to`
-    * `:synthesised_result` - a call without a result, with something behind it, was given the error "interrupted"
+    * `:dropped_empty_message` - the message is empty
+    * `:dropped_orphan_result` - a result with this `id` has no call
+    * `:dropped_duplicate_result` - a second result for the call with this `id`
+    * `:moved_result` - a result did not directly follow its call
+    * `:moved_call` - text or thinking followed a call in its message, and the provider wants calls last
+    * `:renamed_call` - a call had the `id` of another call of its message; it is now called `to`
+    * `:synthesised_result` - a call without a result was followed by something else; its result is now the error "interrupted"
 
-  `rest` has the fields of a request that are no part of the conversation, as they were given.
+  `rest` has the other fields of the request, as they were given.
   """
   @type import_report :: %{
           repairs: [
@@ -1130,27 +1089,26 @@ defmodule AshAgent.Context do
         }
 
   @doc """
-  Makes a context from a request that was made for a provider, and returns `{:ok, context, report}` or `{:error, error}`.
+  Makes a context from a request to a provider, and returns `{:ok, context, report}` or `{:error, error}`.
 
-  `body` is a map with string or atom keys, or JSON text. It may have more fields than the messages (model, tools, limits):
-  `report.rest` gives them back, for `encode_request/3` to take. Histories that providers refuse are repaired, and
-  `report.repairs` tells how, see `t:import_report/0`; a valid history needs no repair. Calls at the end that have no
+  `body` is a map with string or atom keys, or JSON text. Fields other than the messages (model, tools, limits) are
+  returned in `report.rest`, for `encode_request/3`. A history that the provider would refuse is repaired, and
+  `report.repairs` lists how, see `t:import_report/0`; a valid history needs no repair. Calls at the end that have no
   results are pending.
 
-  `request/3` for the same provider gives the messages as they were, with everything in them that a context has no
-  place for, such as cache breakpoints. It follows the provider's rules where a message was repaired, where it has what
-  the provider is known to refuse (blank texts, ids or names it cannot take), and where calls are pending. One shape
-  comes back in another form: OpenAI Responses' `input` as a text is a list with one user message.
+  For the same provider, `request/3` returns the messages as they were, including details that a context has no place for,
+  such as cache breakpoints. It follows the provider's rules instead where a message was repaired, where calls are
+  pending, and where the provider is known to refuse the message (blank texts, ids or names it cannot take). One shape
+  changes its form: an `input` of OpenAI Responses that is a string becomes a list with one user message.
 
   Blocks that no other provider knows become parts of the type `:provider_block`. The context keeps the messages in both
-  forms and is about twice as large as one that was built by the `add_*` functions.
+  forms and is about twice as large as one built with the `add_*` functions.
 
   The error's reason is `{:invalid, path, expected}` with the path into the body, or `{:too_deep, limit}`. Costs O(n).
 
   ## Options
 
-    * `:id` - the conversation's id, non-empty text. Defaults to a new UUID v4.
-    * `:at` - the time of all that happened, a `DateTime`. Defaults to now.
+  #{Options.docs(:import)}
 
   ## Examples
 
@@ -1170,8 +1128,8 @@ defmodule AshAgent.Context do
           {:ok, t(), import_report()} | {:error, Error.t()}
   def from_request(body, provider, opts \\ [])
       when (is_map(body) or is_binary(body)) and provider in @providers do
-    opts = Keyword.validate!(opts, [:id, :at])
-    body |> Native.import_request(provider, id(opts), at(opts)) |> wrap_import()
+    opts = Options.validate!(opts, :import)
+    body |> Native.import_request(provider, opts[:id], opts[:at]) |> wrap_import()
   end
 
   @doc """
@@ -1192,7 +1150,7 @@ defmodule AshAgent.Context do
   Makes a context from a list of messages, and returns `{:ok, context, report}` or `{:error, error}`.
 
   Messages are in OpenAI's chat format or in the form of `to_messages/1`, in any mixture, with string or atom keys. Keys
-  that neither of them has are left out. Repairs, errors and options are those of `from_request/3`.
+  that neither format has are ignored. Repairs, errors and options are those of `from_request/3`.
 
   ## Examples
 
@@ -1212,8 +1170,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec from_messages([map()], keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
   def from_messages(messages, opts \\ []) when is_list(messages) do
-    opts = Keyword.validate!(opts, [:id, :at])
-    messages |> Native.import_messages(id(opts), at(opts)) |> wrap_import()
+    opts = Options.validate!(opts, :import)
+    messages |> Native.import_messages(opts[:id], opts[:at]) |> wrap_import()
+  end
+
+  @doc false
+  # See AshAgent.Trace.from_atif/2.
+  def from_atif(document, opts) do
+    opts = Options.validate!(opts, :import)
+    document |> Native.import_atif(opts[:id], opts[:at]) |> wrap_import()
   end
 
   @doc """
@@ -1230,12 +1195,13 @@ defmodule AshAgent.Context do
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang_import!()
 
   @doc """
-  Returns the conversation as it was at the end of an iteration, which is the current one then.
+  Returns the conversation as it was at the end of an iteration, which becomes the current one.
 
-  What is added next opens the iteration behind it. Rewinding to the current iteration changes nothing. Of the view, what
-  is hidden in front of the turn stays hidden. Costs O(log n).
+  The next message opens the iteration after it. Rewinding to the current iteration changes nothing. Iterations that the
+  view hides before the turn stay hidden. Costs O(log n).
 
-  Raises `AshAgent.Context.Error` with `{:unknown_iteration, number, first..last}`.
+  The option `:to` is the number of the iteration. Raises `AshAgent.Context.Error` with `{:unknown_iteration, number,
+  first..last}`.
 
   ## Examples
 
@@ -1247,37 +1213,29 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Fork"
   @spec rewind(t(), to: integer()) :: t()
   def rewind(%__MODULE__{ref: ref}, opts) do
-    case Keyword.validate!(opts, [:to])[:to] do
-      number when is_integer(number) ->
-        ref |> Native.context_rewind(number) |> known!(number) |> wrap!()
-
-      other ->
-        raise ArgumentError, "expected :to to be an iteration's number, got: #{inspect(other)}"
-    end
+    number = Options.validate!(opts, :rewind)[:to]
+    ref |> Native.context_rewind(number) |> known!(number) |> wrap!()
   end
 
   @doc """
-  Makes a conversation of its own that goes on from here, under another id, and returns it. Costs O(calls of the last
-  message).
+  Makes a new conversation with another id that continues from here, and returns it. Costs O(calls of the last message).
 
-  Both conversations share everything up to now, and each goes its own way from here on. Without a fork, two contexts that
-  came from one have one id: whoever stores both under it overwrites one with the other.
+  Both conversations share everything up to now and then develop independently. Without a fork, two contexts made from one
+  have the same id, and storing both overwrites one with the other.
 
-  `context[:origin]` of a fork is `%{id: id, iteration: number}`: which conversation it was made of, and that one's current
-  iteration then. `to_map/1` and `dump/2` have it, too, and a fork of a fork has the nearer one. All other contexts have
-  `nil`. To fork at an earlier iteration, `rewind/2` first.
+  `context[:origin]` of a fork is `%{id: id, iteration: number}`: the conversation that it was made from, and that one's
+  current iteration at the time. `to_map/1` and `dump/2` include it. A fork of a fork has the id of the nearer one, and
+  any other context has `nil`. To fork at an earlier iteration, call `rewind/2` first.
 
-  The fork's `:created_at` and `:updated_at` are the time of the fork. Metadata, view and reports on tokens are those of the
-  context. Calls that wait for their results wait in the fork as well, to be approved again: an approval was given for one
-  run, and not for two.
+  The fork's `:created_at` and `:updated_at` are the time of the fork. It keeps the metadata, the view and the reports on
+  tokens. Pending calls are pending in the fork as well and need a new approval, since an approval is for one run.
 
-  As a conversation of its own, a fork is not `equal?/2` to what it was made of, and is dumped as a whole and by its own
-  deltas: `dump/2` with `:beside` shares nothing between two ids, and a delta of one is refused by the other.
+  A fork is not `equal?/2` to the original, and is dumped as a whole and by its own deltas: `dump/2` with `:beside` finds
+  nothing that two ids share, and a delta of one does not load onto the other.
 
   ## Options
 
-    * `:id` - the fork's id, non-empty text other than the context's. Defaults to a new UUID v4.
-    * `:at` - the time of the fork, a `DateTime`. Defaults to now.
+  #{Options.docs(:fork)}
 
   ## Examples
 
@@ -1292,20 +1250,18 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Fork"
   @spec fork(t(), keyword()) :: t()
   def fork(%__MODULE__{ref: ref} = context, opts \\ []) do
-    opts = Keyword.validate!(opts, [:id, :at])
-    id = id(opts)
+    opts = Options.validate!(opts, :fork)
 
-    if id != nil and id == context[:id] do
+    if opts[:id] != nil and opts[:id] == context[:id] do
       raise ArgumentError,
-            "expected :id to be another one than the context's, got: #{inspect(id)}"
+            "invalid value for option :id: it is the context's own; give the fork another one, or none for a new UUID"
     end
 
-    ref |> Native.context_fork(id, at(opts)) |> wrap!()
+    ref |> Native.context_fork(opts[:id], opts[:at]) |> wrap!()
   end
 
   @doc """
-  Puts another system prompt, text or text parts, in the place of the one there is, and returns the new context. `nil`
-  takes it away.
+  Replaces the system prompt with a string or text parts, and returns the new context. `nil` removes it.
 
   Takes the option `:at` as `put_metadata/4` does.
 
@@ -1319,10 +1275,10 @@ defmodule AshAgent.Context do
   @spec put_system_prompt(t(), content(), keyword()) :: t()
   def put_system_prompt(%__MODULE__{ref: ref}, prompt, opts \\ [])
       when is_binary(prompt) or is_list(prompt) or is_nil(prompt),
-      do: ref |> Native.context_put_system_prompt(prompt, only_at(opts)) |> wrap!()
+      do: ref |> Native.context_put_system_prompt(prompt, change_at(opts)) |> wrap!()
 
   @doc """
-  Returns the system prompt, or `nil`. What `put_prompt_block/4` adds is no part of it.
+  Returns the system prompt, or `nil`, without the texts that `put_prompt_block/4` adds.
 
   ## Examples
 
@@ -1334,12 +1290,12 @@ defmodule AshAgent.Context do
   def system_prompt(%__MODULE__{ref: ref}), do: ref |> Native.context_system_prompt() |> ok!()
 
   @doc """
-  Compares two conversations that may have begun as one.
+  Compares two conversations that may have a common beginning.
 
-  Returns the number of the last iteration that both have, with all before it, and the iterations that each has beyond it.
-  `last_common` is `nil` when they differ from the first iteration on. System prompts and views are not compared.
+  Returns the number of the last iteration up to which both are equal, and each one's iterations after it. `last_common`
+  is `nil` if they differ from the first iteration on. System prompts and views are not compared.
 
-  Costs O(n) at most; what the two share is not compared.
+  Costs O(n) at most; shared parts are not compared.
 
   ## Examples
 
@@ -1362,11 +1318,11 @@ defmodule AshAgent.Context do
     first = Native.context_first_iteration(context.ref)
     last = first + count_iterations(context) - 1
 
-    # The field may have been changed by hand: asking for so many iterations would fill the memory.
+    # The field may have been changed by hand: listing so many iterations would fill the memory.
     if context.current_iteration !== last do
       raise ArgumentError,
-            "expected a context whose current_iteration is #{last}, the conversation's own, got: " <>
-              inspect(context.current_iteration)
+            "expected a context whose current_iteration is #{last}, got: #{Check.kind(context.current_iteration)}; " <>
+              "use the functions of AshAgent.Context to change contexts"
     end
 
     for number <- if(common, do: common + 1, else: first)..last//1,
@@ -1374,26 +1330,27 @@ defmodule AshAgent.Context do
   end
 
   @typedoc """
-  Where a tool call stands: `:pending`, perhaps `:approved`, and in the end, once its slot is filled, `:ok`, `:error`,
-  `:denied`, `:interrupted` or `:cancelled`. A filled slot is final.
+  The status of a tool call: first `:pending`, then perhaps `:approved`, and once its slot is filled `:ok`, `:error`,
+  `:denied`, `:interrupted`, `:cancelled` or `:unknown` (started, and how it ended is not known). A filled slot is final.
   """
   @type call_status ::
-          :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled
+          :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled | :unknown
 
   @doc """
-  Notes the arguments that a pending tool call would run with, for whoever decides about it, and returns the new context.
+  Records the arguments that a pending tool call would run with, for whoever decides about it, and returns the new
+  context.
 
   An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
-  `AshAgent.Runtime` do. `undecided_tool_calls/1` shows the noted ones from then on, and `approve_tool_call/3` approves
-  these. The call itself stays as the model wrote it, for providers and for `get_iteration/2`. Arguments equal to those
-  take an earlier note away.
+  `AshAgent.Runtime` do. From then on, `undecided_tool_calls/1` shows the recorded arguments, and `approve_tool_call/3`
+  approves them. The call itself stays as the model wrote it, for providers and for `get_iteration/2`. Recording the
+  call's own arguments removes an earlier record.
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
-  when the call is approved already or has its result.
+  if the call is already approved or has its result.
 
   ## Options
 
-    * `:at` - when, a `DateTime`. Defaults to now.
+  #{Options.docs(:change)}
 
   ## Examples
 
@@ -1408,13 +1365,12 @@ defmodule AshAgent.Context do
   @spec ask_about_tool_call(t(), String.t(), arguments :: map(), keyword()) :: t()
   def ask_about_tool_call(%__MODULE__{ref: ref}, id, arguments, opts \\ [])
       when is_binary(id) and is_map(arguments) do
-    opts = Keyword.validate!(opts, [:at])
-    ref |> Native.context_ask(id, arguments, at(opts)) |> wrap!()
+    ref |> Native.context_ask(id, arguments, change_at(opts)) |> wrap!()
   end
 
   @doc """
-  Returns the tool calls of the current iteration that nobody has decided about, each with the arguments that it would run
-  with: those of `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+  Returns the undecided tool calls of the current iteration, each with the arguments that it would run with: those of
+  `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
 
   ## Examples
 
@@ -1428,23 +1384,19 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_undecided_calls() |> ok!()
 
   @doc """
-  Notes that a pending tool call may run, and returns the new context.
+  Records that a pending tool call may run, and returns the new context.
 
-  The call stays pending until `add_tool_results/2` answers it. Who approved it and when is kept, see
-  `tool_call_decision/2`.
+  The call stays pending until `add_tool_results/2` answers it. `tool_call_decision/2` returns who approved it and when.
 
-  An approval holds for the name and the arguments it was given for, of which a digest is kept with it:
-  `tool_call_approved?/3` compares them with what is to run.
+  An approval is for the call's name and the given arguments: a digest of both is kept with it, and
+  `tool_call_approved?/3` compares it with what is about to run.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :approved}`
-  when the call is approved already or has its result.
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from,
+  :approved}` if the call is already approved or has its result.
 
   ## Options
 
-    * `:arguments` - the arguments that the one who decides has seen, a map. Defaults to what `undecided_tool_calls/1`
-      shows. Give them when the context may have changed since they were shown.
-    * `:by` - who decides, any term. Defaults to `nil`.
-    * `:at` - when, a `DateTime`. Defaults to now.
+  #{Options.docs(:approve)}
 
   ## Examples
 
@@ -1455,16 +1407,15 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Approve"
   @spec approve_tool_call(t(), String.t(), keyword()) :: t()
   def approve_tool_call(%__MODULE__{ref: ref}, id, opts \\ []) when is_binary(id) do
-    opts = Keyword.validate!(opts, [:arguments, :by, :at])
-    check!(opts, :arguments, &(is_nil(&1) or is_map(&1)))
-    ref |> Native.context_approve(id, opts[:arguments], opts[:by], at(opts)) |> wrap!()
+    opts = Options.validate!(opts, :approve)
+    ref |> Native.context_approve(id, opts[:arguments], opts[:by], opts[:at]) |> wrap!()
   end
 
   @doc """
-  Tells whether a tool call waits to run and was approved with these arguments.
+  Returns whether a tool call is pending and was approved with these arguments.
 
-  Ask before you run a call that somebody approved: it is `false` when the arguments, or the call in the stored document,
-  have become others since then. An approval of a release that kept no digest holds for the call's own arguments as they
+  Check this before you run an approved call: it is `false` if the arguments, or the call in the stored document, have
+  changed since the approval. Approvals stored by a release that kept no digest are for the call's own arguments as they
   are now. Costs O(n) for n calls in the last message.
 
   ## Examples
@@ -1483,8 +1434,12 @@ defmodule AshAgent.Context do
   @doc """
   Denies a pending tool call, and returns the new context.
 
-  The call gets an error as its result that tells the model so, with the reason in words. When no other call is pending,
-  the iteration is completed. Errors are those of `approve_tool_call/3`, and so are the options `:by` and `:at`.
+  The call's result becomes an error that tells the model so, with the reason in words. If no other call is pending, the
+  iteration is complete. Raises the errors of `approve_tool_call/3`.
+
+  ## Options
+
+  #{Options.docs(:deny)}
 
   ## Examples
 
@@ -1498,12 +1453,12 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Approve"
   @spec deny_tool_call(t(), String.t(), term(), keyword()) :: t()
   def deny_tool_call(%__MODULE__{ref: ref}, id, reason \\ nil, opts \\ []) when is_binary(id) do
-    opts = Keyword.validate!(opts, [:by, :at])
-    ref |> Native.context_deny(id, reason, opts[:by], at(opts)) |> wrap!()
+    opts = Options.validate!(opts, :deny)
+    ref |> Native.context_deny(id, reason, opts[:by], opts[:at]) |> wrap!()
   end
 
   @doc """
-  Tells where the newest tool call of this id stands, or `nil` when there is none. Costs O(n) for calls of long ago.
+  Returns the status of the newest tool call with this id, or `nil`. Costs O(n) for old calls.
 
   ## Examples
 
@@ -1516,8 +1471,8 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_call_status(id) |> ok!()
 
   @doc """
-  Tells what was decided about the newest tool call of this id, by whom and when, or `nil`. `:arguments` is there when the
-  decision was about other arguments than the call's own, see `ask_about_tool_call/4`.
+  Returns the decision about the newest tool call with this id: who made it and when. Returns `nil` if there is none. It
+  has `:arguments` if it was about other arguments than the call's own, see `ask_about_tool_call/4`.
 
   ## Examples
 
@@ -1539,7 +1494,7 @@ defmodule AshAgent.Context do
   def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> ok!()
 
-  @typedoc "Tokens that providers reported: `total_tokens` is what they say, or input and output together."
+  @typedoc "Tokens that providers reported. `total_tokens` is the provider's total, or else the sum of input and output."
   @type usage :: %{
           input_tokens: non_neg_integer(),
           output_tokens: non_neg_integer(),
@@ -1549,13 +1504,13 @@ defmodule AshAgent.Context do
         }
 
   @doc """
-  Notes what a provider reported with the model's last message, and returns the new context.
+  Records the tokens that a provider reported with the model's last message, and returns the new context.
 
   `usage` is the report of OpenAI (Chat Completions, Responses), Anthropic, Gemini, Bedrock, Ollama or Mistral as it came,
-  with atom or string keys, or a map as `get_cumulative_tokens/1` gives. A number that stands in it twice is counted once.
-  Input includes what came from the provider's cache, also where the provider counts that apart (Anthropic, Bedrock);
-  output includes reasoning. Several reports on one message add up. A report belongs to the iteration of its message: one
-  that comes after the tool results is in a `dump/2` since that iteration, not since the current one.
+  with atom or string keys, or a map such as `get_cumulative_tokens/1` returns. A figure reported twice is counted once.
+  Input includes tokens from the provider's cache, even if the provider counts them separately (Anthropic, Bedrock);
+  output includes reasoning. Several reports on one message add up. A report belongs to the iteration of its message, so a
+  report recorded after the tool results is in a `dump/2` since that iteration, not since the current one.
 
   Raises `AshAgent.Context.Error` with `{:invalid_usage, key}` or `:no_assistant_message`. Takes the option `:at` as
   `put_metadata/4` does.
@@ -1570,10 +1525,10 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
   def add_token_usage(%__MODULE__{ref: ref}, usage, opts \\ []) when is_map(usage),
-    do: ref |> Native.context_add_usage(usage, only_at(opts)) |> wrap!()
+    do: ref |> Native.context_add_usage(usage, change_at(opts)) |> wrap!()
 
   @doc """
-  Returns what providers reported in all iterations together, in constant time.
+  Returns the tokens that providers reported in all iterations together, in constant time.
 
   ## Examples
 
@@ -1585,7 +1540,7 @@ defmodule AshAgent.Context do
   def get_cumulative_tokens(%__MODULE__{ref: ref}), do: Native.context_usage(ref)
 
   @doc """
-  Returns what providers reported in the iteration with this number, or `nil` when there is no such iteration.
+  Returns the tokens that providers reported in the iteration with this number, or `nil` if there is no such iteration.
 
   ## Examples
 
@@ -1598,46 +1553,44 @@ defmodule AshAgent.Context do
     do: Native.context_iteration_usage(ref, number)
 
   @typedoc """
-  How tokens are counted:
+  How to count tokens:
 
-    * `:auto` - the last report that `add_token_usage/2` noted, plus an estimate of what came since; an estimate of
-      everything where there is no report
+    * `:auto` - the last report recorded by `add_token_usage/2`, plus an estimate of everything after it; without a report, an
+      estimate of everything
     * `:estimate` - from the text alone
-    * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models of these encodings count text; the library needs the
-      feature `:exact_tokens`, or an `AshAgent.Context.Error` with the reason `{:feature_missing, "exact_tokens"}` is raised
+    * `:o200k_base`, `:cl100k_base` - exactly as OpenAI's models with these encodings count text. Without the library's feature
+      `:exact_tokens`, an `AshAgent.Context.Error` with the reason `{:feature_missing, "exact_tokens"}` is raised.
 
-  The default build leaves the encodings out. An application takes them in with
+  The default build leaves the encodings out. To include them, configure
 
       config :ash_agent_context, features: [:exact_tokens]
   """
   @type token_method :: :auto | :estimate | :o200k_base | :cl100k_base
 
-  @token_methods [:auto, :estimate, :o200k_base, :cl100k_base]
-
   @doc """
-  Returns the number of tokens of the view.
+  Returns the number of tokens in the view.
 
-  Text, tool calls, results, the system prompt, thinking, images and files all count. Four tokens stand around each
-  message and eight around each call and each result; images count by their pixels, not by their bytes. Every message is
-  counted once: on an unchanged context that takes constant time, after an append the time of what is new.
+  Text, tool calls, results, the system prompt, thinking, images and files all count. Each message adds four tokens, and
+  each call and each result eight. Images count by their pixels, not by their bytes. Every message is counted once, so
+  counting takes constant time on an unchanged context, and after an append the time for the new messages.
 
-  `:auto` takes it that the report was on a request of this context's view: where a smaller view was sent, use `:estimate`.
-  With `:auto`, what is hidden or shortened after a report is taken off it as an estimate. Reasoning that a report counts
-  and the message does not hold is not sent again, and not counted.
+  `:auto` assumes that the report was about a request with this context's view: if a smaller view was sent, use
+  `:estimate`. It subtracts an estimate of everything hidden or shortened after the report. Reasoning that a report counts
+  but the message does not contain is not sent again and not counted.
 
-  An estimate takes a pass over the text, at some 500 MB/s. On real conversations it is off by 5 % for half of the texts and
-  by up to 15 % for nine of ten; for JSON of tools by 8 % and 22 %, for European languages by 10 % and 22 %, for Chinese,
-  Japanese, Korean, Hindi and Arabic by 7 % and 21 %, compared with `:o200k_base`; `:cl100k_base` has up to four times as
-  many tokens for scripts other than Latin. The exact encodings read 20 to 40 MB/s. Their tables are made when they are
-  used first, once in the life of the VM: that takes a second and 85 MB for `:o200k_base`, half of that for `:cl100k_base`.
+  An estimate is one pass over the text at about 500 MB/s. On real conversations, compared with `:o200k_base`, its error
+  is at most 5 % for half of the texts and 15 % for nine of ten; for JSON of tools 8 % and 22 %, for European languages 10
+  % and 22 %, for Chinese, Japanese, Korean, Hindi and Arabic 7 % and 21 %. `:cl100k_base` has up to four times as many
+  tokens for scripts other than Latin. The exact encodings read 20 to 40 MB/s. Their tables are built on first use, once
+  per VM, which takes a second and 85 MB for `:o200k_base` and half of that for `:cl100k_base`.
 
-  An image counts its pixels divided by 750 after it is scaled to 1,568 pixels on its longer side, as Anthropic states, at
-  most 1,600, which is also the figure for images whose size cannot be told, such as those behind a URL. A PDF counts 2,250
-  for each page, a text file its text, any other file 2,250.
+  An image counts its pixels divided by 750 after it is scaled to 1,568 pixels on its longer side, as Anthropic states,
+  and at most 1,600, which is also the figure for images whose size is unknown, such as those given by URL. A PDF counts
+  2,250 per page, a text file its text, any other file 2,250.
 
   ## Options
 
-    * `:method` - see `t:token_method/0`. Defaults to `:auto`.
+  #{Options.docs(:count_tokens)}
 
   ## Examples
 
@@ -1654,9 +1607,9 @@ defmodule AshAgent.Context do
     do: ref |> Native.context_count_tokens(token_method(opts)) |> ok!()
 
   @doc """
-  Returns the tokens of the view by what they are for.
+  Returns the tokens of the view by purpose.
 
-  Takes the option of `count_tokens/2`; `:auto` is `:estimate` here, since reports do not tell parts.
+  Takes the option of `count_tokens/2`; here `:auto` is `:estimate`, since reports do not have these parts.
 
   ## Examples
 
@@ -1691,7 +1644,7 @@ defmodule AshAgent.Context do
   def estimate_token_count(%__MODULE__{} = context), do: count_tokens(context, method: :estimate)
 
   @doc """
-  Tells whether the view has more tokens than `budget`. Takes the option of `count_tokens/2`.
+  Returns whether the view has more tokens than `budget`. Takes the option of `count_tokens/2`.
 
   ## Examples
 
@@ -1705,7 +1658,7 @@ defmodule AshAgent.Context do
       do: count_tokens(context, opts) > budget
 
   @doc """
-  Returns the tokens that `budget` leaves beside the view, 0 when there are none. Takes the option of `count_tokens/2`.
+  Returns how many tokens of `budget` the view leaves free, or 0. Takes the option of `count_tokens/2`.
 
   ## Examples
 
@@ -1722,7 +1675,7 @@ defmodule AshAgent.Context do
   @countless Integer.pow(2, 1000)
 
   @doc """
-  Returns how much of `budget` the view takes: 1.0 for all of it, more when it exceeds it. Takes the option of
+  Returns the share of `budget` that the view takes: 1.0 for all of it, more if it exceeds it. Takes the option of
   `count_tokens/2`.
 
   ## Examples
@@ -1737,25 +1690,19 @@ defmodule AshAgent.Context do
       do: count_tokens(context, opts) / min(budget, @countless)
 
   @doc """
-  Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or
-  `{:error, error}`.
+  Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or `{:error,
+  error}`.
 
-  `hidden` is the range of all iterations that are hidden then, or `nil`. Whole iterations are hidden, so that no exchange
-  is cut; the system prompt, the current turn (everything from the last user message on) with its pending calls, and what
-  `:keep_first` and `:keep_last` name stay, and so do summaries while the rest suffices. The log keeps everything:
-  `expand/2` brings it back.
+  `hidden` is the range of all iterations that are then hidden, or `nil`. Iterations are hidden as a whole, so that no
+  exchange is cut. These always stay: the system prompt, the current turn (everything from the last user message on) with
+  its pending calls, and the iterations that `:keep_first` and `:keep_last` name. Summaries stay if hiding the rest
+  suffices. The log keeps everything, and `expand/2` brings it back.
 
-  The error's reason is `{:cannot_fit, least}` with the tokens that have to stay. Costs O(what is hidden).
+  The error's reason is `{:cannot_fit, least}` with the number of tokens that have to stay. Costs O(iterations hidden).
 
   ## Options
 
-    * `:reserve` - tokens of the budget to keep free for the answer. Defaults to `0`.
-    * `:keep_first` - iterations at the beginning that stay. Defaults to `0`.
-    * `:keep_last` - iterations at the end that stay. Defaults to `1`.
-    * `:step` - the last hidden iteration's number is a multiple of this, where that is possible: more is hidden than
-      needed, and then nothing for some turns, in which providers' prompt caches hit. Defaults to `5`.
-    * `:method` - how tokens are counted, see `t:token_method/0`. Defaults to `:auto`.
-    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+  #{Options.docs(:fit)}
 
   ## Examples
 
@@ -1772,15 +1719,12 @@ defmodule AshAgent.Context do
   @spec fit(t(), non_neg_integer(), keyword()) ::
           {:ok, t(), hidden :: Range.t() | nil} | {:error, Error.t()}
   def fit(%__MODULE__{ref: ref}, budget, opts \\ []) when is_integer(budget) and budget >= 0 do
-    defaults = [reserve: 0, keep_first: 0, keep_last: 1, step: 5, method: :auto, at: nil]
-    opts = Keyword.validate!(opts, defaults)
-    method = check!(opts, :method, &(&1 in @token_methods))
+    opts = Options.validate!(opts, :fit)
 
     how =
-      {budget, count!(opts, :reserve), count!(opts, :keep_first), count!(opts, :keep_last),
-       check!(opts, :step, &(is_integer(&1) and &1 > 0)), method}
+      {budget, opts[:reserve], opts[:keep_first], opts[:keep_last], opts[:step], opts[:method]}
 
-    case Native.context_fit(ref, how, at(opts)) do
+    case Native.context_fit(ref, how, opts[:at]) do
       {:ok, {handle, hidden}} -> {:ok, wrap!({:ok, handle}), hidden}
       {:error, :bad_time} = error -> wrap!(error)
       {:error, reason} -> {:error, %Error{reason: reason}}
@@ -1790,7 +1734,7 @@ defmodule AshAgent.Context do
   @doc """
   Hides all but the last `count` iterations that have messages, and returns the new context.
 
-  The log keeps them, and numbers stay: the next message goes where it would have gone. Takes the option `:at` as
+  The log keeps them, numbers stay, and the next message goes where it would have gone. Takes the option `:at` as
   `put_metadata/4` does.
 
   ## Examples
@@ -1804,12 +1748,15 @@ defmodule AshAgent.Context do
   @spec keep_last_iterations(t(), pos_integer(), keyword()) :: t()
   def keep_last_iterations(%__MODULE__{ref: ref}, count, opts \\ [])
       when is_integer(count) and count > 0,
-      do: ref |> Native.context_keep_last(count, only_at(opts)) |> wrap!()
+      do: ref |> Native.context_keep_last(count, change_at(opts)) |> wrap!()
 
   @doc """
-  Hides the iterations that began more than `seconds` ago, and returns the new context. The last one with messages stays.
+  Hides the iterations that began more than `seconds` ago, and returns the new context. The last iteration with messages
+  stays.
 
-  Takes the option `:at`, the time from which the seconds count, a `DateTime`; defaults to now.
+  ## Options
+
+  #{Options.docs(:hide_old)}
 
   ## Examples
 
@@ -1823,7 +1770,7 @@ defmodule AshAgent.Context do
   @spec hide_old_iterations(t(), non_neg_integer(), keyword()) :: t()
   def hide_old_iterations(%__MODULE__{ref: ref}, seconds, opts \\ [])
       when is_integer(seconds) and seconds >= 0 do
-    at = only_at(opts) || DateTime.utc_now()
+    at = Options.validate!(opts, :hide_old)[:at] || DateTime.utc_now()
     ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> wrap!()
   end
 
@@ -1834,10 +1781,10 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Shows only the iterations from `first` to `last`, and returns the new context. What is added later is shown, too.
+  Shows only the iterations from `first` to `last`, and those added later, and returns the new context.
 
-  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` when calls wait in the current iteration and the range
-  leaves it out. Takes the option `:at` as `put_metadata/4` does.
+  Takes the option `:at` as `put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if
+  calls are pending in the current iteration and the range leaves it out.
 
   ## Examples
 
@@ -1850,12 +1797,12 @@ defmodule AshAgent.Context do
   @spec keep_iteration_range(t(), pos_integer(), pos_integer(), keyword()) :: t()
   def keep_iteration_range(%__MODULE__{ref: ref}, first, last, opts \\ [])
       when is_integer(first) and is_integer(last) and first > 0 and last >= first,
-      do: ref |> Native.context_range(first, last, only_at(opts)) |> wrap!()
+      do: ref |> Native.context_range(first, last, change_at(opts)) |> wrap!()
 
   @typedoc """
-  How a range of iterations is compacted: `:drop` hides it, `{:summarize, fun}` puts a summary in its place.
+  How to compact a range of iterations: `:drop` hides it, `{:summarize, fun}` shows a summary instead.
 
-  The function gets the messages of the range as the view has them and returns text, `{:ok, text}` or `{:error, reason}`.
+  The function gets the range's messages as in the view, and returns a string, `{:ok, string}` or `{:error, reason}`.
   """
   @type strategy ::
           :drop | {:summarize, ([message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
@@ -1863,23 +1810,21 @@ defmodule AshAgent.Context do
   @doc """
   Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
 
-  A summary stands in the view where the iterations were, as a message of the user with
-  `metadata: %{summary: %{first: first, last: last}}` and a first line that says so. The log keeps the iterations:
-  `expand/2` brings them back, `get_iteration/2` and dumps have them. The current turn with its pending calls is never
-  compacted. Compacting again works on the view: the summariser gets the earlier summary.
+  The view shows the summary instead of the iterations, as a user message with `metadata: %{summary: %{first: first, last:
+  last}}` and a first line that says so. The log keeps the iterations: `expand/2` brings them back, and `get_iteration/2`
+  and dumps include them. The current turn with its pending calls is never compacted. Compacting again works on the view,
+  so the summariser gets the earlier summary.
 
-  `info` has the `:range` that was compacted, `nil` when there was nothing; the `:strategy` that was used; and the
-  `:reason` why a summariser failed: it returned `{:error, reason}`, raised, or gave no text. Then the range is dropped.
+  `info` has the compacted `:range` (`nil` if there was nothing to compact), the `:strategy` that was used, and the
+  `:reason` why a summariser failed: it returned `{:error, reason}`, raised, or did not return text. In that case the
+  range is hidden.
 
   The error's reason is `{:not_compactable, range, allowed}`, or `{:summary_too_long, tokens, replaced}` (by `:estimate`):
-  a summary has to be shorter than what it stands for. Costs O(what is compacted), and the summariser.
+  a summary has to be shorter than the iterations it replaces. Costs O(size of the range), and the summariser.
 
   ## Options
 
-    * `:range` - the iterations to compact. Defaults to all in front of the current turn.
-    * `:keep_first` - iterations at the beginning that stay. Defaults to `0`.
-    * `:keep_last` - iterations at the end that stay. Defaults to `1`.
-    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+  #{Options.docs(:compact)}
 
   ## Examples
 
@@ -1905,23 +1850,16 @@ defmodule AshAgent.Context do
            %{range: Range.t() | nil, strategy: :drop | :summarize, reason: term() | nil}}
           | {:error, Error.t()}
   def compact(%__MODULE__{ref: ref} = context, strategy, opts \\ []) do
-    opts = Keyword.validate!(opts, range: nil, keep_first: 0, keep_last: 1, at: nil)
+    opts = Options.validate!(opts, :compact)
     strategy = strategy!(strategy)
-    asked = check!(opts, :range, &(is_nil(&1) or match?(%Range{step: 1}, &1)))
-    asked = asked && {asked.first, asked.last}
-    at = at(opts)
+    asked = if range = opts[:range], do: {range.first, range.last}
 
-    case Native.context_compactable(
-           ref,
-           asked,
-           count!(opts, :keep_first),
-           count!(opts, :keep_last)
-         ) do
+    case Native.context_compactable(ref, asked, opts[:keep_first], opts[:keep_last]) do
       {:ok, nil} ->
         {:ok, context, %{range: nil, strategy: elem(strategy, 0), reason: nil}}
 
       {:ok, {first, last}} ->
-        compact(context, strategy, first..last, at)
+        compact(context, strategy, first..last, opts[:at])
 
       {:error, {:not_compactable, _range, allowed}} ->
         {:error, %Error{reason: {:not_compactable, opts[:range], allowed}}}
@@ -1933,7 +1871,7 @@ defmodule AshAgent.Context do
 
   defp strategy!(other) do
     raise ArgumentError,
-          "expected :drop or {:summarize, fun} with a function of arity 1, got: #{inspect(other)}"
+          "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
   end
 
   defp compact(%{ref: ref}, {:drop, failure}, %{first: first, last: last} = range, at) do
@@ -1984,11 +1922,10 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Puts a summary in the place of iterations, a number or a range of numbers, in the view, and returns the new context.
+  Shows a summary instead of iterations, given as a number or a range, in the view, and returns the new context.
 
-  It does what `compact/3` does with a summary that is there already. Raises `AshAgent.Context.Error` with
-  `{:not_compactable, range, allowed}` or `{:summary_too_long, tokens, replaced}`. Takes the option `:at` as
-  `put_metadata/4` does.
+  It does what `compact/3` does, with a summary that you already have. Takes the option `:at` as `put_metadata/4` does.
+  Raises `AshAgent.Context.Error` with `{:not_compactable, range, allowed}` or `{:summary_too_long, tokens, replaced}`.
 
   ## Examples
 
@@ -2011,7 +1948,7 @@ defmodule AshAgent.Context do
     unless match?({:ok, _}, summary_text(summary)),
       do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
 
-    case Native.context_summarize(ref, first, last, summary, only_at(opts)) do
+    case Native.context_summarize(ref, first, last, summary, change_at(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
         raise Error, reason: {:not_compactable, first..last, allowed}
 
@@ -2021,7 +1958,7 @@ defmodule AshAgent.Context do
   end
 
   @doc """
-  Returns the summary that stands for the iteration with this number in the view, or `nil`.
+  Returns the summary that the view shows instead of the iteration with this number, or `nil`.
 
   ## Examples
 
@@ -2034,9 +1971,9 @@ defmodule AshAgent.Context do
     do: Native.context_summary_of(ref, number)
 
   @doc """
-  Brings iterations back into the view that were hidden or summarised, and returns the new context.
+  Shows hidden or summarised iterations in the view again, and returns the new context.
 
-  `range` is a range of numbers, one number, or `:all`. A summary goes as a whole, wherever the range meets it. Takes the
+  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. Takes the
   option `:at` as `put_metadata/4` does.
 
   ## Examples
@@ -2052,7 +1989,7 @@ defmodule AshAgent.Context do
 
   def expand(%__MODULE__{ref: ref}, :all, opts) do
     last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
-    ref |> Native.context_expand(1, last, only_at(opts)) |> wrap!()
+    ref |> Native.context_expand(1, last, change_at(opts)) |> wrap!()
   end
 
   def expand(%__MODULE__{} = context, number, opts) when is_integer(number) and number > 0,
@@ -2060,20 +1997,18 @@ defmodule AshAgent.Context do
 
   def expand(%__MODULE__{ref: ref}, %Range{first: first, last: last}, opts)
       when first > 0 and last >= first,
-      do: ref |> Native.context_expand(first, last, only_at(opts)) |> wrap!()
+      do: ref |> Native.context_expand(first, last, change_at(opts)) |> wrap!()
 
   @doc """
-  Blanks old tool results in the view, and returns the new context. The calls stay, and the log has the results.
+  Clears old tool results in the view, and returns the new context. The calls stay, and the log keeps the results.
 
-  The last results that are in the view stay; those that come later are shown until this is called again, so that requests
-  keep their beginning. Calling it again takes the place of the call before: with more to keep than there are results, all are
-  shown. Costs O(what is kept).
+  The last results in the view stay. Later results are shown until you call this again, so that requests keep their
+  beginning. Calling it again replaces the earlier call: if it keeps more results than there are, all are shown. Costs
+  O(results kept).
 
   ## Options
 
-    * `:keep` - how many of the last results stay. Defaults to `3`.
-    * `:placeholder` - what models read instead. Defaults to `"[Old tool result cleared]"`.
-    * `:at` - the time of the change, a `DateTime`. Defaults to now.
+  #{Options.docs(:clear_tool_results)}
 
   ## Examples
 
@@ -2086,20 +2021,19 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "View and budget"
   @spec clear_tool_results(t(), keyword()) :: t()
   def clear_tool_results(%__MODULE__{ref: ref}, opts \\ []) do
-    opts = Keyword.validate!(opts, keep: 3, placeholder: "[Old tool result cleared]", at: nil)
-    text? = &(is_binary(&1) and String.valid?(&1) and String.trim(&1) != "")
-    placeholder = check!(opts, :placeholder, text?)
-    ref |> Native.context_clear_results(count!(opts, :keep), placeholder, at(opts)) |> wrap!()
+    opts = Options.validate!(opts, :clear_tool_results)
+    ref |> Native.context_clear_results(opts[:keep], opts[:placeholder], opts[:at]) |> wrap!()
   end
 
-  @least_result_bytes 100
+  @least_result_bytes Options.least_result_bytes()
 
   @doc """
-  Limits the text of each tool result in the view to so many bytes, at least #{@least_result_bytes}, and returns the new
-  context. `nil` shows results whole.
+  Limits the text of each tool result in the view to a number of bytes, at least #{@least_result_bytes}, and returns the
+  new context. `nil` shows results whole.
 
-  Of a longer result the beginning and the end are kept, on character boundaries, with a note between them of how much
-  was left out; the log has it whole. `request/3` takes the same limit as the option `:max_result_bytes`, for one request.
+  A longer result is shown with its beginning and its end, cut at characters, and a note between them that says how much
+  was left out. The log has it whole. `request/3` takes the same limit as the option `:max_result_bytes`, for a single
+  request.
 
   Takes the option `:at` as `put_metadata/4` does.
 
@@ -2115,23 +2049,20 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "View and budget"
   @spec put_max_result_bytes(t(), pos_integer() | nil, keyword()) :: t()
   def put_max_result_bytes(%__MODULE__{ref: ref}, bytes, opts \\ []) do
-    most = max_result_bytes(max_result_bytes: bytes)
-    ref |> Native.context_max_result_bytes(most, only_at(opts)) |> wrap!()
-  end
+    unless Options.result_bytes?(bytes) do
+      raise ArgumentError,
+            "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
+    end
 
-  defp max_result_bytes(opts) do
-    check!(
-      opts,
-      :max_result_bytes,
-      &(is_nil(&1) or (is_integer(&1) and &1 >= @least_result_bytes))
-    )
+    ref |> Native.context_max_result_bytes(bytes, change_at(opts)) |> wrap!()
   end
 
   @doc """
-  Puts a text behind the system prompt in the view, under a name, and returns the new context. `nil` takes it away.
+  Adds a named text after the system prompt in the view, and returns the new context. The same name replaces it, and `nil`
+  removes it.
 
-  Texts stand in the order in which their names were first put, with blank lines between. The system prompt itself stays
-  as it is. Takes the option `:at` as `put_metadata/4` does.
+  Texts are in the order in which their names were first put, separated by blank lines. The system prompt itself does not
+  change. Takes the option `:at` as `put_metadata/4` does.
 
   ## Examples
 
@@ -2144,26 +2075,29 @@ defmodule AshAgent.Context do
   def put_prompt_block(%__MODULE__{ref: ref}, name, text, opts \\ [])
       when (is_atom(name) or is_binary(name)) and (is_binary(text) or is_nil(text)) do
     for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
-      raise ArgumentError, "expected UTF-8 text, got: #{inspect(given)}"
+      raise ArgumentError,
+            "expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8"
     end
 
-    ref |> Native.context_prompt_block(to_string(name), text, only_at(opts)) |> wrap!()
+    ref |> Native.context_prompt_block(to_string(name), text, change_at(opts)) |> wrap!()
   end
 
   @doc """
-  Masks what patterns match in all texts of the view, and returns the new context.
+  Masks the matches of patterns in all texts of the view, and returns the new context.
 
-  `masks` is a list of at most 100 `{pattern, replacement}`, in the place of all earlier masks; `[]` takes them away. A pattern is a
-  regular expression, as text or as a `Regex` without options, in the syntax of Rust's
-  [regex crate](https://docs.rs/regex/latest/regex/#syntax), which takes linear time and has no look-around and no
-  back-references. Text, arguments of tool calls with their keys and numbers, results, names and addresses of files, and
-  files that are text are masked in messages, prompts and requests; the log is as it was. A provider's own block that is
-  met is left out, thinking loses its signature and so is not sent on, and an image or a file whose address is met becomes
-  text. What the application chose is not masked: names of tools, ids and further keys of calls, metadata, and what images
-  and other files show.
+  `masks` is a list of at most 100 tuples `{pattern, replacement}` that replaces all earlier masks; `[]` removes them. A
+  pattern is a regular expression, as a string or as a `Regex` without options, in the syntax of Rust's [regex
+  crate](https://docs.rs/regex/latest/regex/#syntax), which runs in linear time and has no look-around and no
+  backreferences.
 
-  Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern, problem}`. Takes the option `:at` as `put_metadata/4`
-  does.
+  Masks apply to messages, prompts and requests: to text, the arguments of tool calls with their keys and numbers,
+  results, names and addresses of files, and files that are text. The log does not change. A provider's own block that
+  matches is left out, thinking that matches loses its signature and so is not sent again, and an image or a file whose
+  address matches becomes text. Masks do not apply to what the application chose (names of tools, ids and further keys of
+  calls, metadata), nor to the contents of images and other files.
+
+  Takes the option `:at` as `put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern,
+  problem}`.
 
   ## Examples
 
@@ -2175,7 +2109,7 @@ defmodule AshAgent.Context do
   @spec put_masks(t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: t()
   def put_masks(%__MODULE__{ref: ref}, masks, opts \\ []) when is_list(masks) do
     masks = Enum.map(masks, &mask!/1)
-    ref |> Native.context_masks(masks, only_at(opts)) |> wrap!()
+    ref |> Native.context_masks(masks, change_at(opts)) |> wrap!()
   end
 
   defp mask!({%Regex{} = regex, replacement}) when is_binary(replacement) do
@@ -2183,25 +2117,26 @@ defmodule AshAgent.Context do
       mask!({Regex.source(regex), replacement})
     else
       raise ArgumentError,
-            "expected a pattern without options, got: #{inspect(regex)}; write them into it, as in (?i)"
+            "expected a regex without options; write them into the pattern itself, as in (?i)"
     end
   end
 
   defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
     if String.valid?(pattern) and String.valid?(replacement),
       do: mask,
-      else: raise(ArgumentError, "expected UTF-8 text, got: #{inspect(mask)}")
+      else: raise(ArgumentError, "expected a mask's pattern and replacement to be valid UTF-8")
   end
 
   defp mask!(other) do
-    raise ArgumentError, "expected {pattern, replacement}, got: #{inspect(other)}"
+    raise ArgumentError,
+          "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
   end
 
   @doc """
-  Tells what makes the view other than the log.
+  Returns how the view differs from the log.
 
-  `hidden` and `summaries` are ranges of iterations, oldest first; `cleared` is the place up to which results are blanked;
-  `masks` and `blocks` are what `put_masks/3` and `put_prompt_block/4` put.
+  `hidden` and `summaries` are ranges of iterations, oldest first. `cleared` is the position up to which results are
+  cleared. `masks` and `blocks` are those of `put_masks/3` and `put_prompt_block/4`.
 
   ## Examples
 
@@ -2223,20 +2158,16 @@ defmodule AshAgent.Context do
   @doc """
   Runs enhancers on the context, one after the other, and returns `{:ok, context, report}` or `{:error, error}`.
 
-  Enhancers change the view, what models see, and never the log: they keep it within a budget, put memory into the system
-  prompt, mask patterns. Each gets the context that the one before made. `AshAgent.Context.Enhancer` describes them, and those
-  that come with the package.
+  Enhancers change the view, which models see, and never the log: they keep it within a budget, put memory into the system
+  prompt, or mask patterns. Each gets the context that the one before returned. `AshAgent.Context.Enhancer` describes how
+  to write them, and lists those that come with the package.
 
-  The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped, each
-  with its error. Raises `ArgumentError` for what is no enhancer, and what an enhancer raises for wrong options.
+  The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped,
+  each with its error. Raises `ArgumentError` for anything that is not an enhancer and for wrong options of an enhancer.
 
   ## Options
 
-    * `:needs` - what is asked for, such as `[:profile, recall: "maps"]`: a list of atoms, alone or with a value, a map, or a
-      `MapSet`. A need with the value `nil` or `false` is none. Enhancers pass over those that they do not know. Defaults to `[]`.
-    * `:on_error` - what happens when an enhancer fails: `:stop`, which gives the error; `:skip`, which goes on without it;
-      or a function of the enhancer (its module, or itself when it is a function) and the error that returns one of the two.
-      Defaults to `:stop`: without the enhancer that failed, what should be masked would be sent.
+  #{Options.docs(:enhance)}
 
   ## Examples
 
@@ -2257,20 +2188,15 @@ defmodule AshAgent.Context do
     AshAgent.Context.Enhancer.run(context, enhancers, opts)
   end
 
-  defp token_method(opts) do
-    opts = Keyword.validate!(opts, method: :auto)
-    check!(opts, :method, &(&1 in @token_methods))
-  end
+  defp token_method(opts), do: Options.validate!(opts, :count_tokens)[:method]
 
-  defp count!(opts, key), do: check!(opts, key, &(is_integer(&1) and &1 >= 0))
-
-  defp only_at([]), do: nil
-  defp only_at(opts), do: opts |> Keyword.validate!([:at]) |> at()
+  defp change_at([]), do: nil
+  defp change_at(opts), do: Options.validate!(opts, :change)[:at]
 
   @doc """
-  Tells whether two contexts have equal contents, ids and times included. `==` compares handles and does not tell.
+  Returns whether two contexts have equal contents, including ids and times. `==` compares handles instead.
 
-  Costs O(n) at most; parts that the two share are not compared.
+  Costs O(n) at most; shared parts are not compared.
 
   ## Examples
 
@@ -2297,8 +2223,7 @@ defmodule AshAgent.Context do
   @spec put_metadata(t(), atom() | binary(), term(), keyword()) :: t()
   def put_metadata(%__MODULE__{ref: ref}, key, value, opts \\ [])
       when is_atom(key) or is_binary(key) do
-    at = opts |> Keyword.validate!([:at]) |> at()
-    ref |> Native.context_put_metadata(key, value, at) |> wrap!()
+    ref |> Native.context_put_metadata(key, value, change_at(opts)) |> wrap!()
   end
 
   @doc """
@@ -2317,10 +2242,8 @@ defmodule AshAgent.Context do
   @spec put_iteration_metadata(t(), integer(), atom() | binary(), term(), keyword()) :: t()
   def put_iteration_metadata(%__MODULE__{ref: ref}, number, key, value, opts \\ [])
       when is_integer(number) and (is_atom(key) or is_binary(key)) do
-    at = opts |> Keyword.validate!([:at]) |> at()
-
     ref
-    |> Native.context_put_iteration_metadata(number, key, value, at)
+    |> Native.context_put_iteration_metadata(number, key, value, change_at(opts))
     |> known!(number)
     |> wrap!()
   end
@@ -2369,17 +2292,47 @@ defmodule AshAgent.Context do
     if key == :current_iteration, do: {:ok, context.current_iteration}, else: :error
   end
 
+  @doc """
+  Prints the conversation's log, and returns the context.
+
+  Each iteration has a line with its number, its time, and whether models see it. Texts that the view masks are masked, and characters
+  that control a terminal or reverse text are replaced by visible ones.
+
+  `inspect(context, custom_options: [messages: true])` returns the same text. Otherwise, inspecting a context never shows its messages.
+
+  ## Options
+
+  #{AshAgent.Options.docs(AshAgent.Trace.Printed.options())}
+    * `:device` - where to print. Defaults to `:stdio`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", at: ~U[2026-01-01 10:00:00Z])
+      iex> {:ok, device} = StringIO.open("")
+      iex> AshAgent.Context.print(context, device: device, color: false)
+      iex> device |> StringIO.contents() |> elem(1)
+      "iteration 1, 2026-01-01 10:00:00 UTC, open\\n  user           Hello!\\n"
+  """
+  @doc since: "0.1.0", group: "Read"
+  @spec print(t(), keyword()) :: t()
+  def print(%__MODULE__{} = context, opts \\ []) when is_list(opts) do
+    {device, opts} = Keyword.pop(opts, :device, :stdio)
+    IO.write(device, AshAgent.Trace.Printed.text(context, opts))
+    context
+  end
+
   @doc false
   @impl Access
   def get_and_update(%__MODULE__{}, key, _fun) do
     raise ArgumentError,
-          "cannot put #{inspect(key)} into a context: use its functions, such as update/2 or put_metadata/3"
+          "cannot put #{inspect(key)} into a context: use the functions of AshAgent.Context, such as update/2 or put_metadata/3"
   end
 
   @doc false
   @impl Access
   def pop(%__MODULE__{}, key) do
-    raise ArgumentError, "cannot remove #{inspect(key)} from a context"
+    raise ArgumentError,
+          "cannot remove #{inspect(key)} from a context: use the functions of AshAgent.Context, such as update/2"
   end
 
   defp wrap({:ok, {ref, current_iteration}}),
@@ -2392,7 +2345,7 @@ defmodule AshAgent.Context do
 
   defp wrap!({:error, :bad_time}) do
     raise ArgumentError,
-          "expected :at to be a valid DateTime of the ISO calendar and the years 0 to 9999"
+          "expected the option :at to be a valid DateTime of the ISO calendar and the years 0 to 9999"
   end
 
   defp wrap!({:error, reason}), do: raise(Error, reason: reason)
@@ -2415,71 +2368,48 @@ defmodule AshAgent.Context do
   defp error_struct({:ok, term}), do: {:ok, term}
   defp error_struct({:error, reason}), do: {:error, %Error{reason: reason}}
 
-  @request_options [
-    pending: :error,
-    model: nil,
-    thinking: :drop,
-    cache: false,
-    system_role: "system",
-    from: nil,
-    max_result_bytes: nil,
-    dialect: nil,
-    previous_response_id: nil,
-    conversation: nil
-  ]
+  defp encode_options(provider, opts) do
+    opts = Options.validate!(opts, :encode_request)
+    {opts[:body], request_options(provider, opts)}
+  end
+
+  @doc false
+  def providers, do: @providers
+
+  @doc false
+  def checked_options(provider, opts),
+    do: request_options(provider, Options.validate!(opts, :request))
 
   defp request_options(provider, opts) do
-    opts = Keyword.validate!(opts, @request_options)
-
-    {provider, check!(opts, :model, &(is_nil(&1) or is_binary(&1))),
-     check!(opts, :thinking, &(&1 in [:drop, :text])),
-     check!(opts, :system_role, &(&1 in ["system", "developer"])),
-     check!(opts, :cache, &(&1 in [:auto, false])) == :auto,
-     {check!(opts, :from, &(is_nil(&1) or is_integer(&1))), max_result_bytes(opts),
-      dialect(provider, opts), known(provider, opts)},
-     check!(opts, :pending, &(&1 in [:error, :interrupt])) == :interrupt}
+    {provider, opts[:model], opts[:thinking], opts[:system_role], opts[:cache] == :auto,
+     {opts[:since], opts[:max_result_bytes], dialect(provider, opts[:dialect]),
+      known(provider, opts[:previous_response_id], opts[:conversation])},
+     opts[:pending] == :interrupt}
   end
 
-  defp dialect(provider, opts) do
-    dialect = check!(opts, :dialect, &(&1 in [nil, :openai, :deepseek, :openrouter, :vllm]))
+  defp dialect(_provider, nil), do: nil
+  defp dialect(:openai_chat, dialect), do: Atom.to_string(dialect)
+  defp dialect(provider, _dialect), do: not_for!(":dialect", :openai_chat, provider)
 
-    if dialect && provider != :openai_chat,
-      do:
-        raise(ArgumentError, "the option :dialect is for :openai_chat, not #{inspect(provider)}")
+  # The part of the conversation that the provider keeps itself.
+  defp known(_provider, nil, nil), do: nil
+  defp known(:openai_responses, response, nil), do: {true, response}
+  defp known(:openai_responses, nil, conversation), do: {false, conversation}
 
-    dialect && Atom.to_string(dialect)
+  defp known(:openai_responses, _response, _conversation) do
+    raise ArgumentError,
+          "options :previous_response_id and :conversation exclude each other: give one of them"
   end
 
-  # What the provider keeps of the conversation itself.
-  defp known(provider, opts) do
-    id? = &(is_nil(&1) or (is_binary(&1) and String.valid?(&1) and String.trim(&1) != ""))
-    response = check!(opts, :previous_response_id, id?)
-    conversation = check!(opts, :conversation, id?)
-
-    cond do
-      response == nil and conversation == nil ->
-        nil
-
-      provider != :openai_responses ->
-        raise ArgumentError,
-              "the options :previous_response_id and :conversation are for :openai_responses, not #{inspect(provider)}"
-
-      response != nil and conversation != nil ->
-        raise ArgumentError, "give :previous_response_id or :conversation, not both"
-
-      true ->
-        {response != nil, response || conversation}
-    end
+  defp known(provider, response, _conversation) do
+    name = if response, do: ":previous_response_id", else: ":conversation"
+    not_for!(name, :openai_responses, provider)
   end
 
-  defp check!(opts, key, valid?) do
-    value = opts[key]
-
-    if valid?.(value) do
-      value
-    else
-      raise ArgumentError, "invalid value for option #{inspect(key)}: #{inspect(value)}"
-    end
+  @spec not_for!(String.t(), provider(), provider()) :: no_return()
+  defp not_for!(option, owner, provider) do
+    raise ArgumentError,
+          "option #{option} is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
   end
 
   defp attributes(attributes) when is_list(attributes) do
@@ -2487,7 +2417,7 @@ defmodule AshAgent.Context do
       Map.new(attributes)
     else
       raise ArgumentError,
-            "expected attributes as a map or a keyword list, got: #{inspect(attributes)}"
+            "expected attributes as a map or a keyword list, got: #{Check.kind(attributes)}"
     end
   end
 
@@ -2496,54 +2426,34 @@ defmodule AshAgent.Context do
   defp stamp([]), do: {nil, nil}
 
   defp stamp(opts) do
-    opts = Keyword.validate!(opts, [:metadata, :at])
-    {metadata_option(opts), at(opts)}
-  end
-
-  defp at(opts) do
-    case opts[:at] do
-      %DateTime{} = at -> at
-      nil -> nil
-      other -> raise ArgumentError, "expected :at to be a DateTime, got: #{inspect(other)}"
-    end
-  end
-
-  defp metadata_option(opts) do
-    case opts[:metadata] do
-      metadata when is_nil(metadata) or is_map(metadata) -> metadata
-      other -> raise ArgumentError, "expected :metadata to be a map, got: #{inspect(other)}"
-    end
-  end
-
-  defp id(opts) do
-    case opts[:id] do
-      nil ->
-        nil
-
-      id when is_binary(id) and id != "" ->
-        if String.valid?(id), do: id, else: raise(ArgumentError, "expected :id to be UTF-8 text")
-
-      other ->
-        raise ArgumentError, "expected :id to be non-empty text, got: #{inspect(other)}"
-    end
-  end
-
-  defp system_prompt_option(opts) do
-    case opts[:system_prompt] do
-      prompt when is_nil(prompt) or is_binary(prompt) or is_list(prompt) ->
-        prompt
-
-      other ->
-        raise ArgumentError,
-              "expected :system_prompt to be text or text parts, got: #{inspect(other)}"
-    end
+    opts = Options.validate!(opts, :message)
+    {opts[:metadata], opts[:at]}
   end
 
   defimpl Inspect do
     alias AshAgent.Context.{Error, Handle, Native}
 
     # Counts only: this ends up in logs. A handle from another node is still a context.
-    def inspect(context, _opts) do
+    def inspect(context, opts) do
+      counts = counts(context)
+
+      if opts.custom_options[:messages] == true,
+        do: counts <> "\n" <> messages(context, opts),
+        else: counts
+    end
+
+    defp messages(context, opts) do
+      limit = if is_integer(opts.limit) and opts.limit < 1, do: 1, else: opts.limit
+      width = if is_integer(opts.width) and opts.width > 0, do: opts.width, else: :infinity
+
+      String.trim_trailing(
+        AshAgent.Trace.Printed.text(context, limit: limit, width: width, color: false)
+      )
+    rescue
+      ArgumentError -> ""
+    end
+
+    defp counts(context) do
       %{messages: messages, pending: pending, hidden: view?} = Native.context_summary(context.ref)
       shown = if view?, do: "messages in view", else: "messages"
 

@@ -1,22 +1,23 @@
 defmodule AshAgent.LLM do
   @moduledoc """
-  What answers: the behaviour of models that `AshAgent.Runtime` talks to.
+  The behaviour of models, which `AshAgent.Runtime` asks for answers.
 
   A model is one of
 
-    * a function of one argument, the context, or of two, the context and the options of `c:chat/2`
+    * a function that takes the context, or the context and the options of `c:chat/2`
     * a module that implements `c:chat/2`
-    * `{module, options}`; the options are given to `c:chat/2` on every call
+    * `{module, options}`; the options are passed to `c:chat/2` on every call
 
-  Clients of providers come with the package: `AshAgent.LLM.Anthropic`, `AshAgent.LLM.OpenAIResponses`,
+  The package has clients for providers: `AshAgent.LLM.Anthropic`, `AshAgent.LLM.OpenAIResponses`,
   `AshAgent.LLM.OpenAICompatible`, `AshAgent.LLM.Gemini`, `AshAgent.LLM.Bedrock`, `AshAgent.LLM.Mistral` and
   `AshAgent.LLM.Ollama`. `AshAgent.LLM.Scripted` plays given answers for tests and demos.
 
       iex> llm = fn context ->
       ...>   {:ok, %{content: "You sent " <> Integer.to_string(AshAgent.Context.count_messages(context)) <> " message(s)."}}
       ...> end
-      iex> AshAgent.LLM.chat(llm, AshAgent.Context.new("Hello!"))
-      {:ok, %{content: "You sent 1 message(s)."}}
+      iex> {:ok, response} = AshAgent.LLM.chat(llm, AshAgent.Context.new("Hello!"))
+      iex> AshAgent.Response.text(response)
+      "You sent 1 message(s)."
 
   Writing your own model:
 
@@ -30,68 +31,45 @@ defmodule AshAgent.LLM do
         end
       end
 
-  ## What all clients have in common
+  A model returns an `AshAgent.Response`, or a message as a map, which `AshAgent.Response.from_message/1` turns into one:
+  `chat/3` returns a response either way.
 
-  **Streams.** `stream/4` gives the events of an answer to a function while it comes in. The response is read as fast as the
-  function returns and not faster; when it returns `:halt`, or its process ends, the connection closes, and so the provider
-  stops.
+  ## The clients
 
-  **Timeouts.** `:connect_timeout`, `:first_byte_timeout` and `:idle_timeout` limit the single waits, `:timeout` everything
-  together, repetitions included. The error's reason says which one it was.
+  **Streams.** `stream/4` passes the events of an answer to a function while it comes. The response is read only as fast as the function returns. If the function returns `:halt`, or its process ends, the connection closes, and with it the provider stops.
 
-  **Repetition.** Refusals with status 408, 409, 425, 429 and 5xx, overloads that are reported under status 200, and
-  connections that are refused or cut are tried again up to `:max_retries` times, after half a second, then one, two and
-  so on, or after the time that the provider asks for (`retry-after`), if that is not longer than `:max_retry_delay`. Once
-  something of an answer was delivered, nothing is repeated: the error holds what had come.
+  **Timeouts.** `:connect_timeout`, `:first_byte_timeout` and `:idle_timeout` limit single waits, and `:timeout` limits everything together, including retries. The error's reason says which one was reached.
 
-  **Errors** are an `AshAgent.LLM.Error` with a reason to match on, the status, the provider's own words, and whether it helps
-  to try again.
+  **Retries.** Refusals with status 408, 409, 425, 429 and 5xx, overloads reported with status 200, and connections that are refused or cut are retried up to `:max_retries` times, after half a second, one second, two seconds and so on, or after the time that the provider asks for (`retry-after`), unless that is longer than `:max_retry_delay`. Once a part of an answer was delivered, the request is not retried: the error contains that part.
 
-  **Transport.** Requests go over `AshAgent.LLM.Transport.HTTP1`, which keeps connections alive, uses the machine's CA
-  certificates and checks the server's name; redirects are not followed. The option `:transport` takes another one, such as
-  `AshAgent.LLM.Transport.Req`.
+  **Errors** are an `AshAgent.LLM.Error` with a reason to match on, the status, the provider's own words, and whether retrying may help.
 
-  **Secrets.** A key is in no log, error or inspected option: it is kept inside a function from the moment `new/1`,
-  `AshAgent.Runtime.run/2` or `AshAgent.Session.start_link/1` has seen it, and cut out of what providers say. Given as a
-  function, it is read at each call and never stands in a supervisor's specification either.
+  **Transport.** Requests use `AshAgent.LLM.Transport.HTTP1`, which keeps connections alive, uses the machine's CA certificates and verifies the server's name; redirects are not followed. The option `:transport` selects another one, such as `AshAgent.LLM.Transport.Req`.
+
+  **Secrets.** A key never appears in a log, an error or an inspected option: `new/1`, `AshAgent.Runtime.run/2` and `AshAgent.Session.start_link/1` put it into a function, and it is removed from the provider's words. If you pass a function, it is called for each request, and the key is not in a supervisor's specification either.
   """
 
   alias AshAgent.{Context, Response}
 
-  @typedoc """
-  What a model answered. Every key is optional, and further keys are left alone.
-
-    * `:content` - text, or `nil` for none
-    * `:parts` - the answer as parts (thinking, text, ...); when there are any, they are kept in place of `:content`
-    * `:tool_calls` - as `t:AshAgent.Context.tool_call/0`; none ends the loop
-    * `:usage` - a map of numbers, such as `%{input_tokens: 10, output_tokens: 2}`
-    * `:finish_reason` - why the model stopped, in the provider's word
-  """
-  @type answer :: %{
-          optional(:content) => binary() | nil,
-          optional(:parts) => [Context.part()] | nil,
-          optional(:tool_calls) => [Context.tool_call()] | nil,
-          optional(:usage) => map() | nil,
-          optional(:finish_reason) => binary() | nil,
-          optional(atom()) => term()
-        }
+  @typedoc "A model's reply: a response, or a message that a response is made from."
+  @type reply :: {:ok, Response.t() | Response.message()} | {:error, term()}
 
   @type t ::
           module()
           | {module(), keyword()}
-          | (Context.t() -> {:ok, answer()} | {:error, term()})
-          | (Context.t(), keyword() -> {:ok, answer()} | {:error, term()})
+          | (Context.t() -> reply())
+          | (Context.t(), keyword() -> reply())
 
   @doc """
   Answers the conversation.
 
-  `opts` are the model's own options and, from the runtime, `:tools` (a list of
-  `%{name: text, description: text | nil, parameters: schema}`) and `:timeout` (milliseconds that are left).
+  `opts` are the model's own options, and from the runtime `:tools` (a list of
+  `%{name: string, description: string | nil, parameters: schema}`) and `:timeout` (the milliseconds that are left).
   """
-  @callback chat(context :: Context.t(), opts :: keyword()) :: {:ok, answer()} | {:error, term()}
+  @callback chat(context :: Context.t(), opts :: keyword()) :: reply()
 
   @doc """
-  Checks a model's own options once, before the first call, and returns those that `c:chat/2` is to get.
+  Checks a model's own options once, before the first call, and returns those that `c:chat/2` gets.
 
   This is the place to hide secrets in functions, so that no crash report can print them.
   """
@@ -100,23 +78,23 @@ defmodule AshAgent.LLM do
   @doc """
   Answers the conversation as a stream.
 
-  `fun` gets the events of a piece of the answer (`t:AshAgent.Response.event/0`, never none) and the response as it is with
-  them. It runs in the caller's process; the model reads on when it has returned. When it returns `:halt`, the model
-  stops and returns `{:ok, response}` with the response interrupted.
+  `fun` gets the events of a piece of the answer (at least one `t:AshAgent.Response.event/0`) and the response that includes them. It
+  runs in the caller's process, and the model continues reading when it has returned. If it returns `:halt`, the model stops and
+  returns `{:ok, response}` with the interrupted response.
   """
   @callback stream(
               context :: Context.t(),
               opts :: keyword(),
               fun :: ([Response.event()], Response.t() -> term())
-            ) :: {:ok, Response.t()} | {:error, term()}
+            ) :: reply()
 
   @optional_callbacks prepare: 1, stream: 3
 
   @doc """
   Checks a model and returns it ready for `chat/3`.
 
-  `AshAgent.Runtime` and `AshAgent.Session` do it themselves. Raises `ArgumentError` for what is no model; options are
-  not shown in the message, since they may hold keys.
+  `AshAgent.Runtime` and `AshAgent.Session` call it themselves. Raises `ArgumentError` for anything that is not a model, without
+  showing options, which may contain keys.
 
   ## Examples
 
@@ -136,7 +114,7 @@ defmodule AshAgent.LLM do
         refuse("#{inspect(module)}, which has no chat/2")
 
       not Keyword.keyword?(opts) ->
-        refuse("#{inspect(module)} with options that are no keyword list")
+        refuse("#{inspect(module)} with options that are not a keyword list")
 
       function_exported?(module, :prepare, 1) ->
         {module, module.prepare(opts)}
@@ -146,37 +124,56 @@ defmodule AshAgent.LLM do
     end
   end
 
-  def new(function) when is_function(function), do: refuse(inspect(function))
-  def new(nil), do: refuse("nil")
-  def new(_other), do: refuse("something else")
+  def new(other), do: refuse(AshAgent.Options.kind(other))
 
   @doc """
-  Asks a model and returns what it returned.
+  Asks a model and returns `{:ok, response}` or `{:error, reason}`.
 
-  What the model raises is not caught; `AshAgent.Runtime` does that.
+  The reason is the model's own, or `{:invalid_answer, error}` if the model returned neither a response nor a valid
+  message; `error` is an exception or a string. Exceptions of the model are not rescued; `AshAgent.Runtime` does that.
 
   ## Options
 
-    * `:tools` - the tools that the model may call, as `c:chat/2` describes them. Defaults to none.
-    * `:timeout` - milliseconds the call may take, when the model keeps to it. A smaller one among the model's own
-      options wins. Defaults to none.
+    * `:tools` - the tools that the model may call, as `c:chat/2` describes them. Defaults to no tools.
+    * `:timeout` - milliseconds that the call may take, if the model observes it. A smaller one among the model's own options takes
+      precedence. Defaults to no limit.
+
+  They are passed to the model, together with its own options, which it checks.
 
   ## Examples
 
-      iex> AshAgent.LLM.chat(fn _context, opts -> {:ok, %{content: inspect(opts)}} end, AshAgent.Context.new("Hi"), timeout: 5)
-      {:ok, %{content: "[timeout: 5]"}}
+      iex> {:ok, response} =
+      ...>   AshAgent.LLM.chat(fn _context, opts -> {:ok, %{content: inspect(opts)}} end, AshAgent.Context.new("Hi"), timeout: 5)
+      iex> AshAgent.Response.text(response)
+      "[timeout: 5]"
   """
   @doc since: "0.1.0"
-  @spec chat(t(), Context.t(), keyword()) :: {:ok, answer()} | {:error, term()}
+  @spec chat(t(), Context.t(), keyword()) :: {:ok, Response.t()} | {:error, term()}
   def chat(llm, context, opts \\ [])
-  def chat(llm, %Context{} = context, _opts) when is_function(llm, 1), do: llm.(context)
-  def chat(llm, %Context{} = context, opts) when is_function(llm, 2), do: llm.(context, opts)
+  def chat(llm, %Context{} = context, _opts) when is_function(llm, 1), do: reply(llm.(context))
+
+  def chat(llm, %Context{} = context, opts) when is_function(llm, 2),
+    do: reply(llm.(context, opts))
 
   def chat({module, own}, %Context{} = context, opts) when is_atom(module) and is_list(own),
-    do: module.chat(context, merge(own, opts))
+    do: context |> module.chat(merge(own, opts)) |> reply()
 
   def chat(module, %Context{} = context, opts) when is_atom(module),
     do: chat({module, []}, context, opts)
+
+  defp reply({:ok, %Response{}} = reply), do: reply
+  defp reply({:error, _reason} = reply), do: reply
+
+  defp reply({:ok, %{} = message}) when not is_struct(message) do
+    with {:error, error} <- Response.from_message(message), do: {:error, {:invalid_answer, error}}
+  end
+
+  defp reply(_other) do
+    words =
+      "expected {:ok, response}, {:ok, message} with the message as a map, or {:error, reason}"
+
+    {:error, {:invalid_answer, words}}
+  end
 
   # :infinity is greater than any number.
   defp merge(own, opts) do
@@ -189,7 +186,7 @@ defmodule AshAgent.LLM do
   end
 
   @doc """
-  Tells whether a model can stream: whether it is a module with `c:stream/3`.
+  Returns whether a model can stream, which is whether it is a module with `c:stream/3`.
 
   ## Examples
 
@@ -208,15 +205,15 @@ defmodule AshAgent.LLM do
   def streams?(_function), do: false
 
   @doc """
-  Asks a model for a stream, gives its events to `fun` as they come, and returns `{:ok, response}` or `{:error, error}`.
+  Asks a model for a stream, passes its events to `fun` as they come, and returns `{:ok, response}` or `{:error, error}`.
 
-  `fun` takes an event, or a list of events and the response as it is with them; see `t:AshAgent.Response.event/0`. It runs
-  in this process, and what it takes its time for, the provider waits for. When it returns `:halt`, the request is cancelled
-  and the response is interrupted.
+  `fun` takes an event, or a list of events and the response that includes them; see `t:AshAgent.Response.event/0`. It
+  runs in this process, and the provider waits until it returns. If it returns `:halt`, the request is cancelled and the
+  response is interrupted.
 
-  After an error nothing more comes. What had been delivered stands in the error's `response`, for
-  `AshAgent.Context.add_response/3`. Takes the options of `chat/3`. Raises `ArgumentError` for a model that cannot stream, see
-  `streams?/1`.
+  No event follows an error. The error's `response` has the part of the answer that was delivered, for
+  `AshAgent.Context.add_response/3`. Takes the options of `chat/3`. Raises `ArgumentError` for a model that cannot stream,
+  see `streams?/1`.
 
   ## Examples
 
@@ -246,17 +243,17 @@ defmodule AshAgent.LLM do
       do:
         raise(
           ArgumentError,
-          "#{inspect(module)} has no stream/3: ask it with AshAgent.LLM.chat/3"
+          "#{inspect(module)} has no stream/3; ask it with AshAgent.LLM.chat/3"
         )
 
-    module.stream(context, merge(own, opts), by_feed(fun))
+    context |> module.stream(merge(own, opts), by_feed(fun)) |> reply()
   end
 
   def stream(module, context, opts, fun) when is_atom(module),
     do: stream({module, []}, context, opts, fun)
 
   def stream(function, _context, _opts, _fun) when is_function(function),
-    do: raise(ArgumentError, "a function cannot stream: ask it with AshAgent.LLM.chat/3")
+    do: raise(ArgumentError, "a function cannot stream; ask it with AshAgent.LLM.chat/3")
 
   @doc false
   def by_feed(fun) when is_function(fun, 2), do: fun
@@ -266,41 +263,6 @@ defmodule AshAgent.LLM do
       Enum.find_value(events, fn event -> if fun.(event) == :halt, do: :halt end)
     end
   end
-
-  @doc false
-  # A response in the form of `t:answer/0`.
-  def answer(%Response{} = response) do
-    message = Response.message(response)
-
-    content =
-      case message.content do
-        [_ | _] = parts ->
-          if Enum.all?(parts, &(map_size(&1) == 2 and &1.type == :text)),
-            do: %{content: Enum.map_join(parts, & &1.text)},
-            else: %{content: nil, parts: Enum.map(parts, &thinking/1)}
-
-        text ->
-          %{content: text}
-      end
-
-    Map.merge(content, %{
-      tool_calls: message[:tool_calls] || [],
-      usage: Response.usage(response),
-      finish_reason: Response.finish_word(response),
-      model: Response.model(response)
-    })
-  end
-
-  # Some servers give what they reasoned as details alone.
-  defp thinking(
-         %{type: :thinking, text: "", provider_metadata: %{reasoning_details: details}} = part
-       )
-       when is_list(details) do
-    texts = for %{"text" => text} when is_binary(text) <- details, do: text
-    %{part | text: Enum.join(texts)}
-  end
-
-  defp thinking(part), do: part
 
   defp refuse(got) do
     raise ArgumentError,

@@ -1,6 +1,6 @@
 defmodule AshAgent.Response do
   @moduledoc """
-  What a model's provider sends back, whole or as a stream of bytes: an immutable value, held in Rust behind a handle.
+  A provider's answer, whole or as a stream of bytes: an immutable value, held in Rust behind a handle.
 
       iex> alias AshAgent.{Context, Response}
       iex> response = Response.new(:openai_chat)
@@ -17,40 +17,41 @@ defmodule AshAgent.Response do
       iex> Context.to_messages(context)
       [%{role: :user, content: "Hi"}, %{role: :assistant, content: "Hello!"}]
 
-  `feed/2` takes the bytes of an HTTP body as they come, cut anywhere: inside a character, a line or a binary frame. It
-  knows the streams and the whole answers of every provider that `t:AshAgent.Context.provider/0` names, and of servers
-  that speak like one of them. `decode/3` reads a whole answer.
+  `feed/2` takes the bytes of an HTTP body as they come, in chunks that may end anywhere: within a character, a line or a binary
+  frame. It reads the streams and the whole answers of every provider in `t:AshAgent.Context.provider/0`, and of servers with the same
+  API. `decode/3` reads a whole answer.
 
   ## States
 
-    * `:open` - more is to come
-    * `:complete` - all of it came. Some providers have no last word but the end of the body: call `finish/1` there
-    * `:failed` - the provider said that something went wrong, or sent what cannot be read; see `error/1`
+    * `:open` - there is more to come
+    * `:complete` - everything came. For some providers, only the end of the body completes a response: call `finish/1` there
+    * `:failed` - the provider reported an error, or sent something that cannot be read; see `error/1`
     * `:interrupted` - you called `interrupt/2`: nothing more will come
 
-  A response is put on a conversation with `AshAgent.Context.add_response/3` when it is complete or interrupted. What broke
-  off is kept: all text that came, marked with `state: :interrupted`, and no signature or id of what was not complete, so
+  When a response is complete or interrupted, add it to a conversation with `AshAgent.Context.add_response/3`. A response that broke
+  off is kept with all the text that came, marked with `state: :interrupted`, and without signatures and ids of incomplete parts, so
   that the next request is valid.
 
   ## Tool calls
 
-  A call is complete when the *stream* says so, never because its arguments happen to parse: half of `{"path": "/tmp/a"}`
-  may be a whole of something else. A call that broke off is never pending and never executed. On the conversation it has
-  an error for its result that tells the model what happened.
+  A call is complete when the *stream* says so, never because its arguments can be parsed: the beginning of longer arguments may be
+  valid JSON as well. A call that broke off is never pending and never executed. On the conversation, its result is an error that
+  tells the model what happened.
 
   ## Events
 
-  `feed/2` and `finish/1` return what is new, see `t:event/0`. Texts are whole characters; joined in their order, those of
-  one part are that part of the message. Where a provider sends a text once more as a whole and it differs, the whole wins.
+  `feed/2` and `finish/1` return the new events, see `t:event/0`. Texts never end within a character. All texts of one part, joined
+  in order, are that part of the message. If a provider repeats a text as a whole and it differs, the whole one is kept.
 
   ## Sharing and lifetime
 
-  Feeding a response gives a new one that shares everything with the old: it costs what is new, and the old one can be
-  fed differently. A response works on the node that made it and cannot be stored; put it on a context for that.
+  Feeding a response returns a new one that shares everything with the old. The cost depends only on the new bytes, and you can feed
+  the old one differently. A response works only on the node that made it and cannot be stored: add it to a context instead.
 
   ## Limits
 
-  `:max_bytes` of `new/2`; documents are at most 200 levels deep, arguments 256. What a provider sends never makes an atom.
+  A response has at most `:max_bytes`, see `new/2`. Its documents are at most 200 levels deep, and arguments 256. Bytes from a
+  provider never create an atom.
   """
 
   alias AshAgent.Context
@@ -60,36 +61,54 @@ defmodule AshAgent.Response do
   @enforce_keys [:ref, :provider, :state]
   defstruct [:ref, :provider, :state]
 
-  @typedoc "`state` and `provider` may be read and matched on. `ref` is private."
-  @type t :: %__MODULE__{ref: reference(), provider: Context.provider(), state: state()}
+  @typedoc "`state` and `provider`, `nil` for that of `from_message/1`, may be read and matched on. `ref` is private."
+  @type t :: %__MODULE__{ref: reference(), provider: Context.provider() | nil, state: state()}
+
+  @typedoc """
+  A message to use instead of a response, see `from_message/1`. All keys are optional, and further keys are ignored.
+
+    * `:content` - a string, a list of parts, or `nil`
+    * `:tool_calls` - a list of `t:AshAgent.Context.tool_call/0`
+    * `:usage` - a report on tokens as in `AshAgent.Context.add_token_usage/3`; a report that is not valid is left out
+    * `:finish_reason` - why the model stopped, see `t:finish_reason/0`, or any other word as a string
+    * `:model` - the name of the model that answered
+  """
+  @type message :: %{
+          optional(:content) => Context.content() | nil,
+          optional(:tool_calls) => [Context.tool_call()] | nil,
+          optional(:usage) => map() | nil,
+          optional(:finish_reason) => finish_reason() | String.t() | nil,
+          optional(:model) => String.t() | nil,
+          optional(atom()) => term()
+        }
 
   @type state :: :open | :complete | :failed | :interrupted
 
   @typedoc """
   Why the model stopped.
 
-    * `:stop` - it said what it had to say
-    * `:tool_calls` - it wants tools to be run, in whatever words the provider says so
-    * `:length` - it reached a limit of tokens
+    * `:stop` - the answer is complete
+    * `:tool_calls` - it wants to call tools, whatever the provider's word for that is
+    * `:length` - it reached a token limit
     * `:content_filter` - a filter of the provider stopped it
-    * `:refusal` - it does not want to answer
-    * `:pause` - it goes on when it is asked again with what it said
-    * `:error` - something went wrong on the provider's side, such as a malformed call
+    * `:refusal` - it refuses to answer
+    * `:pause` - it continues if you send its answer back
+    * `:error` - something failed on the provider's side, such as a malformed call
   """
   @type finish_reason ::
           :stop | :tool_calls | :length | :content_filter | :refusal | :pause | :error
 
   @typedoc """
-  Something new in a response.
+  An event of a response.
 
     * `{:text, part, text}`, `{:thinking, part, text}` - more of a text; `part` is its 0-based position in the message
     * `{:tool_call_started, position, name}` - a call; `position` is its 0-based position among the message's calls
-    * `{:tool_call_arguments, position, json}` - more of the text of its arguments, where they come in pieces
+    * `{:tool_call_arguments, position, json}` - more of the text of its arguments, if they come in pieces
     * `{:tool_call, call}` - a complete call, as `t:AshAgent.Context.tool_call/0`
     * `{:part, part}` - a part that came as a whole, as `t:AshAgent.Context.part/0`
-    * `{:usage, map}` - the tokens that the provider counted so far; a later one replaces it
+    * `{:usage, map}` - the tokens that the provider has counted so far; a later one replaces it
     * `{:finish, reason}` - why the model stopped
-    * `{:error, error}` - the response failed; nothing comes after it
+    * `{:error, error}` - the response failed; this is the last event
   """
   @type event ::
           {:text, non_neg_integer(), String.t()}
@@ -119,30 +138,30 @@ defmodule AshAgent.Response do
       type: {:or, [:string, nil]},
       default: nil,
       doc:
-        "the model that was asked. Thinking is kept with this name, and goes back to this model only."
+        "the model that was asked. Thinking is kept with this name, and sent back only to this model."
     ],
     framing: [
       type: {:in, [nil, :sse, :ndjson, :aws_event_stream, :json]},
       default: nil,
       doc:
-        "how the body is framed, where the content type does not tell. `:json` is a whole answer, or Gemini's list of them."
+        "how the body is framed, if the content type does not say so. `:json` is a whole answer, or Gemini's list of them."
     ],
     content_type: [
       type: {:or, [:string, nil]},
       default: nil,
       doc:
-        "the body's content type, which tells the framing. A type that tells nothing is left aside: then it is the " <>
-          "provider's own framing, and a JSON body in the place of server-sent events is read as such."
+        "the body's content type, which determines the framing. Unknown types are ignored: the framing is then the provider's " <>
+          "own, and a JSON body instead of server-sent events is recognised."
     ],
     max_bytes: [
       type: :pos_integer,
       default: @max_bytes,
-      doc: "the bytes that the response may have."
+      doc: "how many bytes the response may have."
     ]
   ]
 
   @doc """
-  Starts to read a response of a provider.
+  Starts to read a provider's response, and returns an open one.
 
   ## Options
 
@@ -163,8 +182,8 @@ defmodule AshAgent.Response do
   @doc """
   Reads a whole response, and returns `{:ok, response}` or `{:error, error}`.
 
-  `body` is the JSON text of the HTTP body, or what a JSON library made of it. A provider's error in it is
-  `{:error, error}`, and so is a body that is neither. Takes the options of `new/2`. Costs O(n).
+  `body` is the JSON text of the HTTP body, or the map that a JSON library decoded from it. A provider's error in it is returned as
+  `{:error, error}`, and so is any other body. Takes the options of `new/2`. Costs O(n).
 
   ## Examples
 
@@ -195,14 +214,49 @@ defmodule AshAgent.Response do
     do: decode(provider, Context.JSON.encode(body), opts)
 
   @doc """
+  Makes a complete response from a message, and returns `{:ok, response}` or `{:error, error}`.
+
+  Use it for models of your own, which do not get a body from a provider. Nothing is added or translated: terms in arguments stay as
+  they are, and a call without an id gets one on the context. For content or calls that a context cannot hold, the error is an
+  `AshAgent.Context.Error`. Costs O(n).
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.from_message(%{tool_calls: [%{id: "a", name: :add, arguments: %{a: 1}}]})
+      iex> AshAgent.Response.message(response)
+      %{role: :assistant, content: nil, tool_calls: [%{id: "a", name: :add, arguments: %{a: 1}}]}
+
+      iex> {:error, error} = AshAgent.Response.from_message(%{content: 5})
+      iex> error.reason
+      {:invalid, [], "content: text, nil or a list of parts"}
+  """
+  @doc since: "0.1.0"
+  @spec from_message(message()) :: {:ok, t()} | {:error, Context.Error.t()}
+  def from_message(%{} = message) when not is_struct(message) do
+    plain =
+      {message[:content], message[:tool_calls], message[:usage], text_or_nil(message[:model]),
+       word(message[:finish_reason])}
+
+    case Native.response_from_message(plain) do
+      {:ok, {ref, state, []}} -> {:ok, %__MODULE__{ref: ref, provider: nil, state: state}}
+      {:error, reason} -> {:error, %Context.Error{reason: reason}}
+    end
+  end
+
+  defp text_or_nil(text), do: if(is_binary(text) and String.valid?(text), do: text)
+
+  defp word(word) when is_atom(word) and word != nil, do: Atom.to_string(word)
+  defp word(word), do: text_or_nil(word)
+
+  @doc """
   Feeds the next bytes of the HTTP body, and returns `{:ok, response, events}` or `{:error, error}`.
 
-  Costs what is new, and runs on a normal scheduler for chunks of up to 32 KB.
+  The cost depends only on the new bytes. Chunks of up to 32 KB are read on a normal scheduler.
 
-  `{:error, error}` says that these bytes cannot be taken: they are not what the protocol says, exceed a limit, or the
-  response was interrupted. The response you have is as it was; `interrupt/2` keeps what it holds. When something could be
-  read in front of the bad bytes, the response comes with it, in the state `:failed`, and `{:error, error}` is the last event. So
-  it does when the provider itself says that something went wrong. Bytes after the end are left alone.
+  `{:error, error}` means that these bytes are not valid, exceed a limit, or that the response was interrupted. The response you have
+  stays as it was, and `interrupt/2` keeps its contents. If valid bytes came before the invalid ones, you get a response that
+  includes them, in the state `:failed`, with `{:error, error}` as the last event. The same happens if the provider itself reports an
+  error. Bytes after the end are ignored.
 
   ## Examples
 
@@ -220,10 +274,10 @@ defmodule AshAgent.Response do
     do: ref |> Native.response_feed(bytes) |> news(response)
 
   @doc """
-  Says that the body ended, and returns `{:ok, response, events}` or `{:error, error}`.
+  Tells the response that the body has ended, and returns `{:ok, response, events}` or `{:error, error}`.
 
-  For some providers that is the last word. A body that ended before its response did is an error whose reason is
-  `:incomplete`, not an answer; the response you have is as it was.
+  For some providers, this completes the response. If the body ended before the response was complete, the error's reason is
+  `:incomplete`, and the response you have stays as it was.
 
   ## Examples
 
@@ -238,9 +292,9 @@ defmodule AshAgent.Response do
     do: ref |> Native.response_finish() |> news(response)
 
   @doc """
-  Says that nothing more will come, and returns the response in the state `:interrupted`.
+  Ends the response, and returns it in the state `:interrupted`. A complete response stays complete.
 
-  `reason` is kept with the message: any term, see `AshAgent.Context.fetch_message/2`. What is complete stays complete.
+  `reason` is any term and is kept with the message, see `AshAgent.Context.fetch_message/2`.
 
   ## Examples
 
@@ -274,8 +328,8 @@ defmodule AshAgent.Response do
   @doc """
   Returns the message as far as it came, as `AshAgent.Context.to_messages/2` shows messages.
 
-  `:tool_calls` are the complete calls. Calls that are not complete stand under `:unfinished_tool_calls`, with the text that
-  came of their arguments. A call to which its provider gave no id has none until it is on a context. Costs O(n).
+  `:tool_calls` are the complete calls. Incomplete calls are under `:unfinished_tool_calls`, with the part of their arguments that came.
+  A call without an id of its provider gets one on a context. Costs O(n).
 
   ## Examples
 
@@ -290,7 +344,29 @@ defmodule AshAgent.Response do
   end
 
   @doc """
-  Returns the tokens that the provider counted so far, or `nil`.
+  Returns the text of the message as far as it came, without thinking and calls, or `nil` if there is no text.
+
+  Takes a response or a message of `message/1`. Costs O(n).
+
+  ## Examples
+
+      iex> {:ok, response} = AshAgent.Response.from_message(%{content: [%{type: :text, text: "Hello"}, %{type: :text, text: "!"}]})
+      iex> AshAgent.Response.text(response)
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec text(t() | map()) :: String.t() | nil
+  def text(%__MODULE__{} = response), do: response |> message() |> text()
+
+  def text(%{content: parts}) when is_list(parts) do
+    texts = for %{type: :text, text: text} <- parts, do: text
+    if texts != [], do: IO.iodata_to_binary(texts)
+  end
+
+  def text(%{content: text}), do: text
+
+  @doc """
+  Returns the tokens that the provider has counted so far, or `nil`.
 
   ## Examples
 
@@ -304,7 +380,7 @@ defmodule AshAgent.Response do
   def usage(%__MODULE__{} = response), do: fact(response, 2)
 
   @doc """
-  Returns why the model stopped, or `nil` as long as that is not known; `finish_word/1` is the provider's own word.
+  Returns why the model stopped, or `nil` if that is not known yet; `finish_word/1` returns the provider's own word.
 
   ## Examples
 
@@ -332,7 +408,7 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
-  Returns the name of the model that answers, as it names itself, or `nil`.
+  Returns the name of the model, as given in the response, or `nil`.
 
   ## Examples
 
@@ -357,7 +433,7 @@ defmodule AshAgent.Response do
   def id(%__MODULE__{} = response), do: fact(response, 0)
 
   @doc """
-  Returns the number of bytes that were fed.
+  Returns the number of bytes that were fed, or about those that a message has.
 
   ## Examples
 
@@ -414,9 +490,12 @@ defmodule AshAgent.Response do
   defimpl Inspect do
     # Counts only: this ends up in logs. A handle from another node is still a response.
     def inspect(response, _opts) do
-      "#AshAgent.Response<#{response.provider}, #{response.state}, #{AshAgent.Response.count_bytes(response)} bytes>"
+      "#AshAgent.Response<#{from(response)}#{response.state}, #{AshAgent.Response.count_bytes(response)} bytes>"
     rescue
-      ArgumentError -> "#AshAgent.Response<#{response.provider}, #{response.state}>"
+      ArgumentError -> "#AshAgent.Response<#{from(response)}#{response.state}>"
     end
+
+    defp from(%{provider: nil}), do: ""
+    defp from(%{provider: provider}), do: "#{provider}, "
   end
 end

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime do
   @moduledoc """
-  The agent loop on a context: ask the model, execute the tools it calls, add their results, and again, until it answers
+  The agent loop on a context: ask the model, execute the tools it calls, add their results, and repeat, until it answers
   without calling a tool.
 
       iex> alias AshAgent.{Context, Runtime}
@@ -20,49 +20,101 @@ defmodule AshAgent.Runtime do
       iex> Context.get_iteration(result.context, 1).tool_calls
       [%{id: "call_1", name: "get_weather", arguments: %{"city" => "NYC"}, result: {:ok, "sunny"}}]
 
-  The model is anything that `AshAgent.LLM` describes, tools are what `AshAgent.Runtime.Tool` describes, and
-  `AshAgent.Runtime.ToolExecutor` runs them. `AshAgent.Session` keeps a conversation in a process.
+  `AshAgent.LLM` describes models, and `AshAgent.Runtime.Tool` describes tools, which `AshAgent.Runtime.ToolExecutor`
+  executes. `AshAgent.Session` keeps a conversation in a process.
 
-  ## Going on
+  ## Continuing
 
-  A run does what its context needs: calls that wait for a result are executed first, and a context that ends with an answer
-  comes back with it, without asking. So a run that was cut short is taken up by running the stored context again. Since
-  tools may have done their work before the cut, their being executed twice is theirs to bear; to avoid it, call
-  `AshAgent.Context.interrupt/2` first.
+  A run does what its context needs: pending calls are executed first, and if the context ends with an answer, the run
+  returns it without asking the model. So to continue a run that was cut short, run the stored context again. If its tools
+  were running at that time, they may run twice without a store, so use `:store`, make tools idempotent, or call
+  `AshAgent.Context.interrupt/2` first. If the last answer broke off, the model is asked to continue it.
+
+  ## Streams
+
+  If the model can stream, the run reads its answer as it comes, and calls `:on_event` for each piece, see
+  `AshAgent.Runtime.Events`. It reads more from the provider only when the functions that get a piece have returned.
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> me = self()
+      iex> show = fn
+      ...>   [_, _, :llm, :delta], _, %{events: events} -> for {:text, _part, text} <- events, do: send(me, text)
+      ...>   _event, _measurements, _metadata -> :ok
+      ...> end
+      iex> {:ok, _} = Runtime.run(Context.new("Hi"), llm: LLM.Scripted.new(["Hello there!"]), on_event: show)
+      iex> for _ <- 1..2, do: (receive do text when is_binary(text) -> text end)
+      ["Hello ", "there!"]
+
+  An answer that breaks off, because of a timeout, an error or a crash, is kept as far as it came: the error's context
+  ends with it, with `state: :interrupted`, and `AshAgent.Context.fetch_message/2` has the first word of the error's
+  reason. None of its calls is executed, and every provider accepts the next request. While a long answer comes in,
+  `:on_change` gets such a context as well, with the reason `:unfinished`: if you store it, it survives the death of the
+  VM.
+
+  A call that the model could not finish because it reached its token limit is not executed either. The model is told so,
+  and the run continues.
+
+  ## Stores
+
+  With `:store` and `:kept`, a run writes what it does to a store before it goes on, so that it survives the death of its
+  machine: the messages it begins with before the model is asked, the model's answer before any tool starts, that calls
+  start, and all results of an answer together. Those are at most three round trips for each answer.
+
+      iex> alias AshAgent.{Context, LLM, Runtime, Store}
+      iex> {:ok, store} = Store.SQLite.open(":memory:")
+      iex> {:ok, kept} = Store.create(store, Context.new("Pay Ann", id: "c1"), owner: "a")
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "pay"}]}, "Paid."])
+      iex> tools = %{pay: fn _arguments, %{idempotency_key: key} when is_binary(key) -> {:ok, "paid"} end}
+      iex> {:ok, result} = Runtime.run(kept.value, llm: llm, tools: tools, store: store, kept: kept)
+      iex> {:ok, stored} = Store.fetch(store, "c1")
+      iex> {Context.equal?(stored.value, result.context), stored.status}
+      {true, :idle}
+      iex> {:ok, [call]} = Store.calls(store, "c1")
+      iex> {call.state, call.call.name}
+      {:ok, "pay"}
+
+  After a crash, claim the conversation and run its context again. No call that has its result in the store runs again. For
+  a call that was started and has none, the tool's `:repeat` decides, see `AshAgent.Runtime.Tool`: it runs again, its outcome is
+  asked for, or the model reads that the outcome is unknown. With `:approval`, the run pauses for a person instead;
+  `unknown` of the `AshAgent.Runtime.Paused` has these calls. An approval lets a call start once, whoever resumes.
+
+  When the store does not take a write, or somebody else has claimed the conversation, the run ends before its next step with
+  `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run. `AshAgent.Store.history/3` has
+  when each call of the model and of a tool ended, and how long it took.
 
   ## Approval
 
-  `:approval` says which calls may run: a function that gets the call and the tool context and returns `:approve`,
-  `{:deny, reason}` or `:ask`. All calls of an answer are decided first, in their order. Then the approved ones are executed,
-  and when calls are left to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Decide about them on the
-  context, at any time and in any process, and go on with `resume/2`.
+  `:approval` decides which calls may run: a function that gets the call and the tool context and returns `:approve`,
+  `{:deny, reason}` or `:ask`. First it decides about all calls of an answer, in order. Then the approved ones are
+  executed, and if there are calls to ask about, the run ends with `{:paused, %AshAgent.Runtime.Paused{}}`. Decide about
+  them on the context, at any time and in any process, and continue with `resume/2`.
 
-  What was decided is noted on the context, by `:approval`, `:permissions` or `:before_tool`, see
-  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run without a decision being noted. A call that is approved
-  already, by whomever, is not asked about again.
+  Decisions are recorded on the context, with `:approval`, `:permissions` or `:before_tool` as the one who decided, see
+  `AshAgent.Context.tool_call_decision/2`. With `:auto`, calls run and no decision is recorded. A call that is already
+  approved, by whomever, is not asked about again.
 
-  What was shown is what runs. The hooks `:before_tool` come before the question, and the calls of a `Paused` have the
-  arguments that the tool would get. An approval holds for these. When others would run after a pause, because a hook
-  makes something else of them by then or because the stored conversation was changed, the call does not run: its result
-  is an error that says so, and the model may call again. So a hook should give the same for the same call. What is
-  never the same twice, such as a time or a token, belongs into the tool.
+  Only arguments that were shown will run. The hooks `:before_tool` run before the question, and the calls of a `Paused`
+  have the arguments that the tool would get. An approval is for exactly these. If others would run after the pause,
+  because a hook now returns something else or because the stored conversation was changed, the call does not run: its
+  result is an error that says so, and the model may call again. So a hook should return the same arguments for the same
+  call. Values that are never the same twice, such as a time or a token, belong in the tool.
 
-  A tool that halts the run ends it also when calls are left to ask about; these are interrupted.
+  If a tool halts the run, the run ends even if there are calls to ask about; these are interrupted.
 
   ## Permissions and hooks
 
-  Each call passes, in this order:
+  Each call passes these steps, in order:
 
     1. `:allowed_tools` and `:permission_rules`, see `AshAgent.Runtime.Permissions`
-    2. the hooks `:before_tool`, which may deny it and change its arguments; changed arguments pass the rules again
+    2. the hooks `:before_tool`, which may deny the call and change its arguments; changed arguments are checked by the rules again
     3. `:approval`
     4. the tool
     5. the hooks `:after_tool`, which may change the result
 
-  What is denied has its reason as its result, which the model reads. A call that no tool can take (an unknown
-  name, arguments that are no JSON object) gets that as its result; no hook and no approval function hears of it, nor does
-  the latter of one that lacks a required argument. An approved call passes 1 and 2 as well when it is executed: that someone
-  approved it lifts no rule, and hooks are asked again after a pause.
+  A denied call gets the reason as its result, which the model reads. So does a call that no tool can take (because its
+  name is unknown, or its arguments are not a JSON object), without any hook or approval function being called. If a
+  required argument is missing, the approval function is not called. An approved call passes steps 1 and 2 again when it
+  is executed: an approval does not lift the rules, and hooks are called again after a pause.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "greet", arguments: %{"name" => "ada"}}]}, "Done."])
@@ -76,106 +128,54 @@ defmodule AshAgent.Runtime do
       iex> Context.get_iteration(result.context, 1).tool_calls
       [%{id: "call_1", name: "greet", arguments: %{"name" => "ada"}, result: {:ok, "Hello, Ada!"}}]
 
-  The context keeps the arguments that the model wrote; only the tool, the approval function and the hooks behind see the
+  The context keeps the arguments that the model wrote. Only the tool, the approval function and later hooks see the
   changed ones.
 
-  A hook or approval function that raises, exits, is killed or returns something else has decided nothing: the call is denied,
-  or the result becomes an error, in words that say so, and the failure is logged. Predicates and hooks may take as long as
-  a tool may, the approval function as long as the run.
+  A hook or approval function that raises, exits, is killed or returns something else has not decided: the call is denied,
+  or its result becomes an error, in words that say so, and the failure is logged. Predicates and hooks may take as long
+  as a tool, the approval function as long as the run.
 
   ## Failures
 
-  Whatever the model and the tools do, `run/2` returns, and the context it returns is valid and can go on. What a tool does
-  wrong becomes the result of its call, see `AshAgent.Runtime.ToolExecutor`; so does a result that a context cannot hold.
-  What the model does wrong ends the run with an `AshAgent.Runtime.Error`; nothing of that answer is in the context.
+  Whatever the model and the tools do, `run/2` returns, and its context is valid and can be continued. A tool's failure
+  becomes the result of its call, see `AshAgent.Runtime.ToolExecutor`, and so does a result that a context cannot store. A
+  model's failure ends the run with an `AshAgent.Runtime.Error`, whose context has the part of a stream that came.
 
   ## Processes
 
-  The loop runs in the calling process; the model and each tool run in a process of their own under a supervisor that ends
-  with the call or, together with all it supervises, with the caller. Answers that come too late are dropped.
+  The loop runs in the calling process. The model and each tool run in their own processes, under a supervisor that ends
+  with the call; if the caller dies, it ends with everything it supervises. Late answers are dropped.
   """
 
-  alias AshAgent.{Context, LLM}
+  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.Options, as: Check
 
   alias AshAgent.Runtime.{
+    Answer,
     Bounds,
     Error,
     Events,
     Gate,
+    Journal,
     Options,
     Paused,
+    Repeat,
     Result,
     SubAgent,
     Tool,
     ToolExecutor
   }
 
-  @options [
-    :llm,
-    :on_event,
-    :on_change,
-    :supervisor,
-    :allowed_tools,
-    :permission_rules,
-    :before_tool,
-    :after_tool,
-    :max_calls,
-    :max_total_tokens,
-    :max_sub_agents,
-    approval: :auto,
-    tools: %{},
-    max_iterations: 10,
-    runtime_context: %{},
-    timeout: :infinity,
-    llm_timeout: 120_000,
-    tool_timeout: 60_000,
-    max_concurrency: 8
-  ]
-
   @doc """
-  Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or
-  `{:paused, %AshAgent.Runtime.Paused{}}` when calls wait for a decision.
+  Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
+  %AshAgent.Runtime.Paused{}}` if calls need a decision.
 
-  All hold the context that was reached. What the model reports as its usage is noted on it, see
-  `AshAgent.Context.add_token_usage/3`; a report that the context does not take is left out.
+  All of them contain the context that was reached. It includes the usage that the model reports, see
+  `AshAgent.Context.add_token_usage/3`; a report that is not valid is left out.
 
   ## Options
 
-    * `:llm` - the model, see `t:AshAgent.LLM.t/0`. Required.
-    * `:tools` - see `AshAgent.Runtime.Tool`. Defaults to none.
-    * `:max_iterations` - how many iterations a turn, from the last user message up to now, may have. Defaults to `10`.
-      With that many behind it, the turn ends with `{:max_iterations_exceeded, max}`.
-    * `:max_calls` - how many calls of models this run may make, those of all its sub-agents together, or `:infinity`.
-      Defaults to `200`, or to `:max_iterations` when that is more. Then it ends with `{:max_calls_exceeded, max}`.
-    * `:max_total_tokens` - how many tokens the models of this run, sub-agents included, may report until one more is
-      asked, or `:infinity`. Answers that are under way by then still come in. Defaults to `10_000_000`. Then it ends with
-      `{:max_total_tokens_exceeded, max}`.
-    * `:max_sub_agents` - how many sub-agents this run may start, at all depths together, or `:infinity`. The call of one
-      too many gets an error that the model reads. Defaults to `50`.
-    * `:runtime_context` - a map for the tools, such as `%{agent: .., domain: .., actor: .., tenant: ..}`; it is not
-      stored. Defaults to `%{}`.
-    * `:timeout` - milliseconds for the whole run, or `:infinity`. Defaults to `:infinity`.
-    * `:llm_timeout` - milliseconds for one answer of the model. Defaults to `120_000`.
-    * `:tool_timeout` - milliseconds for one tool call. Defaults to `60_000`.
-    * `:max_concurrency` - how many tools run at a time. Defaults to `8`.
-    * `:allowed_tools` - a list of names, atoms or text. What is not in it is not offered to the model, and not executed.
-      Defaults to `nil`, all.
-    * `:permission_rules` - see `AshAgent.Runtime.Permissions`. Defaults to none.
-    * `:before_tool` - a function, or a list of functions, of the call and the tool context that returns `:ok`, `{:ok, call}`
-      with changed arguments, or `{:deny, reason}`. Defaults to none.
-    * `:after_tool` - a function, or a list of functions, of the call, its result (`{:ok, term}` or `{:error, reason}`) and the
-      tool context that returns `:ok`, or `{:ok, result}` with another result. It is called as results come, one at a time, and
-      hears of failures of the tool too. An error in the place of what a tool halted with keeps the run going. Defaults to none.
-    * `:approval` - `:auto`, or a function of the call and the tool context that returns `:approve`, `{:deny, reason}` or
-      `:ask`. Defaults to `:auto`.
-    * `:on_event` - a function that hears of each step, see `AshAgent.Runtime.Events`. Defaults to none.
-    * `:on_change` - a function that gets every new context before the next step begins, to store it. It gets one for each
-      answer of the model, one for each decision about a call, and one for each result of a tool. When it returns
-      `{:error, reason}`, the run ends with `{:on_change_error, reason}`: tools that run are killed, their calls
-      interrupted, and no other context is given to it. When it fails in another way, that is logged and the run goes on.
-      Defaults to none.
-    * `:supervisor` - a `Task.Supervisor` to run model and tools under, for callers that end what they leave behind
-      themselves. Defaults to one of the run's own.
+  #{Check.docs(Options.schema())}
 
   Raises `ArgumentError` for unknown and wrong options.
 
@@ -199,13 +199,14 @@ defmodule AshAgent.Runtime do
   def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, outermost())
 
   @doc false
-  # `within` says what runs this one is within, see AshAgent.Runtime.SubAgent: how many, their permissions, and the
-  # bounds that they share.
+  # `within` describes the runs around this one, see AshAgent.Runtime.SubAgent: how many there are, their permissions, and
+  # the bounds that they share.
   def run(context, opts, within) do
     opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> state(opts, supervisor, within) |> begin()
+      run = state(context, opts, supervisor, within)
+      if run.journal, do: begin_kept(run), else: begin(run)
     end)
   end
 
@@ -213,11 +214,11 @@ defmodule AshAgent.Runtime do
   def outermost, do: %{depth: 0, permissions: [], bounds: nil}
 
   @doc """
-  Goes on with a conversation that waited for decisions, and returns what `run/2` returns.
+  Continues a conversation after decisions were made, and returns the same as `run/2`.
 
-  It is `run/2` under the name for that moment: approved calls are executed, denied ones have their result, and those
-  still undecided are asked about again. It takes the same options; none of them is stored with the context, so give the
-  same `:approval` again. With its default, what is undecided is executed.
+  It is `run/2` under another name: approved calls are executed, denied ones have their result, and undecided ones are
+  asked about again. It takes the same options. None of them is stored with the context, so pass the same `:approval`
+  again: with its default, undecided calls are executed.
 
   ## Examples
 
@@ -241,23 +242,7 @@ defmodule AshAgent.Runtime do
   @doc false
   # Checks options and makes the model and the tools ready; running with the result again costs little.
   def options(opts) do
-    opts = Options.validate!(opts, @options)
-
-    for key <- [:timeout, :llm_timeout, :tool_timeout], do: ToolExecutor.timeout!(opts[key], key)
-    for key <- [:max_iterations, :max_concurrency], do: ToolExecutor.positive!(opts[key], key)
-
-    unless is_map(opts[:runtime_context]),
-      do: raise(ArgumentError, "expected :runtime_context to be a map")
-
-    unless is_nil(opts[:on_event]) or is_function(opts[:on_event], 1) or
-             is_function(opts[:on_event], 3),
-           do: raise(ArgumentError, "expected :on_event to be a function of arity 1 or 3")
-
-    unless is_nil(opts[:on_change]) or is_function(opts[:on_change], 1),
-      do: raise(ArgumentError, "expected :on_change to be a function of arity 1")
-
-    Gate.new(opts)
-    Bounds.new(opts)
+    opts = Check.validate!(opts, Options.schema())
     opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &Tool.new/1)
   end
 
@@ -277,8 +262,15 @@ defmodule AshAgent.Runtime do
       timeout: opts[:timeout],
       deadline: deadline(opts[:timeout]),
       llm_timeout: opts[:llm_timeout],
+      stream?: opts[:stream],
       on_change: opts[:on_change],
+      on_change_bytes: opts[:on_change_bytes],
+      on_change_interval: opts[:on_change_interval],
+      watch: within[:watch],
+      steered: within[:steered] || fn -> [] end,
+      journal: Journal.new(opts, context, within[:taken] || []),
       refused: nil,
+      noted: [],
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
       iterations: 0,
@@ -301,41 +293,101 @@ defmodule AshAgent.Runtime do
     }
   end
 
-  # Nobody needs to know it exactly when it is too far back to go on.
+  # The exact number does not matter if it is too far back to continue.
   defp first_of_turn(context, max),
     do: max(Context.turn_start(context), context.current_iteration - max)
 
   ## The loop
 
-  defp begin(run) do
-    case {Context.pending_tool_calls(run.context), last_message(run.context)} do
-      {[], %{role: :assistant, content: content} = message}
-      when not is_map_key(message, :tool_calls) ->
-        {:ok, result(run, :answered, text(content))}
+  defp begin(run, earlier \\ %{}) do
+    case {Context.pending_tool_calls(run.context), finished?(run.context)} do
+      {[], true} ->
+        run = flush(run, :idle)
 
-      {[], _} ->
+        if run.refused,
+          do: {:error, error(run, run.refused)},
+          else: {:ok, result(run, :answered, run.context |> last_message() |> Response.text())}
+
+      {[], false} ->
         iterate(run)
 
       {pending, _} ->
-        iteration(run, &execute(&1, pending))
+        iteration(run, &execute(&1, pending, earlier))
     end
   end
+
+  # What the run begins with is stored before anything is done, and what was started before is asked for.
+  defp begin_kept(run) do
+    run = if finished?(run.context), do: run, else: flush(run, :running, %{step: :begin})
+
+    with nil <- run.refused,
+         {:ok, earlier} <- earlier(run, Context.pending_tool_calls(run.context)) do
+      begin(run, earlier)
+    else
+      {:error, reason} -> {:error, error(run, reason)}
+      refused -> {:error, error(run, refused)}
+    end
+  end
+
+  defp finished?(context) do
+    case last_message(context) do
+      %{role: :assistant} = message ->
+        not is_map_key(message, :tool_calls) and not is_map_key(message, :state)
+
+      _other ->
+        false
+    end
+  end
+
+  defp earlier(_run, []), do: {:ok, %{}}
+  defp earlier(run, pending), do: Journal.earlier(run.journal, run.context, pending)
 
   defp last_message(context),
     do: context |> Context.get_iteration_messages(context.current_iteration) |> List.last()
 
   defp iterate(run) do
-    # The function counts from the conversation's first iteration; a turn has had its number when it stands at the
-    # iteration behind it.
-    with false <-
+    run = steered(run)
+
+    # The function counts from the conversation's first iteration; a turn has used its number when it is at the
+    # iteration after it.
+    with nil <- run.refused,
+         false <-
            Context.exceeded_max_iterations?(run.context, run.first + run.max_iterations),
          :ok <- Bounds.ask(run.bounds) do
       iteration(run, &ask/1)
     else
-      true -> {:error, error(run, {:max_iterations_exceeded, run.max_iterations})}
-      {:error, reason} -> {:error, error(run, reason)}
+      true -> failed(run, {:max_iterations_exceeded, run.max_iterations})
+      {:error, reason} -> failed(run, reason)
+      refused -> failed(run, refused)
     end
   end
+
+  # What has come is stored also when the run fails, and the reason is that of the failure.
+  defp failed(run, reason) do
+    run = if match?({:store_error, _}, reason), do: run, else: flush(run, :idle)
+    {:error, error(run, reason)}
+  end
+
+  # Messages for the running turn, between the results of one iteration and the next.
+  defp steered(%{refused: nil} = run) do
+    case run.steered.() do
+      [] ->
+        run
+
+      messages ->
+        context =
+          Enum.reduce(messages, run.context, fn message, context ->
+            Context.add_user_message(context, message.input, metadata: message.metadata)
+          end)
+
+        run = if run.journal, do: put_in(run.journal.taken, ids(messages, run)), else: run
+        changed(run, context)
+    end
+  end
+
+  defp steered(run), do: run
+
+  defp ids(messages, run), do: run.journal.taken ++ for(%{id: id} <- messages, do: id)
 
   # One iteration: `step` is what it begins with.
   defp iteration(run, step) do
@@ -369,7 +421,7 @@ defmodule AshAgent.Runtime do
           reason: label
         })
 
-        {:error, error(run, reason)}
+        failed(run, reason)
     end
   end
 
@@ -381,47 +433,54 @@ defmodule AshAgent.Runtime do
 
   defp ask(run) do
     started = System.monotonic_time()
-
-    Events.emit(
-      run.events,
-      [:llm, :start],
-      Events.started(%{messages: Context.count_messages(run.context)})
-    )
+    at = now(run)
+    messages = Context.count_messages(run.context)
+    Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
 
     case answer(run) do
-      {:ok, context, answer} ->
-        calls = Context.extract_tool_calls(context)
-        Bounds.report(run.bounds, run.context, context)
+      {:ok, context, response, first} ->
+        message = Response.message(response)
+        calls = Context.pending_tool_calls(context)
+
+        measured = %{
+          duration: Events.since(started),
+          content_bytes: Events.bytes(message.content),
+          tool_calls: length(calls)
+        }
 
         Events.emit(
           run.events,
           [:llm, :stop],
-          %{
-            duration: Events.since(started),
-            content_bytes: Events.bytes(content(answer)),
-            tool_calls: length(calls)
-          },
-          %{usage: usage(answer), finish_reason: finish_reason(answer)}
+          if(first, do: Map.put(measured, :time_to_first_token, first), else: measured),
+          %{usage: usage(response), finish_reason: Response.finish_reason(response)}
         )
 
         run =
-          changed(
+          add(
             %{
               run
-              | usage: add_usage(run.usage, usage(answer)),
-                iterations: run.iterations + 1,
-                finish_reason: finish_reason(answer)
+              | iterations: run.iterations + 1,
+                finish_reason: Response.finish_reason(response)
             },
-            context
+            context,
+            response
           )
+
+        # A message that came meanwhile is for this turn. Calls that were cut off are to be read of.
+        stop? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
+        run = if stop?, do: steered(run), else: run
+        stop? = stop? and run.context == context
+        noted = %{step: :answer, started_at: at, ended_at: now(run), usage: usage(response)}
+        run = if run.refused, do: run, else: flush(run, if(stop?, do: :idle), noted)
 
         cond do
           run.refused -> {:failed, run, run.refused}
-          calls == [] -> {:stop, {:ok, result(run, :answered, text(content(answer)))}, 0}
-          true -> execute(run, calls)
+          calls != [] -> execute(run, calls)
+          stop? -> {:stop, {:ok, result(run, :answered, Response.text(message))}, 0}
+          true -> {:next, run, 0}
         end
 
-      {:error, reason, stacktrace} ->
+      {:error, run, reason, stacktrace} ->
         {kind, label} = failure(reason)
 
         Events.emit(
@@ -435,118 +494,160 @@ defmodule AshAgent.Runtime do
     end
   end
 
+  defp add(run, context, response) do
+    Bounds.report(run.bounds, run.context, context)
+    changed(%{run | usage: add_usage(run.usage, usage(response))}, context)
+  end
+
   defp answer(run) do
     left = ToolExecutor.left(run.deadline)
-    allowed = min(left, run.llm_timeout)
 
-    case if(left == 0, do: nil, else: call(run, allowed)) do
-      {:ok, {:returned, {:ok, %{} = answer}}} ->
-        add_answer(run.context, answer)
+    if left == 0,
+      do: broken(run, nil, {:timeout, run.timeout}, []),
+      else: run |> call(min(left, run.llm_timeout)) |> Answer.ask() |> answered(run)
+  end
 
-      {:ok, {:returned, {:error, reason}}} ->
-        {:error, {:llm_error, reason}, []}
+  defp call(run, timeout) do
+    %{
+      llm: run.llm,
+      context: run.context,
+      tools: run.offered,
+      timeout: timeout,
+      supervisor: run.supervisor,
+      stream?: run.stream? and LLM.streams?(run.llm),
+      watch: fn events, response -> watch(run, events, response) end,
+      keep: run.on_change && fn response -> keep(run, response) end,
+      keep_bytes: run.on_change_bytes,
+      keep_interval: run.on_change_interval
+    }
+  end
 
-      {:ok, {:returned, _other}} ->
-        {:error, {:invalid_answer, "expected {:ok, map} or {:error, reason}"}, []}
+  defp answered({{:returned, {:ok, %Response{state: :interrupted} = response}}, answer}, run),
+    do: broken(run, %{answer | response: response}, {:llm_error, :interrupted}, [])
 
-      {:ok, {:raised, kind, reason, stacktrace}} ->
-        {:error, {:llm_exception, kind, reason}, stacktrace}
-
-      {:exit, reason} ->
-        {:error, {:llm_exception, :exit, reason}, []}
-
-      nil ->
-        if ToolExecutor.left(run.deadline) == 0,
-          do: {:error, {:timeout, run.timeout}, []},
-          else: {:error, {:llm_timeout, run.llm_timeout}, []}
+  defp answered({{:returned, {:ok, response}}, answer}, run) do
+    case Context.add_response(run.context, response) do
+      {:ok, context} -> {:ok, context, response, answer.first}
+      {:error, error} -> broken(run, answer, {:invalid_answer, error}, [])
     end
   end
 
-  defp call(%{llm: llm, context: context, offered: offered} = run, timeout) do
-    task =
-      Task.Supervisor.async_nolink(
-        run.supervisor,
-        fn ->
-          ToolExecutor.guarded(fn -> LLM.chat(llm, context, tools: offered, timeout: timeout) end)
-        end,
-        shutdown: :brutal_kill
-      )
+  defp answered({{:returned, {:error, {:invalid_answer, _} = reason}}, answer}, run),
+    do: broken(run, answer, reason, [])
 
-    Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
+  defp answered({{:returned, {:error, reason}}, answer}, run),
+    do: broken(run, answer, {:llm_error, reason}, [])
+
+  defp answered({{:raised, kind, reason, stacktrace}, answer}, run),
+    do: broken(run, answer, {:llm_exception, kind, reason}, stacktrace)
+
+  defp answered({{:exit, reason}, answer}, run),
+    do: broken(run, answer, {:llm_exception, :exit, reason}, [])
+
+  defp answered({{:refused, reason}, answer}, run),
+    do: broken(%{run | refused: reason}, answer, reason, [])
+
+  defp answered({:timeout, answer}, run) do
+    if ToolExecutor.left(run.deadline) == 0,
+      do: broken(run, answer, {:timeout, run.timeout}, []),
+      else: broken(run, answer, {:llm_timeout, run.llm_timeout}, [])
   end
 
-  defp add_answer(context, answer) do
-    content = content(answer)
-    calls = Map.get(answer, :tool_calls) || []
+  # The part of the answer that came stays.
+  defp broken(run, answer, reason, stacktrace) do
+    response = answer && Answer.interrupted(answer, elem(reason, 0))
 
-    cond do
-      not (is_nil(content) or is_binary(content) or is_list(content)) ->
-        {:error, {:invalid_answer, "expected :content to be text and :parts to be a list"}, []}
-
-      not is_list(calls) ->
-        {:error, {:invalid_answer, "expected :tool_calls to be a list"}, []}
-
-      true ->
-        context = Context.add_assistant_message(context, content, calls)
-        {:ok, note_usage(context, answer), answer}
-    end
-  rescue
-    error in [Context.Error, ArgumentError, FunctionClauseError] ->
-      {:error, {:invalid_answer, error}, []}
-  end
-
-  # A report that the context does not take is no reason to lose the answer.
-  defp note_usage(context, %{usage: %{} = usage}) when not is_struct(usage) do
-    Context.add_token_usage(context, usage)
-  rescue
-    _ in [Context.Error, ArgumentError, FunctionClauseError] -> context
-  end
-
-  defp note_usage(context, _answer), do: context
-
-  defp content(answer) do
-    case Map.get(answer, :parts) do
-      empty when empty in [nil, []] -> Map.get(answer, :content)
-      parts -> parts
+    case response && broken_off(run.context, response) do
+      {:ok, context} -> {:error, add(run, context, response), reason, stacktrace}
+      _nothing -> {:error, run, reason, stacktrace}
     end
   end
 
-  defp text(nil), do: nil
-  defp text(text) when is_binary(text), do: text
-
-  defp text(parts) do
-    texts = for %{} = part <- parts, text = text_of(part), do: text
-    if texts == [], do: nil, else: IO.iodata_to_binary(texts)
+  @doc false
+  # The conversation with a response to which nothing is added any more. None of its calls is run.
+  def broken_off(context, response, words \\ "interrupted: the answer broke off", opts \\ []) do
+    with {:ok, context} <- Context.add_response(context, response),
+         do: {:ok, Context.interrupt(context, words, opts)}
   end
 
-  defp text_of(part) do
-    case {part[:type] || part["type"], part[:text] || part["text"]} do
-      {type, text} when type in [:text, "text"] and is_binary(text) -> text
-      _ -> nil
+  # Only the application's function gets texts.
+  defp watch(run, events, response) do
+    if run.watch, do: run.watch.({:delta, events, response})
+    measured = %{bytes: Answer.bytes(events)}
+    Events.emit(run.events, [:llm, :delta], measured, %{}, %{events: events})
+  end
+
+  # Gives the application the context as it would be if nothing more came.
+  defp keep(run, response) do
+    case broken_off(run.context, Response.interrupt(response, :unfinished)) do
+      {:ok, context} -> Events.store(run.on_change, context)
+      {:error, _error} -> :ok
     end
   end
 
-  defp usage(%{usage: %{} = usage}) when not is_struct(usage),
-    do: for({key, number} <- usage, is_number(number), into: %{}, do: {key, number})
-
-  defp usage(_answer), do: %{}
+  defp usage(response), do: Response.usage(response) || %{}
 
   defp add_usage(sum, usage), do: Map.merge(sum, usage, fn _key, a, b -> a + b end)
 
-  defp finish_reason(%{finish_reason: reason}) when is_binary(reason), do: reason
-  defp finish_reason(_answer), do: nil
-
   ## The tools
 
-  # All calls are decided before the first one runs, so that what was decided is noted whatever the tools do.
-  defp execute(run, calls) do
+  # All calls are decided before the first one runs, so that decisions are recorded whatever the tools do.
+  defp execute(run, calls, earlier \\ %{}) do
+    {run, going, attempts, unknown} = settle(run, calls, earlier)
     undecided = Map.new(Context.undecided_tool_calls(run.context), &{&1.id, &1.arguments})
+    asked = length(unknown)
 
-    case decide(run, Enum.with_index(calls), undecided) do
-      {:decided, run, ready, 0} -> run |> carry_out(ready) |> carried_out(length(calls))
-      {:decided, run, ready, asked} -> paused(carry_out(run, ready), length(calls) - asked)
+    with nil <- run.refused,
+         {:decided, run, ready, more} <- decide(run, Enum.with_index(going), undecided) do
+      case {carry_out(run, Enum.reverse(ready), attempts), asked + more} do
+        {carried_out, 0} -> carried_out(carried_out, length(calls))
+        {carried_out, asked} -> paused(carried_out, length(calls) - asked, unknown)
+      end
+    else
       {:timeout, run} -> timed_out(run)
       {:refused, run} -> {:failed, run, run.refused}
+      refused -> {:failed, run, refused}
+    end
+  end
+
+  # Of calls that were started before, and that have no result: those that run again, with the number of the attempt, and
+  # those that a person has to decide about. The others get their result.
+  defp settle(run, calls, earlier) do
+    {run, going, attempts, unknown} =
+      Enum.reduce(calls, {run, [], %{}, []}, fn call, {run, going, attempts, unknown} ->
+        case earlier[call.id] && repeat(run, call, earlier[call.id]) do
+          nil ->
+            {run, [call | going], attempts, unknown}
+
+          :again ->
+            attempts = Map.put(attempts, call.id, earlier[call.id].attempt + 1)
+            {run, [call | going], attempts, unknown}
+
+          {:result, result, state} ->
+            journal = Journal.finish_attempt(run.journal, earlier[call.id], state)
+            context = add_result(run.context, call.id, result)
+            {changed(%{run | journal: journal}, context), going, attempts, unknown}
+
+          :pause ->
+            {run, going, attempts, [call.id | unknown]}
+        end
+      end)
+
+    {undecide(run, unknown), Enum.reverse(going), attempts, Enum.reverse(unknown)}
+  end
+
+  defp repeat(run, call, attempt) do
+    execution = Map.put(run.execution, :deadline, run.deadline)
+    Repeat.decide(execution, run.gate, run.context, call, attempt)
+  end
+
+  # An approval that was used lets nothing run, and who decides again has to find the call undecided.
+  defp undecide(run, unknown) do
+    if Enum.any?(unknown, &(Context.tool_call_status(run.context, &1) == :approved)) do
+      snapshot = Context.to_snapshot(run.context)
+      changed(run, Context.from_snapshot!(snapshot, approvals: :drop))
+    else
+      run
     end
   end
 
@@ -577,7 +678,7 @@ defmodule AshAgent.Runtime do
     end)
   end
 
-  # `asked` is what an undecided call would run with as far as the context knows, or :error for one that is approved.
+  # `asked` are the arguments that the context has for an undecided call, or :error for an approved one.
   defp decision(run, %{id: id} = call, asked) do
     started = System.monotonic_time()
     approved? = if asked == :error, do: &approved?(run.context, id, &1)
@@ -615,7 +716,7 @@ defmodule AshAgent.Runtime do
     _ in [Context.Error, ArgumentError] -> false
   end
 
-  # Only what is kept with the call can be approved: arguments that a hook has made may be nothing to be kept.
+  # Only arguments that can be stored with the call can be approved, and a hook may return others.
   defp note(run, call, decision, started, change) do
     case kept(run.context, change) do
       {:ok, context} ->
@@ -624,7 +725,7 @@ defmodule AshAgent.Runtime do
         if decision == :ask, do: {:ask, run}, else: {:run, run, call}
 
       {:error, error} ->
-        words = "a hook (:before_tool) gave arguments that cannot be kept: "
+        words = "a hook (:before_tool) returned arguments that cannot be stored: "
         decided(run, call, :denied, :before_tool, started)
         reason = words <> Exception.message(error)
         {:denied, changed(run, deny(run.context, call.id, false, :before_tool, reason))}
@@ -652,7 +753,7 @@ defmodule AshAgent.Runtime do
     })
   end
 
-  # What was approved stays so in the log; that it did not run is its result.
+  # The approval stays in the log; the result says that the call did not run.
   defp deny(context, id, true, _by, reason) when is_binary(reason),
     do: add_result(context, id, {:error, "denied: " <> reason})
 
@@ -663,27 +764,89 @@ defmodule AshAgent.Runtime do
     Context.deny_tool_call(context, id, reason, by: by)
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] ->
-      words = "for a reason that cannot be kept: " <> Exception.message(error)
+      words = "for a reason that cannot be stored: " <> Exception.message(error)
       Context.deny_tool_call(context, id, words, by: by)
   end
 
   # Returns the run with the terms of the tools that end it, the first call's first.
-  defp carry_out(run, ready) do
+  defp carry_out(run, ready, attempts) do
+    case start(run, ready, attempts) do
+      {:ok, run, ready, elsewhere} ->
+        {state, run, halts} = run_tools(run, ready)
+
+        run =
+          if elsewhere == [],
+            do: run,
+            else: %{run | refused: {:store_error, {:started, elsewhere}}}
+
+        {if(run.refused, do: :refused, else: state), run, halts}
+
+      {:error, reason} ->
+        {:refused, %{run | refused: reason}, []}
+    end
+  end
+
+  # Only what the journal lets start is run.
+  defp start(%{journal: nil} = run, ready, _attempts), do: {:ok, run, ready, []}
+
+  defp start(run, ready, attempts) do
+    {run, ready} = keepable(run, ready)
+    called = for {call, {_index, :called}} <- ready, do: call
+
+    starting =
+      for call <- called,
+          do: {call, Map.get(attempts, call.id, 1), Repeat.decided_at(run.context, call.id)}
+
+    with nil <- run.refused,
+         {:ok, journal, ids} <- Journal.start(run.journal, run.context, starting) do
+      {ready, _} =
+        Enum.split_with(ready, fn {call, {_, reached}} ->
+          reached == :refused or call.id in ids
+        end)
+
+      {:ok, %{run | journal: journal}, ready, Enum.map(called, & &1.id) -- ids}
+    else
+      {:error, reason} -> {:error, reason}
+      refused -> {:error, refused}
+    end
+  end
+
+  # Hooks may make arguments that the journal cannot note.
+  defp keepable(run, ready) do
+    Enum.reduce(Enum.reverse(ready), {run, []}, fn {call, {_, reached}} = entry, {run, ready} ->
+      if reached == :refused or Journal.keeps?(call.arguments) do
+        {run, [entry | ready]}
+      else
+        words = "a hook (:before_tool) gave arguments that cannot be kept"
+        {changed(run, add_result(run.context, call.id, {:error, words})), ready}
+      end
+    end)
+  end
+
+  defp run_tools(run, ready) do
     settings =
       Map.merge(run.execution, %{
         events: run.events,
         deadline: run.deadline,
-        over?: fn {run, _halts} -> run.refused != nil end
+        over?: fn {run, _halts} -> run.refused != nil end,
+        keys:
+          if(run.journal,
+            do: Map.new(run.journal.attempts, fn {id, a} -> {id, a.key} end),
+            else: %{}
+          )
       })
 
     {state, {run, halts}} =
-      ready
-      |> Enum.reverse()
-      |> ToolExecutor.execute(settings, {run, %{}}, fn {call, {index, reached}},
-                                                       outcome,
-                                                       {run, halts} ->
+      ToolExecutor.execute(ready, settings, {run, %{}}, fn {call, {index, reached}},
+                                                           outcome,
+                                                           duration,
+                                                           {run, halts} ->
         result = seen(run, call, reached, ToolExecutor.result(outcome))
-        run = changed(run, add_result(run.context, call.id, result, metadata(outcome)))
+
+        run =
+          run
+          |> ended(call, outcome, duration)
+          |> changed(add_result(run.context, call.id, result, metadata(outcome)))
 
         case {outcome, result} do
           {{:halt, _}, {:ok, term}} -> {run, Map.put(halts, index, term)}
@@ -691,8 +854,21 @@ defmodule AshAgent.Runtime do
         end
       end)
 
-    state = if run.refused, do: :refused, else: state
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
+  end
+
+  defp ended(%{journal: nil} = run, _call, _outcome, _duration), do: run
+
+  defp ended(run, call, outcome, duration) do
+    noted = %{
+      id: call.id,
+      name: Tool.name(call.name),
+      ended_at: now(run),
+      microseconds: System.convert_time_unit(duration, :native, :microsecond)
+    }
+
+    journal = Journal.finish(run.journal, call.id, elem(outcome, 0))
+    %{run | journal: journal, noted: [noted | run.noted]}
   end
 
   defp seen(run, call, :called, result), do: Gate.result(run.gate, call, result, gate_env(run))
@@ -703,13 +879,35 @@ defmodule AshAgent.Runtime do
 
   defp carried_out({:refused, run, _halts}, _calls), do: unkept(run)
   defp carried_out({:timeout, run, _halts}, _calls), do: timed_out(run)
-  defp carried_out({:done, run, []}, calls), do: {:next, run, calls}
 
-  # Of several, the first of the calls counts.
-  defp carried_out({:done, run, [term | _]}, calls),
-    do: {:stop, {:ok, result(run, :halted, term)}, calls}
+  defp carried_out({:done, run, halts}, calls) do
+    case {flush(run, if(halts != [], do: :idle)), halts} do
+      {%{refused: reason} = run, _halts} when reason != nil -> {:failed, run, reason}
+      {run, []} -> {:next, run, calls}
+      # Of several, the first of the calls counts.
+      {run, [term | _]} -> {:stop, {:ok, result(run, :halted, term)}, calls}
+    end
+  end
 
-  defp paused({:done, run, []}, calls) do
+  defp paused({:done, run, []}, calls, unknown) do
+    case flush(run, :paused) do
+      %{refused: nil} = run -> waits(run, calls, unknown)
+      run -> {:failed, run, run.refused}
+    end
+  end
+
+  # A run that a tool has ended asks for nothing any more.
+  defp paused({:done, run, halts}, calls, _unknown) do
+    context = Context.interrupt(run.context, "interrupted: another tool ended the run")
+    run = changed(run, context)
+    carried_out({if(run.refused, do: :refused, else: :done), run, halts}, calls)
+  end
+
+  defp paused({refused_or_timeout, _run, _halts} = carried_out, calls, _unknown)
+       when refused_or_timeout in [:refused, :timeout],
+       do: carried_out(carried_out, calls)
+
+  defp waits(run, calls, unknown) do
     waiting = Context.undecided_tool_calls(run.context)
     Events.emit(run.events, [:iteration, :pause], Events.started(%{tool_calls: length(waiting)}))
 
@@ -717,33 +915,35 @@ defmodule AshAgent.Runtime do
       context: run.context,
       calls: waiting,
       iterations: run.iterations,
-      usage: run.usage
+      usage: run.usage,
+      unknown: unknown,
+      kept: kept_of(run)
     }
 
     {:stop, {:paused, paused}, calls}
   end
 
-  # A run that a tool has ended asks for nothing any more.
-  defp paused({:done, run, halts}, calls) do
-    context = Context.interrupt(run.context, "interrupted: another tool ended the run")
-    run = changed(run, context)
-    carried_out({if(run.refused, do: :refused, else: :done), run, halts}, calls)
+  # A tool killed in the middle may have done its work or not: the model should know that.
+  defp timed_out(run) do
+    context = Context.interrupt(run.context, "interrupted: the run timed out")
+    {:failed, run |> interrupted() |> changed(context), {:timeout, run.timeout}}
   end
 
-  defp paused({refused_or_timeout, _run, _halts} = carried_out, calls)
-       when refused_or_timeout in [:refused, :timeout],
-       do: carried_out(carried_out, calls)
+  # What the store did not take stays as it is: a run that goes on finds it in the journal.
+  defp unkept(%{refused: {:store_error, _} = reason} = run) do
+    run =
+      if match?({:started, _}, elem(reason, 1)), do: flush(%{run | refused: nil}, nil), else: run
 
-  # Killed in the middle, a tool may have done its work or not: the model is to know that.
-  defp timed_out(run) do
-    context = Context.interrupt(run.context, "interrupted: the time of the run was up")
-    {:failed, changed(run, context), {:timeout, run.timeout}}
+    {:failed, %{run | refused: reason}, reason}
   end
 
   defp unkept(run) do
-    context = Context.interrupt(run.context, "interrupted: the conversation could not be kept")
-    {:failed, changed(run, context), run.refused}
+    context = Context.interrupt(run.context, "interrupted: the conversation could not be stored")
+    {:failed, run |> interrupted() |> changed(context), run.refused}
   end
+
+  defp interrupted(%{journal: nil} = run), do: run
+  defp interrupted(run), do: %{run | journal: Journal.finish_all(run.journal, :interrupted)}
 
   defp add_result(context, id, result, metadata \\ nil) do
     opts = if metadata, do: [metadata: beside(context, id, metadata)], else: []
@@ -752,12 +952,12 @@ defmodule AshAgent.Runtime do
       Context.add_tool_results(context, [{id, result}], opts)
     rescue
       error in [Context.Error, ArgumentError, FunctionClauseError] ->
-        words = "the tool returned what cannot be kept: " <> Exception.message(error)
+        words = "the tool returned a term that cannot be stored: " <> Exception.message(error)
         Context.add_tool_results(context, [{id, {:error, words}}], opts)
     end
   end
 
-  # Results of one answer share a message: what is noted with each stands under its call's id.
+  # Results of one answer share a message: the metadata of each is under its call's id.
   defp beside(context, id, {key, noted}) do
     noted_before =
       case last_message(context) do
@@ -770,15 +970,43 @@ defmodule AshAgent.Runtime do
 
   ## What comes out
 
-  # What the application has refused to keep ends the run before its next step.
-  defp changed(%{refused: nil} = run, context) do
+  # If the application refuses to store a context, the run ends before its next step.
+  defp changed(run, context) do
+    if run.watch, do: run.watch.({:context, context})
+    stored(run, context)
+  end
+
+  defp stored(%{refused: nil} = run, context) do
     case Events.store(run.on_change, context) do
       :ok -> %{run | context: context}
       {:error, reason} -> %{run | context: context, refused: reason}
     end
   end
 
-  defp changed(run, context), do: %{run | context: context}
+  defp stored(run, context), do: %{run | context: context}
+
+  # Writes what has changed to the store.
+  defp flush(run, status, note \\ %{})
+  defp flush(%{journal: nil} = run, _status, _note), do: run
+
+  defp flush(run, status, note) do
+    note = if run.noted == [], do: note, else: Map.put(note, :calls, Enum.reverse(run.noted))
+
+    case Journal.write(run.journal, run.context, status, note) do
+      {:ok, journal} ->
+        if run.watch, do: run.watch.({:kept, journal.kept})
+        %{run | journal: journal, noted: []}
+
+      {:error, reason} ->
+        %{run | refused: run.refused || reason}
+    end
+  end
+
+  defp now(%{journal: nil}), do: nil
+  defp now(_run), do: DateTime.utc_now() |> DateTime.to_iso8601()
+
+  defp kept_of(%{journal: nil}), do: nil
+  defp kept_of(run), do: run.journal.kept
 
   defp result(run, status, output) do
     %Result{
@@ -787,7 +1015,8 @@ defmodule AshAgent.Runtime do
       context: run.context,
       iterations: run.iterations,
       usage: run.usage,
-      finish_reason: run.finish_reason
+      finish_reason: run.finish_reason,
+      kept: kept_of(run)
     }
   end
 
@@ -796,7 +1025,8 @@ defmodule AshAgent.Runtime do
       reason: reason,
       context: run.context,
       usage: run.usage,
-      iterations: run.iterations
+      iterations: run.iterations,
+      kept: kept_of(run)
     }
   end
 

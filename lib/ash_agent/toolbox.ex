@@ -1,30 +1,30 @@
 defmodule AshAgent.Toolbox do
   @moduledoc """
-  A tool that is a program: it gets the arguments as JSON on its standard input and answers on its standard output.
+  A tool that is a program: it reads the arguments as JSON from its standard input and writes the result to its standard output.
 
       iex> toolbox = AshAgent.Toolbox.new(name: "shout", description: "Says it loudly", command: "tr", args: ["a-z", "A-Z"])
       iex> AshAgent.Toolbox.run(toolbox, %{"text" => "hello"})
       {:ok, ~s({"TEXT":"HELLO"})}
 
-  It is used like any other tool:
+  Use it like any other tool:
 
       AshAgent.Runtime.run(context, llm: llm, tools: [toolbox])
 
   ## How it runs
 
-  The program is started directly, with exactly the given arguments; no shell reads them, nor what the model wrote. Its
-  input is one JSON object and then ends. Exit code 0 makes what it printed the result, anything else an error with the
-  end of what it wrote to standard error.
+  The program is started directly, with exactly the given arguments; no shell sees them, nor anything that the model
+  wrote. Its input is a single JSON object. With exit code 0, its output is the result; with any other, the result is an
+  error with the end of its standard error.
 
-  The program leads a process group of its own. The whole group is killed when the program ends, when it takes too long,
-  when the process that runs the tool ends for whatever reason, and when the VM dies; only what leaves the group
+  The program leads its own process group. The whole group is killed when the program ends, when it takes too long, when
+  the process that runs the tool ends for whatever reason, and when the VM dies. Only processes that leave the group
   (`setsid`) can outlive a call.
 
-  The environment is that of the VM with `env` on top of it. Take out what the program should not see:
-  `env: %{"OPENAI_API_KEY" => nil}`.
+  The environment is that of the VM, plus `env`. Remove variables that the program should not see: `env:
+  %{"OPENAI_API_KEY" => nil}`.
 
-  It needs a POSIX system with `sh`, `tail` and a `head` that knows `-c` (GNU, BSD and BusyBox have it), and costs a few
-  milliseconds for the start of these.
+  It needs a POSIX system with `sh`, `tail` and a `head` that knows `-c` (GNU, BSD and BusyBox have them), which take a
+  few milliseconds to start.
   """
 
   alias AshAgent.Context.{Error, JSON}
@@ -47,14 +47,14 @@ defmodule AshAgent.Toolbox do
   ]
 
   @typedoc """
-    * `name` - what the model calls it
-    * `description` - what it is good for, for the model
+    * `name` - the tool's name for the model
+    * `description` - tells the model when to use it
     * `parameters` - the JSON schema of its arguments
     * `command` - a program on the PATH, or a path
-    * `args` - its arguments
-    * `env` - variables on top of the VM's environment; `nil` removes one
+    * `args` - the program's arguments
+    * `env` - additional environment variables; `nil` removes one
     * `search_hints` - words to find it by among many tools; the runtime does not use them
-    * `max_output_bytes` - what it may print; more is an error
+    * `max_output_bytes` - how much it may print; more is an error
   """
   @type t :: %__MODULE__{
           name: String.t(),
@@ -67,16 +67,16 @@ defmodule AshAgent.Toolbox do
           max_output_bytes: pos_integer()
         }
 
-  # A fixed text: nothing is ever put into it. $1 separates the program's output from what follows it, $2 is tail, $3
-  # how much of standard error is wanted, $4 is head, $5 how many bytes come in, the rest the program.
+  # A fixed text: nothing is ever inserted into it. $1 separates the program's output from the text after it, $2 is tail, $3
+  # how much of standard error is wanted, $4 is head, $5 the number of input bytes, the rest the program.
   #
   # The BEAM cannot close the input of a port and go on reading its output, so exactly the bytes of the arguments are read
-  # and then piped to the program; a dot behind them tells that none is missing. (The shell's own `read` asks the system
+  # and then piped to the program; a dot after them tells that none is missing. (The shell's own `read` asks the system
   # for each byte, and takes half a second for a megabyte.) The port's input stays open as a lifeline: when it closes,
   # whoever closed it, the group is killed. The BEAM starts each port as the leader of a session of its own, so $$ is the
   # group.
   #
-  # Standard error goes through tail, which keeps its end and prints it behind the mark and the exit code, when all
+  # Standard error goes through tail, which keeps its end and prints it after the mark and the exit code, when all
   # writers are gone; that is what the TERM is for, which this shell, and with it tail, ignores.
   @wrapper ~S"""
   mark=$1 tail=$2 bytes=$3 head=$4 length=$5
@@ -98,9 +98,9 @@ defmodule AshAgent.Toolbox do
   @doc """
   Makes a toolbox from its fields, see `t:t/0`.
 
-  `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args` and `search_hints` to `[]`,
-  `env` to `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown, repeated and missing fields and for
-  wrong values, which it does not show: they may hold secrets.
+  `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args` and `search_hints` to `[]`, `env` to
+  `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown, repeated, missing and wrong fields, without showing
+  their values, which may be secrets.
 
   ## Examples
 
@@ -115,8 +115,8 @@ defmodule AshAgent.Toolbox do
   end
 
   defp schema do
-    text = [type: {:custom, &text?/1}, type_doc: "non-empty text without a NUL"]
-    texts = [type: {:custom, &texts?/1}, type_doc: "a list of texts without a NUL"]
+    text = [type: {:custom, &text?/1}, type_doc: "a non-empty UTF-8 string without NUL"]
+    texts = [type: {:custom, &texts?/1}, type_doc: "a list of UTF-8 strings without NUL"]
 
     [
       name: [required: true] ++ text,
@@ -125,7 +125,7 @@ defmodule AshAgent.Toolbox do
       parameters: [type: :map, type_doc: "a JSON schema as a map"],
       args: texts,
       search_hints: [type: {:list, :string}],
-      env: [type: {:custom, &env?/1}, type_doc: "a map of names to texts, or to nil"],
+      env: [type: {:custom, &env?/1}, type_doc: "a map of names to strings, or to nil"],
       max_output_bytes: [type: :pos_integer]
     ]
   end
@@ -146,11 +146,22 @@ defmodule AshAgent.Toolbox do
   defp variable?(name) when is_atom(name), do: name != nil and variable?(Atom.to_string(name))
   defp variable?(name), do: text?(name) and not String.contains?(name, "=")
 
+  @run_schema [
+    timeout: [
+      type: :timeout,
+      default: 60_000,
+      doc: "the time after which the program and its children are killed."
+    ]
+  ]
+
   @doc """
   Runs the program with these arguments and returns `{:ok, output}` or `{:error, words}`.
 
-  The output is what it printed, byte by byte. Takes the option `:timeout`, milliseconds or `:infinity`, after which the
-  program and its children are killed; defaults to `60_000`.
+  The output is exactly what the program printed.
+
+  ## Options
+
+  #{Options.docs(@run_schema)}
 
   ## Examples
 
@@ -163,7 +174,7 @@ defmodule AshAgent.Toolbox do
   @doc since: "0.1.0"
   @spec run(t(), map(), keyword()) :: {:ok, binary()} | {:error, String.t()}
   def run(%__MODULE__{} = toolbox, arguments, opts \\ []) when is_map(arguments) do
-    timeout = Keyword.validate!(opts, timeout: 60_000)[:timeout]
+    timeout = Options.validate!(opts, @run_schema)[:timeout]
 
     with {:ok, input} <- input(arguments),
          {:ok, sh} <- executable("sh"),
@@ -208,12 +219,13 @@ defmodule AshAgent.Toolbox do
   defp input(arguments) do
     {:ok, JSON.encode(arguments) <> "."}
   rescue
-    error in Error -> {:error, "the arguments are no JSON: " <> Exception.message(error)}
+    error in Error ->
+      {:error, "the arguments cannot be written as JSON: " <> Exception.message(error)}
   end
 
   defp executable(command) do
     case System.find_executable(command) do
-      nil -> {:error, "the program #{command} is not there or not executable"}
+      nil -> {:error, "the program #{command} does not exist or is not executable"}
       path -> {:ok, path}
     end
   end
@@ -237,7 +249,7 @@ defmodule AshAgent.Toolbox do
       {^port, {:data, data}} ->
         size = size + byte_size(data)
 
-        # What follows the output is the mark, the exit code and the end of standard error.
+        # The output is followed by the mark, the exit code and the end of standard error.
         if size > state.max + @stderr_bytes + 64,
           do: {:error, too_long(state.max)},
           else: collect(state, [output, data], size)

@@ -63,7 +63,7 @@ defmodule AshAgent.Soak.Reading do
   defp checker_options(_provider, _options), do: []
 
   # The first iteration that is asked for may not be there.
-  defp options(provider), do: provider |> ContextGenerators.options() |> Keyword.delete(:from)
+  defp options(provider), do: provider |> ContextGenerators.options() |> Keyword.delete(:since)
 
   def messages({_, context, _, _}) do
     view = one_of([:view, :view, :log])

@@ -261,7 +261,7 @@ defmodule AshAgent.ChatContextTest do
         assert_caller_bug(fn -> ChatContext.update_context(chat(), fn _ -> {:ok, 1} end) end)
 
       assert Exception.message(error) ==
-               "expected the function to return a context, got: {:ok, 1}"
+               "expected the function to return a context, got: a tuple of 2 elements"
 
       assert_caller_bug(fn -> ChatContext.update_context(chat(), fn -> 1 end) end)
       assert_caller_bug(fn -> ChatContext.update_context(chat(), & &1, from: "main") end)
@@ -361,7 +361,7 @@ defmodule AshAgent.ChatContextTest do
           ],
           value <- values do
         error = assert_caller_bug(fn -> Config.new([{field, value}]) end)
-        assert Exception.message(error) =~ "expected #{inspect(field)} to be "
+        assert Exception.message(error) =~ "invalid value for option #{inspect(field)}: expected "
       end
 
       for wrong <- [1, "x", [1], [a: 1], %{"mode" => :a}, ~D[2026-01-01]],
@@ -470,10 +470,10 @@ defmodule AshAgent.ChatContextTest do
 
       for {fun, words} <- [
             {fn -> ChatContext.switch(chat, "x") end,
-             ~s(there is no branch "x"; the chat has ["main", "b"])},
-            {fn -> ChatContext.branch(chat, "b") end, ~s(there is a branch "b" already)},
+             ~s(unknown branch "x"; the chat has the branches ["main", "b"])},
+            {fn -> ChatContext.branch(chat, "b") end, ~s(the branch "b" already exists)},
             {fn -> ChatContext.delete_branch(chat, "main") end,
-             ~s(switch/2 to another one first)},
+             ~s(switch to another branch with switch/2 first)},
             {fn -> ChatContext.complete_child(chat, ChatContext.new(id: "c"), "s") end,
              ~s(the chat "c" was not spawned from the chat "p")}
           ] do

@@ -64,8 +64,10 @@ defmodule AshAgent.ContextTest do
       assert [%{"content" => ^read}] = messages
       assert Context.to_prompt(context, mode: :message) == read
 
-      assert [%{change: :replaced_bytes, to: ^read, iteration: 1, position: 1}] =
-               Context.request_report(context, :anthropic)
+      assert [
+               %{change: :replaced_bytes, to: ^read, iteration: 1, position: 0},
+               %{change: :replaced_bytes, to: ^read, iteration: 1, position: 1}
+             ] = Context.request_report(context, :anthropic)
 
       assert Context.request_report(Context.new("caf\u00E9"), :anthropic) == []
     end

@@ -38,7 +38,9 @@ defmodule AshAgent.OptionsTest do
              "expected a function of arity 1, got: a function of arity 2"
 
     assert message(model: "m", names: ["a" | "b"]) =~
-             "expected a list of which each element is a string"
+             "expected a list in which each element is a string, got: a list"
+
+    assert message(model: "m", names: ["a", "b", :c]) =~ ", got: :c at index 2"
   end
 
   test "names unknown, repeated and missing options" do

@@ -102,8 +102,16 @@ defmodule AshAgent.RuntimeTest do
         ])
 
       {:ok, result} = Runtime.run(Context.new("Hi"), llm: llm, tools: %{noop: fn _ -> :ok end})
-      assert result.usage == %{input_tokens: 11, output_tokens: 2, cached_tokens: 5}
-      assert result.finish_reason == "stop"
+
+      assert result.usage == %{
+               input_tokens: 11,
+               output_tokens: 2,
+               total_tokens: 13,
+               cached_tokens: 5,
+               reasoning_tokens: 0
+             }
+
+      assert result.finish_reason == :stop
     end
 
     test "keeps the answer's parts, and gives their text" do
@@ -117,15 +125,14 @@ defmodule AshAgent.RuntimeTest do
         %{type: :text, text: "."}
       ]
 
-      {:ok, result} =
-        Runtime.run(Context.new("2+2?"), llm: fn _ -> {:ok, %{content: "x", parts: parts}} end)
+      {:ok, result} = Runtime.run(Context.new("2+2?"), llm: fn _ -> {:ok, %{content: parts}} end)
 
       assert result.output == "Four."
       assert %{content: ^parts} = result.context |> Context.to_messages() |> List.last()
     end
 
     test "takes an answer without anything as the end" do
-      for answer <- [%{}, %{content: nil, tool_calls: nil, parts: []}] do
+      for answer <- [%{}, %{content: nil, tool_calls: nil}, %{content: []}] do
         assert {:ok, %Result{output: nil}} =
                  Runtime.run(Context.new("Hi"), llm: fn _ -> {:ok, answer} end)
       end
@@ -271,7 +278,7 @@ defmodule AshAgent.RuntimeTest do
             {2, [1], [], [nil, nil]},
             {3, [1], [], [nil, nil]},
             {4, [1], ["a"],
-             [{:ok, "a"}, {:error, "interrupted: the conversation could not be kept"}]},
+             [{:ok, "a"}, {:error, "interrupted: the conversation could not be stored"}]},
             {5, [1], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]},
             {6, [1, 2], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]}
           ] do
@@ -452,6 +459,9 @@ defmodule AshAgent.RuntimeTest do
     test "gives an error with the context as it was" do
       context = Context.new("Hi")
 
+      no_message =
+        "expected {:ok, response}, {:ok, message} with the message as a map, or {:error, reason}"
+
       for {llm, reason} <- [
             {fn _ -> {:error, :overloaded} end, {:llm_error, :overloaded}},
             {fn _ -> raise "boom" end, {:llm_exception, :error, %RuntimeError{message: "boom"}}},
@@ -460,22 +470,26 @@ defmodule AshAgent.RuntimeTest do
             {fn _ -> Process.exit(self(), :kill) end, {:llm_exception, :exit, :killed}},
             {fn _ -> spawn_link(fn -> exit(:linked) end) && Process.sleep(:infinity) end,
              {:llm_exception, :exit, :linked}},
-            {fn _ -> :nothing end, {:invalid_answer, "expected {:ok, map} or {:error, reason}"}},
-            {fn _ -> {:ok, "text"} end,
-             {:invalid_answer, "expected {:ok, map} or {:error, reason}"}},
+            {fn _ -> :nothing end, {:invalid_answer, no_message}},
+            {fn _ -> {:ok, "text"} end, {:invalid_answer, no_message}},
+            {fn _ -> {:ok, ~D[2026-01-01]} end, {:invalid_answer, no_message}},
             {fn _ -> {:ok, %{content: 5}} end,
-             {:invalid_answer, "expected :content to be text and :parts to be a list"}},
-            {fn _ -> {:ok, %{parts: %{}}} end,
-             {:invalid_answer, "expected :content to be text and :parts to be a list"}},
+             {:invalid_answer,
+              %Context.Error{reason: {:invalid, [], "content: text, nil or a list of parts"}}}},
+            {fn _ -> {:ok, %{content: %{}}} end,
+             {:invalid_answer,
+              %Context.Error{reason: {:invalid, [], "content: text, nil or a list of parts"}}}},
             {fn _ -> {:ok, %{tool_calls: %{}}} end,
-             {:invalid_answer, "expected :tool_calls to be a list"}},
+             {:invalid_answer, %Context.Error{reason: {:invalid, [], "a list of tool calls"}}}},
+            {fn _ -> {:ok, calls([%{id: "a", name: ""}])} end,
+             {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :name}}}},
             {fn _ -> {:ok, calls([call("a", :t), call("a", :t)])} end,
              {:invalid_answer, %Context.Error{reason: {:duplicate_tool_call, "a"}}}},
             {fn _ -> {:ok, calls([%{id: "a"}])} end,
              {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :name}}}},
             {fn _ -> {:ok, calls([:nonsense])} end,
              {:invalid_answer, %Context.Error{reason: {:invalid_tool_call, 0, :nonsense}}}},
-            {fn _ -> {:ok, %{parts: [%{type: :hologram}]}} end,
+            {fn _ -> {:ok, %{content: [%{type: :hologram}]}} end,
              {:invalid_answer, %Context.Error{reason: {:invalid_part, 0, :type}}}}
           ] do
         assert {:error, %Error{} = error} = Runtime.run(context, llm: llm)
@@ -589,7 +603,7 @@ defmodule AshAgent.RuntimeTest do
 
         # As the reason of an error, a list of maps is data.
         unless status == :error and match?([%{} | _], bad),
-          do: assert({:error, "the tool returned what cannot be kept: " <> _} = result)
+          do: assert({:error, "the tool returned a term that cannot be stored: " <> _} = result)
       end
     end
 
@@ -614,7 +628,7 @@ defmodule AshAgent.RuntimeTest do
                  max_concurrency: 2
                )
 
-      interrupted = {:error, "interrupted: the time of the run was up"}
+      interrupted = {:error, "interrupted: the run timed out"}
 
       assert for(
                %{result: result} <- Context.get_iteration(error.context, 1).tool_calls,
@@ -780,6 +794,8 @@ defmodule AshAgent.RuntimeTest do
       }
 
       {{:ok, result}, events} = events(llm: llm, tools: tools, max_concurrency: 1)
+      {deltas, events} = Enum.split_with(events, &match?({[:llm, :delta], _, _}, &1))
+      assert Enum.count(deltas) > 5
 
       assert Enum.map(events, &elem(&1, 0)) == [
                [:iteration, :start],
@@ -820,7 +836,7 @@ defmodule AshAgent.RuntimeTest do
       assert {_, _, %{tool: "gone", status: :error}} = Enum.at(events, 8)
       assert {_, %{tool_calls: 3}, _} = Enum.at(events, 9)
 
-      assert {_, %{content_bytes: 13}, %{usage: %{input_tokens: 3}, finish_reason: "stop"}} =
+      assert {_, %{content_bytes: 13}, %{usage: %{input_tokens: 3}, finish_reason: :stop}} =
                Enum.at(events, 12)
     end
 

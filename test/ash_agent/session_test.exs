@@ -205,12 +205,14 @@ defmodule AshAgent.SessionTest do
     test "gives its context at once, also between the results of tools" do
       test = self()
 
-      tool = fn %{n: n} ->
+      tool = fn %{"n" => n} ->
         send(test, {:tool, n, self()})
         receive(do: (:go -> n))
       end
 
-      llm = Scripted.new([%{tool_calls: for(n <- 1..2, do: call("#{n}", :t, %{n: n}))}, "Done"])
+      llm =
+        Scripted.new([%{tool_calls: for(n <- 1..2, do: call("#{n}", :t, %{"n" => n}))}, "Done"])
+
       session = start(llm: llm, tools: %{t: tool}, on_change: &send(test, {:changed, &1}))
       {:ok, ref} = Session.prompt_async(session, "Hi")
       assert_receive {:tool, 1, first}

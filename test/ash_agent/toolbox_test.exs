@@ -159,7 +159,7 @@ defmodule AshAgent.ToolboxTest do
     end
 
     test "that is no JSON is an error" do
-      assert {:error, "the arguments are no JSON: " <> _} =
+      assert {:error, "the arguments cannot be written as JSON: " <> _} =
                Toolbox.run(toolbox("cat"), %{x: [1 | 2]})
     end
   end
@@ -185,7 +185,7 @@ defmodule AshAgent.ToolboxTest do
 
     test "that is not there is an error" do
       assert Toolbox.run(toolbox("no-such-program-here"), %{}) ==
-               {:error, "the program no-such-program-here is not there or not executable"}
+               {:error, "the program no-such-program-here does not exist or is not executable"}
     end
 
     test "may print bytes that are no text", %{dir: dir} do

@@ -290,7 +290,7 @@ if Code.ensure_loaded?(Ash.Type) do
                      Context.add_user_message(Context.add_assistant_message(context, "72."), "?")
                  })
 
-        assert message =~ "at most 2 iterations, and these are 3"
+        assert message =~ "at most 2 iterations, got 3"
         assert Context.equal?(read(create(%{limited: context})).limited, context)
       end
 

@@ -116,8 +116,8 @@ if Code.ensure_loaded?(Ecto.Schema) do
         end)
 
       for {input, text} <- [
-            {Context.dump(context), "is not among it"},
-            {Context.to_snapshot(context), "is not among it"},
+            {Context.dump(context), "add :dump to the type's option :accept"},
+            {Context.to_snapshot(context), "add :dump to the type's option :accept"},
             {%{}, "at least one iteration"},
             {long, "at most 2 iterations"},
             {Context.to_map(long), "at most 2 iterations"}

@@ -1,7 +1,7 @@
 defmodule AshAgent.Integration.FinchTransportTest do
   use ExUnit.Case, async: true
 
-  # In front of the tests that the next line brings.
+  # Before the tests that the next line brings.
   @moduletag :finch
   @moduletag integrations: ["Finch"]
 
@@ -16,54 +16,6 @@ defmodule AshAgent.Integration.FinchTransportTest do
   end
 
   def transport, do: Transport.new({Transport.Finch, name: __MODULE__})
-
-  test "carries the streams of a client" do
-    for {module, stream} <- streams() do
-      llm =
-        module.new(
-          model: "m",
-          base_url: serve_stream(stream).url,
-          transport: transport(),
-          timeout: 30_000
-        )
-
-      test = self()
-
-      show = fn event ->
-        if match?({:text, _, _}, event), do: send(test, {:text, elem(event, 2)})
-      end
-
-      assert {:ok, %{state: :complete}} =
-               AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
-
-      assert Enum.join(for {:text, text} <- received(), do: text) == "Grüße, Welt!"
-    end
-  end
-
-  defp streams do
-    for {provider, module} <- [
-          anthropic: AshAgent.LLM.Anthropic,
-          gemini: AshAgent.LLM.Gemini,
-          ollama: AshAgent.LLM.Ollama
-        ],
-        do: {module, AshAgent.Test.Recorded.sample(provider)}
-  end
-
-  defp serve_stream(stream) do
-    WireServer.start(fn connection ->
-      {:ok, _} = WireServer.read_request(connection)
-      pieces = for <<piece::binary-size(7) <- stream.body>>, do: WireServer.chunk(piece)
-      last = binary_part(stream.body, byte_size(stream.body), -rem(byte_size(stream.body), 7))
-      rest = if last == "", do: "", else: WireServer.chunk(last)
-
-      WireServer.write(connection, [
-        WireServer.stream_head(stream.type),
-        pieces,
-        rest,
-        "0\r\n\r\n"
-      ])
-    end)
-  end
 
   test "wants the name of a pool, and TLS from that" do
     assert_raise ArgumentError, fn -> Transport.new(Transport.Finch) end
@@ -124,7 +76,7 @@ end
 defmodule AshAgent.Integration.ReqTransportTest do
   use ExUnit.Case, async: true
 
-  # In front of the tests that the next line brings.
+  # Before the tests that the next line brings.
   @moduletag :req
   @moduletag integrations: ["Req"]
 
@@ -138,54 +90,6 @@ defmodule AshAgent.Integration.ReqTransportTest do
   end
 
   def transport, do: Transport.new(Transport.Req)
-
-  test "carries the streams of a client" do
-    for {module, stream} <- streams() do
-      llm =
-        module.new(
-          model: "m",
-          base_url: serve_stream(stream).url,
-          transport: transport(),
-          timeout: 30_000
-        )
-
-      test = self()
-
-      show = fn event ->
-        if match?({:text, _, _}, event), do: send(test, {:text, elem(event, 2)})
-      end
-
-      assert {:ok, %{state: :complete}} =
-               AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
-
-      assert Enum.join(for {:text, text} <- received(), do: text) == "Grüße, Welt!"
-    end
-  end
-
-  defp streams do
-    for {provider, module} <- [
-          anthropic: AshAgent.LLM.Anthropic,
-          gemini: AshAgent.LLM.Gemini,
-          ollama: AshAgent.LLM.Ollama
-        ],
-        do: {module, AshAgent.Test.Recorded.sample(provider)}
-  end
-
-  defp serve_stream(stream) do
-    WireServer.start(fn connection ->
-      {:ok, _} = WireServer.read_request(connection)
-      pieces = for <<piece::binary-size(7) <- stream.body>>, do: WireServer.chunk(piece)
-      last = binary_part(stream.body, byte_size(stream.body), -rem(byte_size(stream.body), 7))
-      rest = if last == "", do: "", else: WireServer.chunk(last)
-
-      WireServer.write(connection, [
-        WireServer.stream_head(stream.type),
-        pieces,
-        rest,
-        "0\r\n\r\n"
-      ])
-    end)
-  end
 
   test "starts from the application's own request" do
     server =

@@ -1,6 +1,8 @@
 defmodule AshAgent.Test.ChatServer do
   @moduledoc false
 
+  alias AshAgent.{LLM, Response}
+
   # A small HTTP server on loopback that can be told to fail. It belongs to the process that starts it, and sends that
   # process `{:request, request}` for each request and `{:closed, n}` when the n-th connection was closed by the client.
 
@@ -70,5 +72,22 @@ defmodule AshAgent.Test.ChatServer do
   defp answer(connection, {:half, bytes}) do
     WireServer.write(connection, bytes)
     WireServer.await_close(connection)
+  end
+
+  @doc "Asks a model for a whole answer, and returns what the response says in one map."
+  def chat(llm, context, opts \\ []) do
+    with {:ok, response} <- LLM.chat(llm, context, opts) do
+      message = Response.message(response)
+
+      {:ok,
+       %{
+         content: Response.text(message),
+         parts: if(is_list(message.content), do: message.content),
+         tool_calls: message[:tool_calls] || [],
+         usage: Response.usage(response),
+         finish_reason: Response.finish_word(response),
+         model: Response.model(response)
+       }}
+    end
   end
 end

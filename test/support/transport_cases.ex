@@ -4,6 +4,7 @@ defmodule AshAgent.Test.TransportCases do
   # What every transport has to do: `use AshAgent.Test.TransportCases` in a test with `transport/0`, `{module, options}`.
 
   alias AshAgent.LLM.Transport.Request
+  alias AshAgent.Test.WireServer
 
   defmacro __using__(_opts) do
     quote do
@@ -16,6 +17,7 @@ defmodule AshAgent.Test.TransportCases do
       unquote(flow())
       unquote(ends())
       unquote(time())
+      unquote(clients())
     end
   end
 
@@ -57,6 +59,60 @@ defmodule AshAgent.Test.TransportCases do
       message -> received([message | messages])
     after
       0 -> Enum.reverse(messages)
+    end
+  end
+
+  @doc "Clients, each with a stream of its provider."
+  def client_streams do
+    for {provider, module} <- [
+          anthropic: AshAgent.LLM.Anthropic,
+          gemini: AshAgent.LLM.Gemini,
+          ollama: AshAgent.LLM.Ollama
+        ],
+        do: {module, AshAgent.Test.Recorded.sample(provider)}
+  end
+
+  @doc "A server that sends a recorded stream in small pieces."
+  def serve_in_pieces(stream) do
+    WireServer.start(fn connection ->
+      {:ok, _} = WireServer.read_request(connection)
+      pieces = for <<piece::binary-size(7) <- stream.body>>, do: WireServer.chunk(piece)
+      last = binary_part(stream.body, byte_size(stream.body), -rem(byte_size(stream.body), 7))
+      rest = if last == "", do: "", else: WireServer.chunk(last)
+
+      WireServer.write(connection, [
+        WireServer.stream_head(stream.type),
+        pieces,
+        rest,
+        "0\r\n\r\n"
+      ])
+    end)
+  end
+
+  defp clients do
+    quote do
+      test "carries the streams of a client" do
+        for {module, stream} <- client_streams() do
+          llm =
+            module.new(
+              model: "m",
+              base_url: serve_in_pieces(stream).url,
+              transport: transport(),
+              timeout: 30_000
+            )
+
+          test = self()
+
+          show = fn event ->
+            if match?({:text, _, _}, event), do: send(test, {:text, elem(event, 2)})
+          end
+
+          assert {:ok, %{state: :complete}} =
+                   AshAgent.LLM.stream(llm, AshAgent.Context.new("Hi"), show)
+
+          assert Enum.join(for {:text, text} <- received(), do: text) == "Grüße, Welt!"
+        end
+      end
     end
   end
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.ChatContext.Branch do
   @moduledoc """
-  A branch of an `AshAgent.ChatContext`: a name for a conversation.
+  A branch of an `AshAgent.ChatContext`: a named conversation.
 
       iex> chat = AshAgent.ChatContext.new(input: "Hello!", system_prompt: "Be brief.", user_prompt: "I am Ann.")
       iex> branch = AshAgent.ChatContext.active(chat)
@@ -9,8 +9,8 @@ defmodule AshAgent.ChatContext.Branch do
       iex> AshAgent.Context.request!(branch.context, :anthropic)["system"]
       "Be brief.\\n\\nI am Ann."
 
-  Both prompts live in the context, and the fields only show what it has: they are read again whenever the context
-  changes. So take a branch from its chat to read it, and change it through the chat's functions.
+  Both prompts live in the context. The fields show them and are updated whenever the context changes, so read a branch from its
+  chat, and change it with the chat's functions.
   """
 
   alias AshAgent.Context
@@ -23,10 +23,10 @@ defmodule AshAgent.ChatContext.Branch do
   @typedoc """
   A branch.
 
-    * `name` - non-empty text, unique in its chat
+    * `name` - a non-empty string, unique in its chat
     * `context` - its conversation
-    * `system_prompt` - what `AshAgent.Context.system_prompt/1` tells of it
-    * `user_prompt` - text that stands behind the system prompt in requests, or `nil`
+    * `system_prompt` - the context's system prompt, see `AshAgent.Context.system_prompt/1`
+    * `user_prompt` - text that follows the system prompt in requests, or `nil`
 
   Other fields are private.
   """
@@ -81,7 +81,7 @@ defmodule AshAgent.ChatContext.Branch do
   def put_user_prompt(%__MODULE__{} = branch, prompt, opts),
     do: put_context(branch, Context.put_prompt_block(branch.context, @block, given(prompt), opts))
 
-  # A blank text would leave blank lines behind the system prompt.
+  # A blank text would leave blank lines after the system prompt.
   defp given(nil), do: nil
 
   defp given(prompt),

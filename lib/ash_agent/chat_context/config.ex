@@ -1,52 +1,94 @@
 defmodule AshAgent.ChatContext.Config do
   @moduledoc """
-  What an agent is run with: the settings that belong to a whole chat and not to one of its branches.
+  The settings of an agent that belong to a whole chat and not to one of its branches.
 
       iex> config = AshAgent.ChatContext.Config.new(model_id: "m1", parameters: %{temperature: 0.2}, max_turns: 10)
       iex> {config.model_id, config.parameters, config.allowed_tools}
       {"m1", %{temperature: 0.2}, nil}
 
-  It is kept and stored, and nothing here acts on it: the application reads it when it calls a model or a tool.
-  `allowed_tools` and `permission_rules` are what `AshAgent.Runtime` takes under these names.
+  A configuration is only kept and stored: your application reads it when it calls a model or a tool. `AshAgent.Runtime`
+  takes options named `allowed_tools` and `permission_rules` with the same values.
 
-  Each field has one empty value, its default, and an empty field is left out of what `AshAgent.ChatContext.dump/1` gives.
-  No `allowed_tools` at all (`nil`) allows every tool; `[]` allows none, and is stored.
+  Each field has an empty value, its default, and `AshAgent.ChatContext.dump/1` leaves empty fields out. For
+  `allowed_tools` that is `nil`, which allows every tool; `[]` allows none and is stored.
 
-  ## What is not stored
+  ## Values that are not stored
 
-  Functions, pids, ports and references live in this VM only. A toolbox, an entry of `parameters` or of an MCP server, or
-  an `extended_thinking` that has one anywhere in it is left out of a dump as a whole.
+  Functions, pids, ports and references live only in this VM. A toolbox, an entry of `parameters` or of an MCP server, or
+  an `extended_thinking` that contains one is left out of a dump as a whole.
 
-  A permission rule that has one leaves a rule that denies, so that nothing is allowed after loading that was denied
-  before: `{:deny, "delete", predicate}` is stored as `{:deny, "delete"}`. An allow rule with a predicate is left out,
-  and `{:deny, "*"}` comes in when no other allow rule is left, as it does for a rule of any other form. To have the
-  whole rules again, put them back with `AshAgent.ChatContext.put_config/2` after loading.
+  A permission rule that contains one is stored as a rule that denies, so that loading never allows anything that was
+  denied before: `{:deny, "delete", predicate}` is stored as `{:deny, "delete"}`. An allow rule with a predicate is left
+  out; if no other allow rule remains, `{:deny, "*"}` is added. `{:deny, "*"}` is also added for a rule of any other form.
+  To get the original rules back, put them with `AshAgent.ChatContext.put_config/2` after loading.
 
-  Everything else is stored as it is, the `env` of MCP servers and toolboxes included: keep secrets out of them, or the
-  dump where secrets may be.
+  Everything else is stored as it is, including the `env` of MCP servers and toolboxes: keep secrets out of them, or store
+  the dump where secrets may be stored.
   """
 
   alias AshAgent.ChatContext.MCPServers
   alias AshAgent.Context.UnknownAtom
+  alias AshAgent.Options
 
-  @fields [
-    model_id: nil,
-    mode: nil,
-    session_id: nil,
-    agent_name: nil,
-    allowed_tools: nil,
-    permission_rules: [],
-    max_turns: nil,
-    parameters: %{},
-    extended_thinking: nil,
-    mcp_servers: [],
-    toolboxes: []
+  @name [type: {:custom, &__MODULE__.name?/1}, type_doc: "a string or an atom", default: nil]
+
+  @schema [
+    model_id: @name ++ [doc: "the model."],
+    mode: @name ++ [doc: "what the agent is doing, such as `:plan`."],
+    session_id: [type: :string, default: nil, doc: "the application's id of the session."],
+    agent_name: @name ++ [doc: "the agent."],
+    allowed_tools: [
+      type: {:list, {:custom, &__MODULE__.name?/1}},
+      type_doc: "a list of strings and atoms",
+      default: nil,
+      doc: "the tools that may be called; `nil` allows all of them."
+    ],
+    permission_rules: [
+      type: {:list, :any},
+      type_doc: "a list",
+      default: [],
+      doc: "rules, any terms."
+    ],
+    max_turns: [type: :pos_integer, default: nil, doc: "how many turns the agent may take."],
+    parameters: [
+      type: {:custom, &__MODULE__.parameters?/1},
+      type_doc: "a map",
+      default: %{},
+      doc: "the parameters of calls to the model, such as `%{temperature: 0.2}`."
+    ],
+    extended_thinking: [
+      type: {:or, [:boolean, :pos_integer, :map]},
+      type_doc: "a boolean, a number of tokens or a map",
+      default: nil,
+      doc: "whether and how the model thinks; a map holds the provider's own settings."
+    ],
+    mcp_servers: [
+      type: {:custom, &__MODULE__.servers?/1},
+      type_doc: "a list of maps with `:name`, `:command`, `:args` and `:env`",
+      default: [],
+      doc:
+        "how to start MCP servers. `:args`, a list of strings, and `:env`, a map of strings, may be left out."
+    ],
+    toolboxes: [
+      type: {:list, :any},
+      type_doc: "a list",
+      default: [],
+      doc: "modules, or other terms that say where the tools are."
+    ]
   ]
-  @names Keyword.keys(@fields)
+
+  @names Keyword.keys(@schema)
+  @fields for {name, option} <- @schema, do: {name, option[:default]}
+
+  # In every field, `nil` stands for its empty value.
+  @given for {name, option} <- @schema,
+             do:
+               {name,
+                Keyword.merge(Keyword.delete(option, :default), type: {:or, [option[:type], nil]})}
 
   defstruct @fields ++ [extra: %{}]
 
-  @typedoc "An atom or text, or what stands for an atom that this VM does not have."
+  @typedoc "An atom, a string, or the stand-in for an atom that this VM does not have."
   @type name :: atom() | String.t() | UnknownAtom.t()
 
   @typedoc "How to start an MCP server. Further keys are kept."
@@ -61,18 +103,7 @@ defmodule AshAgent.ChatContext.Config do
   @typedoc """
   The settings.
 
-    * `model_id` - the model, text or an atom. Defaults to `nil`.
-    * `mode` - what the agent is at, such as `:plan`, text or an atom. Defaults to `nil`.
-    * `session_id` - the application's id of the session, text. Defaults to `nil`.
-    * `agent_name` - text or an atom. Defaults to `nil`.
-    * `allowed_tools` - a list of names, texts and atoms, or `nil` for all tools. Defaults to `nil`.
-    * `permission_rules` - a list of rules, any terms. Defaults to `[]`.
-    * `max_turns` - a positive integer. Defaults to `nil`.
-    * `parameters` - what the model is called with, a map such as `%{temperature: 0.2}`. Defaults to `%{}`.
-    * `extended_thinking` - `true`, `false`, a number of tokens, or a map of the provider's settings. Defaults to `nil`.
-    * `mcp_servers` - a list of maps with `:name` and `:command`, and perhaps `:args` (texts) and `:env` (a map of
-      texts). Defaults to `[]`.
-    * `toolboxes` - modules, or other terms that say where tools are. Defaults to `[]`.
+  #{Options.docs(@schema)}
 
   The field `extra` is private.
   """
@@ -92,7 +123,7 @@ defmodule AshAgent.ChatContext.Config do
         }
 
   @doc """
-  Makes a configuration of a keyword list or a map with the fields of `t:t/0`, all optional. A configuration comes back
+  Makes a configuration from a keyword list or a map with the fields of `t:t/0`, all optional. A given configuration is
   checked again.
 
   Raises `ArgumentError` for unknown fields and wrong values.
@@ -104,7 +135,7 @@ defmodule AshAgent.ChatContext.Config do
       [%{name: "files", command: "mcp-files", args: [], env: %{}}]
 
       iex> AshAgent.ChatContext.Config.new(max_turns: 0)
-      ** (ArgumentError) expected :max_turns to be a positive integer, got: 0
+      ** (ArgumentError) invalid value for option :max_turns: expected a positive integer or nil, got: 0
   """
   @doc since: "0.1.0"
   @spec new(t() | keyword() | map()) :: t()
@@ -116,7 +147,7 @@ defmodule AshAgent.ChatContext.Config do
   def new(fields), do: put(%__MODULE__{}, fields)
 
   @doc """
-  Puts other values into the fields that are given, and returns the new configuration.
+  Changes the given fields, and returns the new configuration.
 
   ## Examples
 
@@ -128,30 +159,12 @@ defmodule AshAgent.ChatContext.Config do
   @doc since: "0.1.0"
   @spec put(t(), keyword() | map()) :: t()
   def put(%__MODULE__{} = config, fields) when is_list(fields) or is_map(fields) do
-    Enum.reduce(pairs!(fields), config, fn {field, value}, config ->
-      case check(field, value) do
-        {:ok, value} -> %{config | field => value}
-        {:error, _path, expected} -> wrong!(field, expected, value)
-      end
+    fields = if is_map(fields) and not is_struct(fields), do: Map.to_list(fields), else: fields
+
+    Enum.reduce(Options.validate!(fields, @given), config, fn {field, value}, config ->
+      {:ok, value} = check(field, value)
+      %{config | field => value}
     end)
-  end
-
-  defp pairs!(fields) do
-    pairs = if is_map(fields) and not is_struct(fields), do: Map.to_list(fields), else: fields
-
-    unless is_list(pairs) and Keyword.keyword?(pairs),
-      do:
-        raise(
-          ArgumentError,
-          "expected a keyword list or a map of fields, got: #{inspect(fields)}"
-        )
-
-    Keyword.validate!(pairs, @names)
-  end
-
-  @spec wrong!(atom(), String.t(), term()) :: no_return()
-  defp wrong!(field, expected, value) do
-    raise ArgumentError, "expected #{inspect(field)} to be #{expected}, got: #{inspect(value)}"
   end
 
   @doc false
@@ -160,7 +173,7 @@ defmodule AshAgent.ChatContext.Config do
   def keys, do: Enum.map(@names, &Atom.to_string/1)
 
   @doc false
-  # What is to be stored: string keys, nothing empty, nothing that lives in this VM only.
+  # The stored form: string keys, nothing empty, nothing that lives only in this VM.
   @spec to_terms(t()) :: %{optional(String.t()) => term()}
   def to_terms(%__MODULE__{} = config) do
     config = new(config)
@@ -191,43 +204,25 @@ defmodule AshAgent.ChatContext.Config do
   defp check(:mcp_servers, servers), do: MCPServers.check(servers)
 
   defp check(field, value) do
-    {valid?, expected} = rule(field)
-
-    cond do
-      not valid?.(value) -> {:error, [], expected}
-      empty?(field, value) -> {:ok, @fields[field]}
-      true -> {:ok, value}
+    case Options.check(value, @schema[field]) do
+      :ok -> {:ok, if(empty?(field, value), do: @fields[field], else: value)}
+      {:error, expected} -> {:error, [], expected}
     end
   end
 
-  # No tool is not every tool.
+  # An empty list allows no tool; nil allows every tool.
   defp empty?(:allowed_tools, []), do: false
   defp empty?(_field, value), do: value in [nil, "", [], %{}]
 
-  defp rule(field) when field in [:model_id, :mode, :agent_name],
-    do: {&name?/1, "text or an atom"}
+  @doc false
+  def name?(name) when is_atom(name), do: name not in [nil, true, false]
+  def name?(name), do: is_binary(name) or is_struct(name, UnknownAtom)
 
-  defp rule(:session_id), do: {&is_binary/1, "text"}
+  @doc false
+  def parameters?(map), do: is_map(map) and not is_struct(map)
 
-  defp rule(:allowed_tools),
-    do: {&list_of?(&1, fn name -> name?(name) end), "a list of texts and atoms"}
-
-  defp rule(:max_turns), do: {&(is_integer(&1) and &1 > 0), "a positive integer"}
-  defp rule(:parameters), do: {&(is_map(&1) and not is_struct(&1)), "a map"}
-
-  defp rule(:extended_thinking) do
-    {&(is_boolean(&1) or is_map(&1) or (is_integer(&1) and &1 > 0)),
-     "true, false, a number of tokens or a map"}
-  end
-
-  defp rule(field) when field in [:permission_rules, :toolboxes],
-    do: {&list_of?(&1, fn _ -> true end), "a list"}
-
-  defp name?(name) when is_atom(name), do: name not in [nil, true, false]
-  defp name?(name), do: is_binary(name) or is_struct(name, UnknownAtom)
-
-  defp list_of?(list, valid?),
-    do: is_list(list) and not List.improper?(list) and Enum.all?(list, valid?)
+  @doc false
+  def servers?(servers), do: match?({:ok, _}, MCPServers.check(servers))
 
   defp lasting(:parameters, parameters),
     do: for({key, value} <- parameters, lasting?({key, value}), into: %{}, do: {key, value})
@@ -235,12 +230,12 @@ defmodule AshAgent.ChatContext.Config do
   defp lasting(:mcp_servers, servers),
     do: Enum.map(servers, &MCPServers.to_terms(&1, fn term -> lasting?(term) end))
 
-  # What cannot be stored of the rules denies.
+  # A rule that cannot be stored denies.
   defp lasting(:permission_rules, rules) do
     kept = Enum.flat_map(rules, &lasting_rule/1)
     lost = Enum.reject(rules, &(lasting?(&1) or narrowed?(&1)))
 
-    # An allow rule less allows less, unless it was the last one.
+    # One allow rule less allows less, unless it was the last one.
     if lost == [] or (Enum.all?(lost, &allows?/1) and Enum.any?(kept, &allows?/1)),
       do: kept,
       else: kept ++ [{:deny, "*"}]

@@ -53,9 +53,9 @@ defmodule AshAgent.ChatContext.MCPServers do
   defp texts?(list),
     do: is_list(list) and not List.improper?(list) and Enum.all?(list, &is_binary/1)
 
-  defp expected(:args), do: "a list of texts"
-  defp expected(:env), do: "a map of texts"
-  defp expected(_key), do: "non-empty text"
+  defp expected(:args), do: "a list of strings"
+  defp expected(:env), do: "a map of strings"
+  defp expected(_key), do: "a non-empty string"
 
   @doc "A server to be stored: nothing empty, and of the further keys those that `lasting?` lets pass."
   @spec to_terms(map(), (term() -> boolean())) :: map()

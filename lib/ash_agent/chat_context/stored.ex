@@ -1,7 +1,7 @@
 defmodule AshAgent.ChatContext.Stored do
   @moduledoc false
 
-  # Hands chats to the core, which stores them. What the settings of a chat may be is `Config`'s to say.
+  # Hands chats to the core, which stores them. `Config` checks their settings.
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.{Branch, Config}
@@ -19,19 +19,28 @@ defmodule AshAgent.ChatContext.Stored do
     head |> Native.chat_encode(chat.extra, chat.config.extra, branches) |> ok!()
   end
 
-  defp parts(chat) do
-    head = %{
+  @doc "The document without its branches."
+  @spec head(ChatContext.t()) :: map()
+  def head(chat) do
+    document = chat |> fields() |> Native.chat_dump(chat.extra, chat.config.extra, []) |> ok!()
+    Map.delete(document, "branches")
+  end
+
+  defp fields(chat) do
+    %{
       "id" => chat.id,
       "parent_id" => chat.parent_id,
       "config" => Config.to_terms(chat.config),
       "active_branch" => chat.active_branch_name
     }
+  end
 
+  defp parts(chat) do
     branches =
       for branch <- ChatContext.branches(chat),
           do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
 
-    {head, branches}
+    {fields(chat), branches}
   end
 
   @doc "`opts` are those of `AshAgent.Context.load/2`."

@@ -1,4 +1,4 @@
-# Ash compares values in memory through the protocol of the library `comparable`: by handle, where nobody says otherwise.
+# Ash compares values in memory through the protocol of the library `comparable`, which would compare handles.
 if Code.ensure_loaded?(Comp) and macro_exported?(Comp, :defcomparable, 3) do
   defmodule AshAgent.Context.Comparable do
     @moduledoc false

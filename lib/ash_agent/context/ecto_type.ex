@@ -6,11 +6,11 @@ defmodule AshAgent.Context.EctoType do
         field :context, AshAgent.Context.EctoType
       end
 
-  A changeset's `cast/4` takes a context, what `AshAgent.Context.dump/1` gives, as a map or as JSON text, what
-  `AshAgent.Context.to_map/1` gives, with atom or string keys, or a list of messages. A long conversation is better stored
-  a row an iteration, see the guide [Storage](storage.html).
+  A changeset's `cast/4` takes a context, a dump of `AshAgent.Context.dump/1` as a map or as JSON text, a map of
+  `AshAgent.Context.to_map/1` with atom or string keys, or a list of messages. Store long conversations in one row per iteration,
+  as shown in the guide [Storage](storage.html).
 
-  It is an `Ecto.Type` and works without Ecto being a dependency of this package.
+  It is an `Ecto.Type`, though this package does not depend on Ecto.
 
   ## A type of your own
 
@@ -22,12 +22,12 @@ defmodule AshAgent.Context.EctoType do
 
   #{AshAgent.Options.docs(AshAgent.Context.Stored.schema(AshAgent.Context))}
 
-  `:messages` is a list of messages, or a map as `AshAgent.Context.to_map/1` gives it; `:dump` what `AshAgent.Context.dump/1`
-  gives, as a map or as JSON text.
+  `:messages` accepts a list of messages or a map of `AshAgent.Context.to_map/1`; `:dump` accepts a dump of
+  `AshAgent.Context.dump/1`, as a map or as JSON text.
 
-  Whoever may send parameters could send any conversation: with a system prompt of its own, with answers that no model
-  gave. So take messages and dumps only where that is meant. What parameters bring has lost its approvals and its structs
-  in any case; what `load/1` reads from the column has not.
+  Anyone who may send parameters could send any conversation: with a system prompt of their own, or answers that no model gave.
+  So accept messages and dumps only where you mean to. In any case, conversations from parameters lose their approvals and their
+  structs; those that `load/1` reads from the column keep them.
   """
 
   use AshAgent.Context.Stored.EctoType, of: AshAgent.Context, accept: [:messages, :dump]

@@ -16,14 +16,15 @@ if Code.ensure_loaded?(Ash.Resource) do
 
         attribute :context, AshAgent.Context.Embedded
 
-    `from_context/1` and `to_context/1` lose nothing: what a conversation has beside its iterations stands in the first
-    of them. The actions `:create` and `:update` take iterations in that form, and as `AshAgent.Context.to_map/1` gives them;
-    whatever is no conversation is refused. As parameters, they bring neither approvals of tool calls nor structs.
+    `from_context/1` and `to_context/1` lose nothing: the first iteration also holds the parts of the conversation that are not
+    iterations. The actions `:create` and `:update` take iterations in that form, and as `AshAgent.Context.to_map/1` returns them.
+    They refuse anything that is not a conversation. Conversations from parameters lose their approvals of tool calls and their
+    structs.
 
-    Two of these with equal conversations are equal, so that setting one again is no change. `inspect/1` shows the number
-    of the current iteration and no messages.
+    Two embedded resources with equal conversations are equal, so setting the same conversation again is not a change. `inspect/1`
+    shows the number of the current iteration and no messages.
 
-    It is compiled when Ash is there; for new resources, `AshAgent.Context.AshType` is the simpler choice.
+    The module is compiled only if Ash is available. For new resources, `AshAgent.Context.AshType` is the simpler choice.
     """
 
     use Ash.Resource,
@@ -35,7 +36,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     alias AshAgent.Context.Stored
 
     attributes do
-      # What is sensitive, Ash leaves out of what it shows.
+      # Ash does not show sensitive attributes.
       attribute(:iterations, {:array, :map},
         allow_nil?: false,
         default: [],
@@ -70,7 +71,7 @@ if Code.ensure_loaded?(Ash.Resource) do
       define(:update)
     end
 
-    @doc "Makes the embedded resource of a context."
+    @doc "Makes an embedded resource from a context."
     @doc since: "0.1.0"
     @spec from_context(Context.t()) :: struct()
     def from_context(%Context{} = context) do
@@ -80,7 +81,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     end
 
     @doc """
-    Makes a context of the embedded resource and returns `{:ok, context}` or `{:error, error}` with an
+    Makes a context from the embedded resource, and returns `{:ok, context}` or `{:error, error}` with an
     `AshAgent.Context.Error`.
     """
     @doc since: "0.1.0"
@@ -104,7 +105,7 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     defp kept(embedded), do: Map.take(embedded, [:iterations, :current_iteration])
 
-    # What is kept is the one form that `from_context/1` has, so that a conversation has one id.
+    # Stored in the form of `from_context/1` only, so that a conversation has one id.
     @doc false
     def put_conversation(%{action_type: :create} = changeset, _context) do
       changeset |> given() |> Stored.cast_attributes(nil) |> put(changeset)
@@ -121,7 +122,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     defp replace({:ok, old}, given), do: Stored.cast_attributes(given, old)
     defp replace({:error, error}, _given), do: {:error, error}
 
-    # Only what somebody set: the number of the current iteration follows from the iterations.
+    # Only attributes that somebody set: the number of the current iteration follows from the iterations.
     defp given(changeset) do
       changeset.attributes
       |> Map.take([:iterations, :current_iteration])

@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Enhancer do
   @moduledoc """
-  What shapes the view of a context before a model sees it: the behaviour that `AshAgent.Context.enhance/3` runs.
+  A behaviour for steps that shape the view of a context before a model sees it. `AshAgent.Context.enhance/3` runs them.
 
       iex> alias AshAgent.Context
       iex> alias AshAgent.Context.Enhancer.{Budget, Memory, Redact}
@@ -17,16 +17,16 @@ defmodule AshAgent.Context.Enhancer do
         %{role: :user, content: "I am [redacted]. Book my usual flight."}
       ]
 
-  `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens, `AshAgent.Context.Enhancer.Memory` puts what
-  the application remembers into the system prompt, `AshAgent.Context.Enhancer.Redact` masks patterns. The guide
-  [Budgets and views](budgets.html) shows all of it.
+  `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens, `AshAgent.Context.Enhancer.Memory` puts
+  what the application remembers into the system prompt, and `AshAgent.Context.Enhancer.Redact` masks patterns. The guide
+  [Budgets and views](budgets.html) shows all three.
 
-  Their order matters. Redact in front, so that no loader and no summariser sees what is masked; budget last, so that it
-  counts what the others add.
+  Order matters. Put `Redact` first, so that no loader and no summariser sees masked text, and `Budget` last, so that it
+  counts the text that the others add.
 
-  ## One of one's own
+  ## Writing an enhancer
 
-  An enhancer is a function of the context and the needs, or a module, alone or with its options:
+  An enhancer is a function that takes the context and the needs, or a module, alone or with its options:
 
       defmodule MyApp.Clock do
         @behaviour AshAgent.Context.Enhancer
@@ -41,27 +41,29 @@ defmodule AshAgent.Context.Enhancer do
         end
       end
 
-  It may use whatever changes the view: `AshAgent.Context.fit/3`, `compact/3`, `clear_tool_results/2`, `put_max_result_bytes/3`,
-  `put_prompt_block/4`, `put_masks/3`, `expand/3`. It may not change the log, that is, iterations with their messages and
-  results, the system prompt, metadata and the id: a context with another log is refused.
+  An enhancer may call any function that changes the view: `AshAgent.Context.fit/3`, `compact/3`, `clear_tool_results/2`,
+  `put_max_result_bytes/3`, `put_prompt_block/4`, `put_masks/3`, `expand/3`. It may not change the log, which is the
+  iterations with their messages and results, the system prompt, metadata and the id: a context with another log is
+  refused.
 
-  Enhancers run over and over on one conversation. One that does on its own output what it did before, which is nothing,
-  keeps the beginning of requests as it was, and so providers' prompt caches. Those of this package do.
+  Enhancers run again and again on the same conversation. An enhancer that changes nothing when it runs on its own output
+  keeps the beginning of requests stable, and with it providers' prompt caches. Those of this package do.
 
   ## Failures
 
-  An enhancer fails that returns `{:error, reason}`, raises, throws, exits, returns something else or changes the log. What
-  follows is told by `:on_error` of `AshAgent.Context.enhance/3`; the context is then as it was before that enhancer.
+  An enhancer fails if it returns `{:error, reason}`, raises, throws, exits, returns anything else, or changes the log.
+  The option `:on_error` of `AshAgent.Context.enhance/3` decides what happens then. If the enhancer is skipped, the next
+  one gets the context from before it.
 
-  Enhancers run in the calling process, one after the other, and how long they take is theirs to limit.
+  Enhancers run in the calling process, one after the other. There is no time limit: set your own within the enhancer.
   """
 
   alias AshAgent.Context
-  alias AshAgent.Context.Error
-  alias AshAgent.Runtime.Options
+  alias AshAgent.Context.{Error, Options}
+  alias AshAgent.Options, as: Check
 
   @typedoc """
-  What is asked for, by name. The value is what `AshAgent.Context.enhance/3` was given with the name, or `true`.
+  The needs by name. The value is the one that `AshAgent.Context.enhance/3` was given with the name, or `true`.
   """
   @type needs :: %{optional(atom()) => term()}
 
@@ -70,10 +72,10 @@ defmodule AshAgent.Context.Enhancer do
   @typedoc "An enhancer."
   @type t :: module() | {module(), keyword()} | (Context.t(), needs() -> result())
 
-  @typedoc "Who an error is about: the module, without its options, or the function."
+  @typedoc "The enhancer that an error is about: the module, without its options, or the function."
   @type name :: module() | (Context.t(), needs() -> result())
 
-  @typedoc "What `AshAgent.Context.enhance/3` tells: the enhancers that failed and were skipped, in their order."
+  @typedoc "The report of `AshAgent.Context.enhance/3`: the enhancers that failed and were skipped, in order."
   @type report :: %{skipped: [%{enhancer: name(), error: Error.t()}]}
 
   @doc """
@@ -84,10 +86,10 @@ defmodule AshAgent.Context.Enhancer do
   @callback enhance(context :: Context.t(), needs(), opts :: keyword()) :: result()
 
   @doc """
-  Checks an enhancer's own options and returns those that `c:enhance/3` is to get.
+  Checks an enhancer's own options and returns those that `c:enhance/3` gets.
 
-  It is called before the first enhancer runs. What it raises reaches the caller of `AshAgent.Context.enhance/3`, so that a
-  wrong option is never taken for a failure that may be skipped.
+  It is called before the first enhancer runs. If it raises, `AshAgent.Context.enhance/3` raises, so that a wrong option is never
+  skipped like a failure.
   """
   @callback prepare(opts :: keyword()) :: keyword()
 
@@ -96,10 +98,9 @@ defmodule AshAgent.Context.Enhancer do
   @doc false
   @spec run(Context.t(), [t()], keyword()) :: {:ok, Context.t(), report()} | {:error, Error.t()}
   def run(%Context{} = context, enhancers, opts) when is_list(enhancers) and is_list(opts) do
-    opts = Options.validate!(opts, needs: [], on_error: :stop)
-    needs = needs!(opts[:needs])
-    on_error = on_error!(opts[:on_error])
-    enhancers |> Enum.map(&prepare!/1) |> each(context, needs, on_error, [])
+    opts = Options.validate!(opts, :enhance)
+    needs = needs(opts[:needs])
+    enhancers |> Enum.map(&prepare!/1) |> each(context, needs, opts[:on_error], [])
   end
 
   defp each([], context, _needs, _on_error, skipped),
@@ -142,7 +143,7 @@ defmodule AshAgent.Context.Enhancer do
   defp same_log?(a, b),
     do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))
 
-  # What the two share is not compared, and mostly they share everything.
+  # Shared parts are not compared, and mostly everything is shared.
   defp equal_log?(a, b) do
     Enum.all?([:id, :created_at, :metadata], &(a[&1] === b[&1])) and
       Context.system_prompt(a) === Context.system_prompt(b) and
@@ -157,7 +158,8 @@ defmodule AshAgent.Context.Enhancer do
         decision
 
       other ->
-        raise ArgumentError, "expected :on_error to return :skip or :stop, got: #{inspect(other)}"
+        raise ArgumentError,
+              "expected :on_error to return :skip or :stop, got: #{Check.kind(other)}"
     end
   end
 
@@ -169,14 +171,13 @@ defmodule AshAgent.Context.Enhancer do
       do: refuse("#{inspect(module)}, which has no enhance/3")
 
     unless Keyword.keyword?(opts),
-      do: refuse("#{inspect(module)} with options that are no keyword list")
+      do: refuse("#{inspect(module)} with options that are not a keyword list")
 
     opts = if function_exported?(module, :prepare, 1), do: module.prepare(opts), else: opts
     {module, &module.enhance(&1, &2, opts)}
   end
 
-  defp prepare!(function) when is_function(function), do: refuse(inspect(function))
-  defp prepare!(_other), do: refuse("something else")
+  defp prepare!(other), do: refuse(Check.kind(other))
 
   # Options are not shown: they may hold keys.
   defp refuse(got) do
@@ -184,36 +185,11 @@ defmodule AshAgent.Context.Enhancer do
           "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
   end
 
-  defp needs!(%MapSet{} = needs), do: needs |> MapSet.to_list() |> needs!()
-
-  defp needs!(needs) when is_map(needs) and not is_struct(needs),
-    do: needs |> Map.to_list() |> needs!()
-
-  defp needs!(needs) when is_list(needs) do
+  defp needs(needs) do
     for need <- needs,
-        {name, value} = need!(need),
+        {name, value} = if(is_atom(need), do: {need, true}, else: need),
         value not in [nil, false],
         into: %{},
         do: {name, value}
-  end
-
-  defp needs!(_other), do: raise(ArgumentError, "expected :needs to be a list, a map or a MapSet")
-
-  defp need!(name) when is_atom(name), do: {name, true}
-  defp need!({name, value}) when is_atom(name), do: {name, value}
-
-  defp need!(other),
-    do:
-      raise(
-        ArgumentError,
-        "expected a need to be an atom, alone or with a value, got: #{inspect(other)}"
-      )
-
-  defp on_error!(on_error) when on_error in [:stop, :skip] or is_function(on_error, 2),
-    do: on_error
-
-  defp on_error!(other) do
-    raise ArgumentError,
-          "expected :on_error to be :stop, :skip or a function of arity 2, got: #{inspect(other)}"
   end
 end

@@ -1,9 +1,9 @@
 defmodule AshAgent.Context.Error do
   @moduledoc """
-  What data can cause: an unknown tool call id, a bad snapshot, a message while tool calls are pending.
+  An error that data can cause: an unknown tool call id, a bad snapshot, a message while tool calls are pending.
 
-  `reason` is for matching, `message/1` is for people and says what to do. After an error the context is as it was.
-  A caller's mistakes (a wrong type, an unknown option) are `FunctionClauseError` and `ArgumentError` instead.
+  Match on `reason`; `message/1` is for people and says what to do. After an error the context is as it was. A caller's mistake,
+  such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError` instead.
 
   A `path` is a list of keys and 0-based indexes, outermost first.
   """
@@ -49,24 +49,25 @@ defmodule AshAgent.Context.Error do
   def message(%{reason: reason}), do: describe(reason)
 
   defp describe({:unknown_tool_call, id, pending}) do
-    "no tool call of the current iteration has the id #{inspect(id)}; #{pending(pending)}. " <>
-      "Give results under the ids that pending_tool_calls/1 lists"
+    "unknown tool call #{inspect(id)} in the current iteration; #{pending(pending)}. " <>
+      "Use the ids that pending_tool_calls/1 returns"
   end
 
   defp describe({:tool_call_already_answered, id, pending}) do
-    "the tool call #{inspect(id)} has its result already, and a result is final; #{pending(pending)}"
+    "the tool call #{inspect(id)} already has a result, and results are final; #{pending(pending)}. " <>
+      "Leave this result out"
   end
 
   defp describe({:duplicate_tool_result, id}) do
-    "two results are given for the tool call #{inspect(id)}; give one"
+    "the tool call #{inspect(id)} was given two results; give it one"
   end
 
   defp describe({:no_tool_results, pending}) do
-    "the list of tool results is empty; #{pending(pending)}"
+    "the list of tool results is empty; #{pending(pending)}. Give at least one result"
   end
 
   defp describe({:no_pending_tool_calls, given}) do
-    "no tool call waits for a result, but results are given for #{inspect(given)}. " <>
+    "results were given for #{inspect(given)}, but no tool call is pending. " <>
       "Add the assistant message with its tool calls first"
   end
 
@@ -76,7 +77,7 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:duplicate_tool_call, id}) do
-    "two tool calls of one message have the id #{inspect(id)}; ids must differ within a message"
+    "two tool calls of one message have the id #{inspect(id)}; give each call of a message its own id"
   end
 
   defp describe({:invalid_part, position, key}) do
@@ -85,25 +86,25 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:invalid_tool_call, position, key}) do
-    "tool call #{position} (counted from 0): #{inspect(key)} is missing or of another type. " <>
-      "A tool call is %{id: text, name: atom or text, arguments: map or JSON text}"
+    "tool call #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
+      "A tool call is %{id: string, name: atom or string, arguments: map or JSON text}"
   end
 
   defp describe({:invalid_tool_result, position, key}) do
-    "tool result #{position} (counted from 0): #{inspect(key)} is missing or of another type. " <>
-      "A tool result is %{id: text, result: {:ok, term} | {:error, term}} or {id, result}"
+    "tool result #{position} (counted from 0): #{inspect(key)} is missing or has the wrong type. " <>
+      "A tool result is %{id: string, result: {:ok, term} | {:error, term}} or {id, result}"
   end
 
   defp describe({:unsupported_term, :improper_list, path}) do
-    "an improper list#{at(path)}; a context holds proper lists only"
+    "cannot store the improper list#{at(path)}; make it a proper list"
   end
 
   defp describe({:unsupported_term, :bitstring, path}) do
-    "a bitstring that is not whole bytes#{at(path)}; a context holds binaries only"
+    "cannot store the bitstring#{at(path)}, whose size is not a multiple of 8 bits; make it a binary"
   end
 
   defp describe({:too_deep, limit}) do
-    "the data is nested deeper than #{limit} levels"
+    "the data is nested deeper than #{limit} levels; flatten it, or store it as JSON text"
   end
 
   defp describe({:invalid, path, expected}) do
@@ -111,44 +112,46 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:unknown_iteration, number, first..last//_}) do
-    "there is no iteration #{number}; the context has #{first} to #{last}"
+    "unknown iteration #{number}; the context has the iterations #{first} to #{last}"
   end
 
   defp describe({:illegal_status, id, from, to}) do
     "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-      "only a pending call can be asked about, approved or denied, and it is decided once"
+      "only a pending call can be asked about, approved or denied, and only once. Check tool_call_status/2 first"
   end
 
   defp describe({:invalid_usage, nil}) do
-    "no provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>
-      "or with the names that OpenAI, Anthropic, Gemini, Bedrock or Ollama give"
+    "not a provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>
+      "or with the names that OpenAI, Anthropic, Gemini, Bedrock or Ollama use"
   end
 
   defp describe({:invalid_usage, key}) do
-    "in the report on tokens, #{inspect(key)} is no integer of zero or more"
+    "#{inspect(key)} in the report on tokens is not a non-negative integer; correct it or leave it out"
   end
 
   defp describe(:no_assistant_message) do
-    "the model has said nothing that the report on tokens could belong to. " <>
+    "there is no message of the model that the report on tokens could belong to. " <>
       "Call add_assistant_message/3 first"
   end
 
   defp describe({:cannot_fit, least}) do
-    "the system prompt, the current turn and what else has to stay take #{least} tokens. " <>
+    "the system prompt, the current turn and the other iterations that have to stay take #{least} tokens. " <>
       "Raise the budget, keep fewer iterations, or shorten tool results with clear_tool_results/2 or put_max_result_bytes/2"
   end
 
   defp describe({:not_compactable, range, nil}) do
-    "iterations #{inspect(range)} cannot be compacted: there is nothing in front of the current turn"
+    "iterations #{inspect(range)} cannot be compacted: there is nothing before the current turn. " <>
+      "Leave :range out to compact what can be compacted"
   end
 
   defp describe({:not_compactable, range, allowed}) do
-    "iterations #{inspect(range)} cannot be compacted, only #{inspect(allowed)}: " <>
-      "the current turn stays as it is"
+    "iterations #{inspect(range)} cannot be compacted, since the current turn stays as it is. " <>
+      "Choose a range within #{inspect(allowed)}"
   end
 
   defp describe({:summary_too_long, tokens, replaced}) do
-    "the summary has #{tokens} tokens and what it would stand for #{replaced}; it must be shorter"
+    "the summary has #{tokens} tokens, but the iterations it would replace have only #{replaced}. " <>
+      "Give a shorter summary, or hide the iterations with fit/3"
   end
 
   defp describe({:feature_missing, feature}) do
@@ -157,48 +160,49 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:invalid_pattern, pattern, problem}) do
-    "#{inspect(pattern)} is no pattern of Rust's regex crate (no look-around, no back-references): #{problem}"
+    "#{inspect(pattern)} is not a pattern of Rust's regex crate, which has no look-around and no backreferences: " <>
+      "#{problem}. Correct the pattern, or pass literal text through Regex.escape/1"
   end
 
   defp describe({:unknown_branch, name, names}) do
-    "there is no branch #{inspect(name)}; the chat has #{inspect(names)}"
+    "unknown branch #{inspect(name)}; the chat has the branches #{inspect(names)}"
   end
 
   defp describe({:branch_exists, name}) do
-    "there is a branch #{inspect(name)} already; choose another name, or delete that one first"
+    "the branch #{inspect(name)} already exists; choose another name, or delete that branch first"
   end
 
   defp describe({:active_branch, name}) do
-    "#{inspect(name)} is the active branch, which cannot be deleted; switch/2 to another one first"
+    "#{inspect(name)} is the active branch, which cannot be deleted; switch to another branch with switch/2 first"
   end
 
   defp describe({:not_a_child, child, parent}) do
     "the chat #{inspect(child)} was not spawned from the chat #{inspect(parent)}: " <>
-      "its parent_id is another. Complete it in the chat that it was spawned from"
+      "its parent_id is a different one. Complete it in the chat that it was spawned from"
   end
 
   defp describe({:foreign_handle, node}) when node == node() do
     "the context's handle belongs to an earlier run of the node #{inspect(node)}: handles do not outlive their VM. " <>
-      "Store what dump/1 or to_snapshot/1 gives, and load it"
+      "Store contexts with dump/1 or to_snapshot/1 and load them again"
   end
 
   defp describe({:foreign_handle, node}) do
     "the context was made on the node #{inspect(node)} and works there only; this is #{inspect(node())}. " <>
-      "Send what dump/1 or to_snapshot/1 gives there, and load it here"
+      "Call dump/1 or to_snapshot/1 there, send the result, and load it here"
   end
 
   defp describe({:enhancer_failed, enhancer, reason}) do
     "the enhancer #{inspect(enhancer)} failed: #{failure(reason)}. " <>
-      "Give enhance/3 the option :on_error to go on without it"
+      "Pass the option :on_error to enhance/3 to go on without it"
   end
 
   defp describe(reason), do: inspect(reason)
 
-  defp pending([]), do: "none is pending"
-  defp pending(ids), do: "pending are #{inspect(ids)}"
+  defp pending([]), do: "no call is pending"
+  defp pending(ids), do: "pending calls are #{inspect(ids)}"
 
   defp failure(:log_changed),
-    do: "it returned a context with another log, but may change the view only"
+    do: "it returned a context with another log, but may only change the view"
 
   defp failure({:bad_return, _other}),
     do: "it returned neither {:ok, context} nor {:error, reason}"

@@ -2,19 +2,19 @@ defmodule AshAgent.Context.JSON do
   @moduledoc """
   JSON text, read and written by the Rust core.
 
-  The package depends on no JSON library. This is what it uses itself: objects become maps with string keys, integers
-  of any size (up to 4,300 digits) stay exact, atoms are never made.
+  The package does not depend on a JSON library; it uses this module itself. Objects become maps with string keys, integers of
+  up to 4,300 digits stay exact, and reading never creates atoms.
   """
 
   alias AshAgent.Context.{Error, Native}
 
   defmodule Fragment do
     @moduledoc """
-    JSON text that stands in a larger document as it is, for Jason and for Elixir's JSON.
+    JSON text that Jason and Elixir's JSON write into a larger document as it is.
 
-    What `AshAgent.Context.EctoType` and `AshAgent.Context.AshType` give a JSON column, so that a conversation is written
-    from the text that the Rust core makes. Unlike `Jason.Fragment` it holds no function, so data layers may keep it. One
-    that encodes with a third library needs the types' option `storage: :text`.
+    `AshAgent.Context.EctoType` and `AshAgent.Context.AshType` dump it into JSON columns, so that a conversation is written from
+    the text that the Rust core makes. Unlike `Jason.Fragment`, it contains no function, so data layers can store it. If yours
+    encodes with another library, use the types' option `storage: :text`.
     """
 
     @enforce_keys [:text]
@@ -22,7 +22,7 @@ defmodule AshAgent.Context.JSON do
 
     @type t :: %__MODULE__{text: binary()}
 
-    # Conversations have no place in logs.
+    # Conversations don't belong in logs.
     defimpl Inspect do
       def inspect(%{text: text}, _opts),
         do: "#AshAgent.Context.JSON.Fragment<#{byte_size(text)} bytes>"
@@ -30,7 +30,9 @@ defmodule AshAgent.Context.JSON do
   end
 
   @doc """
-  Reads one JSON document. Of duplicate keys the last counts. Nesting is limited to 807 levels.
+  Reads a JSON document, and returns `{:ok, term}` or `{:error, error}`.
+
+  The last of duplicate keys wins. Documents may be nested up to 807 levels deep.
 
   ## Examples
 
@@ -65,10 +67,10 @@ defmodule AshAgent.Context.JSON do
   end
 
   @doc """
-  Writes a term as JSON text, by the rules that tool results follow: atoms are strings, tuples arrays, keyword lists
-  objects, dates ISO 8601 text, other structs objects; bytes that are no UTF-8 are replaced; keys are in a fixed order.
+  Writes a term as JSON text, with the rules for tool results, and returns the text.
 
-  Raises `AshAgent.Context.Error` for improper lists, bitstrings and terms nested too deep.
+  Atoms become strings, tuples arrays, keyword lists and structs objects, dates and times ISO 8601 strings. Invalid UTF-8 is
+  replaced, and keys have a fixed order. Raises `AshAgent.Context.Error` for improper lists, bitstrings and terms nested too deeply.
 
   ## Examples
 

@@ -5,9 +5,9 @@ defmodule AshAgent.Context.Native do
   #
   # Work that grows with its data exists twice: the NIF `name` for normal schedulers does what fits into well under a
   # millisecond and otherwise answers `{:error, :dirty}`; then `name_dirty` does it on a dirty scheduler. An empty call
-  # costs 0.05 us on a normal scheduler and 11 us on a dirty one. What takes constant time has the first of the two only.
+  # costs 0.05 us on a normal scheduler and 11 us on a dirty one. Functions that take constant time have only the first.
   #
-  # A handle of another VM is an ArgumentError that names its node.
+  # A handle of another VM raises an ArgumentError that names its node.
 
   alias AshAgent.Context.Handle
 
@@ -27,7 +27,7 @@ defmodule AshAgent.Context.Native do
     end
   end
 
-  two_lanes = [
+  on_both_schedulers = [
     context_new: 5,
     context_add_user_message: 4,
     context_add_assistant_message: 5,
@@ -56,6 +56,7 @@ defmodule AshAgent.Context.Native do
     response_finish: 1,
     response_interrupt: 2,
     response_decode: 2,
+    response_from_message: 1,
     response_message: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
@@ -94,24 +95,37 @@ defmodule AshAgent.Context.Native do
     snapshot_load: 2,
     snapshot_load_delta: 3,
     snapshot_encode: 1,
+    snapshot_changes: 2,
+    snapshot_changes_from: 2,
     chat_dump: 4,
     chat_encode: 4,
     chat_load: 3,
     chat_seed: 5,
     snapshot_decode: 2,
+    import_atif: 3,
+    trace_html: 3,
+    trace_atif: 3,
+    trace_print: 3,
     json_decode: 1,
-    json_encode: 1
+    json_encode: 1,
+    sqlite_run: 4
   ]
 
   # Handles come first, in most functions one.
   handles = fn name, args ->
     two? =
-      name in [:context_equal, :context_last_common, :snapshot_dump_beside, :context_add_response]
+      name in [
+        :context_equal,
+        :context_last_common,
+        :snapshot_dump_beside,
+        :snapshot_changes_from,
+        :context_add_response
+      ]
 
     Enum.take(args, if(two?, do: 2, else: 1))
   end
 
-  for {name, arity} <- two_lanes do
+  for {name, arity} <- on_both_schedulers do
     args = Macro.generate_arguments(arity, __MODULE__)
     handles = handles.(name, args)
     normal = :"#{name}_normal"
@@ -163,6 +177,10 @@ defmodule AshAgent.Context.Native do
     def unquote(normal)(unquote_splicing(args)),
       do: :erlang.nif_error(:nif_not_loaded, [unquote_splicing(args)])
   end
+
+  # With the feature `sqlite` only.
+  @doc false
+  def sqlite_open(_path, _options), do: :erlang.nif_error(:nif_not_loaded)
 
   @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])

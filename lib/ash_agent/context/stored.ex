@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.Stored do
   @moduledoc false
 
-  # What the types for Ecto and Ash do, for contexts and for chats; it knows neither Ecto nor Ash. A kind is the module of
-  # such a value: `AshAgent.Context` or `AshAgent.ChatContext`.
+  # The common part of the types for Ecto and Ash, for contexts and for chats; it knows neither Ecto nor Ash. A kind is the
+  # module of a value: `AshAgent.Context` or `AshAgent.ChatContext`.
 
   alias AshAgent.{ChatContext, Context, Options}
   alias AshAgent.Context.{Error, Handle, JSON}
@@ -10,10 +10,10 @@ defmodule AshAgent.Context.Stored do
   @type kind :: Context | ChatContext
   @type value :: Context.t() | ChatContext.t()
 
-  # Whoever sends parameters approves nothing and brings no structs.
+  # Parameters cannot approve anything, and cannot contain structs.
   @parameters [approvals: :drop, structs: :drop]
 
-  @doc "What a kind can take beside its own values."
+  @doc "The forms that a kind can take besides its own values."
   @spec forms(kind()) :: [atom()]
   def forms(Context), do: [:messages, :dump]
   def forms(ChatContext), do: [:dump, :config]
@@ -30,17 +30,17 @@ defmodule AshAgent.Context.Stored do
       storage: [
         type: {:in, [:map, :text]},
         default: :map,
-        doc: "what the column holds: JSON, or JSON text in a column of text or bytes."
+        doc: "whether the column holds JSON, or JSON text in a column of text or bytes."
       ],
       accept: [
         type: {:list, {:in, forms(kind)}},
         default: [],
-        doc: "what parameters may be beside a #{noun(kind)}."
+        doc: "the forms of parameters that are accepted besides a #{noun(kind)}."
       ],
-      max_bytes: [type: :pos_integer, doc: "how long its JSON text may be. No limit by default."],
+      max_bytes: [type: :pos_integer, doc: "how long its JSON text may be. Defaults to no limit."],
       max_iterations: [
         type: :pos_integer,
-        doc: "how many iterations it may have. No limit by default."
+        doc: "how many iterations it may have. Defaults to no limit."
       ]
     ]
   end
@@ -62,7 +62,7 @@ defmodule AshAgent.Context.Stored do
   defp check_size(_other, _opts), do: :ok
 
   defp check_bytes(text, max) when is_integer(max) and byte_size(text) > max,
-    do: invalid("at most #{max} bytes, and these are #{byte_size(text)}")
+    do: invalid("at most #{max} bytes, got #{byte_size(text)}")
 
   defp check_bytes(_text, _max), do: :ok
 
@@ -73,7 +73,7 @@ defmodule AshAgent.Context.Stored do
 
   defp check_iterations(value, max) do
     case value |> contexts() |> Enum.map(&Context.count_iterations/1) |> Enum.max() do
-      count when count > max -> invalid("at most #{max} iterations, and these are #{count}")
+      count when count > max -> invalid("at most #{max} iterations, got #{count}")
       _count -> :ok
     end
   end
@@ -127,7 +127,7 @@ defmodule AshAgent.Context.Stored do
 
   defp not_accepted(kind, form) do
     invalid(
-      "a #{noun(kind)}; what parameters may be beside it, the type's accept says: #{inspect(form)} is not among it"
+      "a #{noun(kind)}; to take this form from parameters, add #{inspect(form)} to the type's option :accept"
     )
   end
 
@@ -141,9 +141,9 @@ defmodule AshAgent.Context.Stored do
   defp read_as(Context, :messages, %{"iterations" => [_ | _]} = attributes, _accept),
     do: Context.create(attributes)
 
-  # An empty map would be an empty conversation, in the place of the one that is stored.
+  # An empty map would replace the stored conversation with an empty one.
   defp read_as(Context, :messages, _attributes, _accept),
-    do: invalid("a map with at least one iteration; nil takes the conversation away")
+    do: invalid("a map with at least one iteration; use nil to remove the conversation")
 
   defp read_as(Context, :dump, input, _accept), do: from_document(Context, input)
 
@@ -154,7 +154,7 @@ defmodule AshAgent.Context.Stored do
         do: {:ok, chat},
         else:
           invalid(
-            "a chat without \"config\": settings come from parameters only with accept: [:dump, :config]"
+            "a chat without \"config\"; to take settings from parameters, use accept: [:dump, :config]"
           )
     end
   end
@@ -162,20 +162,20 @@ defmodule AshAgent.Context.Stored do
   defp from_document(kind, text) when is_binary(text), do: kind.from_snapshot(text, @parameters)
   defp from_document(kind, document), do: kind.load(document, @parameters)
 
-  @doc "A value of what `dump/3` gave."
+  @doc "A value from a dump of `dump/3`."
   @spec load(kind(), term()) :: {:ok, value() | nil} | {:error, Error.t()}
   def load(_kind, nil), do: {:ok, nil}
   def load(kind, %JSON.Fragment{text: text}), do: kind.from_snapshot(text)
   def load(kind, text) when is_binary(text), do: kind.from_snapshot(text)
   def load(kind, document), do: kind.load(document)
 
-  @doc "What a column of text, or of JSON data, stores."
+  @doc "The stored form of a value, in a column of text or of JSON."
   @spec dump(kind(), term(), :map | :text) ::
           {:ok, map() | JSON.Fragment.t() | binary() | nil} | :error
   def dump(_kind, nil, _storage), do: {:ok, nil}
   def dump(kind, %kind{} = value, :text), do: {:ok, kind.to_snapshot(value)}
 
-  # Whoever encodes the fragment writes the core's own text, and no map is made.
+  # The fragment is encoded as the core's own text, and no map is built.
   if Code.ensure_loaded?(Jason.Encoder) do
     def dump(kind, %kind{} = value, :map),
       do: {:ok, %JSON.Fragment{text: kind.to_snapshot(value)}}
@@ -185,7 +185,7 @@ defmodule AshAgent.Context.Stored do
 
   def dump(_kind, _other, _storage), do: :error
 
-  @doc "What stands in a larger document."
+  @doc "The form of a value within a larger document."
   @spec dump_map(kind(), term()) :: {:ok, map() | nil} | :error
   def dump_map(_kind, nil), do: {:ok, nil}
   def dump_map(kind, %kind{} = value), do: {:ok, kind.dump(value)}
@@ -208,8 +208,7 @@ defmodule AshAgent.Context.Stored do
 
   defp invalid(expected), do: {:error, %Error{reason: {:invalid, [], expected}}}
 
-  # Two attributes hold a whole conversation: what is beside the iterations stands in the first of them, under this
-  # key.
+  # Two attributes hold a whole conversation: the first iteration also has the fields that are not iterations, under this key.
   @conversation "conversation"
 
   @doc "The attributes of `AshAgent.Context.Embedded`."
@@ -223,7 +222,7 @@ defmodule AshAgent.Context.Stored do
     }
   end
 
-  @doc "The context of the attributes of `AshAgent.Context.Embedded`, or of iterations as `to_map/1` gives them."
+  @doc "The context for the attributes of `AshAgent.Context.Embedded`, or for iterations as `to_map/1` returns them."
   @spec from_attributes(
           %{
             :iterations => [map()] | nil,

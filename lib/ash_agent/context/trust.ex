@@ -1,14 +1,33 @@
 defmodule AshAgent.Context.Trust do
   @moduledoc false
 
-  # The options that say how far a document is believed; what they mean is the core's.
+  # The options that say how far to trust a document; the core applies them.
 
   alias AshAgent.Options
 
   @schema [
-    approvals: [type: {:in, [:keep, :drop]}, default: :keep],
-    structs: [type: {:in, [:keep, :known, :drop]}, default: :keep]
+    approvals: [
+      type: {:in, [:keep, :drop]},
+      default: :keep,
+      doc:
+        "`:drop` leaves out all decisions about tool calls. A call that was approved and has no result is pending again. A " <>
+          "denied call keeps its result, since a filled slot is final, and has the status `:error`; calls that ran keep " <>
+          "their result and status."
+    ],
+    structs: [
+      type: {:in, [:keep, :known, :drop]},
+      default: :keep,
+      doc:
+        "`:known` keeps structs of `Date`, `Time`, `NaiveDateTime`, `DateTime` and `Decimal` only, and only with exactly " <>
+          "their fields and with values that these modules could have made (the ISO calendar, a day that exists, an " <>
+          "exponent within 6,176 of zero); `:drop` keeps none. Any other struct becomes a plain map: the same data " <>
+          "without `:__struct__`."
+    ]
   ]
+
+  @doc "The options, in the form of `AshAgent.Options`."
+  @spec schema() :: Options.schema()
+  def schema, do: @schema
 
   @type t :: {approvals :: :keep | :drop, structs :: :keep | :known | :drop}
 

@@ -1,10 +1,9 @@
 defmodule AshAgent.Context.UnknownAtom do
   @moduledoc """
-  Stands for an atom that this VM does not have.
+  A stand-in for an atom that this VM does not have.
 
-  Data from outside never makes atoms. A context that was stored by a node with other modules can hold atoms that do
-  not exist here; they come back as this struct, and are the atom again for every node that knows it. Given to a
-  context, the struct is that atom.
+  Loading data never creates atoms. A context stored by a node with other modules may contain atoms that do not exist here; they
+  are loaded as this struct, and as the atom again on every node that has it. A context treats the struct as that atom.
   """
 
   @enforce_keys [:name]

@@ -11,8 +11,8 @@ defmodule AshAgent.LLM.Anthropic do
 
       {:ok, result} = AshAgent.Runtime.run(AshAgent.Context.new("Hello!"), llm: llm)
 
-  Thinking is kept with its signatures, so that it goes back unchanged in the next request. For streaming, timeouts,
-  repetition and secrets see `AshAgent.LLM`.
+  Thinking is kept with its signatures, so that the next request returns it unchanged. For streaming, timeouts, retries and secrets
+  see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client

@@ -10,7 +10,7 @@ defmodule AshAgent.LLM.Bedrock do
           body: %{inferenceConfig: %{maxTokens: 8_192}}
         )
 
-  With an account's keys in place of an API key, requests are signed (`AshAgent.LLM.Bedrock.SigV4`):
+  With an account's keys instead of an API key, requests are signed (`AshAgent.LLM.Bedrock.SigV4`):
 
       AshAgent.LLM.Bedrock.new(
         model: "amazon.nova-pro-v1:0",
@@ -19,10 +19,10 @@ defmodule AshAgent.LLM.Bedrock do
       )
 
   A request uses the first of `:api_key`, `:credentials`, the environment's `AWS_BEARER_TOKEN_BEDROCK`, and its
-  `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. Profiles and the metadata services of AWS are for
-  other libraries to read: give what they return as `:credentials`.
+  `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. To use profiles or the metadata services of AWS, read them with
+  another library and pass its credentials as `:credentials`.
 
-  For streaming, timeouts, repetition and secrets see `AshAgent.LLM`.
+  For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client
@@ -39,7 +39,7 @@ defmodule AshAgent.LLM.Bedrock do
                 type: {:or, [:map, {:fun, 0}, nil]},
                 type_doc: "a map or a function that returns it",
                 doc:
-                  "`:access_key_id`, `:secret_access_key` and, for temporary ones, `:session_token`; read for each request."
+                  "`:access_key_id`, `:secret_access_key` and, for temporary credentials, `:session_token`; read for each request."
               ]
             ],
             provider: :bedrock

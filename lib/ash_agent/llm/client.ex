@@ -19,10 +19,10 @@ defmodule AshAgent.LLM.Client do
           optional(:headers) => [{String.t(), String.t()}]
         }
 
-  @doc "Says where a request goes and what stands beside the messages in its body."
+  @doc "Returns the path of a request, and the fields of its body other than the messages."
   @callback call(opts :: keyword(), tools :: [map()], mode()) :: call()
 
-  @doc "Returns what authorizes requests: a key, several under names, or `nil`."
+  @doc "Returns the credentials for requests: a key, several named keys, or `nil`."
   @callback credentials(opts :: keyword()) ::
               {:ok, String.t() | %{atom() => String.t()} | nil} | {:error, Exception.t()}
 
@@ -45,7 +45,7 @@ defmodule AshAgent.LLM.Client do
 
       #{AshAgent.Options.docs(unquote(schema))}
 
-      Raises `ArgumentError` for options it does not know or cannot use.
+      Raises `ArgumentError` for unknown and wrong options.
 
       ## Examples
 
@@ -89,24 +89,25 @@ defmodule AshAgent.LLM.Client do
     provider: [
       type:
         {:in, [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]},
-      doc: "whose form messages and answers have, see `AshAgent.Context.encode_request/3`."
+      doc:
+        "the provider whose form messages and answers have, see `AshAgent.Context.encode_request/3`."
     ],
     base_url: [type: :string, doc: "the URL that paths are appended to."],
     api_key: [
       type: {:or, [:string, {:fun, 0}, nil]},
-      type_doc: "text or a function that returns it",
-      doc: "the key, as `fn -> System.fetch_env!(\"...\") end` or as text."
+      type_doc: "a string or a function that returns it",
+      doc: "the key, preferably as a function such as `fn -> System.fetch_env!(\"...\") end`."
     ],
     headers: [
       type: :list,
       default: [],
-      doc: "further headers, `{name, value}` with text or a function that returns it."
+      doc: "further headers, `{name, value}` with a string or a function that returns it."
     ],
     body: [
       type: :map,
       default: %{},
       doc:
-        "further fields of the body, such as `%{temperature: 0}`. They win over those of the client."
+        "further fields of the body, such as `%{temperature: 0}`. They take precedence over those of the client."
     ],
     request: [
       type: :keyword_list,
@@ -117,48 +118,48 @@ defmodule AshAgent.LLM.Client do
       type: {:or, [:pos_integer, {:in, [:infinity]}]},
       type_doc: "milliseconds or `:infinity`",
       default: 600_000,
-      doc: "for the answer, repetitions included."
+      doc: "the time for the answer, including retries."
     ],
     connect_timeout: [
       type: :pos_integer,
       type_doc: "milliseconds",
       default: 10_000,
-      doc: "for a connection."
+      doc: "the time to connect."
     ],
     first_byte_timeout: [
       type: {:or, [:pos_integer, {:in, [:infinity]}]},
       type_doc: "milliseconds or `:infinity`",
       default: 300_000,
-      doc: "from the request to the first byte of the answer."
+      doc: "the time from the request to the first byte of the answer."
     ],
     idle_timeout: [
       type: {:or, [:pos_integer, {:in, [:infinity]}]},
       type_doc: "milliseconds or `:infinity`",
       default: 120_000,
-      doc: "between two pieces of the answer."
+      doc: "the time between two pieces of the answer."
     ],
     max_retries: [
       type: :non_neg_integer,
       default: 2,
-      doc: "how often a call is repeated, as long as nothing of its answer was delivered."
+      doc: "how often a request is retried, as long as nothing of its answer was delivered."
     ],
     max_retry_delay: [
       type: :pos_integer,
       type_doc: "milliseconds",
       default: 60_000,
       doc:
-        "how long to wait where the provider asks to; when it asks for longer, its refusal is returned at once."
+        "how long to wait if the provider asks for it; if it asks for longer, its refusal is returned at once."
     ],
     max_response_bytes: [
       type: :pos_integer,
       default: 33_554_432,
-      doc: "the longest answer that is read."
+      doc: "how long an answer may be."
     ],
     transport: [
       type: {:or, [:atom, {:custom, &__MODULE__.transport?/1}]},
       type_doc: "a module or `{module, options}`",
       default: Transport.HTTP1,
-      doc: "what carries requests, see `AshAgent.LLM.Transport`."
+      doc: "the HTTP client, see `AshAgent.LLM.Transport`."
     ],
     ssl: [
       type: :keyword_list,
@@ -266,10 +267,8 @@ defmodule AshAgent.LLM.Client do
   ## A call
 
   @doc "Asks for a whole answer."
-  def chat(client, context, opts) do
-    with {:ok, response} <- ask(client, context, opts, :chat, fn _events, _response -> :ok end),
-         do: {:ok, LLM.answer(response)}
-  end
+  def chat(client, context, opts),
+    do: ask(client, context, opts, :chat, fn _events, _response -> :ok end)
 
   @doc "Asks for a stream, gives its events to `fun` as they come, and returns the response when it is complete."
   def stream(client, context, opts, fun),

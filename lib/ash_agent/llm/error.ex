@@ -1,29 +1,29 @@
 defmodule AshAgent.LLM.Error do
   @moduledoc """
-  Why a provider's answer could not be had.
+  Why a request to a provider failed.
 
-    * `reason` - for matching, see `t:reason/0`
+    * `reason` - to match on, see `t:reason/0`
     * `status` - the HTTP status, or `nil`
-    * `retryable?` - whether the same request may succeed later. The clients have tried again already, as far as their options
-      allow and nothing of the answer had been delivered
-    * `retry_after` - milliseconds the provider asked to wait, or `nil`
-    * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`; of a page of HTML its title
-    * `response` - what of a stream had been delivered before it broke off: an `AshAgent.Response` that was interrupted, for
-      `AshAgent.Context.add_response/3`; or `nil`
+    * `retryable?` - whether the same request may succeed later. The clients have already retried as often as their options allow,
+      unless a part of the answer had been delivered
+    * `retry_after` - the milliseconds that the provider asked to wait, or `nil`
+    * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`; for an HTML page its title
+    * `response` - the part of a stream that was delivered before it broke off: an interrupted `AshAgent.Response` for
+      `AshAgent.Context.add_response/3`, or `nil`
 
-  It never holds the API key, a header or a part of the request.
+  It never contains the API key, a header or a part of the request.
   """
 
   @typedoc """
-    * `{:status, status}` - the provider refused, and went on doing so through the repetitions
-    * `{:provider, code}` - it said within its answer that something went wrong; `code` is its name for it, or `nil`
+    * `{:status, status}` - the provider refused the request, also when it was repeated
+    * `{:provider, code}` - the provider reported an error within its answer; `code` is its name for the error, or `nil`
     * `:incomplete` - the answer ended before it was complete
-    * `:timeout` - no complete answer within `:timeout`
+    * `:timeout` - there was no complete answer within `:timeout`
     * `{:timeout, :connect}`, `{:timeout, :first_byte}`, `{:timeout, :idle}` - nothing came within `:connect_timeout`,
       `:first_byte_timeout` or, in the middle of an answer, `:idle_timeout`
-    * `{:connection, term}` - no connection, or it was cut
-    * `{:invalid_response, text}` - what came is not what the protocol says
-    * `{:response_too_large, bytes}` - it is longer than `:max_response_bytes`
+    * `{:connection, term}` - the connection could not be made, or was cut
+    * `{:invalid_response, text}` - the answer does not follow the protocol
+    * `{:response_too_large, bytes}` - the answer is longer than `:max_response_bytes`
     * `{:request, exception}` - the context cannot be sent, for instance while calls are pending
   """
   @type reason ::
@@ -71,11 +71,11 @@ defmodule AshAgent.LLM.Error do
   def from_transport(reason), do: %__MODULE__{reason: reason}
 
   @doc false
-  # The error of a response that cannot be read, or that says that something went wrong.
+  # The error of a response that cannot be read, or that reports an error.
   def from_response(%{reason: {:too_deep, limit}}),
     do: %__MODULE__{reason: {:invalid_response, "nested deeper than #{limit} levels"}}
 
-  # Who speaks something else goes on doing so.
+  # A server that speaks another protocol will go on doing so.
   def from_response(%{reason: {:invalid_response, _} = reason}), do: %__MODULE__{reason: reason}
 
   def from_response(error) do
@@ -93,10 +93,12 @@ defmodule AshAgent.LLM.Error do
 
   defp describe({:status, status}) when status in [502, 503, 504],
     do:
-      "a gateway answered with status #{status}, since the provider behind it did not; try again later"
+      "a gateway answered with status #{status} because the provider did not respond; try again later"
 
   defp describe({:status, 529}), do: "the provider is overloaded (status 529); try again later"
-  defp describe({:status, 429}), do: "the provider wants fewer requests (status 429)"
+
+  defp describe({:status, 429}),
+    do: "the provider wants fewer requests (status 429); wait, then try again"
 
   defp describe({:status, 401}),
     do: "the provider does not accept the API key (status 401); check :api_key"
@@ -105,23 +107,23 @@ defmodule AshAgent.LLM.Error do
     do: "the provider redirects (status #{status}), which is not followed; check :base_url"
 
   defp describe({:status, 404}),
-    do: "the provider knows no such model or path (status 404); check :model and :base_url"
+    do: "the provider does not know this model or path (status 404); check :model and :base_url"
 
-  defp describe({:status, status}), do: "the provider answered with status #{status}"
+  defp describe({:status, status}), do: "the provider refused the request (status #{status})"
 
-  defp describe({:provider, nil}), do: "the provider says that something went wrong"
-  defp describe({:provider, code}), do: "the provider says that something went wrong (#{code})"
+  defp describe({:provider, nil}), do: "the provider reported an error"
+  defp describe({:provider, code}), do: "the provider reported an error (#{code})"
   defp describe(:incomplete), do: "the provider's answer ended before it was complete; try again"
 
   defp describe(:timeout),
-    do: "the provider did not answer completely in time; allow a longer :timeout"
+    do: "the provider did not complete its answer in time; allow a longer :timeout"
 
   defp describe({:timeout, :connect}),
     do:
-      "no connection to the provider in time; check :base_url, or allow a longer :connect_timeout"
+      "could not connect to the provider in time; check :base_url, or allow a longer :connect_timeout"
 
   defp describe({:timeout, :first_byte}),
-    do: "the provider did not begin to answer in time; allow a longer :first_byte_timeout"
+    do: "the provider did not start to respond in time; allow a longer :first_byte_timeout"
 
   defp describe({:timeout, :idle}),
     do:
@@ -135,14 +137,15 @@ defmodule AshAgent.LLM.Error do
 
   defp describe({:connection, :no_cacerts}) do
     "no CA certificates were found on this machine: install its ca-certificates package, " <>
-      "or give ssl: [cacertfile: path]"
+      "or pass ssl: [cacertfile: path]"
   end
 
   defp describe({:connection, reason}),
-    do: "no connection to the provider (#{inspect(reason, limit: 20, printable_limit: 200)})"
+    do:
+      "could not connect to the provider (#{inspect(reason, limit: 20, printable_limit: 200)}); check :base_url and the network"
 
   defp describe({:invalid_response, words}),
-    do: "the provider's answer cannot be read (#{words})"
+    do: "the provider's answer cannot be read (#{words}); check that :base_url is that of its API"
 
   defp describe({:response_too_large, bytes}),
     do: "the provider's answer is longer than #{bytes} bytes; allow more with :max_response_bytes"

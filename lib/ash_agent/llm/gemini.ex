@@ -9,7 +9,7 @@ defmodule AshAgent.LLM.Gemini do
           body: %{generationConfig: %{temperature: 0}}
         )
 
-  For Vertex AI give its URL and a token:
+  For Vertex AI, pass its URL and a token:
 
       AshAgent.LLM.Gemini.new(
         model: "gemini-2.5-flash",
@@ -17,7 +17,7 @@ defmodule AshAgent.LLM.Gemini do
         headers: [{"authorization", fn -> "Bearer " <> MyApp.Google.token() end}]
       )
 
-  For streaming, timeouts, repetition and secrets see `AshAgent.LLM`.
+  For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client

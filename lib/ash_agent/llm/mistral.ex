@@ -8,7 +8,7 @@ defmodule AshAgent.LLM.Mistral do
           api_key: fn -> System.fetch_env!("MISTRAL_API_KEY") end
         )
 
-  For streaming, timeouts, repetition and secrets see `AshAgent.LLM`.
+  For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client

@@ -5,8 +5,8 @@ defmodule AshAgent.LLM.Ollama do
       llm = {AshAgent.LLM.Ollama, model: "llama3.2", body: %{think: false, options: %{num_ctx: 16_384}}}
       {:ok, result} = AshAgent.Runtime.run(AshAgent.Context.new("Hello!"), llm: llm)
 
-  Without `num_ctx` Ollama cuts off the beginning of longer conversations without a word. For streaming, timeouts,
-  repetition and secrets see `AshAgent.LLM`.
+  Without `num_ctx`, Ollama silently cuts off the beginning of longer conversations. For streaming, timeouts, retries and secrets see
+  `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client

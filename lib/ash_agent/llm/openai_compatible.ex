@@ -13,8 +13,8 @@ defmodule AshAgent.LLM.OpenAICompatible do
           body: %{temperature: 0}
         )
 
-  Streams ask for the tokens that were used (`stream_options`); a server that does not know that field is asked without
-  it by `body: %{stream_options: nil}`. For streaming, timeouts, repetition and secrets see `AshAgent.LLM`.
+  Streaming requests ask for the token usage (`stream_options`). For a server that does not know that field, pass
+  `body: %{stream_options: nil}`. For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client
@@ -25,14 +25,14 @@ defmodule AshAgent.LLM.OpenAICompatible do
                 type: {:in, [:auto, nil, :openai, :deepseek, :openrouter, :vllm]},
                 default: :auto,
                 doc:
-                  "what the server makes of reasoning, see `AshAgent.Context.request/3`, or `:auto`: what its host is known to make of it."
+                  "how the server writes reasoning, see `AshAgent.Context.request/3`. `:auto` picks the dialect of known hosts."
               ]
             ],
             base_url: "https://api.openai.com/v1",
             provider: :openai_chat
           )
 
-  # What known hosts make of reasoning; the guide on requests has the sources.
+  # The dialects of known hosts; the guide on requests has the sources.
   @dialects %{
     "api.openai.com" => :openai,
     "api.groq.com" => :openai,

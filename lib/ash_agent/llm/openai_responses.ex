@@ -9,11 +9,10 @@ defmodule AshAgent.LLM.OpenAIResponses do
           body: %{reasoning: %{effort: "low"}}
         )
 
-  The whole conversation is sent each time. Where OpenAI is not to keep what it has answered, reasoning models have to
-  send their reasoning encrypted: `body: %{store: false, include: ["reasoning.encrypted_content"]}`.
+  Each request contains the whole conversation. If OpenAI should not store its answers, reasoning models have to send their reasoning
+  encrypted: `body: %{store: false, include: ["reasoning.encrypted_content"]}`.
 
-  Schemas of tools go as they are, with `strict: false`. For streaming, timeouts, repetition and secrets see
-  `AshAgent.LLM`.
+  Tool schemas are sent as they are, with `strict: false`. For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """
 
   alias AshAgent.LLM.Client

@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Reading do
   @moduledoc false
 
-  # What becomes of the bytes that a transport brings: a response whose events are delivered as they come, or an error.
+  # Turns the bytes of a transport into a response whose events are delivered as they come, or into an error.
 
   alias AshAgent.LLM.{Error, Refusal}
   alias AshAgent.Response
@@ -36,7 +36,11 @@ defmodule AshAgent.LLM.Reading do
     cond do
       String.downcase(encoding) != "identity" ->
         {:halt,
-         %{reading | stopped: {:invalid_response, "it is compressed, which was not asked for"}}}
+         %{
+           reading
+           | stopped:
+               {:invalid_response, "it is compressed, though the request did not ask for that"}
+         }}
 
       # A gateway's, or that of a wrong URL.
       Refusal.page?(headers, "") ->

@@ -1,15 +1,15 @@
 defmodule AshAgent.LLM.Refusal do
   @moduledoc false
 
-  # Makes an error of a response that is not 2xx: the provider's own words, or those of the gateway in front of it.
+  # Makes an error of a response that is not 2xx: the provider's own words, or those of a gateway before it.
 
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Error
 
   @most_characters 2_000
-  # Pages are read no further: titles come first, and the patterns below take quadratic time on what is no HTML.
+  # Pages are read no further: titles come first, and the patterns below take quadratic time on text that is not HTML.
   @page_bytes 8_192
-  # What the SDKs of OpenAI and Anthropic repeat, too.
+  # The SDKs of OpenAI and Anthropic retry these as well.
   @retryable [408, 409, 425, 429]
 
   @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
@@ -34,7 +34,7 @@ defmodule AshAgent.LLM.Refusal do
     end
   end
 
-  # An account without money stays so.
+  # An empty account stays empty.
   defp retryable?(_status, _headers, %{"error" => %{"code" => "insufficient_quota"}}), do: false
 
   defp retryable?(status, headers, _json) do
@@ -61,9 +61,9 @@ defmodule AshAgent.LLM.Refusal do
   defp message(%{"detail" => [%{"msg" => words} | _]}) when is_binary(words), do: words
   defp message(_other), do: nil
 
-  @doc "The words as an error may hold them: short, valid, and without secrets."
+  @doc "The words for an error: short, valid, and without secrets."
   def clean(words, secrets) when is_binary(words) do
-    # A very short secret is none, and would tear words apart.
+    # A very short secret is not one, and would tear words apart.
     words =
       for secret <- secrets, byte_size(secret) >= 8, reduce: words do
         words -> String.replace(words, secret, "[key]")
@@ -77,7 +77,7 @@ defmodule AshAgent.LLM.Refusal do
 
   def clean(_other, _secrets), do: nil
 
-  @doc "Tells whether a body is a page for people."
+  @doc "Whether a body is a page for people."
   def page?(headers, body) do
     type = header(headers, "content-type") || ""
 

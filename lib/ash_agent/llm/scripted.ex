@@ -1,6 +1,6 @@
 defmodule AshAgent.LLM.Scripted do
   @moduledoc """
-  A model that plays given answers, for tests and demos, and records the requests that it got.
+  A model that plays given answers and records its requests, for tests and demos.
 
       iex> llm = AshAgent.LLM.Scripted.new([
       ...>   %{tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1, "b" => 2}}]},
@@ -13,15 +13,15 @@ defmodule AshAgent.LLM.Scripted do
       iex> for request <- AshAgent.LLM.Scripted.requests(llm), do: AshAgent.Context.count_messages(request.context)
       [1, 3]
 
-  It streams, too (`AshAgent.LLM.stream/4`): word by word, and as slowly as `:delay` says, so that demos and tests need no
-  network. A stream brings what JSON can say: keys of arguments are text then.
+  It streams as well (`AshAgent.LLM.stream/4`): word by word, and as slowly as `:delay` says, so demos and tests don't need a network. A
+  stream is JSON, so the keys of arguments are strings then.
 
-  The script is kept by a process that is linked to the one that calls `new/1`.
+  The script is kept by a process that is linked to the caller of `new/2`.
   """
 
   @behaviour AshAgent.LLM
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Response}
   alias AshAgent.LLM.{Error, Reading}
   alias AshAgent.LLM.Scripted.Stream
 
@@ -29,32 +29,31 @@ defmodule AshAgent.LLM.Scripted do
     delay: [
       type: :non_neg_integer,
       default: 0,
-      doc: "milliseconds between two pieces of a stream; 30 looks as if somebody spoke."
+      doc: "milliseconds between two pieces of a stream; 30 looks like natural typing."
     ]
   ]
 
   @typedoc """
-  One answer: text, an `t:AshAgent.LLM.answer/0`, `{:ok, answer}`, `{:error, reason}`, `{:cut, answer}`, or a function of
-  the context, or of the context and the options, that returns one of these. Functions run where the model runs: they may
-  raise, exit or sleep.
+  One answer: a string, a `t:AshAgent.Response.message/0`, `{:ok, answer}`, `{:error, reason}`, `{:cut, answer}`, or a function that takes
+  the context, or the context and the options, and returns one of these. Functions run in the model's process: they may raise, exit
+  or sleep.
 
-  The connection of a `{:cut, answer}` closes after half of it: a stream brings that half and an error, a whole answer is
-  an error alone.
+  The connection of a `{:cut, answer}` closes after half of it: a stream gets that half and an error, a whole answer only the error.
   """
   @type answer ::
           binary()
-          | AshAgent.LLM.answer()
-          | {:ok, AshAgent.LLM.answer()}
+          | AshAgent.Response.message()
+          | {:ok, AshAgent.Response.message()}
           | {:error, term()}
-          | {:cut, AshAgent.LLM.answer() | binary()}
+          | {:cut, AshAgent.Response.message() | binary()}
           | (Context.t() -> answer())
           | (Context.t(), keyword() -> answer())
 
   @doc """
   Starts a script and returns the model that plays it.
 
-  `answers` is a list, which is played once (then the answer is `{:error, :script_exhausted}`), or a function, which
-  is asked every time.
+  `answers` is a list, which is played once (then the answer is `{:error, :script_exhausted}`), or a function, which is called every
+  time.
 
   ## Options
 
@@ -63,8 +62,9 @@ defmodule AshAgent.LLM.Scripted do
   ## Examples
 
       iex> llm = AshAgent.LLM.Scripted.new(["Hello!"])
-      iex> AshAgent.LLM.chat(llm, AshAgent.Context.new("Hi"))
-      {:ok, %{content: "Hello!"}}
+      iex> {:ok, response} = AshAgent.LLM.chat(llm, AshAgent.Context.new("Hi"))
+      iex> AshAgent.Response.text(response)
+      "Hello!"
       iex> AshAgent.LLM.chat(llm, AshAgent.Context.new("Hi"))
       {:error, :script_exhausted}
   """
@@ -108,10 +108,14 @@ defmodule AshAgent.LLM.Scripted do
 
     case next(context, opts) do
       {:ok, %{} = answer} ->
-        answer |> Stream.pieces() |> read(fun, delay) |> result()
+        case pieces(answer) do
+          {:ok, pieces} -> pieces |> read(fun, delay) |> result()
+          {:error, _what_is_wrong} -> {:ok, answer}
+        end
 
       {:cut, answer} ->
-        pieces = Stream.pieces(if is_binary(answer), do: %{content: answer}, else: answer)
+        answer = if is_binary(answer), do: %{content: answer}, else: answer
+        {:ok, pieces} = pieces(answer)
 
         case pieces |> Enum.take(div(length(pieces), 2)) |> read(fun, delay) do
           {:ok, reading} -> result({:error, {:connection, :closed}, reading})
@@ -121,6 +125,13 @@ defmodule AshAgent.LLM.Scripted do
       reply ->
         reply
     end
+  end
+
+  defp pieces(%Response{} = response), do: {:ok, Stream.pieces(response)}
+
+  defp pieces(answer) do
+    with {:ok, response} <- Response.from_message(answer),
+         do: {:ok, Stream.pieces(response)}
   end
 
   # As a client reads what a transport brings.

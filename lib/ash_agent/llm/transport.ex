@@ -1,44 +1,43 @@
 defmodule AshAgent.LLM.Transport do
   @moduledoc """
-  What carries requests to providers and brings their responses back in pieces: a behaviour.
+  A behaviour for HTTP clients that send requests to providers and return their responses in chunks.
 
-  `AshAgent.LLM.Transport.HTTP1` is the one that the clients of this package use unless told otherwise; it needs nothing
-  but OTP. `AshAgent.LLM.Transport.Req` and `AshAgent.LLM.Transport.Finch` are there when the application has those
-  libraries, for those who want their proxies, pools, plugins or HTTP/2:
+  By default, the clients of this package use `AshAgent.LLM.Transport.HTTP1`, which needs nothing but OTP. If your application has
+  Req or Finch, you can use `AshAgent.LLM.Transport.Req` or `AshAgent.LLM.Transport.Finch` for their proxies, pools, plugins or HTTP/2:
 
       AshAgent.LLM.Anthropic.new(model: "...", transport: {AshAgent.LLM.Transport.Finch, name: MyApp.Finch})
 
-  A transport knows nothing of providers. It does not repeat requests and does not follow redirects: whether that is
-  right, only the client knows.
+  A transport knows nothing about providers. It neither retries requests nor follows redirects: only the client knows whether that
+  is right.
 
   ## Writing your own transport
 
-  `c:stream/4` folds the response: it calls the function with each message in its order and with the accumulator that
-  the call before returned. It must
+  `c:stream/4` reduces the response: it calls the function with each message, in order, and with the accumulator that the
+  previous call returned. It must
 
-    * call the function in the process that called `c:stream/4`, and read on only after the function has returned, so
+    * call the function in the process that called `c:stream/4`, and continue reading only when the function has returned, so
       that a slow consumer slows the server down
     * close the connection when the function returns `{:halt, acc}`, raises, or its process dies
-    * keep to the timeouts of `AshAgent.LLM.Transport.Request`
+    * observe the timeouts of `AshAgent.LLM.Transport.Request`
     * show neither headers nor body in errors and logs
   """
 
   alias AshAgent.LLM.Transport.Request
 
   @typedoc """
-  What comes back: once the head, with header names in lower case, and then the body in any number of pieces.
+  A part of the response: first the head, once and with header names in lower case, then the body in any number of chunks.
   """
   @type message ::
           {:head, status :: pos_integer(), headers :: [{String.t(), String.t()}]}
           | {:data, binary()}
 
   @typedoc """
-  Why the response did not come, or ended early.
+  Why there was no response, or why it ended early.
 
-    * `{:timeout, :connect | :first_byte | :idle | :whole}` - which limit of the request was reached
-    * `{:connection, term}` - no connection, or it was cut
-    * `{:invalid_response, text}` - what came is not HTTP
-    * `{:response_too_large, bytes}` - it is longer than the request's `max_bytes`
+    * `{:timeout, :connect | :first_byte | :idle | :whole}` - this time limit of the request was reached
+    * `{:connection, term}` - the connection could not be made, or was cut
+    * `{:invalid_response, text}` - the response is not HTTP
+    * `{:response_too_large, bytes}` - the response is longer than the request's `max_bytes`
   """
   @type reason ::
           {:timeout, :connect | :first_byte | :idle | :whole}
@@ -49,10 +48,10 @@ defmodule AshAgent.LLM.Transport do
   @type t :: module() | {module(), keyword()}
 
   @doc """
-  Sends the request and folds the response.
+  Sends the request and reduces the response.
 
-  Returns `{:ok, acc}` when the response is complete or the function returned `{:halt, acc}`, else the reason and the
-  last accumulator.
+  Returns `{:ok, acc}` if the response is complete or the function returned `{:halt, acc}`, and otherwise `{:error, reason, acc}` with
+  the last accumulator.
   """
   @callback stream(
               request :: Request.t(),
@@ -62,13 +61,13 @@ defmodule AshAgent.LLM.Transport do
             ) :: {:ok, acc} | {:error, reason(), acc}
             when acc: term()
 
-  @doc "Checks a transport's options once and returns those that `c:stream/4` is to get. Raises `ArgumentError`."
+  @doc "Checks a transport's options once and returns those that `c:stream/4` gets. Raises `ArgumentError`."
   @callback prepare(opts :: keyword()) :: keyword()
 
   @optional_callbacks prepare: 1
 
   @doc """
-  Checks a transport and returns it as `{module, options}`. Raises `ArgumentError` when it is not one.
+  Checks a transport and returns it as `{module, options}`. Raises `ArgumentError` for anything else.
 
   ## Examples
 
@@ -100,7 +99,7 @@ defmodule AshAgent.LLM.Transport do
   defp hint(module) when module in [__MODULE__.Req, __MODULE__.Finch] do
     name = module |> Module.split() |> List.last()
 
-    " since #{name} was not there when this package was compiled: add it to the dependencies and run " <>
+    " since #{name} was not available when this package was compiled: add it to the dependencies and run " <>
       "mix deps.compile ash_agent_context --force"
   end
 

@@ -2,20 +2,20 @@ defmodule AshAgent.Response.Error do
   @moduledoc """
   Why a response cannot be read or used.
 
-    * `reason` - for matching, see `t:reason/0`
+    * `reason` - to match on, see `t:reason/0`
     * `retryable?` - whether asking the provider again may help
     * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`
-    * `retry_after` - milliseconds that the provider asks to wait, or `nil`
+    * `retry_after` - the milliseconds that the provider asks to wait, or `nil`
   """
 
   @typedoc """
-    * `{:provider, code}` - the provider says that something went wrong; `code` is its name for it, or `nil`
-    * `{:invalid_response, text}` - the bytes are not what the protocol says
-    * `:incomplete` - the body ended before the response did
-    * `{:response_too_large, max_bytes}` - it has more bytes than allowed
-    * `{:too_deep, limit}` - it is nested deeper than this
-    * `:open` - it is not complete yet
-    * `:interrupted` - it takes no more bytes
+    * `{:provider, code}` - the provider reported an error; `code` is its name for the error, or `nil`
+    * `{:invalid_response, text}` - the bytes do not follow the protocol
+    * `:incomplete` - the body ended before the response was complete
+    * `{:response_too_large, max_bytes}` - the response has more bytes than allowed
+    * `{:too_deep, limit}` - the response is nested deeper than allowed
+    * `:open` - the response is not complete yet
+    * `:interrupted` - the response was interrupted and takes no more bytes
   """
   @type reason ::
           {:provider, String.t() | nil}
@@ -59,17 +59,18 @@ defmodule AshAgent.Response.Error do
 
   def message(%{reason: :incomplete}),
     do:
-      "the body ended before the response did. Ask again, or keep what came with AshAgent.Response.interrupt/2"
+      "the body ended before the response was complete. Ask again, or keep the part that came with AshAgent.Response.interrupt/2"
 
   def message(%{reason: {:response_too_large, limit}}),
     do: "the response has more than #{limit} bytes. Raise :max_bytes, or ask for less"
 
   def message(%{reason: {:too_deep, limit}}),
-    do: "the response is nested deeper than #{limit} levels"
+    do:
+      "the response is nested deeper than #{limit} levels. Ask again, or ask for a simpler answer"
 
   def message(%{reason: :open}),
     do:
-      "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or give it up with " <>
+      "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or end it with " <>
         "AshAgent.Response.interrupt/2"
 
   def message(%{reason: :interrupted}),

@@ -1,29 +1,33 @@
 defmodule AshAgent.Runtime.Error do
   @moduledoc """
-  Why a run ended without an answer, with the context that it had reached.
+  Why a run ended without an answer, and the context that it had reached.
 
-  `context` is valid and can go on: with `AshAgent.Context.add_user_message/2`, or with `AshAgent.Runtime.run/2` again.
-  No message in it is half written.
+  `context` is valid and can be continued: with `AshAgent.Context.add_user_message/2`, or with `AshAgent.Runtime.run/2` again. If an
+  answer broke off, it is the last message, with `state: :interrupted`, and none of its calls is pending.
 
-    * `reason` - for matching, see `t:reason/0`
-    * `context` - the conversation up to here
-    * `usage` - what the models of this run reported, summed up
-    * `iterations` - how many times the model answered in this run
+    * `reason` - to match on, see `t:reason/0`
+    * `context` - the conversation so far
+    * `usage` - the sum of the usage that the models of this run reported
+    * `iterations` - how often the model answered in this run
+    * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
   """
 
   alias AshAgent.Context
 
   @typedoc """
-    * `{:max_iterations_exceeded, max}` - the turn has used up its iterations
-    * `{:max_calls_exceeded, max}` - the run, with its sub-agents, has called models that many times
+    * `{:max_iterations_exceeded, max}` - the turn has used all its iterations
+    * `{:max_calls_exceeded, max}` - the run and its sub-agents have made that many model calls
     * `{:max_total_tokens_exceeded, max}` - the models of the run, sub-agents included, have reported that many tokens
     * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
-    * `{:llm_error, term}` - the model returned `{:error, term}`
+    * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
-    * `{:invalid_answer, term}` - what the model returned is no answer; the term is an exception or text
-    * `{:on_change_error, term}` - `:on_change` returned `{:error, term}`; it has not been given the context since
-    * `:cancelled` - `AshAgent.Session.cancel/1`
+    * `{:invalid_answer, term}` - the model did not return an answer; the term is an exception or a string
+    * `{:on_change_error, term}` - `:on_change` returned `{:error, term}`; it has not got this context
+    * `{:store_error, reason}` - the run's store did not take a write: `:stale`, `{:owned, owner}` or `:not_found`, see
+      `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
+      Nothing was started after that. Calls that have no result are pending
+    * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `{:exit, term}` - the process of the run was killed
   """
   @type reason ::
@@ -36,6 +40,8 @@ defmodule AshAgent.Runtime.Error do
           | {:llm_exception, :error | :exit | :throw, term()}
           | {:invalid_answer, Exception.t() | String.t()}
           | {:on_change_error, term()}
+          | {:store_error,
+             AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
           | :cancelled
           | {:exit, term()}
 
@@ -43,11 +49,12 @@ defmodule AshAgent.Runtime.Error do
           reason: reason(),
           context: Context.t(),
           usage: map(),
-          iterations: non_neg_integer()
+          iterations: non_neg_integer(),
+          kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:reason, :context]
-  defexception [:reason, :context, usage: %{}, iterations: 0]
+  defexception [:reason, :context, usage: %{}, iterations: 0, kept: nil]
 
   @impl true
   def message(%{reason: reason}), do: describe(reason)
@@ -59,16 +66,20 @@ defmodule AshAgent.Runtime.Error do
 
   defp describe({:max_calls_exceeded, max}) do
     "the run and its sub-agents have made #{max} model calls. " <>
-      "Run again to go on, or give a greater :max_calls"
+      "Run again to continue, or pass a greater :max_calls"
   end
 
   defp describe({:max_total_tokens_exceeded, max}) do
     "the models of the run and its sub-agents have reported #{max} tokens or more. " <>
-      "Run again to go on, or give a greater :max_total_tokens"
+      "Run again to continue, or pass a greater :max_total_tokens"
   end
 
-  defp describe({:timeout, timeout}), do: "the run took longer than #{timeout} ms"
-  defp describe({:llm_timeout, timeout}), do: "the model did not answer within #{timeout} ms"
+  defp describe({:timeout, timeout}),
+    do: "the run took longer than #{timeout} ms; run again to continue, or pass a longer :timeout"
+
+  defp describe({:llm_timeout, timeout}),
+    do:
+      "the model did not answer within #{timeout} ms; run again to continue, or pass a longer :llm_timeout"
 
   defp describe({:llm_error, error}) when is_exception(error),
     do: "the model failed: " <> Exception.message(error)
@@ -84,17 +95,40 @@ defmodule AshAgent.Runtime.Error do
     do: "the model function exited with " <> short(reason)
 
   defp describe({:invalid_answer, error}) when is_exception(error),
-    do: "the model's answer cannot be kept: " <> Exception.message(error)
+    do: "the model's answer cannot be stored: " <> Exception.message(error)
 
-  defp describe({:invalid_answer, words}), do: "the model's answer cannot be kept: " <> words
+  defp describe({:invalid_answer, words}), do: "the model's answer cannot be stored: " <> words
 
   defp describe({:on_change_error, reason}) do
-    "the conversation could not be kept: :on_change returned the error " <>
+    "the conversation could not be stored: :on_change returned the error " <>
       short(reason) <>
-      ". The error's context has what was reached: store it, or go on from what is stored"
+      ". Store the error's context, or continue from the stored conversation"
   end
 
-  defp describe(:cancelled), do: "the run was cancelled"
+  defp describe({:store_error, {:owned, owner}}) do
+    "#{inspect(owner)} has claimed the conversation, so this run ended. Go on where the owner is, or claim it " <>
+      "when the owner has released it"
+  end
+
+  defp describe({:store_error, :stale}) do
+    "the stored conversation was changed by somebody else, so this run ended. Fetch it again, and run from there"
+  end
+
+  defp describe({:store_error, :not_found}),
+    do: "the conversation is no longer in the store, so this run ended. Create it again to go on"
+
+  defp describe({:store_error, {:started, ids}}) do
+    "another run has started the calls #{Enum.map_join(ids, ", ", &inspect/1)}, so this one ended. " <>
+      "Fetch the conversation when the other has ended, and run from there"
+  end
+
+  defp describe({:store_error, error}) when is_exception(error) do
+    "the run ended because its store failed: " <>
+      Exception.message(error) <>
+      ". Calls without a result are pending: fetch the conversation, and run again"
+  end
+
+  defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"
   defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
 
   defp short(term), do: inspect(term, limit: 20, printable_limit: 500)

@@ -1,15 +1,16 @@
 defmodule AshAgent.Runtime.Events do
   @moduledoc """
-  What a run tells about itself while it goes on.
+  The events of a run.
 
-  Events go to the function given as `:on_event`, and to `:telemetry` when its module is loaded, which it is as soon as
-  something is attached to it: nothing is looked up on disk, and what is attached while a run goes on hears the rest of
-  it. All events of a run come from one process, in their order. None holds the text of a message, an argument or a
-  result.
+  Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a
+  handler is attached, also in the middle of a run. All events of a run come from one process, in order. They do not
+  contain the text of messages, arguments or results, with one exception: for the function, the metadata of `[:ash_agent,
+  :runtime, :llm, :delta]` has the new pieces as `:events`, a list of `t:AshAgent.Response.event/0`. `:telemetry` never
+  gets texts.
 
-  The function has one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
-  metadata. It is called between the steps of the run, so it should be quick; when it fails, that is logged and the run
-  goes on.
+  The function takes one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
+  metadata. It is called between the steps of the run and between the pieces of a stream, and nothing is read from the
+  stream in the meantime, so it should be quick. If it fails, that is logged and the run continues.
 
   | event | measurements | metadata |
   |---|---|---|
@@ -18,19 +19,25 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :iteration, :exception]` | `duration` | `kind`, `reason` |
   | `[:ash_agent, :runtime, :iteration, :pause]` | `system_time`, `tool_calls` | |
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
-  | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `content_bytes`, `tool_calls` | `usage`, `finish_reason` |
+  | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
+  | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls` | `usage`, `finish_reason` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
 
-  Every metadata has `context_id` and `iteration`, the number in the conversation. Durations are in native time units, as
-  `:telemetry` has them: `System.convert_time_unit(duration, :native, :millisecond)`. `status` is `:ok`, `:error` or
-  `:halt`. `decision` is `:approved`, `:denied` or `:ask`, `by` is `:approval`, `:permissions`, `:before_tool`, or `:session`
-  for one that `AshAgent.Session` was told; a call that just runs has no such event. A pause comes in front of the
-  iteration's stop and counts the calls that wait. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's module, an atom, or
-  the first element of the reason. Bytes of what is no text are those of its external term format.
+  All metadata have `context_id` and `iteration`, the number within the conversation. Durations are in native time units,
+  as usual with `:telemetry`: `System.convert_time_unit(duration, :native, :millisecond)`.
+
+  A delta is the content of one piece of a stream, and its `bytes` are those of text, thinking and arguments. Answers that
+  are not streamed have no deltas and no `time_to_first_token`. `finish_reason` is a
+  `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied` or
+  `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
+  `AshAgent.Session`; a call that runs without a decision has no such event. A pause comes before the iteration's stop and
+  counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
+  module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
+  format.
 
       iex> me = self()
       iex> {:ok, _} =
@@ -65,12 +72,12 @@ defmodule AshAgent.Runtime.Events do
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
 
   @doc false
-  def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}) do
+  # `told` is metadata for the function only.
+  def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}, told \\ %{}) do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    # To look for a module that is not there takes a millisecond of the one code server. Whoever listens has attached a
-    # handler, and with that has loaded this one.
+    # Looking for a module that does not exist takes a millisecond of the code server. Attaching a handler loads this one.
     if function_exported?(:telemetry, :execute, 3),
       do:
         safely(
@@ -78,16 +85,18 @@ defmodule AshAgent.Runtime.Events do
           ":telemetry"
         )
 
+    told = Map.merge(metadata, told)
+
     case events.on_event do
       nil ->
         :ok
 
       function when is_function(function, 3) ->
-        safely(fn -> function.(event, measurements, metadata) end, ":on_event")
+        safely(fn -> function.(event, measurements, told) end, ":on_event")
 
       function ->
         safely(
-          fn -> function.(%{event: event, measurements: measurements, metadata: metadata}) end,
+          fn -> function.(%{event: event, measurements: measurements, metadata: told}) end,
           ":on_event"
         )
     end
@@ -96,7 +105,7 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # Runs a function of the application for its effect; what it raises is logged, without its message, which may hold text.
+  # Runs a function of the application for its effect; if it raises, that is logged without the message, which may hold text.
   def safely(function, name) do
     with {:ok, _value} <- attempt(function, name), do: :ok
   end
@@ -112,7 +121,7 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # Gives a context to the application to be kept. What it refuses with is the reason; a failure is logged.
+  # Gives a context to the application to store. If it refuses, its error is the reason; a failure is logged.
   def store(nil, _context), do: :ok
 
   def store(on_change, context) do
@@ -129,7 +138,7 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # What tells one failure from another without telling its words.
+  # Distinguishes failures without disclosing their words.
   def label(:error, %module{}), do: module
 
   def label(:error, reason) when not is_atom(reason),

@@ -1,75 +1,42 @@
 defmodule AshAgent.Runtime.Gate do
   @moduledoc false
 
-  # What a call passes on its way to its tool and back: permissions, hooks, approval.
+  # The checks of a call on its way to its tool and back: permissions, hooks, approval.
   #
-  # The application's functions run in a process of their own each time, so that whatever they do, the run goes on and
-  # keeps its time. What they leave undecided is denied.
+  # Each of the application's functions runs in its own process, so that whatever it does, the run continues in time. A call
+  # that they leave undecided is denied.
 
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
 
-  @others "the arguments are not those that were approved; call the tool again to have them decided about"
-
-  @options [:allowed_tools, :permission_rules, :before_tool, :after_tool, :approval]
+  @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
   @enforce_keys [:permissions, :before, :after, :approval]
   defstruct [:permissions, :before, :after, :approval]
 
-  @doc "The options that `new/1` takes, among others."
-  def options, do: @options
-
   @doc """
-  The gate of these options, behind the permissions of the runs that this one is within, the outermost first.
-
-  Raises `ArgumentError` for wrong options.
+  The gate for these options. It also has the permissions of the runs that this one is within, the outermost first.
   """
   def new(opts, above \\ []) do
-    own =
-      Permissions.new(
-        allowed_tools: opts[:allowed_tools],
-        permission_rules: rules(opts[:permission_rules])
-      )
+    own = opts |> Keyword.take([:allowed_tools, :permission_rules]) |> Permissions.new()
 
     %__MODULE__{
       permissions: above ++ [own],
-      before: hooks(opts, :before_tool, 2),
-      after: hooks(opts, :after_tool, 3),
-      approval: approval(opts[:approval])
+      before: List.wrap(opts[:before_tool]),
+      after: List.wrap(opts[:after_tool]),
+      approval: opts[:approval] || :auto
     }
   end
-
-  defp rules(nil), do: []
-  defp rules(rules), do: rules
-
-  defp hooks(opts, option, arity) do
-    hooks = List.wrap(opts[option])
-
-    unless Enum.all?(hooks, &is_function(&1, arity)),
-      do:
-        raise(
-          ArgumentError,
-          "expected #{inspect(option)} to be a function of arity #{arity} or a list of these"
-        )
-
-    hooks
-  end
-
-  defp approval(auto) when auto in [nil, :auto], do: :auto
-  defp approval(function) when is_function(function, 2), do: function
-
-  defp approval(_other),
-    do: raise(ArgumentError, "expected :approval to be :auto or a function of arity 2")
 
   @doc "Whether a tool of this name is offered to the model."
   def offer?(%__MODULE__{permissions: permissions}, name),
     do: Enum.all?(permissions, &Permissions.offer?(&1, name))
 
   @doc """
-  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and, for a call that was
-  approved before, `approved?`, which says of arguments whether these were; it is `nil` for all others.
+  Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and for a call that was approved
+  before `approved?`, a function that tells whether given arguments were approved; it is `nil` for other calls.
 
-  Returns `{:run, call}` with the arguments that the tool is to get, `{:approve, call}` when it was approved just now,
-  `{:ask, call}`, `{:refused, call}` when no tool can take it, `{:deny, by, reason}`, or `:timeout`.
+  Returns `{:run, call}` with the arguments for the tool, `{:approve, call}` if it was approved just now, `{:ask, call}`,
+  `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
     with :ok <- permitted(gate, call, env),
@@ -90,7 +57,7 @@ defmodule AshAgent.Runtime.Gate do
       else: permission(permissions, call)
   end
 
-  # All have to let it through: what one run denies, none within it allows.
+  # All have to let it through: a run within another cannot allow a call that the outer one denies.
   defp permission(permissions, call) do
     Enum.find_value(permissions, :ok, fn permissions ->
       with {:deny, words} <- Permissions.check(permissions, call),
@@ -107,7 +74,7 @@ defmodule AshAgent.Runtime.Gate do
         before(gate.before, call, env.tool_context)
       end)
 
-    # Nothing comes to a tool that the rules do not let through, whoever wrote it.
+    # Only arguments that the rules let through get to a tool, whoever wrote them.
     with {:ok, changed} when changed !== call <- reply,
          :ok <- permitted(gate, changed, env),
          do: {:ok, changed}
@@ -125,7 +92,7 @@ defmodule AshAgent.Runtime.Gate do
     end)
   end
 
-  # Of a changed call, the arguments count. Another call is not what the model asked for.
+  # A hook may change the arguments. Another call is not the one that the model asked for.
   defp changed(%{id: id, name: name} = call, %{id: id, name: name, arguments: %{} = arguments}),
     do: {:cont, {:ok, %{call | arguments: arguments}}}
 
@@ -133,7 +100,8 @@ defmodule AshAgent.Runtime.Gate do
 
   defp changed(_call, _other),
     do:
-      {:halt, undecided(:before_tool, "returned a call with another id or name, or no arguments")}
+      {:halt,
+       undecided(:before_tool, "returned a call with another id or name, or without arguments")}
 
   defp approved(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
     if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
@@ -153,7 +121,7 @@ defmodule AshAgent.Runtime.Gate do
     end)
   end
 
-  @doc "Takes a call's result through the hooks behind it. What they do wrong makes it an error."
+  @doc "Takes a call's result through the hooks after it. If they fail, the result becomes an error."
   def result(%__MODULE__{after: []}, _call, result, _env), do: result
 
   def result(%__MODULE__{after: hooks}, call, result, env) do
@@ -164,7 +132,7 @@ defmodule AshAgent.Runtime.Gate do
 
     case reply do
       {:deny, :after_tool, words} -> {:error, words}
-      :timeout -> {:error, "the time of the run was up before a hook had seen the result"}
+      :timeout -> {:error, "the run timed out before a hook had seen the result"}
       result -> result
     end
   end

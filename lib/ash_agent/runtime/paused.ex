@@ -2,14 +2,17 @@ defmodule AshAgent.Runtime.Paused do
   @moduledoc """
   A run that waits for decisions about tool calls.
 
-  Make them with `AshAgent.Context.approve_tool_call/3` and `AshAgent.Context.deny_tool_call/4` on `context`, which may be
-  stored and loaded before, and go on with `AshAgent.Runtime.resume/2`.
+  Make them with `AshAgent.Context.approve_tool_call/3` and `AshAgent.Context.deny_tool_call/4` on `context`, which you may store and
+  load first, and continue with `AshAgent.Runtime.resume/2`.
 
-    * `context` - the conversation up to here; calls that needed no decision have their results
-    * `calls` - those that wait for one, with the arguments that they would run with, as
-      `AshAgent.Context.undecided_tool_calls/1` gives them
-    * `iterations` - how many times the model was asked in this run
-    * `usage` - what the models of this run reported, summed up
+    * `context` - the conversation so far; calls that needed no decision have their results
+    * `calls` - the calls to decide about, with the arguments that they would run with, as
+      `AshAgent.Context.undecided_tool_calls/1` returns them
+    * `iterations` - how often the model was asked in this run
+    * `usage` - the sum of the usage that the models of this run reported
+    * `unknown` - the ids of those calls that were started before, and whose outcome is unknown after a crash. Approve one to
+      run it again; deny it to tell the model
+    * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 
   alias AshAgent.Context
@@ -18,11 +21,13 @@ defmodule AshAgent.Runtime.Paused do
           context: Context.t(),
           calls: [map()],
           iterations: non_neg_integer(),
-          usage: %{optional(atom() | binary()) => number()}
+          usage: %{optional(atom() | binary()) => number()},
+          unknown: [String.t()],
+          kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:context, :calls]
-  defstruct [:context, :calls, iterations: 0, usage: %{}]
+  defstruct [:context, :calls, iterations: 0, usage: %{}, unknown: [], kept: nil]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.Permissions do
   @moduledoc """
-  Which tools a model may call, and with which arguments: a list of allowed names, and rules that allow and deny.
+  Decides which tools a model may call, and with which arguments, by a list of allowed names and by rules that allow and deny.
 
       iex> alias AshAgent.Runtime.Permissions
       iex> permissions =
@@ -18,31 +18,32 @@ defmodule AshAgent.Runtime.Permissions do
       iex> Permissions.check(permissions, %{name: "send_mail", arguments: %{}})
       {:deny, "no rule allows the tool \\"send_mail\\""}
 
-  `AshAgent.Runtime` applies them before every call, under the options `:allowed_tools` and `:permission_rules`. Nothing
-  here knows of a run, so they serve other loops as well.
+  `AshAgent.Runtime` applies permissions before every call, with the options `:allowed_tools` and `:permission_rules`. They do not
+  depend on a run, so you can use them in other loops as well.
 
   ## Rules
 
   A rule is `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, predicate}`.
 
-  A pattern is a tool's name, an atom or text, in which `*` stands for any text, also for none. Every other character
-  stands for itself, and the whole name must match, in its case.
+  A pattern is a tool's name, an atom or a string, in which `*` stands for any text, including none. Every other character
+  stands for itself. The whole name must match, and case matters.
 
-  A predicate is a function of the call's arguments, a map as it stands in the call, with the keys that it has there. The
-  rule matches when it returns `true`, and does not when it returns `false` or `nil`.
+  A predicate is a function of the call's arguments: the map from the call, with its keys as they are. The rule matches if
+  it returns `true`, and does not match if it returns `false` or `nil`.
 
-  ## What decides
+  ## How a call is decided
 
-    1. With a list of allowed names, what is not in it is denied.
-    2. What a deny rule matches is denied, wherever the rule stands.
-    3. When there is any allow rule, what no allow rule matches is denied.
+    1. If there is a list of allowed names, a tool that is not in it is denied.
+    2. A call that matches a deny rule is denied, wherever the rule is in the list.
+    3. If there are allow rules, a call that matches none of them is denied.
 
-  The reason names the first rule that decided. What cannot be decided is denied, and the reason says so: a predicate
-  that raises, throws, exits or returns something else, and arguments that are no JSON object where a predicate would
-  have to see them.
+  The reason names the first rule that decided. Calls that cannot be decided are denied, and the reason says so: if a
+  predicate raises, throws, exits or returns something else, or if a predicate would need arguments that are not a JSON
+  object.
   """
 
-  alias AshAgent.Runtime.{Options, Tool}
+  alias AshAgent.Options
+  alias AshAgent.Runtime.Tool
 
   defguardp is_name(name)
             when is_binary(name) or (is_atom(name) and name not in [nil, true, false])
@@ -58,26 +59,44 @@ defmodule AshAgent.Runtime.Permissions do
   @type rule ::
           {:allow | :deny, pattern :: name()} | {:allow | :deny, pattern :: name(), predicate()}
 
+  @schema [
+    allowed_tools: [
+      type: {:or, [{:list, {:custom, &__MODULE__.name?/1}}, nil]},
+      type_doc: "a list of names, or `nil` for all tools",
+      default: nil,
+      doc: "the tools that may be called."
+    ],
+    permission_rules: [
+      type: {:list, {:custom, &__MODULE__.rule?/1}},
+      type_doc:
+        "a list of rules: `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, function of arity 1}`",
+      default: [],
+      doc: "see `t:rule/0`."
+    ]
+  ]
+
+  @doc false
+  def schema, do: @schema
+
   @doc """
   Makes permissions.
 
   ## Options
 
-    * `:allowed_tools` - a list of names, atoms or text, or `nil` for all. Defaults to `nil`.
-    * `:permission_rules` - a list of `t:rule/0`. Defaults to `[]`.
+  #{Options.docs(@schema)}
 
-  Raises `ArgumentError` for what is no name and no rule.
+  Raises `ArgumentError` for anything that is not a name or a rule.
 
   ## Examples
 
       iex> AshAgent.Runtime.Permissions.new(permission_rules: [{:forbid, "rm"}])
-      ** (ArgumentError) expected a rule to be {:allow | :deny, pattern} or {:allow | :deny, pattern, function of arity 1}, got: {:forbid, "rm"}
+      ** (ArgumentError) invalid value for option :permission_rules: expected a list of rules: `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, function of arity 1}`, got: a tuple of 2 elements at index 0
   """
   @doc since: "0.1.0"
   @spec new(allowed_tools: [name()] | nil, permission_rules: [rule()]) :: t()
   def new(opts \\ []) when is_list(opts) do
-    opts = Options.validate!(opts, allowed_tools: nil, permission_rules: [])
-    rules = rules(opts[:permission_rules])
+    opts = Options.validate!(opts, @schema)
+    rules = Enum.map(opts[:permission_rules], &rule/1)
 
     %__MODULE__{
       allowed: allowed(opts[:allowed_tools]),
@@ -87,8 +106,8 @@ defmodule AshAgent.Runtime.Permissions do
   end
 
   @doc """
-  Decides about a call, a map with `:name` and `:arguments` as `AshAgent.Context.pending_tool_calls/1` gives it; keys may
-  also be text.
+  Decides about a call, a map with `:name` and `:arguments` as `AshAgent.Context.pending_tool_calls/1` returns it; keys may also be
+  strings. Returns `:ok` or `{:deny, reason}`.
 
   ## Examples
 
@@ -110,8 +129,8 @@ defmodule AshAgent.Runtime.Permissions do
   end
 
   @doc """
-  Tells whether a tool of this name may be offered to the model: whether it is among the allowed ones. Rules are for
-  calls.
+  Returns whether a tool of this name may be offered to the model, which is whether it is in the list of allowed names. Rules apply
+  to calls only.
 
   ## Examples
 
@@ -125,7 +144,7 @@ defmodule AshAgent.Runtime.Permissions do
     do: listed(permissions, Tool.name(name)) == :ok
 
   @doc """
-  Tells whether a name matches a pattern. Costs O(n) for each `*`.
+  Returns whether a name matches a pattern. Costs O(n) for each `*`.
 
   ## Examples
 
@@ -141,50 +160,31 @@ defmodule AshAgent.Runtime.Permissions do
       do: pattern |> glob() |> fits?(Tool.name(name))
 
   @doc false
-  # Whether functions of the application take part in deciding.
+  def name?(name), do: is_name(name)
+
+  @doc false
+  def rule?({kind, pattern}), do: kind in [:allow, :deny] and name?(pattern)
+  def rule?({kind, pattern, predicate}), do: rule?({kind, pattern}) and is_function(predicate, 1)
+  def rule?(_other), do: false
+
+  @doc false
+  # Whether functions of the application decide, too.
   def predicates?(%__MODULE__{deny: deny, allow: allow}),
     do: Enum.any?(deny ++ allow, fn {_kind, _glob, predicate, _shown} -> predicate != nil end)
 
-  ## What was given
+  ## Options
 
   defp allowed(nil), do: nil
 
-  defp allowed(names) when is_list(names) do
-    Map.new(names, fn
-      name when is_name(name) ->
-        {Tool.name(name), true}
+  defp allowed(names), do: Map.new(names, &{Tool.name(&1), true})
 
-      other ->
-        raise ArgumentError, "expected a name in :allowed_tools, got: #{inspect(other)}"
-    end)
-  end
-
-  defp allowed(other) do
-    raise ArgumentError,
-          "expected :allowed_tools to be a list of names or nil, got: #{inspect(other)}"
-  end
-
-  defp rules(rules) when is_list(rules), do: Enum.map(rules, &rule/1)
-
-  defp rules(other) do
-    raise ArgumentError,
-          "expected :permission_rules to be a list of rules, got: #{inspect(other)}"
-  end
-
-  defp rule({kind, pattern}) when kind in [:allow, :deny] and is_name(pattern),
+  defp rule({kind, pattern}),
     do: {kind, glob(pattern), nil, "{#{inspect(kind)}, #{inspect(pattern)}}"}
 
-  defp rule({kind, pattern, predicate})
-       when kind in [:allow, :deny] and is_name(pattern) and is_function(predicate, 1),
-       do: {kind, glob(pattern), predicate, "{#{inspect(kind)}, #{inspect(pattern)}, predicate}"}
+  defp rule({kind, pattern, predicate}),
+    do: {kind, glob(pattern), predicate, "{#{inspect(kind)}, #{inspect(pattern)}, predicate}"}
 
-  defp rule(other) do
-    raise ArgumentError,
-          "expected a rule to be {:allow | :deny, pattern} or {:allow | :deny, pattern, function of arity 1}, " <>
-            "got: #{inspect(other)}"
-  end
-
-  ## What decides
+  ## Deciding
 
   defp listed(%{allowed: allowed}, name) do
     if allowed == nil or is_map_key(allowed, name),
@@ -225,7 +225,7 @@ defmodule AshAgent.Runtime.Permissions do
     case predicate.(arguments) do
       true -> {:match, shown}
       no when no in [false, nil] -> nil
-      _other -> {:undecided, "the predicate of the rule #{shown} returned no boolean"}
+      _other -> {:undecided, "the predicate of the rule #{shown} did not return a boolean"}
     end
   catch
     kind, reason ->

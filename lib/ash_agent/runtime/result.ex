@@ -1,13 +1,15 @@
 defmodule AshAgent.Runtime.Result do
   @moduledoc """
-  What a run came to.
+  The result of a run.
 
     * `status` - `:answered`, or `:halted` by a tool that returned `{:halt, term}`
-    * `output` - the text of the answer (`nil` for none), or the term of the tool
-    * `context` - the conversation, which holds the answer and everything before it
-    * `iterations` - how many times the model was asked in this run
-    * `usage` - what the models of this run reported, summed up
-    * `finish_reason` - why the model stopped, when it said so
+    * `output` - the text of the answer, `nil` if it has none, or the term of the tool
+    * `context` - the conversation, up to and including the answer
+    * `iterations` - how often the model was asked in this run
+    * `usage` - the sum of the usage that the models of this run reported, see `AshAgent.Response.usage/1`
+    * `finish_reason` - why the model stopped, if it said so, see `t:AshAgent.Response.finish_reason/0`; after `:length`, the output is
+      incomplete
+    * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 
   alias AshAgent.Context
@@ -18,11 +20,20 @@ defmodule AshAgent.Runtime.Result do
           context: Context.t(),
           iterations: non_neg_integer(),
           usage: %{optional(atom() | binary()) => number()},
-          finish_reason: binary() | nil
+          finish_reason: AshAgent.Response.finish_reason() | nil,
+          kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:status, :context]
-  defstruct [:status, :context, output: nil, iterations: 0, usage: %{}, finish_reason: nil]
+  defstruct [
+    :status,
+    :context,
+    output: nil,
+    iterations: 0,
+    usage: %{},
+    finish_reason: nil,
+    kept: nil
+  ]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.SubAgent do
   @moduledoc """
-  A tool that is an agent: each call runs a conversation of its own, with its own system prompt, model and tools, and
-  the answer is the call's result.
+  A tool that is an agent: each call runs its own conversation, with its own system prompt, model and tools, and the answer is the
+  call's result.
 
       iex> alias AshAgent.{Context, LLM, Runtime}
       iex> researcher =
@@ -19,54 +19,55 @@ defmodule AshAgent.Runtime.SubAgent do
       iex> result.output
       "It is Paris."
       iex> %{metadata: %{sub_agents: %{"call_1" => noted}}} = result.context |> Context.get_iteration_messages(1) |> List.last()
-      iex> {noted.status, noted.iterations, noted.usage}
-      {:answered, 1, %{input_tokens: 20, output_tokens: 1}}
+      iex> {noted.status, noted.iterations, noted.usage.total_tokens}
+      {:answered, 1, 21}
 
-  ## What the conversations know of each other
+  ## Parent and child
 
-  The child's context has `:parent_id` and `:tool_call_id` in its metadata. The parent's message with the results has,
-  in its metadata under `:sub_agents` and the call's id, a map with the child's `:id`, `:status` (`:answered`,
-  `:halted` or `:error`), `:iterations` and `:usage`. The usage of a child is not added to that of the parent. To keep the
-  child's conversation, give `:on_child` or `:on_change`.
+  The child's context has `:parent_id` and `:tool_call_id` in its metadata. The parent's message with the results has in
+  its metadata, under `:sub_agents` and the call's id, a map with the child's `:id`, `:status` (`:answered`, `:halted` or
+  `:error`), `:iterations` and `:usage`. A child's usage is not added to the parent's. To store the child's conversation,
+  use `:on_child` or `:on_change`.
 
-  A child that fails, for whatever reason, makes the call an error that the model of the parent reads.
+  If a child fails, for whatever reason, the call gets an error that the parent's model reads.
 
   ## Limits
 
-  A call takes as long as any other tool may: the run's `:tool_timeout`, or `:timeout` when it is given, and no longer than
-  the run itself has left. The child is told that time and ends by itself; if it does not, it is killed. With the
-  parent's run, for whatever reason that ends, the child and all its tools end too.
+  A call may take as long as any other tool: the run's `:tool_timeout`, or the option `:timeout`, and no longer than the
+  run has left. The child knows that time and ends by itself; if it does not, it is killed. When the parent's run ends,
+  for whatever reason, the child and all its tools end as well.
 
-  The child's tools get the tool context of the parent, with its actor and tenant.
+  The child's tools get the parent's tool context, with its actor and tenant.
 
-  The parent's `:allowed_tools` and `:permission_rules` always hold for the child's calls, at every depth, and come first:
-  what they deny, no rule of the child allows. So a list of allowed tools names those of sub-agents as well. The child's own
-  make this narrower, never wider.
+  The parent's `:allowed_tools` and `:permission_rules` always apply to the child's calls, at every depth, and come first:
+  the child's rules cannot allow a call that they deny. So a list of allowed tools has to contain those of sub-agents as
+  well. The child's own permissions can only restrict it further.
 
-  The parent's `:before_tool`, `:after_tool` and `:approval` hold as well, unless `:inherit` says otherwise; the child's
-  own hooks come after these, and an `:approval` of its own replaces the parent's. Nobody can be waited for in the middle
-  of a call: what needs a person's decision (`:ask`) is denied, and the child's model reads why.
+  The parent's `:before_tool`, `:after_tool` and `:approval` apply as well, unless `:inherit` says otherwise. The child's
+  own hooks run after them, and its own `:approval` replaces the parent's. A run cannot wait for a person in the middle of
+  a call: calls that need a person's decision (`:ask`) are denied, and the child's model is told why.
 
-  What the outermost run may use up, `:max_calls`, `:max_total_tokens` and `:max_sub_agents` of `AshAgent.Runtime.run/2`, is
-  for all sub-agents together.
+  The limits `:max_calls`, `:max_total_tokens` and `:max_sub_agents` of the outermost `AshAgent.Runtime.run/2` apply to
+  all sub-agents together.
 
-  A sub-agent may have sub-agents among its tools. With `:tools` as a function, even itself; how deep that goes is limited
-  by `:max_depth`.
+  A sub-agent may have sub-agents among its tools, and with `:tools` as a function even itself; `:max_depth` limits the
+  depth.
   """
 
   alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.Options, as: Check
   alias AshAgent.Runtime.{Bounds, Error, Events, Options, Result, Tool, ToolExecutor}
 
   defmodule Outcome do
     @moduledoc false
-    # A result with what is noted beside it.
+    # A result and its metadata.
     @enforce_keys [:result, :metadata]
     defstruct [:result, :metadata]
   end
 
   @inherited [:before_tool, :after_tool, :approval]
 
-  # How long a child whose time is up may take to say so.
+  # How long a child that timed out may take to say so.
   @grace 1_000
 
   @parameters %{
@@ -74,7 +75,7 @@ defmodule AshAgent.Runtime.SubAgent do
     "properties" => %{
       "task" => %{
         "type" => "string",
-        "description" => "What to do, with all that one needs to know for it"
+        "description" => "The task, with everything one needs to know for it"
       }
     },
     "required" => ["task"]
@@ -87,45 +88,88 @@ defmodule AshAgent.Runtime.SubAgent do
     :llm_timeout,
     :tool_timeout,
     :max_concurrency,
+    :stream,
     :on_event,
-    :on_change
+    :on_change,
+    :on_change_bytes,
+    :on_change_interval
   ]
 
-  @options [
-             :name,
-             :description,
-             :llm,
-             :system_prompt,
-             :input,
-             :timeout,
-             :on_child,
-             inherit: @inherited,
-             parameters: @parameters,
-             max_depth: 3,
-             tools: %{}
-           ] ++ @inherited ++ @passed
+  @schema [
+    name: [
+      type: {:or, [:string, :atom]},
+      required: true,
+      doc: "the tool's name for the model."
+    ],
+    llm: [
+      type: :any,
+      required: true,
+      type_doc: "a model",
+      doc: "the child's model, see `t:AshAgent.LLM.t/0`."
+    ],
+    description: [
+      type: {:or, [:string, nil]},
+      doc: "tells the model when to use it. Defaults to no description."
+    ],
+    system_prompt: [
+      type: {:or, [:string, :list, nil]},
+      type_doc: "a string or a list of text parts",
+      doc: "the child's system prompt. Defaults to no system prompt."
+    ],
+    tools: [
+      type: {:or, [:map, :list, {:fun, 0}]},
+      default: %{},
+      doc:
+        "the child's tools, see `AshAgent.Runtime.Tool`, or a function that returns them when the child starts."
+    ],
+    parameters: [
+      type: :map,
+      doc: "the JSON schema of the arguments. Defaults to a schema with a single string, `task`."
+    ],
+    input: [
+      type: {:or, [{:fun, 1}, nil]},
+      type_doc: "a function of arity 1",
+      doc: "makes the child's user message from the arguments. Defaults to using `task`."
+    ],
+    timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+      type_doc: "milliseconds or `:infinity`",
+      doc: "the time for a call. Defaults to the run's `:tool_timeout`."
+    ],
+    max_depth: [
+      type: :pos_integer,
+      default: 3,
+      doc: "how deep sub-agents may be nested, including this one."
+    ],
+    inherit: [
+      type: {:list, {:in, @inherited}},
+      type_doc:
+        "a list of `:before_tool`, `:after_tool` and `:approval`; allowed tools and permission rules always apply",
+      default: @inherited,
+      doc: "the hooks and the approval function of the run that also apply to the child."
+    ],
+    on_child: [
+      type: {:or, [{:fun, 1}, nil]},
+      type_doc: "a function of arity 1",
+      doc:
+        "gets the child's context at the end, to store it. If it fails, that is logged. Defaults to no function."
+    ]
+  ]
+
+  # Their defaults are the run's: an approval function of the parent is inherited unless there is another.
+  @run_schema for {name, option} <- Options.shared(@inherited ++ @passed),
+                  do: {name, Keyword.delete(option, :default)}
 
   @doc """
-  Makes the tool.
+  Makes the tool, and returns it.
 
   ## Options
 
-    * `:name` - what the model calls it. Required.
-    * `:llm` - the child's model, see `t:AshAgent.LLM.t/0`. Required.
-    * `:description` - what it is good for, for the model. Defaults to none.
-    * `:system_prompt` - the child's. Defaults to none.
-    * `:tools` - the child's, see `AshAgent.Runtime.Tool`, or a function without arguments that returns them when the
-      child starts. Defaults to none.
-    * `:parameters` - the JSON schema of the arguments. Defaults to one text, `task`.
-    * `:input` - a function that makes the child's user message of the arguments. Defaults to taking `task`.
-    * `:timeout` - milliseconds for a call, or `:infinity`. Defaults to the run's `:tool_timeout`.
-    * `:max_depth` - how many sub-agents within each other there may be, this one counted. Defaults to `3`.
-    * `:inherit` - which of `:before_tool`, `:after_tool` and `:approval` of the run hold for the child. Its allowed tools and
-      permission rules always do. Defaults to all.
-    * `:on_child` - a function that gets the child's context at the end, to store it. When it fails, that is logged.
-      Defaults to none.
-    * `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
-      `:tool_timeout`, `:max_concurrency`, `:on_event`, `:on_change` - for the child, as in `AshAgent.Runtime.run/2`.
+  #{Check.docs(@schema)}
+
+  It also takes `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
+  `:tool_timeout`, `:max_concurrency`, `:stream`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
+  in `AshAgent.Runtime.run/2`.
 
   Raises `ArgumentError` for unknown and wrong options.
 
@@ -155,22 +199,10 @@ defmodule AshAgent.Runtime.SubAgent do
   def inherited, do: @inherited
 
   defp options(opts) do
-    opts = Options.validate!(opts, @options)
-    if opts[:timeout], do: ToolExecutor.timeout!(opts[:timeout], :timeout)
-    ToolExecutor.positive!(opts[:max_depth], :max_depth)
+    opts =
+      [parameters: @parameters] |> Keyword.merge(Check.validate!(opts, @schema ++ @run_schema))
 
-    for {key, arity} <- [input: 1, on_child: 1],
-        opts[key] != nil and not is_function(opts[key], arity),
-        do: raise(ArgumentError, "expected #{inspect(key)} to be a function of arity #{arity}")
-
-    unless is_list(opts[:inherit]) and opts[:inherit] -- @inherited == [],
-      do:
-        raise(
-          ArgumentError,
-          "expected :inherit to be a list of #{inspect(@inherited)}; allowed tools and permission rules always hold"
-        )
-
-    # Whatever is wrong is to be known before the first call.
+    # Mistakes should be found before the first call.
     tools = if is_function(opts[:tools], 0), do: %{}, else: Tool.new(opts[:tools])
     opts = Keyword.put(opts, :llm, LLM.new(opts[:llm]))
 
@@ -197,7 +229,7 @@ defmodule AshAgent.Runtime.SubAgent do
       else: :ok
   end
 
-  # Alone, outside of a run, it has bounds of its own.
+  # Outside of a run, it has its own bounds.
   defp started(nil), do: :ok
 
   defp started(bounds) do
@@ -234,7 +266,7 @@ defmodule AshAgent.Runtime.SubAgent do
   defp input(nil, arguments) do
     case Tool.field(arguments, :task) do
       task when is_binary(task) and task != "" -> {:ok, task}
-      _other -> {:error, "the argument \"task\" is text that says what to do"}
+      _other -> {:error, "the argument \"task\" must be a non-empty string that says what to do"}
     end
   end
 
@@ -247,7 +279,8 @@ defmodule AshAgent.Runtime.SubAgent do
 
     [
       tools: tools,
-      runtime_context: tool_context,
+      # The key is that of this call, not of the child's.
+      runtime_context: Map.delete(tool_context, :idempotency_key),
       timeout: min(scope.timeout, max(ToolExecutor.left(scope.deadline), 1)),
       before_tool: both(inherited, opts, :before_tool),
       after_tool: both(inherited, opts, :after_tool),
@@ -266,7 +299,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   defp without_asking(_auto), do: :auto
 
-  ## What comes of it
+  ## Outcomes
 
   defp outcome({:ok, %Result{} = result}),
     do: noted({:ok, result.output}, result.status, result.iterations, result)
@@ -279,7 +312,7 @@ defmodule AshAgent.Runtime.SubAgent do
     %Outcome{result: result, metadata: {:sub_agents, noted}}
   end
 
-  # What the model of the parent may know: no reason of foreign code in full.
+  # Words for the parent's model, without the reasons of foreign code.
   defp words({:max_iterations_exceeded, max}),
     do: "the sub-agent had no answer after #{max} iterations"
 
@@ -296,6 +329,8 @@ defmodule AshAgent.Runtime.SubAgent do
   defp words({:llm_exception, kind, reason}),
     do: "the sub-agent's model #{Tool.failure(kind, reason)}"
 
-  defp words({:on_change_error, _reason}), do: "the sub-agent's conversation could not be kept"
-  defp words({:invalid_answer, _reason}), do: "the sub-agent's model gave no valid answer"
+  defp words({:on_change_error, _reason}), do: "the sub-agent's conversation could not be stored"
+
+  defp words({:invalid_answer, _reason}),
+    do: "the sub-agent's model did not return a valid answer"
 end

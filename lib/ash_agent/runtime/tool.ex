@@ -1,15 +1,15 @@
 defmodule AshAgent.Runtime.Tool do
   @moduledoc """
-  A tool as the runtime uses it: what the model is told, and what is called.
+  A tool as the runtime uses it: its description for the model, and the function to call.
 
   ## Definitions
 
-  Wherever tools are given (`AshAgent.Runtime.run/2`, `AshAgent.Session.start_link/1`,
-  `AshAgent.Runtime.ToolExecutor.execute_tools/3`), they are a map of names (atoms or text) or a list. A definition is
+  `AshAgent.Runtime.run/2`, `AshAgent.Session.start_link/1` and `AshAgent.Runtime.ToolExecutor.execute_tools/3` take tools as a map from
+  names (atoms or strings) to definitions, or as a list. A definition is
 
-    * a function of one argument, the call's arguments, or of two, with the tool context
-    * `{module, function}`, of one of these arities
-    * a map or struct with `:function` (one of the above), `:description` and `:parameters`, a JSON schema
+    * a function that takes the call's arguments, or the arguments and the tool context
+    * `{module, function}` with one of these arities
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, and `:repeat`
     * an `AshAgent.Toolbox`
 
   In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
@@ -23,6 +23,17 @@ defmodule AshAgent.Runtime.Tool do
       ...> })
       iex> {tool.name, tool.description}
       {"weather", "The weather of a city"}
+
+  ## Calls that may be repeated
+
+  A run with a store knows after a crash which calls were started and have no result. `:repeat` says what happens then:
+
+    * `:safe` - the call runs again, with the same `:idempotency_key` in its tool context. For tools that only read, and for
+      those that pass the key to a service which does the work once
+    * `:never` - the call does not run again: the model reads that its outcome is unknown, or, with `:approval`, a
+      person decides. The default
+    * `{:ask, fun}` - `fun.(call, key)` finds out, and returns `{:done, result}` with the call's result (`{:ok, term}` or
+      `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
   """
 
   alias AshAgent.Toolbox
@@ -34,11 +45,12 @@ defmodule AshAgent.Runtime.Tool do
     description: nil,
     parameters: %{"type" => "object"},
     timeout: nil,
-    grace: 0
+    grace: 0,
+    repeat: :never
   ]
 
-  # `run` also gets what it needs to know of the run, when it has three arguments. `timeout` is in place of the run's
-  # `:tool_timeout`; for as long as `grace` behind it, the tool may end by itself before it is killed.
+  # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
+  # milliseconds after it, the tool may end by itself before it is killed.
   @typedoc "A tool. `run`, `timeout` and `grace` are private."
   @type t :: %__MODULE__{
           name: String.t(),
@@ -46,8 +58,17 @@ defmodule AshAgent.Runtime.Tool do
           parameters: map(),
           run: (map(), map() -> term()) | (map(), map(), map() -> term()),
           timeout: timeout() | nil,
-          grace: non_neg_integer()
+          grace: non_neg_integer(),
+          repeat: repeat()
         }
+
+  @typedoc "Whether a call whose outcome is unknown may run again, see above."
+  @type repeat ::
+          :safe
+          | :never
+          | {:ask,
+             (call :: map(), key :: String.t() ->
+                {:done, {:ok, term()} | {:error, term()}} | :not_done | :unknown)}
 
   @type callable ::
           (map() -> term()) | (map(), map() -> term()) | {module(), function :: atom()}
@@ -58,6 +79,7 @@ defmodule AshAgent.Runtime.Tool do
               required(:function) => callable(),
               optional(:description) => String.t() | nil,
               optional(:parameters) => map() | nil,
+              optional(:repeat) => repeat(),
               optional(atom()) => term()
             }
   @type definitions ::
@@ -65,9 +87,9 @@ defmodule AshAgent.Runtime.Tool do
           | [{atom() | String.t(), definition()} | map()]
 
   @doc """
-  Makes the list of tools that definitions describe; a map's in the order of the names.
+  Makes a list of tools from definitions, and returns it. The tools of a map are sorted by name.
 
-  Raises `ArgumentError` for what is no definition and for two tools of one name.
+  Raises `ArgumentError` for anything that is not a definition, and for two tools with the same name.
 
   ## Examples
 
@@ -109,8 +131,11 @@ defmodule AshAgent.Runtime.Tool do
 
   defp unique(tools) do
     case tools -- Enum.uniq_by(tools, & &1.name) do
-      [] -> tools
-      [%{name: name} | _] -> raise ArgumentError, "two tools have the name #{inspect(name)}"
+      [] ->
+        tools
+
+      [%{name: name} | _] ->
+        raise ArgumentError, "two tools have the name #{inspect(name)}; rename one of them"
     end
   end
 
@@ -118,7 +143,7 @@ defmodule AshAgent.Runtime.Tool do
     do:
       raise(
         ArgumentError,
-        "expected the name of a tool to be an atom or non-empty text, got: #{inspect(name)}"
+        "expected the name of a tool to be an atom or a non-empty string, got: #{AshAgent.Options.kind(name)}"
       )
 
   defp tool(name, %__MODULE__{} = tool), do: %{tool | name: to_string(name)}
@@ -142,7 +167,7 @@ defmodule AshAgent.Runtime.Tool do
       do:
         raise(
           ArgumentError,
-          "expected the description of the tool #{inspect(tool.name)} to be text"
+          "expected the description of the tool #{inspect(tool.name)} to be a string"
         )
 
     unless is_map(parameters) and not is_struct(parameters),
@@ -152,7 +177,20 @@ defmodule AshAgent.Runtime.Tool do
           "expected the parameters of the tool #{inspect(tool.name)} to be a JSON schema as a map"
         )
 
-    %{tool | description: description, parameters: parameters}
+    %{
+      tool
+      | description: description,
+        parameters: parameters,
+        repeat: repeat!(Map.get(definition, :repeat, :never), tool.name)
+    }
+  end
+
+  defp repeat!(repeat, _name) when repeat in [:safe, :never], do: repeat
+  defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
+
+  defp repeat!(_other, name) do
+    raise ArgumentError,
+          "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
   end
 
   defp run(function, _name) when is_function(function, 2), do: function
@@ -164,7 +202,7 @@ defmodule AshAgent.Runtime.Tool do
     cond do
       not Code.ensure_loaded?(module) ->
         raise ArgumentError,
-              "the module #{inspect(module)} of the tool #{inspect(to_string(name))} is not there"
+              "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
 
       function_exported?(module, function, 2) ->
         fn arguments, tool_context -> apply(module, function, [arguments, tool_context]) end
@@ -174,7 +212,7 @@ defmodule AshAgent.Runtime.Tool do
 
       true ->
         raise ArgumentError,
-              "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}"
+              "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
     end
   end
 
@@ -185,8 +223,7 @@ defmodule AshAgent.Runtime.Tool do
   end
 
   @doc """
-  Returns the names of the required parameters that arguments lack, by the tool's schema; names and keys may be atoms
-  or text.
+  Returns the names of parameters that the tool's schema requires and the arguments lack. Names and keys may be atoms or strings.
 
   ## Examples
 
@@ -220,7 +257,7 @@ defmodule AshAgent.Runtime.Tool do
     do: fn -> run.(arguments, tool_context) end
 
   @doc false
-  # A field of a call, whose keys may be atoms or text.
+  # A field of a call, whose keys may be atoms or strings.
   def field(call, key) when is_map(call) do
     with :error <- Map.fetch(call, key),
          :error <- Map.fetch(call, Atom.to_string(key)) do
@@ -234,7 +271,7 @@ defmodule AshAgent.Runtime.Tool do
   # The text of a name as a call has it.
   def name(name) when is_atom(name), do: Atom.to_string(name)
   def name(name) when is_binary(name), do: name
-  # An atom of another node's, see AshAgent.Context.UnknownAtom.
+  # An atom of another node, see AshAgent.Context.UnknownAtom.
   def name(%{name: name}) when is_binary(name), do: name
   def name(other), do: inspect(other)
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.ToolExecutor do
   @moduledoc """
-  Executes tool calls: concurrently, each in a process of its own, and with a result for every call, whatever happens.
+  Executes tool calls concurrently, each in its own process, and returns a result for every call, whatever happens.
 
       iex> tools = %{
       ...>   "add" => fn %{"a" => a, "b" => b} -> {:ok, a + b} end,
@@ -15,34 +15,54 @@ defmodule AshAgent.Runtime.ToolExecutor do
       [
         %{id: "1", result: {:ok, 3}},
         %{id: "2", result: {:ok, "Ada"}},
-        %{id: "3", result: {:error, "there is no tool \\"fly\\"; there are: add, whoami"}}
+        %{id: "3", result: {:error, "unknown tool \\"fly\\"; available tools: add, whoami"}}
       ]
 
-  Definitions are those of `AshAgent.Runtime.Tool`. A tool returns `{:ok, term}`, `{:error, reason}`, or `{:halt, term}`,
-  which ends the loop of `AshAgent.Runtime` and is `{:ok, term}` here; any other term counts as `{:ok, term}`.
+  Definitions are described in `AshAgent.Runtime.Tool`. A tool returns `{:ok, term}`, `{:error, reason}`, or `{:halt,
+  term}`, which ends the loop of `AshAgent.Runtime` and counts as `{:ok, term}` here. Any other term counts as `{:ok,
+  term}`.
 
-  ## What becomes an error of the call
+  ## Failures
 
-  An unknown tool, arguments that are no JSON object or lack a required parameter of the schema, an exception, a throw, an
-  exit, and a timeout: the result is `{:error, words}`, with words for the model. Calls are matched to tools by the text of
-  the name; a model's name never becomes an atom.
+  The result is `{:error, words}`, with words for the model, if the tool is unknown, if the arguments are not a JSON
+  object or lack a parameter that the schema requires, and if the tool raises, throws, exits or times out. Calls are
+  matched to tools by the text of the name; a name that a model wrote never becomes an atom.
 
   ## The tool context
 
-  Tools of two arguments get the runtime context, with `:agent`, `:domain`, `:actor` and `:tenant` always there, `nil` when
-  not given. Nothing of it is stored.
+  Tools with two arguments get the runtime context. It always has `:agent`, `:domain`, `:actor` and `:tenant`, which are
+  `nil` if not given. Nothing of it is stored. In a run with a store it also has an `:idempotency_key`, which is the
+  same each time that this call runs, and another one for every other call, see `AshAgent.Store.call_key/3`.
 
   ## Processes
 
-  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools are
-  killed. A tool's process has the caller among its `$callers`.
+  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
+  are killed. The `$callers` of a tool's process include the caller.
   """
 
-  alias AshAgent.Runtime
+  alias AshAgent.{Options, Runtime}
   alias AshAgent.Runtime.{Events, SubAgent, Tool}
 
-  @timeout 60_000
-  @max_concurrency 8
+  @schema [
+    timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 60_000,
+      doc: "the time that each call may take."
+    ],
+    max_concurrency: [type: :pos_integer, default: 8, doc: "how many calls may run at a time."],
+    on_event: [
+      type: {:or, [{:fun, 1}, {:fun, 3}, nil]},
+      type_doc: "a function of arity 1 or 3",
+      doc: "see `AshAgent.Runtime.Events`. Defaults to no function."
+    ],
+    supervisor: [
+      type: :any,
+      type_doc: "a `Task.Supervisor`",
+      doc:
+        "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."
+    ]
+  ]
 
   @type call :: %{
           required(:id) => String.t(),
@@ -56,13 +76,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   ## Options
 
-    * `:timeout` - milliseconds for each call, or `:infinity`. Defaults to `60_000`.
-    * `:max_concurrency` - how many calls run at a time. Defaults to `8`.
-    * `:on_event` - see `AshAgent.Runtime.Events`. Defaults to none.
-    * `:supervisor` - a `Task.Supervisor` to run the tools under. Its tools do not end with the caller. Defaults to one of
-      this call's own.
+  #{Options.docs(@schema)}
 
-  Raises `ArgumentError` for tools that are no definitions.
+  Raises `ArgumentError` for tools that are not definitions.
 
   ## Examples
 
@@ -74,19 +90,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
   @spec execute_tools([call()], Tool.definitions(), map(), keyword()) :: [result()]
   def execute_tools(tool_calls, tool_definitions, runtime_context, opts \\ [])
       when is_list(tool_calls) and is_map(runtime_context) do
-    opts =
-      Keyword.validate!(opts, [
-        :supervisor,
-        :on_event,
-        timeout: @timeout,
-        max_concurrency: @max_concurrency
-      ])
+    opts = Options.validate!(opts, @schema)
 
     settings = %{
       tools: tool_definitions |> Tool.new() |> by_name(),
       tool_context: tool_context(runtime_context),
-      timeout: timeout!(opts[:timeout], :timeout),
-      max_concurrency: positive!(opts[:max_concurrency], :max_concurrency),
+      timeout: opts[:timeout],
+      max_concurrency: opts[:max_concurrency],
       deadline: :infinity,
       events: Events.new(opts[:on_event]),
       scope: Map.merge(Runtime.outermost(), %{context_id: nil, inherited: []})
@@ -96,9 +106,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
     {:done, results} =
       with_supervisor(opts[:supervisor], fn supervisor ->
-        execute(indexed, Map.put(settings, :supervisor, supervisor), %{}, fn {_call, index},
-                                                                             outcome,
-                                                                             results ->
+        settings = Map.put(settings, :supervisor, supervisor)
+
+        execute(indexed, settings, %{}, fn {_call, index}, outcome, _duration, results ->
           Map.put(results, index, result(outcome))
         end)
       end)
@@ -118,27 +128,6 @@ defmodule AshAgent.Runtime.ToolExecutor do
   @doc false
   def tool_context(runtime_context),
     do: Map.merge(%{agent: nil, domain: nil, actor: nil, tenant: nil}, runtime_context)
-
-  @doc false
-  def timeout!(:infinity, _option), do: :infinity
-  def timeout!(timeout, _option) when is_integer(timeout) and timeout > 0, do: timeout
-
-  def timeout!(other, option),
-    do:
-      raise(
-        ArgumentError,
-        "expected #{inspect(option)} to be milliseconds or :infinity, got: #{inspect(other)}"
-      )
-
-  @doc false
-  def positive!(number, _option) when is_integer(number) and number > 0, do: number
-
-  def positive!(other, option),
-    do:
-      raise(
-        ArgumentError,
-        "expected #{inspect(option)} to be a positive integer, got: #{inspect(other)}"
-      )
 
   @doc false
   # Gives `fun` a Task.Supervisor that ends with it, or with the caller.
@@ -164,7 +153,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   @doc false
   # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
-  # {:ok | :error, term, metadata} from a tool that has something to note beside its result.
+  # {:ok | :error, term, metadata} from a tool that has something to note beside its result. `fun` also gets how long the
+  # call took, in native units. `settings.keys`, when given, has the idempotency keys by the calls' ids.
   # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
   # was folded so far; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
@@ -186,7 +176,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
           run(%{state | waiting: waiting, running: Map.put(running, ref, entry)}, acc)
 
         {:refused, outcome} ->
-          run(%{state | waiting: waiting}, state.fun.(next, outcome, acc))
+          run(%{state | waiting: waiting}, state.fun.(next, outcome, 0, acc))
       end
     end
   end
@@ -229,7 +219,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  # The run is over: what has come in meanwhile counts, the rest is killed.
+  # The run is over: results that have arrived count, the other calls are killed.
   defp stop(%{running: running, settings: settings} = state, acc) do
     {kind, reason} =
       if left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
@@ -266,7 +256,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
   defp take(state, ref, reply, acc) do
     {entry, running} = Map.pop!(state.running, ref)
     outcome = outcome(reply, entry, state.settings)
-    {%{state | running: running}, state.fun.(entry.keyed, outcome, acc)}
+    duration = Events.since(entry.started)
+    {%{state | running: running}, state.fun.(entry.keyed, outcome, duration, acc)}
   end
 
   ## One call
@@ -289,7 +280,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       {:ok, tool, arguments} ->
         timeout = tool.timeout || settings.timeout
         scope = scope(settings, timeout, entry)
-        function = Tool.function(tool, arguments, settings.tool_context, scope)
+        function = Tool.function(tool, arguments, with_key(settings, entry), scope)
 
         task =
           Task.Supervisor.async_nolink(settings.supervisor, fn -> guarded(function) end,
@@ -306,7 +297,17 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  # What a tool that runs an agent itself has to know.
+  defp with_key(%{tool_context: tool_context} = settings, %{metadata: %{tool_call_id: id}}) do
+    case settings do
+      %{keys: %{^id => key}} ->
+        Map.put(tool_context, :idempotency_key, key)
+
+      _without ->
+        tool_context
+    end
+  end
+
+  # The scope for a tool that runs an agent itself.
   defp scope(settings, timeout, entry) do
     Map.merge(settings.scope, %{
       timeout: timeout,
@@ -339,11 +340,11 @@ defmodule AshAgent.Runtime.ToolExecutor do
     with :error <- Map.fetch(tools, Tool.name(name)) do
       known =
         case tools |> Map.keys() |> Enum.sort() do
-          [] -> "there are none"
-          names -> "there are: " <> Enum.join(names, ", ")
+          [] -> "there are no tools"
+          names -> "available tools: " <> Enum.join(names, ", ")
         end
 
-      {:error, "there is no tool #{inspect(Tool.name(name))}; #{known}"}
+      {:error, "unknown tool #{inspect(Tool.name(name))}; #{known}"}
     end
   end
 
@@ -400,8 +401,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     )
   end
 
-  # An exception's message is meant to be read; what else a tool leaves behind may hold what the model must not see (the
-  # arguments of a failed GenServer.call/3, for instance), so of that there is a word at most.
+  # An exception's message is meant to be read. Other reasons may contain data that the model must not see (such as the
+  # arguments of a failed GenServer.call/3), so at most a word of them is shown.
   defp words(:error, exception) do
     "the tool raised #{inspect(exception.__struct__)}: " <>
       String.slice(message(exception), 0, 2_000)

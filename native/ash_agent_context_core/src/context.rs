@@ -15,7 +15,7 @@ use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Status};
-use crate::log::notes::Notes;
+use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp, INTERRUPTED};
@@ -118,6 +118,12 @@ impl Context {
         current.completed_at.is_some() || self.hides(current.number)
     }
 
+    /// Whether the last message is an answer that broke off.
+    pub(crate) fn breaks_off(&self) -> bool {
+        let last = self.current().last();
+        last.is_some_and(|last| last.message.is_interrupted())
+    }
+
     /// Answers every pending call with an error of this reason; nothing when none is pending.
     #[must_use]
     pub fn interrupt(&self, reason: &Value, stamp: Stamp) -> Self {
@@ -139,7 +145,7 @@ impl Context {
         self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
     }
 
-    /// Notes the arguments that a pending call would run with, for whoever decides about it.
+    /// Metadata the arguments that a pending call would run with, for whoever decides about it.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
@@ -255,8 +261,8 @@ impl Context {
     /// O(log n)
     pub fn rewind(&self, to: i64) -> Result<Self, Error> {
         let log = self.log.rewind(to)?;
-        let done = log.done.len();
-        let is_cut = done < self.log.done.len();
+        let done = log.history.len();
+        let is_cut = done < self.log.history.len();
         let mut next = self.with(log);
         if is_cut {
             next.tallies = next.tallies.up_to(done);
@@ -329,7 +335,7 @@ impl Context {
 
     /// The application's own notes.
     #[must_use]
-    pub const fn metadata(&self) -> &Notes {
+    pub const fn metadata(&self) -> &Metadata {
         &self.log.metadata
     }
 

@@ -112,19 +112,19 @@ pub enum Error {
         /// The status it was to get.
         to: &'static str,
     },
-    /// A report on tokens that no provider makes.
+    /// A map that is not a report on tokens.
     InvalidUsage {
         /// The key that is wrong; nil when no known key is there.
         key: Value,
     },
-    /// A report on tokens where the model has said nothing.
+    /// A report on tokens without a message of the model.
     NoAssistantMessage,
     /// A budget that cannot be met.
     CannotFit {
-        /// The tokens that are left when everything is hidden that may be.
+        /// The tokens that remain when as much as possible is hidden.
         least: u64,
     },
-    /// Iterations that have to stay as they are: the current turn, pending calls, or none there.
+    /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist.
     NotCompactable {
         /// The number of the first.
         first: u64,
@@ -133,19 +133,19 @@ pub enum Error {
         /// The numbers that may be compacted, if any.
         allowed: Option<(u64, u64)>,
     },
-    /// A summary that is no shorter than what it stands for.
+    /// A summary that is not shorter than the iterations it replaces.
     SummaryTooLong {
         /// Its tokens.
         tokens: u64,
-        /// The tokens of what it stands for.
+        /// The tokens of those iterations.
         replaced: u64,
     },
-    /// Something that this build of the library left out.
+    /// A feature that this build of the library left out.
     FeatureMissing {
-        /// The Cargo feature that brings it.
+        /// The Cargo feature to enable.
         feature: &'static str,
     },
-    /// A pattern that is no regular expression.
+    /// A pattern that is not a regular expression.
     InvalidPattern {
         /// The pattern.
         pattern: Box<str>,
@@ -165,12 +165,12 @@ pub enum Error {
     },
 }
 
-/// Terms that are refused.
+/// Terms that cannot be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsupported {
-    /// A list whose tail is no list.
+    /// A list whose tail is not a list.
     ImproperList,
-    /// A bitstring that is not whole bytes.
+    /// A bitstring whose size is not a multiple of 8.
     Bitstring,
 }
 
@@ -224,20 +224,23 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownToolCall { id, pending } => {
-                write!(f, "no tool call has the id {id:?}; pending are {pending:?}")
+                write!(f, "unknown tool call {id:?}; pending calls are {pending:?}")
             }
             Self::ToolCallAlreadyAnswered { id, pending } => {
                 write!(
                     f,
-                    "tool call {id:?} has its result; pending are {pending:?}"
+                    "tool call {id:?} already has a result; pending calls are {pending:?}"
                 )
             }
             Self::DuplicateToolResult { id } => write!(f, "two results for tool call {id:?}"),
             Self::NoToolResults { pending } => {
-                write!(f, "no tool results given; pending are {pending:?}")
+                write!(f, "no tool results given; pending calls are {pending:?}")
             }
             Self::NoPendingToolCalls { given } => {
-                write!(f, "no tool call is pending; results given for {given:?}")
+                write!(
+                    f,
+                    "no tool call is pending, but results were given for {given:?}"
+                )
             }
             Self::PendingToolCalls { ids } => write!(f, "tool calls {ids:?} have no result yet"),
             Self::DuplicateToolCall { id } => write!(f, "two tool calls with the id {id:?}"),
@@ -251,7 +254,7 @@ impl fmt::Display for Error {
                 write!(f, "tool result {position}: {key:?} is wrong or missing")
             }
             Self::UnsupportedTerm { kind, path } => write!(f, "{kind:?} at {path:?}"),
-            Self::TooDeep { limit } => write!(f, "a value of more than {limit} levels"),
+            Self::TooDeep { limit } => write!(f, "the value is nested deeper than {limit} levels"),
             Self::Invalid { path, expected } => write!(f, "at {path:?}: expected {expected}"),
             Self::TooMuchWork => write!(f, "more to encode than is allowed"),
             Self::ReservedField { key } => {
@@ -260,16 +263,22 @@ impl fmt::Display for Error {
             Self::IllegalStatus { id, from, to } => {
                 write!(f, "tool call {id:?} is {from} and cannot become {to}")
             }
-            Self::InvalidUsage { key } => write!(f, "no provider's report on tokens: {key:?}"),
-            Self::NoAssistantMessage => write!(f, "the model has said nothing yet"),
+            Self::InvalidUsage { key } => write!(f, "not a provider's report on tokens: {key:?}"),
+            Self::NoAssistantMessage => write!(f, "there is no message of the model yet"),
             Self::CannotFit { least } => write!(f, "{least} tokens have to stay"),
             Self::NotCompactable {
                 first,
                 last,
                 allowed,
-            } => write!(f, "iterations {first} to {last}; allowed are {allowed:?}"),
+            } => write!(
+                f,
+                "iterations {first} to {last} cannot be compacted; allowed are {allowed:?}"
+            ),
             Self::SummaryTooLong { tokens, replaced } => {
-                write!(f, "a summary of {tokens} tokens for {replaced}")
+                write!(
+                    f,
+                    "the summary has {tokens} tokens and would replace {replaced}"
+                )
             }
             Self::FeatureMissing { feature } => {
                 write!(f, "the library was built without the feature {feature}")
@@ -280,7 +289,10 @@ impl fmt::Display for Error {
                 number,
                 first,
                 last,
-            } => write!(f, "no iteration {number}; there are {first} to {last}"),
+            } => write!(
+                f,
+                "unknown iteration {number}; the context has {first} to {last}"
+            ),
         }
     }
 }

@@ -122,3 +122,19 @@ fn calls_of_a_delta_get_the_ids_they_had() {
         );
     }
 }
+
+/// Results that go back as they came were counted with three terms too few.
+#[test]
+fn imported_results_have_the_size_of_what_they_hold() {
+    let body = r#"{"messages":[{"role":"user","content":"Hi"},
+        {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]},
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"ok"}]}]}"#;
+    let imported = request(body, Provider::Anthropic);
+    let list = r#"[{"role":"user","content":"Hi"},
+        {"role":"assistant","tool_calls":[{"id":"t","type":"function","function":{"name":"n","arguments":"{}"}}]},
+        {"role":"tool","tool_call_id":"t","content":"ok"}]"#;
+    let list = json::read(list.as_bytes(), NESTING).unwrap();
+    let built = Context::from_messages(list, defaults());
+    let size = |context: &Context| context.iteration(1).unwrap().size().terms;
+    assert!(size(&imported) > size(&built.unwrap().context));
+}

@@ -551,6 +551,23 @@ proptest! {
         prop_assert_eq!(stored, context);
     }
 
+    /// Servers leave out what is empty where more of it is to come.
+    #[test]
+    fn blocks_of_anthropic_may_begin_without_words(saying in sayings()) {
+        let (events, _) = anthropic(&saying);
+        let strip = |event: &Json| {
+            let mut event = event.clone();
+            if let Some(block) = event.get_mut("content_block").and_then(Json::as_object_mut) {
+                block.retain(|_, value| value != "");
+            }
+            event
+        };
+        let bare: Vec<Json> = events.iter().map(strip).collect();
+        let (given, bare) = (stream(Provider::Anthropic, &events), stream(Provider::Anthropic, &bare));
+        prop_assert_eq!(message(&given.0), message(&bare.0));
+        prop_assert_eq!(given.1, bare.1);
+    }
+
     #[test]
     fn any_cut_of_any_bytes_gives_the_same(
         (provider, body) in bodies(),
@@ -940,6 +957,26 @@ fn gemini_may_send_a_list() {
     assert!(matches!(response.state(), State::Failed(fault) if fault.again()));
 }
 
+/// Dropping an old version costs next to nothing: whoever drops it may do so at once.
+#[test]
+fn the_last_of_a_long_stream_alone_is_heavy_to_drop() {
+    let line = |n: usize| {
+        json!({"message": {"content": format!("{n:>99}")}, "done": false}).to_string() + "\n"
+    };
+    let mut response = Response::new(&Reading::of(Provider::Ollama));
+    let mut heavy = 0;
+    for n in 0..20_000 {
+        let (next, _) = response.feed(line(n).as_bytes(), usize::MAX).unwrap();
+        heavy += usize::from(response.let_go());
+        response = next;
+    }
+    assert!(response.received() > 2 << 20);
+    assert!((1..=response.received() >> 18).contains(&heavy), "{heavy}");
+    let mut copy = response.clone();
+    assert!(!copy.let_go());
+    assert!(response.let_go());
+}
+
 #[test]
 fn a_page_in_the_place_of_a_response_is_told() {
     for provider in [Provider::OpenAiChat, Provider::Ollama] {
@@ -1317,6 +1354,24 @@ fn reasoning_details_stand_with_the_thinking() {
         {"type": "reasoning.encrypted", "index": 0, "data": "abc"},
     ]);
     assert_eq!(serde_json::from_str::<Json>(&details).unwrap(), wanted);
+
+    // Details alone say what the model thought, too; summaries as well.
+    let alone = |mut line: Json| {
+        if let Some(delta) = line.pointer_mut("/choices/0/delta") {
+            delta["reasoning"] = Json::Null;
+        }
+        line
+    };
+    let mut lines = lines.map(alone).to_vec();
+    lines.insert(
+        3,
+        alone(detail("reasoning.summary", json!({"summary": "!"}))),
+    );
+    let (response, _) = stream(Provider::OpenAiChat, &lines);
+    let Content::Parts(parts) = message(&response).content else {
+        panic!()
+    };
+    assert_eq!(parts[0].kind, PartKind::Thinking((*b"let me!").into()));
 }
 
 #[test]
@@ -1396,6 +1451,26 @@ fn anthropic_blocks_go_back_as_they_came() {
         panic!()
     };
     assert_eq!(parts.len(), 1);
+}
+
+#[test]
+fn words_of_anthropic_are_texts() {
+    let start =
+        |block: Json| json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let delta = |delta: Json| json!({"type": "content_block_delta", "index": 0, "delta": delta});
+    for wrong in [
+        start(json!({"type": "text", "text": 5})),
+        start(json!({"type": "thinking", "thinking": {"a": 1}})),
+        delta(json!({"type": "text_delta", "text": ["a"]})),
+        delta(json!({"type": "thinking_delta", "thinking": false})),
+        delta(json!({"type": "input_json_delta", "partial_json": {"a": 1}})),
+        json!({"type": "message", "content": [{"type": "text"}]}),
+        json!({"type": "message", "content": [{"type": "thinking", "thinking": null}]}),
+    ] {
+        let body = frame(Provider::Anthropic, &[&wrong.to_string()]);
+        let found = read(Provider::Anthropic, [&*body]).unwrap_err();
+        assert!(matches!(found, Fault::Unreadable(_)), "{wrong}: {found:?}");
+    }
 }
 
 #[test]

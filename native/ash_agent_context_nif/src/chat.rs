@@ -7,8 +7,8 @@ use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
-use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::scheduler::{nif, Scheduler};
 use crate::snapshot::trust;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
@@ -21,8 +21,8 @@ nif!(chat_seed_normal, chat_seed_dirty(parent: Handle, first: Number, last: Numb
 /// `{name, number, origin | nil, extra, context}`
 type Terms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
 
-fn map(term: Term<'_>, around: Around, lane: Lane) -> Result<Map, NifError> {
-    match decode::value(term, around, lane)? {
+fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifError> {
+    match decode::value(term, around, scheduler)? {
         Value::Map(map) => Ok(map),
         _ => Err(NifError::BadArg),
     }
@@ -30,7 +30,7 @@ fn map(term: Term<'_>, around: Around, lane: Lane) -> Result<Map, NifError> {
 
 /// What a chat gives, from what Elixir holds of it.
 fn with_chat<'a, T>(
-    lane: Lane,
+    scheduler: Scheduler,
     (head, extra, config_extra): (Term<'a>, Term<'a>, Term<'a>),
     branches: Term<'a>,
     give: impl FnOnce(&Chat<'_>) -> T,
@@ -38,19 +38,19 @@ fn with_chat<'a, T>(
     let branches: Vec<Terms<'a>> = branches.decode()?;
     // Comparing two may take as long as writing one of them.
     let costs = branches.iter().map(|branch| branch.4.get().whole_cost());
-    lane.allow(costs.fold(Cost::default(), Cost::plus))?;
+    scheduler.allow(costs.fold(Cost::default(), Cost::plus))?;
     let chat = Chat {
-        head: map(head, Around::Attributes, lane)?,
-        extra: map(extra, Around::Document, lane)?,
-        config_extra: map(config_extra, Around::Document, lane)?,
+        head: map(head, Around::Attributes, scheduler)?,
+        extra: map(extra, Around::Document, scheduler)?,
+        config_extra: map(config_extra, Around::Document, scheduler)?,
         branches: branches
             .iter()
             .map(|(name, number, origin, extra, context)| {
                 Ok(Branch {
-                    name: decode::value(*name, Around::Nothing, lane)?,
+                    name: decode::value(*name, Around::Nothing, scheduler)?,
                     number: *number,
                     origin: *origin,
-                    extra: map(*extra, Around::Document, lane)?,
+                    extra: map(*extra, Around::Document, scheduler)?,
                     context: context.get(),
                 })
             })
@@ -61,43 +61,43 @@ fn with_chat<'a, T>(
 
 fn dump<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     head: Term<'a>,
     extra: Term<'a>,
     config_extra: Term<'a>,
     branches: Term<'a>,
 ) -> Reply<'a> {
     let parts = (head, extra, config_extra);
-    let document = with_chat(lane, parts, branches, |chat| chat.dump())??;
+    let document = with_chat(scheduler, parts, branches, |chat| chat.dump())??;
     Ok(encode::value(env, &document))
 }
 
 fn encode<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     head: Term<'a>,
     extra: Term<'a>,
     config_extra: Term<'a>,
     branches: Term<'a>,
 ) -> Reply<'a> {
     let parts = (head, extra, config_extra);
-    let text = with_chat(lane, parts, branches, |chat| chat.to_snapshot())??;
+    let text = with_chat(scheduler, parts, branches, |chat| chat.to_snapshot())??;
     Ok(NewBinary::from_slice(env, &text).into())
 }
 
 /// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
 fn load<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     document: Term<'a>,
     config_keys: Term<'a>,
     trusted: Term<'a>,
 ) -> Reply<'a> {
     // Its branches may have patterns, which take milliseconds to compile.
-    lane.allow(Cost::LONG)?;
+    scheduler.allow(Cost::LONG)?;
     let trusted = trust(trusted)?;
     let config_keys: Vec<&str> = config_keys.decode()?;
-    let document = decode::value(document, Around::Chat, lane)?;
+    let document = decode::value(document, Around::Chat, scheduler)?;
     let chat = LoadedChat::read(document, &config_keys, trusted)?;
     let encoder = Encoder::copying(env);
     let branch = |branch: LoadedBranch| {
@@ -113,15 +113,15 @@ fn load<'a>(
 
 fn seed<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     parent: Handle,
     first: Number,
     last: Number,
     id: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(parent.get().whole_cost())?;
-    let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
+    scheduler.allow(parent.get().whole_cost())?;
+    let (id, at) = (clock::id(id)?, clock::at(at, scheduler)?);
     let child: Context = parent.get().seeded(first.0, last.0, &id, at)?;
     Ok(answer(env, child))
 }

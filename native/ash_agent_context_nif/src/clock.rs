@@ -8,14 +8,14 @@ use rustler::Term;
 use crate::atoms;
 use crate::decode::{self, Around};
 use crate::error::NifError;
-use crate::lane::Lane;
+use crate::scheduler::Scheduler;
 
 /// The given `DateTime`, or now when it is `nil`.
-pub fn at(term: Term<'_>, lane: Lane) -> Result<Time, NifError> {
+pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
         return time::from_micros(now_micros()).ok_or(NifError::BadTime);
     }
-    let value = decode::value(term, Around::Nothing, lane)?;
+    let value = decode::value(term, Around::Nothing, scheduler)?;
     time::from_value(&value).ok_or(NifError::BadTime)
 }
 

@@ -8,8 +8,8 @@ use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::{Encoder, Fields};
 use crate::error::NifError;
-use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::scheduler::{nif, Scheduler};
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -40,85 +40,85 @@ nif!(context_equal_normal, context_equal_dirty(a: Handle, b: Handle) => equal);
 
 fn new<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     input: Term<'a>,
     system_prompt: Term<'a>,
     id: Term<'a>,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let input = decode::value(input, Around::Items, lane)?;
-    let system_prompt = decode::value(system_prompt, Around::Items, lane)?;
-    let stamp = stamp(metadata, at, lane)?;
+    let input = decode::value(input, Around::Items, scheduler)?;
+    let system_prompt = decode::value(system_prompt, Around::Items, scheduler)?;
+    let stamp = stamp(metadata, at, scheduler)?;
     let context = Context::new(&clock::id(id)?, input, system_prompt, stamp)?;
     Ok(answer(env, context))
 }
 
-fn stamp(metadata: Term<'_>, at: Term<'_>, lane: Lane) -> Result<Stamp, NifError> {
+fn stamp(metadata: Term<'_>, at: Term<'_>, scheduler: Scheduler) -> Result<Stamp, NifError> {
     Ok(Stamp {
-        at: clock::at(at, lane)?,
-        metadata: decode::metadata(metadata, lane)?,
+        at: clock::at(at, scheduler)?,
+        metadata: decode::metadata(metadata, scheduler)?,
     })
 }
 
 fn add_user_message<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     input: Term<'a>,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().append_cost())?;
-    let input = decode::value(input, Around::Items, lane)?;
-    let stamp = stamp(metadata, at, lane)?;
+    scheduler.allow(context.get().append_cost())?;
+    let input = decode::value(input, Around::Items, scheduler)?;
+    let stamp = stamp(metadata, at, scheduler)?;
     Ok(answer(env, context.get().add_user_message(input, stamp)?))
 }
 
 fn add_assistant_message<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     content: Term<'a>,
     calls: Term<'a>,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().append_cost())?;
-    let content = decode::value(content, Around::Items, lane)?;
-    let calls = decode::value(calls, Around::Items, lane)?;
-    let stamp = stamp(metadata, at, lane)?;
+    scheduler.allow(context.get().append_cost())?;
+    let content = decode::value(content, Around::Items, scheduler)?;
+    let calls = decode::value(calls, Around::Items, scheduler)?;
+    let stamp = stamp(metadata, at, scheduler)?;
     let next = context.get().add_assistant_message(content, calls, stamp)?;
     Ok(answer(env, next))
 }
 
 fn add_tool_results<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     results: Term<'a>,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().append_cost())?;
-    let results = decode::value(results, Around::Results, lane)?;
-    let stamp = stamp(metadata, at, lane)?;
+    scheduler.allow(context.get().append_cost())?;
+    let results = decode::value(results, Around::Results, scheduler)?;
+    let stamp = stamp(metadata, at, scheduler)?;
     Ok(answer(env, context.get().add_tool_results(results, stamp)?))
 }
 
 fn interrupt<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     reason: Term<'a>,
     cancelled: bool,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().append_cost())?;
-    let reason = decode::value(reason, Around::Nothing, lane)?;
-    let stamp = stamp(metadata, at, lane)?;
-    lane.allow(context.get().interrupt_cost(&reason))?;
+    scheduler.allow(context.get().append_cost())?;
+    let reason = decode::value(reason, Around::Nothing, scheduler)?;
+    let stamp = stamp(metadata, at, scheduler)?;
+    scheduler.allow(context.get().interrupt_cost(&reason))?;
     let next = match cancelled {
         true => context.get().cancel(&reason, stamp),
         false => context.get().interrupt(&reason, stamp),
@@ -126,112 +126,119 @@ fn interrupt<'a>(
     Ok(answer(env, next))
 }
 
-fn rewind<'a>(env: Env<'a>, lane: Lane, context: Handle, to: Number) -> Reply<'a> {
-    lane.allow(context.get().rewind_cost(to.0))?;
+fn rewind<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, to: Number) -> Reply<'a> {
+    scheduler.allow(context.get().rewind_cost(to.0))?;
     Ok(answer(env, context.get().rewind(to.0)?))
 }
 
 fn put_system_prompt<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     prompt: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let prompt = decode::value(prompt, Around::Items, lane)?;
-    lane.allow(context.get().system_prompt_cost())?;
-    let at = clock::at(at, lane)?;
+    let prompt = decode::value(prompt, Around::Items, scheduler)?;
+    scheduler.allow(context.get().system_prompt_cost())?;
+    let at = clock::at(at, scheduler)?;
     Ok(answer(env, context.get().put_system_prompt(prompt, at)?))
 }
 
-fn system_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn system_prompt<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
     let Some(system) = context.get().system() else {
         return Ok(atoms::nil().to_term(env));
     };
-    lane.allow(Cost::handing_out(system.size()))?;
+    scheduler.allow(Cost::handing_out(system.size()))?;
     Ok(Encoder::sharing(env, &context).content(&system.content))
 }
 
 /// The number of the last iteration that two conversations have in common, or `nil`.
-fn last_common<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
-    lane.allow(a.get().whole_cost())?;
+fn last_common<'a>(env: Env<'a>, scheduler: Scheduler, a: Handle, b: Handle) -> Reply<'a> {
+    scheduler.allow(a.get().whole_cost())?;
     Ok(a.get().last_common(b.get()).encode(env))
 }
 
 fn put_metadata<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     key: Term<'a>,
     value: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let key = decode::value(key, Around::Nothing, lane)?;
-    let value = decode::value(value, Around::Nothing, lane)?;
-    let next = context.get().put_metadata(key, value, clock::at(at, lane)?);
+    let key = decode::value(key, Around::Nothing, scheduler)?;
+    let value = decode::value(value, Around::Nothing, scheduler)?;
+    let next = context
+        .get()
+        .put_metadata(key, value, clock::at(at, scheduler)?);
     Ok(answer(env, next))
 }
 
 fn put_iteration_metadata<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     number: Number,
     key: Term<'a>,
     value: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let key = decode::value(key, Around::Nothing, lane)?;
-    let value = decode::value(value, Around::Nothing, lane)?;
-    let at = clock::at(at, lane)?;
+    let key = decode::value(key, Around::Nothing, scheduler)?;
+    let value = decode::value(value, Around::Nothing, scheduler)?;
+    let at = clock::at(at, scheduler)?;
     let next = context
         .get()
         .put_iteration_metadata(number.0, key, value, at)?;
     Ok(answer(env, next))
 }
 
-fn create<'a>(env: Env<'a>, lane: Lane, attributes: Term<'a>, at: Term<'a>) -> Reply<'a> {
-    let attributes = decode::value(attributes, Around::Attributes, lane)?;
+fn create<'a>(env: Env<'a>, scheduler: Scheduler, attributes: Term<'a>, at: Term<'a>) -> Reply<'a> {
+    let attributes = decode::value(attributes, Around::Attributes, scheduler)?;
     let defaults = Defaults {
         id: &clock::id(atoms::nil().to_term(env))?,
-        at: clock::at(at, lane)?,
+        at: clock::at(at, scheduler)?,
     };
     Ok(answer(env, Context::from_attributes(attributes, defaults)?))
 }
 
 fn update<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     attributes: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    let attributes = decode::value(attributes, Around::Attributes, lane)?;
+    let attributes = decode::value(attributes, Around::Attributes, scheduler)?;
     let next = context
         .get()
-        .update_attributes(attributes, clock::at(at, lane)?)?;
+        .update_attributes(attributes, clock::at(at, scheduler)?)?;
     Ok(answer(env, next))
 }
 
-fn to_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, log: bool) -> Reply<'a> {
+fn to_messages<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, log: bool) -> Reply<'a> {
     let encoder = Encoder::sharing(env, &context);
     if log || !context.get().has_view() {
-        lane.allow(Cost::handing_out(context.get().size()))?;
+        scheduler.allow(Cost::handing_out(context.get().size()))?;
         return Ok(encoder.messages(context.get().log()));
     }
-    lane.allow(context.get().messages_cost())?;
+    scheduler.allow(context.get().messages_cost())?;
     Ok(encoder.shown(context.get().messages()))
 }
 
-fn iteration<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Number) -> Reply<'a> {
-    with_iteration(lane, &context, number, |iteration| match iteration {
+fn iteration<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, number: Number) -> Reply<'a> {
+    with_iteration(scheduler, &context, number, |iteration| match iteration {
         Some(iteration) => Encoder::sharing(env, &context).iteration(context.get(), iteration),
         None => atoms::nil().to_term(env),
     })
 }
 
-fn iteration_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Number) -> Reply<'a> {
-    with_iteration(lane, &context, number, |iteration| {
+fn iteration_messages<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    context: Handle,
+    number: Number,
+) -> Reply<'a> {
+    with_iteration(scheduler, &context, number, |iteration| {
         let messages = iteration
             .into_iter()
             .flat_map(|iteration| context.get().messages_of(iteration));
@@ -239,61 +246,61 @@ fn iteration_messages<'a>(env: Env<'a>, lane: Lane, context: Handle, number: Num
     })
 }
 
-/// Does something with an iteration, if there is one and the lane allows its size.
+/// Does something with an iteration, if there is one and the scheduler allows its size.
 fn with_iteration<'r, 'a>(
-    lane: Lane,
+    scheduler: Scheduler,
     context: &'r Handle,
     number: Number,
     work: impl FnOnce(Option<&'r Iteration>) -> Term<'a>,
 ) -> Reply<'a> {
     let iteration = context.get().iteration(number.0);
-    lane.allow(context.get().iteration_cost(iteration))?;
+    scheduler.allow(context.get().iteration_cost(iteration))?;
     Ok(work(iteration))
 }
 
-fn iterations<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(Cost::handing_out(context.get().size()))?;
+fn iterations<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
+    scheduler.allow(Cost::handing_out(context.get().size()))?;
     Ok(Encoder::sharing(env, &context).iterations(context.get()))
 }
 
-fn tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn tool_calls<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
     let last = context.get().current().last();
-    lane.allow(context.get().calls_cost())?;
+    scheduler.allow(context.get().calls_cost())?;
     let calls = last
         .into_iter()
         .flat_map(|entry| entry.message.calls.iter());
     Ok(Encoder::sharing(env, &context).calls(calls))
 }
 
-fn pending_tool_calls<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(context.get().calls_cost())?;
+fn pending_tool_calls<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
+    scheduler.allow(context.get().calls_cost())?;
     Ok(Encoder::sharing(env, &context).calls(context.get().current().pending()))
 }
 
 fn message<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     number: Number,
     position: Number,
 ) -> Reply<'a> {
     let place = usize::try_from(position.0).ok();
     let message = place.and_then(|place| context.get().message(number.0, place));
-    with_iteration(lane, &context, number, |_| match message {
+    with_iteration(scheduler, &context, number, |_| match message {
         Some(message) => Encoder::sharing(env, &context).message_with_reply(message),
         None => atoms::nil().to_term(env),
     })
 }
 
-fn metadata<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn metadata<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
     let notes = context.get().metadata();
-    lane.allow(Cost::handing_out(notes.size()))?;
+    scheduler.allow(Cost::handing_out(notes.size()))?;
     Ok(Encoder::sharing(env, &context).notes(notes))
 }
 
-fn to_map<'a>(env: Env<'a>, lane: Lane, handle: Handle) -> Reply<'a> {
+fn to_map<'a>(env: Env<'a>, scheduler: Scheduler, handle: Handle) -> Reply<'a> {
     let context = handle.get();
-    lane.allow(Cost::handing_out(context.size()))?;
+    scheduler.allow(Cost::handing_out(context.size()))?;
     let encoder = Encoder::sharing(env, &handle);
     let mut fields = Fields::new(env);
     fields.put(atoms::id(), encoder.text(context.id()));
@@ -316,14 +323,20 @@ fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
     encoder.fields(&keys, &[encoder.text(&origin.id), iteration])
 }
 
-fn fork<'a>(env: Env<'a>, lane: Lane, handle: Handle, id: Term<'a>, at: Term<'a>) -> Reply<'a> {
-    lane.allow(handle.get().fork_cost())?;
-    let (id, at) = (clock::id(id)?, clock::at(at, lane)?);
+fn fork<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    handle: Handle,
+    id: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
+    scheduler.allow(handle.get().fork_cost())?;
+    let (id, at) = (clock::id(id)?, clock::at(at, scheduler)?);
     Ok(answer(env, handle.get().fork(&id, at)))
 }
 
-fn equal<'a>(env: Env<'a>, lane: Lane, a: Handle, b: Handle) -> Reply<'a> {
-    lane.allow(a.get().whole_cost())?;
+fn equal<'a>(env: Env<'a>, scheduler: Scheduler, a: Handle, b: Handle) -> Reply<'a> {
+    scheduler.allow(a.get().whole_cost())?;
     Ok((a.get() == b.get()).encode(env))
 }
 

@@ -14,9 +14,9 @@ use rustler::types::tuple::get_tuple;
 use rustler::{Binary, MapIterator, Term, TermType};
 
 use crate::atoms;
+use crate::enif;
 use crate::error::NifError;
-use crate::lane::Lane;
-use crate::raw;
+use crate::scheduler::Scheduler;
 
 /// Levels of lists and maps around the values of an argument: a list of results holds maps, which
 /// hold `{:ok, value}`. Values may have [`MAX_DEPTH`] levels within them.
@@ -57,9 +57,9 @@ impl Around {
 }
 
 /// Decodes an argument.
-pub fn value(term: Term<'_>, around: Around, lane: Lane) -> Result<Value, NifError> {
+pub fn value(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Value, NifError> {
     let mut decoder = Decoder {
-        lane,
+        scheduler,
         read: Size::default(),
         limit: around.limit(),
         json: matches!(around, Around::Document | Around::Chat),
@@ -69,8 +69,8 @@ pub fn value(term: Term<'_>, around: Around, lane: Lane) -> Result<Value, NifErr
 }
 
 /// Decodes a map, or `None` for `nil`.
-pub fn metadata(term: Term<'_>, lane: Lane) -> Result<Option<Map>, NifError> {
-    match value(term, Around::Metadata, lane)? {
+pub fn metadata(term: Term<'_>, scheduler: Scheduler) -> Result<Option<Map>, NifError> {
+    match value(term, Around::Metadata, scheduler)? {
         Value::Nil => Ok(None),
         Value::Map(map) => Ok(Some(map)),
         _ => Err(NifError::BadArg),
@@ -94,7 +94,7 @@ impl<'a> rustler::Decoder<'a> for Number {
 
 /// Walks a term with a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
 struct Decoder<'a> {
-    lane: Lane,
+    scheduler: Scheduler,
     read: Size,
     limit: usize,
     /// Whether only terms are taken that JSON has.
@@ -122,18 +122,18 @@ enum Open<'a> {
 }
 
 /// What to do next.
-enum Step<'a> {
+enum Next<'a> {
     Read(Term<'a>),
     Done(Value),
 }
 
 impl<'a> Decoder<'a> {
     fn value(&mut self, term: Term<'a>) -> Result<Value, NifError> {
-        let mut step = Step::Read(term);
+        let mut step = Next::Read(term);
         loop {
             let value = match step {
-                Step::Done(value) => value,
-                Step::Read(term) => match self.begin(term) {
+                Next::Done(value) => value,
+                Next::Read(term) => match self.begin(term) {
                     Ok(Some(value)) => value,
                     Ok(None) => {
                         step = self.advance()?;
@@ -170,8 +170,8 @@ impl<'a> Decoder<'a> {
                 items: Vec::new(),
             },
             TermType::Tuple => {
-                let arity = raw::tuple_arity(term).ok_or(NifError::BadArg)?;
-                self.lane.allow(self.read.plus(Size::new(arity, 0)))?;
+                let arity = enif::tuple_arity(term).ok_or(NifError::BadArg)?;
+                self.scheduler.allow(self.read.plus(Size::new(arity, 0)))?;
                 let terms = get_tuple(term)?;
                 Open::Tuple {
                     items: Vec::with_capacity(terms.len()),
@@ -180,7 +180,8 @@ impl<'a> Decoder<'a> {
             }
             TermType::Map => {
                 let size = term.map_size()?;
-                self.lane.allow(self.read.plus(Size::new(2 * size, 0)))?;
+                self.scheduler
+                    .allow(self.read.plus(Size::new(2 * size, 0)))?;
                 let pairs: Vec<_> = MapIterator::new(term).ok_or(NifError::BadArg)?.collect();
                 Open::Map {
                     rest: pairs.into_iter(),
@@ -227,7 +228,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next element of the innermost open term, or that term itself when it has no more.
-    fn advance(&mut self) -> Result<Step<'a>, NifError> {
+    fn advance(&mut self) -> Result<Next<'a>, NifError> {
         let next = match self.open.last_mut() {
             None => None,
             Some(Open::List { rest, .. }) => match rest.list_get_cell() {
@@ -249,8 +250,8 @@ impl<'a> Decoder<'a> {
             }),
         };
         Ok(match next {
-            Some(term) => Step::Read(term),
-            None => Step::Done(self.close()),
+            Some(term) => Next::Read(term),
+            None => Next::Done(self.close()),
         })
     }
 
@@ -268,7 +269,7 @@ impl<'a> Decoder<'a> {
 
     fn count(&mut self, bytes: usize) -> Result<(), NifError> {
         self.read = self.read.plus(Size::new(1, bytes));
-        self.lane.allow(self.read)
+        self.scheduler.allow(self.read)
     }
 
     fn binary(&mut self, term: Term<'a>) -> Result<Value, NifError> {
@@ -280,7 +281,7 @@ impl<'a> Decoder<'a> {
         Ok(Value::Binary(binary.as_slice().into()))
     }
 
-    /// The error, with the way to the element that was being read. Keys of maps are no steps.
+    /// The error, with the way to the element that was being read. Keys of maps are not steps.
     fn locate(&mut self, error: NifError) -> NifError {
         let NifError::Core(mut error) = error else {
             return error;

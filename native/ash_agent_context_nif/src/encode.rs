@@ -8,7 +8,7 @@ use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
 use smallvec::SmallVec;
 
 use crate::atoms;
-use crate::raw::{self, Terms};
+use crate::enif::{self, Terms};
 use crate::resource::ContextResource;
 
 /// From this size on, text leaves as a binary that points into the context: below it, a copy is
@@ -224,7 +224,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     /// A map of fixed keys.
     pub fn fields<const N: usize>(&self, keys: &[Atom; N], values: &[Term<'e>; N]) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
-        raw::map(self.env, keys, values).unwrap_or(nothing)
+        enif::map(self.env, keys, values).unwrap_or(nothing)
     }
 
     /// A list.

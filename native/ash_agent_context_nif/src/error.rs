@@ -127,7 +127,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             (atoms::response(), fault).encode(env)
         }
         Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
-        // A lane that may encode everything never gets this far.
+        // A scheduler that may encode everything never gets this far.
         Error::TooMuchWork => atoms::too_much_work().encode(env),
     }
 }

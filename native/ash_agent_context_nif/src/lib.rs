@@ -1,22 +1,25 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
-mod calls;
+mod approvals;
 mod chat;
 mod clock;
 mod context;
 mod decode;
 mod encode;
+mod enif;
 mod error;
 mod import;
 mod json;
-mod lane;
-mod neutral;
-mod raw;
+mod messages;
 mod request;
 mod resource;
 mod response;
+mod scheduler;
 mod snapshot;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod tokens;
+mod trace;
 mod view;
 mod words;
 
@@ -47,7 +50,7 @@ mod atoms {
         aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
         json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
-        unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }
 }
 

@@ -10,8 +10,8 @@ use crate::atoms;
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
-use crate::lane::{nif, Lane};
 use crate::resource::{ContextResource, Handle};
+use crate::scheduler::{nif, Scheduler};
 use crate::words::Word;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
@@ -27,7 +27,7 @@ const ENCODED: usize = 128 * 1024;
 
 /// `{provider, model | nil, thinking, system_role, cache?,
 /// {from | nil, max_result_bytes | nil, dialect | nil, {response?, id} | nil}, interrupt?}`
-struct Given {
+pub struct Given {
     provider: Provider,
     model: Option<String>,
     thinking: Thinking,
@@ -58,7 +58,8 @@ type Terms = (
 );
 
 impl Given {
-    fn decode(term: Term<'_>) -> Result<Self, NifError> {
+    /// Reads them.
+    pub fn decode(term: Term<'_>) -> Result<Self, NifError> {
         let (
             provider,
             model,
@@ -82,7 +83,8 @@ impl Given {
         })
     }
 
-    fn options(&self, lane: Lane) -> Options<'_> {
+    /// The options, with as much to encode as fits the scheduler.
+    pub fn options(&self, scheduler: Scheduler) -> Options<'_> {
         Options {
             model: self.model.as_deref(),
             thinking: self.thinking,
@@ -96,9 +98,9 @@ impl Given {
                 Some((true, id)) => Known::Response(id),
                 Some((false, id)) => Known::Conversation(id),
             },
-            most: match lane {
-                Lane::Normal => ENCODED,
-                Lane::Dirty => usize::MAX,
+            most: match scheduler {
+                Scheduler::Normal => ENCODED,
+                Scheduler::Dirty => usize::MAX,
             },
             ..Options::new(self.provider)
         }
@@ -111,8 +113,8 @@ impl Given {
     }
 }
 
-/// The lane is told by what has to be encoded: everything else is cheap.
-fn for_lane<T>(result: Result<T, Error>) -> Result<T, NifError> {
+/// The scheduler is told by what has to be encoded: everything else is cheap.
+fn within_work<T>(result: Result<T, Error>) -> Result<T, NifError> {
     result.map_err(|error| match error {
         Error::TooMuchWork => NifError::Dirty,
         other => NifError::Core(other),
@@ -121,17 +123,17 @@ fn for_lane<T>(result: Result<T, Error>) -> Result<T, NifError> {
 
 fn encode_request<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     options: Term<'a>,
     body: Term<'a>,
 ) -> Reply<'a> {
     let given = Given::decode(options)?;
-    lane.allow(context.get().encode_cost(&given.options(lane)))?;
-    let body = decode::metadata(body, lane)?.unwrap_or_default();
+    scheduler.allow(context.get().encode_cost(&given.options(scheduler)))?;
+    let body = decode::metadata(body, scheduler)?.unwrap_or_default();
     let context = given.context(context);
-    let options = given.options(lane);
-    let segments = for_lane(context.get().encode_request(&options, &body))?;
+    let options = given.options(scheduler);
+    let segments = within_work(context.get().encode_request(&options, &body))?;
     let encoder = Encoder::sharing(env, &context);
     let list = segments.iter().map(|segment| match segment {
         Segment::Kept(bytes) => encoder.binary(bytes),
@@ -140,12 +142,17 @@ fn encode_request<'a>(
     Ok(encoder.list(list))
 }
 
-fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
-    lane.allow(context.get().request_cost())?;
+fn request<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    context: Handle,
+    options: Term<'a>,
+) -> Reply<'a> {
+    scheduler.allow(context.get().request_cost())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
-    let options = given.options(lane);
-    let segments = for_lane(context.get().encode_request(&options, &Default::default()))?;
+    let options = given.options(scheduler);
+    let segments = within_work(context.get().encode_request(&options, &Default::default()))?;
     let text: Vec<u8> = segments
         .iter()
         .flat_map(|segment| segment.bytes())
@@ -155,11 +162,16 @@ fn request<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> 
     Ok(encode::value(env, &value))
 }
 
-fn request_report<'a>(env: Env<'a>, lane: Lane, context: Handle, options: Term<'a>) -> Reply<'a> {
-    lane.allow(context.get().request_cost())?;
+fn request_report<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    context: Handle,
+    options: Term<'a>,
+) -> Reply<'a> {
+    scheduler.allow(context.get().request_cost())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
-    let report = context.get().request_report(&given.options(lane))?;
+    let report = context.get().request_report(&given.options(scheduler))?;
     let encoder = Encoder::copying(env);
     let list = encoder.list(report.iter().map(|change| located(&encoder, change)));
     Ok(list)
@@ -184,15 +196,15 @@ fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
     encoder.fields(&keys, &values)
 }
 
-fn to_prompt<'a>(env: Env<'a>, lane: Lane, context: Handle, mode: Atom) -> Reply<'a> {
-    lane.allow(context.get().request_cost())?;
+fn to_prompt<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, mode: Atom) -> Reply<'a> {
+    scheduler.allow(context.get().request_cost())?;
     let prompt = context.get().to_prompt(Prompt::of(mode)?);
     Ok(NewBinary::from_slice(env, prompt.as_bytes()).into())
 }
 
 /// The reasons why nothing can be sent.
-fn unready<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
-    lane.allow(context.get().unready_cost())?;
+fn unready<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
+    scheduler.allow(context.get().unready_cost())?;
     let reasons = context.get().unready();
     let reasons: Vec<Term<'a>> = reasons
         .iter()

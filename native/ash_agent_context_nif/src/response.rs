@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Fault, Finish, Framing, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
-    State, ToolCall, Value,
+    Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size,
+    Stamp, State, ToolCall, Value,
 };
 use rustler::{Atom, Binary, Encoder as _, Env, Resource, ResourceArc, Term};
 
@@ -13,8 +13,8 @@ use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::NifError;
-use crate::lane::{nif, Lane};
 use crate::resource::{answer, bury, Handle};
+use crate::scheduler::{nif, Scheduler};
 use crate::words::Word as _;
 
 type Answer<'a> = Result<Term<'a>, NifError>;
@@ -23,6 +23,7 @@ nif!(response_feed_normal, response_feed_dirty(response: ResponseHandle, bytes: 
 nif!(response_finish_normal, response_finish_dirty(response: ResponseHandle) => finish);
 nif!(response_interrupt_normal, response_interrupt_dirty(response: ResponseHandle, reason: Term<'a>) => interrupt);
 nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Term<'a>) => decode_whole);
+nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
 nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
 nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, at: Term<'a>) => add);
 
@@ -32,9 +33,6 @@ const FED: usize = 32 * 1024;
 
 /// Bytes that it may parse at once beside them.
 const PARSED: usize = 64 * 1024;
-
-/// Bytes from which on a response is freed on a thread of its own.
-const HEAVY: usize = 4 << 20;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -66,7 +64,7 @@ impl ResponseResource {
 impl Drop for ResponseResource {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::Relaxed);
-        if let Some(response) = self.response.take_if(|of| of.received() > HEAVY) {
+        if let Some(response) = self.response.take_if(Response::let_go) {
             bury(Box::new(response));
         }
     }
@@ -114,41 +112,76 @@ fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
     Ok(ResponseResource::wrap(response).encode(env))
 }
 
-fn feed<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle, bytes: Binary<'a>) -> Answer<'a> {
-    if lane == Lane::Normal && bytes.len() > FED {
+fn feed<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    response: ResponseHandle,
+    bytes: Binary<'a>,
+) -> Answer<'a> {
+    if scheduler == Scheduler::Normal && bytes.len() > FED {
         return Err(NifError::Dirty);
     }
-    let (next, events) = response.get()?.feed(bytes.as_slice(), budget(lane))?;
+    let (next, events) = response.get()?.feed(bytes.as_slice(), budget(scheduler))?;
     Ok(news(env, next, &events))
 }
 
-const fn budget(lane: Lane) -> usize {
-    match lane {
-        Lane::Normal => PARSED,
-        Lane::Dirty => usize::MAX,
+const fn budget(scheduler: Scheduler) -> usize {
+    match scheduler {
+        Scheduler::Normal => PARSED,
+        Scheduler::Dirty => usize::MAX,
     }
 }
 
-fn finish<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle) -> Answer<'a> {
-    let (next, events) = response.get()?.finish(budget(lane))?;
+fn finish<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
+    let (next, events) = response.get()?.finish(budget(scheduler))?;
     Ok(news(env, next, &events))
 }
 
 fn interrupt<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     response: ResponseHandle,
     reason: Term<'a>,
 ) -> Answer<'a> {
-    let reason = decode::value(reason, Around::Nothing, lane)?;
+    let reason = decode::value(reason, Around::Nothing, scheduler)?;
     Ok(news(env, response.get()?.interrupt(reason), &[]))
 }
 
-fn decode_whole<'a>(env: Env<'a>, lane: Lane, body: Binary<'a>, options: Term<'a>) -> Answer<'a> {
-    if lane == Lane::Normal && body.len() > FED {
+fn decode_whole<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    body: Binary<'a>,
+    options: Term<'a>,
+) -> Answer<'a> {
+    if scheduler == Scheduler::Normal && body.len() > FED {
         return Err(NifError::Dirty);
     }
     let response = Response::decode(body.as_slice(), &reading(env, options)?)?;
+    Ok(news(env, response, &[]))
+}
+
+/// `{content, calls, usage, model | nil, why it stopped | nil}`
+type Plain<'a> = (
+    Term<'a>,
+    Term<'a>,
+    Term<'a>,
+    Option<&'a str>,
+    Option<&'a str>,
+);
+
+fn from_message<'a>(env: Env<'a>, scheduler: Scheduler, message: Term<'a>) -> Answer<'a> {
+    let (content, calls, usage, model, finish): Plain<'a> = message.decode()?;
+    let response = Response::from_message(Given {
+        content: decode::value(content, Around::Items, scheduler)?,
+        calls: decode::value(calls, Around::Items, scheduler)?,
+        // One that cannot be kept is not a reason to lose an answer.
+        usage: match decode::value(usage, Around::Nothing, scheduler) {
+            Err(NifError::Dirty) => return Err(NifError::Dirty),
+            usage => usage.unwrap_or(Value::Nil),
+        },
+        model,
+        finish,
+    })?;
     Ok(news(env, response, &[]))
 }
 
@@ -232,9 +265,9 @@ pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
     (reason, message, fault.again(), after).encode(env)
 }
 
-fn message<'a>(env: Env<'a>, lane: Lane, response: ResponseHandle) -> Answer<'a> {
+fn message<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
     let response = response.get()?;
-    lane.allow(cost(response))?;
+    scheduler.allow(cost(response))?;
     let (message, half) = response.message();
     let encoder = Encoder::copying(env);
     let shown = encoder.message(MessageRef::Added(&message));
@@ -252,18 +285,18 @@ fn cost(response: &Response) -> Size {
 
 fn add<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     response: ResponseHandle,
     metadata: Term<'a>,
     at: Term<'a>,
 ) -> Answer<'a> {
     let response = response.get()?;
-    lane.allow(cost(response))?;
-    lane.allow(context.get().append_cost())?;
+    scheduler.allow(cost(response))?;
+    scheduler.allow(context.get().append_cost())?;
     let stamp = Stamp {
-        at: clock::at(at, lane)?,
-        metadata: decode::metadata(metadata, lane)?,
+        at: clock::at(at, scheduler)?,
+        metadata: decode::metadata(metadata, scheduler)?,
     };
     Ok(answer(env, context.get().add_response(response, stamp)?))
 }

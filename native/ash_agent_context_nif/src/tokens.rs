@@ -8,8 +8,8 @@ use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::NifError;
-use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::scheduler::{nif, Scheduler};
 use crate::words::Word;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
@@ -28,25 +28,30 @@ pub fn method(atom: Atom) -> Result<Option<Method>, NifError> {
 
 fn add_usage<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     usage: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().count_cost(None)?)?;
-    let usage = decode::value(usage, Around::Nothing, lane)?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().count_cost(None)?)?;
+    let usage = decode::value(usage, Around::Nothing, scheduler)?;
+    let at = clock::at(at, scheduler)?;
     Ok(answer(env, context.get().add_token_usage(usage, at)?))
 }
 
-fn count_tokens<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
-    lane.allow(context.get().count_cost(method(given)?)?)?;
+fn count_tokens<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, given: Atom) -> Reply<'a> {
+    scheduler.allow(context.get().count_cost(method(given)?)?)?;
     Ok(context.get().count_tokens(method(given)?).encode(env))
 }
 
-fn token_breakdown<'a>(env: Env<'a>, lane: Lane, context: Handle, given: Atom) -> Reply<'a> {
+fn token_breakdown<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    context: Handle,
+    given: Atom,
+) -> Reply<'a> {
     let counted = method(given)?.unwrap_or(Method::Estimate);
-    lane.allow(context.get().count_cost(Some(counted))?)?;
+    scheduler.allow(context.get().count_cost(Some(counted))?)?;
     let tokens = context.get().tokens(counted);
     let keys = [
         atoms::system(),
@@ -78,7 +83,7 @@ fn context_usage<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     encode(env, context.get().usage())
 }
 
-/// What providers reported in an iteration; `nil` when there is no such iteration.
+/// The tokens that providers reported in an iteration; `nil` when there is no such iteration.
 #[rustler::nif(name = "context_iteration_usage_normal")]
 fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) -> Term<'a> {
     match context.get().iteration(number.0) {

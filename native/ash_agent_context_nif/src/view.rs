@@ -8,8 +8,8 @@ use crate::clock;
 use crate::decode::Number;
 use crate::encode::{Encoder, Fields};
 use crate::error::{range, NifError};
-use crate::lane::{nif, Lane};
 use crate::resource::{answer, Handle};
+use crate::scheduler::{nif, Scheduler};
 use crate::tokens::method;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
@@ -39,7 +39,13 @@ fn size(number: &Number) -> usize {
 }
 
 /// `{budget, reserve, keep_first, keep_last, step, method}`
-fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a>) -> Reply<'a> {
+fn fit<'a>(
+    env: Env<'a>,
+    scheduler: Scheduler,
+    context: Handle,
+    how: Term<'a>,
+    at: Term<'a>,
+) -> Reply<'a> {
     let (budget, reserve, keep_first, keep_last, step, given): (
         Number,
         Number,
@@ -48,7 +54,7 @@ fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a
         Number,
         Atom,
     ) = how.decode()?;
-    lane.allow(context.get().fit_cost(method(given)?)?)?;
+    scheduler.allow(context.get().fit_cost(method(given)?)?)?;
     let fit = Fit {
         budget: unsigned(&budget),
         reserve: unsigned(&reserve),
@@ -57,49 +63,49 @@ fn fit<'a>(env: Env<'a>, lane: Lane, context: Handle, how: Term<'a>, at: Term<'a
         step: unsigned(&step),
         method: method(given)?,
     };
-    let (next, hidden) = context.get().fit(&fit, clock::at(at, lane)?)?;
+    let (next, hidden) = context.get().fit(&fit, clock::at(at, scheduler)?)?;
     let hidden = hidden.map(|(first, last)| range(env, first, last));
     Ok((answer(env, next), hidden).encode(env))
 }
 
 fn keep_last<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     count: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().view_cost())?;
+    let at = clock::at(at, scheduler)?;
     let next = context.get().keep_last_iterations(unsigned(&count), at);
     Ok(answer(env, next))
 }
 
 fn remove_old<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     before: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
-    let before = clock::at(before, lane)?;
+    scheduler.allow(context.get().view_cost())?;
+    let before = clock::at(before, scheduler)?;
     let next = context
         .get()
-        .hide_iterations_before(before, clock::at(at, lane)?);
+        .hide_iterations_before(before, clock::at(at, scheduler)?);
     Ok(answer(env, next))
 }
 
 fn iteration_range<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     first: Number,
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().view_cost())?;
+    let at = clock::at(at, scheduler)?;
     let next = context
         .get()
         .iteration_range(unsigned(&first), unsigned(&last), at)?;
@@ -109,13 +115,13 @@ fn iteration_range<'a>(
 /// `{first, last}`, or `nil` when there is nothing to compact.
 fn compactable<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     asked: Term<'a>,
     keep_first: Number,
     keep_last: Number,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
+    scheduler.allow(context.get().view_cost())?;
     let asked: Option<(Number, Number)> = asked.decode()?;
     let asked = asked.map(|(first, last)| (unsigned(&first), unsigned(&last)));
     let range = context
@@ -126,12 +132,12 @@ fn compactable<'a>(
 
 fn messages_between<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     first: Number,
     last: Number,
 ) -> Reply<'a> {
-    lane.allow(Cost::handing_out(context.get().size()).plus(context.get().looks_cost()))?;
+    scheduler.allow(Cost::handing_out(context.get().size()).plus(context.get().looks_cost()))?;
     let messages = context
         .get()
         .messages_between(unsigned(&first), unsigned(&last));
@@ -140,14 +146,14 @@ fn messages_between<'a>(
 
 fn drop_range<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     first: Number,
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().view_cost())?;
+    let at = clock::at(at, scheduler)?;
     let next = context
         .get()
         .drop_range(unsigned(&first), unsigned(&last), at);
@@ -156,7 +162,7 @@ fn drop_range<'a>(
 
 fn summarize<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     first: Number,
     last: Number,
@@ -164,8 +170,8 @@ fn summarize<'a>(
     at: Term<'a>,
 ) -> Reply<'a> {
     let text: &str = text.decode()?;
-    lane.allow(context.get().summarize_cost(text)?)?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().summarize_cost(text)?)?;
+    let at = clock::at(at, scheduler)?;
     let next = context
         .get()
         .summarize(unsigned(&first), unsigned(&last), text, at)?;
@@ -183,28 +189,28 @@ fn context_summary_of<'a>(env: Env<'a>, context: Handle, number: Number) -> Term
 
 fn expand<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     first: Number,
     last: Number,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().view_cost())?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().view_cost())?;
+    let at = clock::at(at, scheduler)?;
     let next = context.get().expand(unsigned(&first), unsigned(&last), at);
     Ok(answer(env, next))
 }
 
 fn clear_results<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     keep: Number,
     placeholder: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
-    lane.allow(context.get().clear_cost())?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().clear_cost())?;
+    let at = clock::at(at, scheduler)?;
     let next = context
         .get()
         .clear_tool_results(size(&keep), placeholder.decode()?, at);
@@ -213,13 +219,13 @@ fn clear_results<'a>(
 
 fn max_result_bytes<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     most: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
     let most: Option<Number> = most.decode()?;
-    let at = clock::at(at, lane)?;
+    let at = clock::at(at, scheduler)?;
     let most = most.as_ref().map(size);
     Ok(answer(env, context.get().put_max_result_bytes(most, at)))
 }
@@ -227,31 +233,31 @@ fn max_result_bytes<'a>(
 /// `[{pattern, replacement}]`
 fn masks<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     pairs: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
     let pairs: Vec<(String, String)> = pairs.decode()?;
-    lane.allow(Masks::compile_cost(pairs.len()))?;
+    scheduler.allow(Masks::compile_cost(pairs.len()))?;
     let pairs = pairs
         .into_iter()
         .map(|(pattern, replacement)| (pattern.into(), replacement.into()));
-    let at = clock::at(at, lane)?;
+    let at = clock::at(at, scheduler)?;
     Ok(answer(env, context.get().put_masks(Masks::new(pairs)?, at)))
 }
 
 fn prompt_block<'a>(
     env: Env<'a>,
-    lane: Lane,
+    scheduler: Scheduler,
     context: Handle,
     name: Term<'a>,
     text: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
     let text: Option<&str> = text.decode()?;
-    lane.allow(context.get().prompt_block_cost(text))?;
-    let at = clock::at(at, lane)?;
+    scheduler.allow(context.get().prompt_block_cost(text))?;
+    let at = clock::at(at, scheduler)?;
     Ok(answer(
         env,
         context.get().put_prompt_block(name.decode()?, text, at),
@@ -259,11 +265,11 @@ fn prompt_block<'a>(
 }
 
 /// What makes the view other than the log.
-fn view<'a>(env: Env<'a>, lane: Lane, context: Handle) -> Reply<'a> {
+fn view<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle) -> Reply<'a> {
     let encoder = Encoder::sharing(env, &context);
     let nothing = View::default();
     let view = context.get().view().unwrap_or(&nothing);
-    lane.allow(view.size())?;
+    scheduler.allow(view.size())?;
     let covers = |with_summary| {
         let ranges = view.covers();
         let ranges = ranges.filter(move |(_, cover)| cover.summary.is_some() == with_summary);

@@ -73,6 +73,7 @@ words! {
         Interrupted => interrupted,
         Cancelled => cancelled,
         Denied => denied,
+        Unknown => unknown,
     } given &[];
 
     Thinking {

@@ -1,11 +1,11 @@
 //! The laws.
 
 use ash_agent_context_core::{
-    json, Context, Error, Map, MessageRef, Options, Prompt, Provider, Size, Stamp, SystemRole,
-    Thinking, Value, NESTING,
+    json, Context, Error, Iteration, Map, MessageRef, Options, Prompt, Provider, Size, Stamp,
+    SystemRole, Thinking, Value, NESTING,
 };
 
-use crate::at;
+use super::at;
 
 /// Checks a context from every side.
 ///
@@ -33,6 +33,7 @@ pub fn counts(context: &Context) {
         assert_eq!(iteration.number, number);
         let signed = i64::try_from(number).unwrap();
         assert_eq!(context.iteration(signed), Some(iteration));
+        assert_at_most(recount(iteration), iteration.size());
         size = size.plus(iteration.size());
 
         let pending = iteration.calls().filter(|(_, found)| found.is_none());
@@ -55,6 +56,22 @@ pub fn counts(context: &Context) {
     assert!(context.iteration(i64::MIN).is_none());
 }
 
+/// How large an iteration is, counted anew.
+fn recount(iteration: &Iteration) -> Size {
+    let start = iteration.metadata.size().plus(Size::new(8, 0));
+    iteration
+        .messages()
+        .fold(start, |sum, message| match message {
+            MessageRef::Added(message) => sum.plus(message.size()),
+            MessageRef::Results(_, exchange) => {
+                let notes = exchange.metadata.as_ref();
+                let outcomes = exchange.slots().flatten();
+                let sum = notes.map_or(sum, |notes| sum.plus(notes.size()));
+                outcomes.fold(sum, |sum, outcome| sum.plus(outcome.size()))
+            }
+        })
+}
+
 /// A context tells how large it is at most.
 fn assert_at_most(size: Size, most: Size) {
     let fits = size.terms <= most.terms && size.bytes <= most.bytes;
@@ -72,7 +89,7 @@ fn is_same(one: MessageRef<'_>, other: MessageRef<'_>) -> bool {
 /// What is written is read, and written again.
 fn snapshot(context: &Context) -> Context {
     let text = context.to_snapshot();
-    crate::check_json(&text);
+    super::check_json(&text);
     let again = Context::from_snapshot(&text)
         .unwrap_or_else(|error| panic!("{error} in {}", String::from_utf8_lossy(&text)));
     assert!(again == *context, "{context:?}\n{again:?}");
@@ -152,7 +169,7 @@ fn requests(context: &Context, reloaded: &Context) -> Context {
     assert_eq!(settled.current().count_pending(), 0);
     for options in all_options() {
         let body = sent(&settled, &options).unwrap();
-        crate::check_json(&body);
+        super::check_json(&body);
         assert_eq!(body, sent(&settled, &options).unwrap());
         assert_eq!(body, sent(&fresh, &options).unwrap());
         settled.request_report(&options).unwrap();
@@ -169,7 +186,7 @@ fn requests(context: &Context, reloaded: &Context) -> Context {
                 from: Some(from),
                 ..options
             };
-            crate::check_json(&sent(&settled, &options).unwrap());
+            super::check_json(&sent(&settled, &options).unwrap());
         }
     }
     for how in [Prompt::Full, Prompt::Continuation, Prompt::Message] {
@@ -203,8 +220,8 @@ fn goes_on(context: &Context) {
         );
     }
     for provider in Provider::ALL {
-        crate::check_json(&sent(&asked, &Options::new(provider)).unwrap());
-        crate::check_json(&sent(&answered, &Options::new(provider)).unwrap());
+        super::check_json(&sent(&asked, &Options::new(provider)).unwrap());
+        super::check_json(&sent(&answered, &Options::new(provider)).unwrap());
     }
     assert_eq!(context.to_snapshot(), before);
 }

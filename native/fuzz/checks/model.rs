@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ash_agent_context_core::{
-    Content, Context, Error, Map, MessageRef, Notes, Output, Role, Status, Value,
+    Content, Context, Error, Map, MessageRef, Metadata, Output, Role, Status, Value,
 };
 
 /// A conversation.
@@ -35,11 +35,11 @@ pub struct Message {
     pub role: Role,
     /// What it says.
     pub said: Said,
-    /// Notes on it.
+    /// Metadata on it.
     pub notes: Option<Map>,
     /// Its calls.
     pub calls: Vec<Call>,
-    /// Notes on their results.
+    /// Metadata on their results.
     pub result_notes: BTreeMap<Value, Value>,
 }
 
@@ -72,7 +72,7 @@ pub enum Answer {
     Parts(usize),
 }
 
-/// Notes, by their keys.
+/// Metadata, by their keys.
 pub fn entries(map: Option<Map>) -> impl Iterator<Item = (Value, Value)> {
     map.into_iter().flat_map(Map::into_entries)
 }
@@ -100,7 +100,7 @@ impl Model {
     /// What a context says of itself.
     #[must_use]
     pub fn of(context: &Context) -> Self {
-        let notes = |notes: &Notes| {
+        let notes = |notes: &Metadata| {
             let entries = notes.iter();
             entries.map(|(k, v)| (k.clone(), v.clone())).collect()
         };

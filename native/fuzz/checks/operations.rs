@@ -13,8 +13,8 @@ use ash_agent_context_core::{
 };
 use num_bigint::BigInt;
 
-use crate::model::{Answer, Model, Said};
-use crate::{at, defaults, laws};
+use super::model::{Answer, Model, Said};
+use super::{at, defaults, laws};
 
 /// What an application can do.
 #[derive(Debug, Clone, Arbitrary)]
@@ -39,7 +39,7 @@ pub enum Op {
     PutSystemPrompt(Content),
     /// Goes back by so many iterations.
     Rewind(i8),
-    /// Notes what a provider counted.
+    /// Metadata what a provider counted.
     Usage(Vec<(u8, Term)>),
     /// Hides all but the last iterations.
     KeepLast(u8),
@@ -61,9 +61,9 @@ pub enum Op {
     Mask(u8, String),
     /// Puts a text behind the system prompt.
     PutPromptBlock(u8, Option<String>),
-    /// Notes something on the conversation.
+    /// Metadata something on the conversation.
     PutMetadata(Term, Term),
-    /// Notes something on an iteration.
+    /// Metadata something on an iteration.
     PutIterationMetadata(i8, Term, Term),
     /// Many short turns.
     Turns(u8),

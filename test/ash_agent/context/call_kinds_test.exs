@@ -247,7 +247,7 @@ defmodule AshAgent.Context.CallKindsTest do
         assert judge(Context.keep_last_iterations(interrupted, 1), :openai_responses)["input"]
                |> length() == 1
 
-        assert judge(interrupted, :openai_responses, from: 2)["input"] |> length() == 1
+        assert judge(interrupted, :openai_responses, since: 2)["input"] |> length() == 1
 
         for provider <- RequestChecker.providers(),
             do: judge(interrupted, provider, cache: cache(provider))
@@ -618,7 +618,7 @@ defmodule AshAgent.Context.CallKindsTest do
                  %{"role" => "assistant"},
                  %{"role" => "user"}
                ]
-             } = judge(later, :openai_responses, previous_response_id: "resp_1", from: 1)
+             } = judge(later, :openai_responses, previous_response_id: "resp_1", since: 1)
 
       assert Context.request_report(later, :openai_responses, conversation: "conv_1") == []
     end

@@ -102,7 +102,7 @@ defmodule AshAgent.Context.EctoTypeTest do
     end
 
     assert {:error, message: message} = ShortType.cast(text)
-    assert message =~ ":dump is not among it"
+    assert message =~ "add :dump to the type's option :accept"
   end
 
   test "a list of messages is taken where messages are" do
@@ -180,7 +180,7 @@ defmodule AshAgent.Context.EctoTypeTest do
 
     for input <- [long, Context.dump(long), Context.to_snapshot(long)] do
       assert {:error, message: message} = TextType.cast(input)
-      assert message =~ "expected at most 2000 bytes, and these are 2"
+      assert message =~ "expected at most 2000 bytes, got 2"
     end
 
     many =
@@ -190,7 +190,7 @@ defmodule AshAgent.Context.EctoTypeTest do
 
     for input <- [many, Context.to_map(many), Context.to_messages(many)] do
       assert {:error, message: message} = ShortType.cast(input)
-      assert message =~ "expected at most 2 iterations, and these are 3"
+      assert message =~ "expected at most 2 iterations, got 3"
     end
 
     chat = ChatContext.new(context: many)

@@ -135,7 +135,7 @@ defmodule AshAgent.Context.EnhancerTest do
 
     test "may raise, throw and exit" do
       assert {%RuntimeError{message: "no"}, message} = failure(fn _, _ -> raise "no" end)
-      assert message =~ " failed: no. Give enhance/3 the option :on_error to go on without it"
+      assert message =~ " failed: no. Pass the option :on_error to enhance/3 to go on without it"
       assert {{:throw, 1}, _} = failure(fn _, _ -> throw(1) end)
       assert {{:exit, :gone}, _} = failure(fn _, _ -> exit(:gone) end)
 
@@ -180,7 +180,7 @@ defmodule AshAgent.Context.EnhancerTest do
 
       for change <- changes do
         assert {:log_changed, message} = failure(fn context, _ -> {:ok, change.(context)} end)
-        assert message =~ "it returned a context with another log, but may change the view only"
+        assert message =~ "it returned a context with another log, but may only change the view"
       end
     end
 

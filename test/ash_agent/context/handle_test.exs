@@ -63,6 +63,7 @@ defmodule AshAgent.Context.HandleTest do
     mark_as_summarized: [1..1, "S"],
     metadata: [],
     pending_tool_calls: [],
+    print: [],
     put_iteration_metadata: [1, :a, 1],
     put_masks: [[]],
     put_max_result_bytes: [100],
@@ -97,12 +98,14 @@ defmodule AshAgent.Context.HandleTest do
   @others [
             :create,
             :create!,
+            :checked_options,
+            :from_atif,
             :from_messages,
             :from_messages!,
             :from_request,
             :from_request!
           ] ++
-            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop, :restore]
+            [:from_snapshot, :from_snapshot!, :new, :get_and_update, :pop, :providers, :restore]
 
   @chat_functions [
     active: [],
@@ -153,6 +156,17 @@ defmodule AshAgent.Context.HandleTest do
       for {name, arguments} <- @functions do
         assert_names_node(fn -> apply(Context, name, [context | filled(arguments, context)]) end)
       end
+    end
+
+    test "is refused where it is to be shown", %{context: context} do
+      for show <- [
+            &AshAgent.Trace.to_html/1,
+            &AshAgent.Trace.to_atif/1,
+            &AshAgent.Trace.to_html(Context.new("x"), children: [&1])
+          ],
+          do: assert_names_node(fn -> show.(context) end)
+
+      refute inspect(context, custom_options: [messages: true]) =~ "\n  "
     end
 
     test "is refused as the other one of two", %{context: context} do

@@ -213,14 +213,7 @@ defmodule AshAgent.Context.ImportTest do
                %{type: :image, media_type: "image/png", data: "aGk="},
                %{type: :image, url: "https://example.com/a.png"},
                %{type: :file, media_type: "application/pdf", data: "aGk=", filename: "a.pdf"},
-               %{
-                 type: :provider_block,
-                 provider: :openai_chat,
-                 data: %{
-                   "type" => "input_audio",
-                   "input_audio" => %{"data" => "aGk=", "format" => "wav"}
-                 }
-               }
+               %{type: :audio, media_type: "audio/wav", data: "aGk="}
              ]
 
       assert assistant.content == [

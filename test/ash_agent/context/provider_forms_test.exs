@@ -665,6 +665,98 @@ defmodule AshAgent.Context.ProviderFormsTest do
     end
   end
 
+  describe "what a provider wants to see again" do
+    @signed %{"google" => %{"thought_signature" => "c2ln"}}
+    @call %{
+      "id" => "call_1",
+      "type" => "function",
+      "function" => %{"name" => "now", "arguments" => "{}"},
+      "extra_content" => @signed
+    }
+
+    # A chat server's answer as it comes back, whole and as a stream.
+    defp called(opts) do
+      message = %{"role" => "assistant", "content" => nil, "tool_calls" => [@call]}
+      whole = %{"choices" => [%{"message" => message, "finish_reason" => "tool_calls"}]}
+      {:ok, whole} = AshAgent.Response.decode(:openai_chat, whole, opts)
+
+      chunk = %{"choices" => [%{"delta" => message, "finish_reason" => "tool_calls"}]}
+      bytes = "data: #{text(chunk)}\n\ndata: [DONE]\n\n"
+
+      {:ok, streamed, _} =
+        AshAgent.Response.feed(AshAgent.Response.new(:openai_chat, opts), bytes)
+
+      for response <- [whole, streamed] do
+        {:ok, context} = "Hi" |> Context.new() |> Context.add_response(response)
+        Context.add_tool_results(context, [{"call_1", {:ok, "10:00"}}])
+      end
+    end
+
+    test "stands on the calls of the chat server that signed them" do
+      for context <- called(model: "gemini-3") do
+        stored = Context.load!(Context.dump(context))
+
+        for context <- [context, stored], opts <- [[], [model: "gemini-3"]] do
+          [_, %{"tool_calls" => [call]}, _] =
+            Context.request!(context, :openai_chat, opts)["messages"]
+
+          assert call == @call
+        end
+
+        for {provider, opts} <- [openai_chat: [model: "gpt-6"], mistral: [], anthropic: []],
+            do: refute(text(Context.request!(context, provider, opts)) =~ "extra_content")
+      end
+    end
+
+    test "stands on imported calls, also when they are not sent as they came" do
+      body = %{
+        "messages" => [
+          %{"role" => "user", "content" => "Hi"},
+          %{"role" => "assistant", "content" => nil, "tool_calls" => [@call]},
+          %{"role" => "tool", "tool_call_id" => "call_1", "content" => "Bob"}
+        ]
+      }
+
+      context = Context.from_request!(body, :openai_chat)
+      assert Context.request!(context, :openai_chat) == body
+      masked = Context.put_masks(context, [{"Bob", "x"}])
+
+      assert [_, %{"tool_calls" => [@call]}, _] =
+               Context.request!(masked, :openai_chat)["messages"]
+    end
+
+    test "is the phase of a message of Responses, with its id and without" do
+      message = fn id ->
+        %{
+          "type" => "message",
+          "id" => id,
+          "role" => "assistant",
+          "status" => "completed",
+          "phase" => "commentary",
+          "content" => [%{"type" => "output_text", "text" => "Let me see.", "annotations" => []}]
+        }
+      end
+
+      for id <- ["msg_1", "other_1"] do
+        body = %{"id" => "resp_1", "status" => "completed", "output" => [message.(id)]}
+        {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
+        {:ok, context} = "Hi" |> Context.new() |> Context.add_response(response)
+        imported = %{"input" => [%{"role" => "user", "content" => "Hi"}, message.(id)]}
+        imported = Context.from_request!(imported, :openai_responses)
+        masked = Context.put_masks(imported, [{"Hi", "Ho"}])
+
+        for context <- [context, imported, masked] do
+          assert [_, %{"phase" => "commentary"} = sent] =
+                   Context.request!(context, :openai_responses)["input"]
+
+          # An id that is not OpenAI's stays in what goes back as it came.
+          assert sent["id"] in ["msg_1", nil] or context == imported
+          refute text(Context.request!(context, :openai_chat)) =~ "phase"
+        end
+      end
+    end
+  end
+
   describe "built parts" do
     test "recordings and films go to who takes them, and become a note elsewhere" do
       audio = %{type: :audio, media_type: "audio/wav", data: @wav}
@@ -712,6 +804,31 @@ defmodule AshAgent.Context.ProviderFormsTest do
               changes(context, provider) == [:part_to_text, :part_to_text] and
                 judge(context, provider)
             )
+    end
+
+    test "a chat request's recording is one for every provider, and goes back as it was" do
+      for {format, type} <- [{"wav", "audio/wav"}, {"mp3", "audio/mpeg"}] do
+        recording = %{
+          "type" => "input_audio",
+          "input_audio" => %{"data" => @wav, "format" => format}
+        }
+
+        body = %{"messages" => [%{"role" => "user", "content" => [recording]}]}
+        context = Context.from_request!(body, :openai_chat)
+        assert [%{content: [%{type: :audio, media_type: ^type}]}] = Context.to_messages(context)
+        assert Context.request!(context, :openai_chat) == body
+
+        built = Context.new([%{type: :audio, media_type: type, data: @wav}])
+        assert Context.request!(built, :openai_chat) == body
+        assert Context.request!(context, :gemini) == Context.request!(built, :gemini)
+      end
+
+      # What has no media type stays the provider's own.
+      other = %{"type" => "input_audio", "input_audio" => %{"data" => @wav, "format" => "opus"}}
+      body = %{"messages" => [%{"role" => "user", "content" => [other]}]}
+      context = Context.from_request!(body, :openai_chat)
+      assert [%{content: [%{type: :provider_block}]}] = Context.to_messages(context)
+      assert Context.request!(context, :openai_chat) == body
     end
 
     test "files in a provider's store go to that provider" do

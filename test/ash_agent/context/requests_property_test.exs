@@ -209,13 +209,13 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     kind, value -> [{{kind, value}, ""}]
   end
 
-  # `:from` must be one of the context's iterations.
+  # `:since` must be one of the context's iterations.
   defp opts(case, context) do
     opts = Keyword.put(case.opts, :pending, :interrupt)
 
-    case opts[:from] do
+    case opts[:since] do
       nil -> opts
-      from -> Keyword.put(opts, :from, min(from, context.current_iteration))
+      since -> Keyword.put(opts, :since, min(since, context.current_iteration))
     end
   end
 
@@ -251,7 +251,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
           same(:caller_fields, own, plain(fields)) ++
           foreign(text, message_part, case.provider, opts) ++
           masked(context, message_part) ++
-          if(opts[:from] || opts[:previous_response_id],
+          if(opts[:since] || opts[:previous_response_id],
             do: [],
             else:
               complete(context, message_part, case.provider) ++
@@ -410,8 +410,8 @@ defmodule AshAgent.Context.RequestsPropertyTest do
       messages = Context.to_messages(context)
 
       said =
-        for %{content: parts} when is_list(parts) <- messages,
-            part <- parts,
+        for %{content: content} <- messages,
+            part <- List.wrap(content),
             text <- says(part),
             do: text
 
@@ -421,6 +421,8 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     end
   end
 
+  defp says(text) when is_binary(text), do: if(String.valid?(text), do: [], else: [text])
+  defp says(%{type: :text, text: text}), do: says(text)
   defp says(%{type: :thinking, text: text}), do: texts_of(text)
   defp says(%{type: :redacted_thinking, data: data}), do: [data]
   defp says(%{type: :provider_block, data: data}), do: strings(data)
@@ -596,7 +598,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   # What is appended changes nothing in front of it. The last message may go on (its closing brackets are not counted),
   # and what only stood in for an end, so that the history could be sent as it was, may make room.
   defp stable(case, context, opts, last \\ :last_goes_on) do
-    opts = opts |> Keyword.drop([:from, :previous_response_id]) |> put_cache(case.provider)
+    opts = opts |> Keyword.drop([:since, :previous_response_id]) |> put_cache(case.provider)
 
     if Context.pending_tool_calls(context) == [] and
          Enum.any?(Context.to_messages(context), &says?/1) do
@@ -748,7 +750,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
   # The provider's own body comes back as it was; another provider's request of it obeys that one's rules.
   defp imported(case, context, opts) do
-    opts = opts |> Keyword.take([:pending, :from]) |> put_cache(case.provider)
+    opts = opts |> Keyword.take([:pending, :since]) |> put_cache(case.provider)
     body = Context.request!(context, case.provider, opts)
 
     case Context.from_request(body, case.provider) do

@@ -37,6 +37,48 @@ defmodule AshAgent.Context.RequestsTest do
       end
     end
 
+    test "tells of the system prompt, where it is shown" do
+      parts = [
+        %{type: :text, text: " "},
+        %{type: :text, text: <<"Be ", 0xFF>>},
+        %{type: :text, text: "!"}
+      ]
+
+      context = Context.new("Hi", system_prompt: parts)
+
+      for provider <- AshAgent.Test.RequestChecker.providers() do
+        assert [
+                 %{change: :dropped_blank_text, from: " ", to: nil, iteration: 1, position: 0},
+                 %{change: :replaced_bytes, to: "Be \uFFFD", iteration: 1, position: 0}
+               ] = Context.request_report(context, provider)
+      end
+
+      masked = Context.new("Hi", system_prompt: "Call Bob.") |> Context.put_masks([{"Bob", "x"}])
+
+      assert [%{change: :masked_text, from: "system", position: 0}] =
+               Context.request_report(masked, :gemini)
+    end
+
+    test "tells what becomes of blocks in another provider's system prompt" do
+      cached = %{"type" => "text", "text" => "Hi", "cache_control" => %{"type" => "ephemeral"}}
+      unknown = %{"type" => "guard", "text" => "Be kind"}
+
+      body = %{
+        "system" => [cached, unknown],
+        "messages" => [%{"role" => "user", "content" => "a"}]
+      }
+
+      context = Context.from_request!(body, :anthropic)
+      assert Context.request_report(context, :anthropic) == []
+
+      for provider <- AshAgent.Test.RequestChecker.providers() -- [:anthropic] do
+        assert %{change: :part_to_text, to: "Be kind", position: 0} =
+                 context |> Context.request_report(provider) |> Enum.find(&(&1.position == 0))
+
+        assert inspect(Context.request!(context, provider)) =~ "Be kind"
+      end
+    end
+
     test "is empty for what goes back as it was imported" do
       body = %{
         "messages" => [

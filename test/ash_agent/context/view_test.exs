@@ -1456,15 +1456,15 @@ defmodule AshAgent.Context.ViewTest do
       end
     end
 
-    test "with :from go by absolute numbers, also behind what is hidden" do
+    test "with :since go by absolute numbers, also behind what is hidden" do
       context = turns(6, @long) |> Context.mark_as_summarized(1..3, "They talked.")
 
       for provider <- @providers do
-        assert body(context, provider, from: 5) == body(turns(6, @long), provider, from: 5)
-        assert body(context, provider, from: 1) == body(context, provider)
+        assert body(context, provider, since: 5) == body(turns(6, @long), provider, since: 5)
+        assert body(context, provider, since: 1) == body(context, provider)
 
         assert RequestChecker.validate_request(
-                 Context.request!(context, provider, from: 2),
+                 Context.request!(context, provider, since: 2),
                  provider
                ) == []
       end

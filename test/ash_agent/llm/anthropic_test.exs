@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.AnthropicTest do
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.{Anthropic, Error}
   alias AshAgent.Test.ChatServer
 
@@ -37,7 +37,7 @@ defmodule AshAgent.LLM.AnthropicTest do
         max_tokens: 2_048
       )
 
-    assert {:ok, %{content: "Hi"}} = LLM.chat(llm, Context.new("Hi"), tools: tools)
+    assert {:ok, %{content: "Hi"}} = ChatServer.chat(llm, Context.new("Hi"), tools: tools)
     assert_received {:request, %{path: "/v1/messages", headers: headers, body: body}}
     assert %{"x-api-key" => "k", "anthropic-version" => "2023-06-01"} = headers
     refute Map.has_key?(headers, "authorization")
@@ -82,10 +82,11 @@ defmodule AshAgent.LLM.AnthropicTest do
          })}
       ])
 
-    assert LLM.chat(model(server), Context.new("Hi")) ==
+    assert ChatServer.chat(model(server), Context.new("Hi")) ==
              {:ok,
               %{
                 content: "I'll check.",
+                parts: [%{type: :text, text: "I'll "}, %{type: :text, text: "check."}],
                 tool_calls: [%{id: "t1", name: "now", arguments: %{"x" => 1}}],
                 usage: %{
                   input_tokens: 8,
@@ -149,7 +150,9 @@ defmodule AshAgent.LLM.AnthropicTest do
 
   test "takes an answer without content" do
     server = ChatServer.start([{:json, 200, message([])}])
-    assert {:ok, %{content: nil, tool_calls: []}} = LLM.chat(model(server), Context.new("Hi"))
+
+    assert {:ok, %{content: nil, tool_calls: []}} =
+             ChatServer.chat(model(server), Context.new("Hi"))
   end
 
   test "gives errors with the provider's words, and repeats when overloaded" do
@@ -161,7 +164,7 @@ defmodule AshAgent.LLM.AnthropicTest do
     server = ChatServer.start([{:json, 400, refused}])
 
     assert {:error, %Error{reason: {:status, 400}, provider_message: "max_tokens: too large"}} =
-             LLM.chat(model(server), Context.new("Hi"))
+             ChatServer.chat(model(server), Context.new("Hi"))
 
     server =
       ChatServer.start([
@@ -169,7 +172,7 @@ defmodule AshAgent.LLM.AnthropicTest do
         {:json, 200, message([text("Hi")])}
       ])
 
-    assert {:ok, %{content: "Hi"}} = LLM.chat(model(server), Context.new("Hi"))
+    assert {:ok, %{content: "Hi"}} = ChatServer.chat(model(server), Context.new("Hi"))
   end
 
   test "refuses what is no message" do
@@ -186,7 +189,7 @@ defmodule AshAgent.LLM.AnthropicTest do
       server = ChatServer.start([{:json, 200, body}])
 
       assert {:error, %Error{reason: {:invalid_response, _}}} =
-               LLM.chat(model(server), Context.new("Hi"))
+               ChatServer.chat(model(server), Context.new("Hi"))
     end
   end
 

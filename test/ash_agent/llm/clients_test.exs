@@ -504,7 +504,7 @@ defmodule AshAgent.LLM.ClientsTest do
         WireServer.await_close(connection)
       end
 
-      llm = client(:openai_chat, serve([stall]), idle_timeout: 60)
+      llm = client(:openai_chat, serve([stall]), idle_timeout: 300)
 
       assert {{:error, %Error{reason: {:timeout, :idle}, retryable?: true} = error},
               [{:text, 0, "Grüße, "}]} = collect(llm)
@@ -512,7 +512,7 @@ defmodule AshAgent.LLM.ClientsTest do
       assert Response.message(error.response).content == "Grüße, "
       assert requests() == 1
 
-      llm = client(:openai_chat, serve([stall]), timeout: 100)
+      llm = client(:openai_chat, serve([stall]), timeout: 1_000)
 
       assert {{:error, %Error{reason: :timeout, response: %Response{}}}, [{:text, 0, "Grüße, "}]} =
                collect(llm)
@@ -566,7 +566,7 @@ defmodule AshAgent.LLM.ClientsTest do
       assert %{provider_message: "api.example.com | 502: Bad gateway", retryable?: true} = error
 
       assert Exception.message(error) ==
-               "a gateway answered with status 502, since the provider behind it did not; try again later: api.example.com | 502: Bad gateway"
+               "a gateway answered with status 502 because the provider did not respond; try again later: api.example.com | 502: Bad gateway"
 
       assert %{provider_message: "Service Unavailable"} =
                refusal(503, "<html><body><h1>Service <b>Unavailable</b></h1></body></html>")

@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.ScriptedTest do
   alias AshAgent.LLM.{Error, Scripted}
 
   @answer %{
-    parts: [
+    content: [
       %{
         type: :thinking,
         text: "Hm, let me see.",
@@ -104,7 +104,7 @@ defmodule AshAgent.LLM.ScriptedTest do
   end
 
   test "says what it cannot stream" do
-    llm = Scripted.new([%{parts: [%{type: :image, url: "https://h/x"}]}])
+    llm = Scripted.new([%{content: [%{type: :image, url: "https://h/x"}]}])
 
     assert_raise ArgumentError, ~r/cannot stream a part of the type :image/, fn ->
       collect(llm)

@@ -146,8 +146,8 @@ defmodule AshAgent.Runtime.ApprovalTest do
       for {reason, words} <- [
             {:friday, "denied: friday"},
             {nil, "denied"},
-            {[1 | 2], "denied: for a reason that cannot be kept: "},
-            {deep, "denied: for a reason that cannot be kept: "},
+            {[1 | 2], "denied: for a reason that cannot be stored: "},
+            {deep, "denied: for a reason that cannot be stored: "},
             {self(), "denied"}
           ] do
         llm = calling([call("a", "yes")])
@@ -175,7 +175,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       {:ok, result} = Runtime.run(Context.new("Hi"), opts)
 
       assert [
-               error: "there is no tool \"nothing\"" <> _,
+               error: "unknown tool \"nothing\"" <> _,
                error: "the arguments are not a JSON object",
                error: "the required argument \"x\" is missing"
              ] = results(result.context)
@@ -472,7 +472,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       {:ok, result} = elsewhere(context, &Runtime.resume(&1, opts))
       refute_received {:ran, _, _}
 
-      assert [error: "denied: the arguments are not those that were approved" <> _] =
+      assert [error: "denied: the arguments differ from the approved ones" <> _] =
                results(result.context)
 
       assert %{decision: :approved, by: "ann"} = Context.tool_call_decision(result.context, "a")
@@ -497,12 +497,15 @@ defmodule AshAgent.Runtime.ApprovalTest do
         opts = Keyword.put(opts, :llm, Scripted.new(["Done"]))
         {:ok, result} = Runtime.resume(context, opts)
         refute_received {:ran, _, _}
-        assert [error: "denied: the arguments are not" <> _] = results(result.context)
+
+        assert [error: "denied: the arguments differ from the approved" <> _] =
+                 results(result.context)
       end
     end
 
     test "a stored document that was changed after the approval does not run" do
-      opts = opts(calling([call("a", "ask", %{"path" => "x"})]))
+      # Streamed arguments are also kept as the text that came, which has to agree with them.
+      opts = opts(calling([call("a", "ask", %{"path" => "x"})]), stream: false)
       {:paused, %{context: context}} = Runtime.run(Context.new("Hi"), opts)
       approved = Context.approve_tool_call(context, "a", by: "ann")
 
@@ -513,7 +516,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
         assert Context.tool_call_status(changed, "a") == :approved
         {:ok, result} = Runtime.resume(changed, Keyword.put(opts, :llm, Scripted.new(["Done"])))
         refute_received {:ran, _, _}
-        assert [error: "denied: the arguments are not" <> _] = results(result.context)
+
+        assert [error: "denied: the arguments differ from the approved" <> _] =
+                 results(result.context)
       end
     end
 
@@ -547,7 +552,9 @@ defmodule AshAgent.Runtime.ApprovalTest do
       context = Context.approve_tool_call(later.context, id, by: "ann", arguments: seen)
       {:ok, result} = Runtime.resume(context, Keyword.put(opts, :before_tool, below("/etc/")))
       refute_received {:ran, _, _}
-      assert [error: "denied: the arguments are not" <> _] = results(result.context)
+
+      assert [error: "denied: the arguments differ from the approved" <> _] =
+               results(result.context)
     end
 
     test "what the approval function approved is kept with the decision" do
@@ -566,8 +573,10 @@ defmodule AshAgent.Runtime.ApprovalTest do
         opts = opts(calling([call("a", name)]), before_tool: hook)
         {:ok, result} = Runtime.run(Context.new("Hi"), opts)
 
-        assert [error: "denied: a hook (:before_tool) gave arguments that cannot be kept" <> _] =
-                 results(result.context)
+        assert [
+                 error:
+                   "denied: a hook (:before_tool) returned arguments that cannot be stored" <> _
+               ] = results(result.context)
 
         assert %{by: :before_tool} = Context.tool_call_decision(result.context, "a")
       end

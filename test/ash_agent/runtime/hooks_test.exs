@@ -99,12 +99,12 @@ defmodule AshAgent.Runtime.HooksTest do
       calls = [call("x", "nothing"), call("y", "echo", "[1]")]
       reply = run(calls, before_tool: fn _, _ -> flunk("asked") end)
 
-      assert [error: "there is no tool" <> _, error: "the arguments are not a JSON object"] =
+      assert [error: "unknown tool" <> _, error: "the arguments are not a JSON object"] =
                results(reply)
     end
 
     test "that fails or returns something else denies, and says so" do
-      other = "returned a call with another id or name, or no arguments"
+      other = "returned a call with another id or name, or without arguments"
 
       for {hook, words} <- [
             {fn _, _ -> raise "secret" end, "raised RuntimeError"},
@@ -206,7 +206,7 @@ defmodule AshAgent.Runtime.HooksTest do
     test "may return what cannot be kept, which becomes an error" do
       hook = fn _, _, _ -> {:ok, {:ok, [1 | 2]}} end
 
-      assert [error: "the tool returned what cannot be kept" <> _] =
+      assert [error: "the tool returned a term that cannot be stored" <> _] =
                results(run([call("x", "echo")], after_tool: hook))
     end
 
@@ -230,7 +230,7 @@ defmodule AshAgent.Runtime.HooksTest do
       assert {:error, %Error{reason: {:timeout, 400}}} = reply
 
       assert results(reply) == [
-               error: "the time of the run was up before a hook had seen the result"
+               error: "the run timed out before a hook had seen the result"
              ]
     end
   end

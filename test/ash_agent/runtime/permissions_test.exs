@@ -32,7 +32,7 @@ defmodule AshAgent.Runtime.PermissionsTest do
             {:deny, "x", nil},
             {"deny", "x"}
           ] do
-        assert_raise ArgumentError, ~r/expected a rule/, fn ->
+        assert_raise ArgumentError, ~r/:permission_rules: expected a list of rules/, fn ->
           Permissions.new(permission_rules: [rule])
         end
       end
@@ -132,9 +132,9 @@ defmodule AshAgent.Runtime.PermissionsTest do
             {fn %{"never" => _} -> true end, "raised FunctionClauseError"},
             {fn _ -> throw(:secret) end, "threw a value that nobody caught"},
             {fn _ -> exit(:secret) end, "exited"},
-            {fn _ -> :error end, "returned no boolean"},
-            {fn _ -> {:ok, true} end, "returned no boolean"},
-            {fn _ -> 0 end, "returned no boolean"}
+            {fn _ -> :error end, "did not return a boolean"},
+            {fn _ -> {:ok, true} end, "did not return a boolean"},
+            {fn _ -> 0 end, "did not return a boolean"}
           ] do
         assert check([{kind, "rm*", predicate}], "rm") ==
                  {:deny,
@@ -305,7 +305,7 @@ defmodule AshAgent.Runtime.PermissionsTest do
       assert [
                %{result: {:error, ~S(denied: the tool "write" is not among the allowed ones)}},
                %{result: {:ok, "read"}},
-               %{result: {:error, ~S(there is no tool "nothing"; there are: read)}}
+               %{result: {:error, ~S(unknown tool "nothing"; available tools: read)}}
              ] = calls
 
       assert Context.tool_call_status(context, "a") == :denied

@@ -70,7 +70,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
       assert [
                %{result: {:ok, "ran"}},
-               %{result: {:error, "denied: the arguments are not those" <> _}}
+               %{result: {:error, "denied: the arguments differ from the approved" <> _}}
              ] = Context.get_iteration(context, 1).tool_calls
     end
 

@@ -125,7 +125,13 @@ defmodule AshAgent.Runtime.SubAgentTest do
                  id: child[:id],
                  status: :answered,
                  iterations: 1,
-                 usage: %{input_tokens: 7, output_tokens: 1}
+                 usage: %{
+                   input_tokens: 7,
+                   output_tokens: 1,
+                   total_tokens: 8,
+                   cached_tokens: 0,
+                   reasoning_tokens: 0
+                 }
                }
              }
 
@@ -210,9 +216,9 @@ defmodule AshAgent.Runtime.SubAgentTest do
             {[llm: fn _ -> throw("secret") end],
              "the sub-agent's model threw a value that nobody caught"},
             {[llm: fn _ -> Process.exit(self(), :kill) end], "the sub-agent's model exited"},
-            {[llm: fn _ -> :nonsense end], "the sub-agent's model gave no valid answer"},
+            {[llm: fn _ -> :nonsense end], "the sub-agent's model did not return a valid answer"},
             {[on_change: fn _ -> {:error, "secret"} end],
-             "the sub-agent's conversation could not be kept"},
+             "the sub-agent's conversation could not be stored"},
             {[llm: fn _ -> Process.sleep(:infinity) end, llm_timeout: 30],
              "the sub-agent's model took longer than 30 ms"},
             {[llm: fn _ -> Process.sleep(:infinity) end, timeout: 30],
@@ -240,7 +246,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
 
       reply = run(agent)
       assert {:error, words} = result(reply)
-      assert words =~ "cannot be kept"
+      assert words =~ "cannot be stored"
       assert %{"call_agent" => %{id: _}} = noted(reply)
     end
 
@@ -557,7 +563,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent = agent(opts ++ [inherit: []])
       assert {:ok, "gone"} = result(run(agent, approval: approval, before_tool: before_tool))
       assert_received :deleted
-      assert_raise ArgumentError, ~r/always hold/, fn -> agent(inherit: [:permission_rules]) end
+      assert_raise ArgumentError, ~r/always apply/, fn -> agent(inherit: [:permission_rules]) end
     end
 
     test "hold at every depth, each the narrower for those above", %{opts: opts} do

@@ -2,10 +2,14 @@ defmodule AshAgent.Runtime.TelemetryTest do
   # A stand-in for the application :telemetry is loaded for the whole VM.
   use ExUnit.Case, async: false
 
-  alias AshAgent.{Context, Runtime}
+  alias AshAgent.{Context, LLM, Runtime}
 
   defp run(opts \\ []),
-    do: Runtime.run(Context.new("Hi"), [llm: fn _ -> {:ok, %{content: "Hi"}} end] ++ opts)
+    do:
+      Runtime.run(
+        Context.new("Hi"),
+        Keyword.put_new(opts, :llm, fn _ -> {:ok, %{content: "Hi"}} end)
+      )
 
   defp stand_in do
     test = self()
@@ -43,6 +47,17 @@ defmodule AshAgent.Runtime.TelemetryTest do
       stand_in()
       assert {:ok, %{output: "Hi"}} = run()
       for event <- @events, do: assert_receive({^event, %{}, %{iteration: 1}})
+    end
+
+    @tag :capture_log
+    test "gets no text of what streams in" do
+      stand_in()
+      test = self()
+      opts = [llm: LLM.Scripted.new(["SECRET words"]), on_event: &send(test, {:told, &1})]
+      assert {:ok, %{output: "SECRET words"}} = run(opts)
+      assert_receive {[_, _, :llm, :delta], %{bytes: 7}, %{iteration: 1} = metadata}
+      assert metadata |> Map.keys() |> Enum.sort() == [:context_id, :iteration]
+      assert_receive {:told, %{metadata: %{events: [{:text, 0, "SECRET "}]}}}
     end
 
     @tag :capture_log

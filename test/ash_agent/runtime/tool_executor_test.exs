@@ -67,7 +67,7 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
 
       name = "no_such_tool_#{System.unique_integer([:positive])}"
       assert [%{result: {:error, words}}] = execute_tools([call(name)], tools, %{})
-      assert words == "there is no tool #{inspect(name)}; there are: a, b"
+      assert words == "unknown tool #{inspect(name)}; available tools: a, b"
       assert_raise ArgumentError, fn -> String.to_existing_atom(name) end
     end
   end

@@ -1,4 +1,44 @@
 defmodule AshAgent.Context.Enhancer.Budget do
+  alias AshAgent.Options
+
+  @fit AshAgent.Context.Options.schema(:fit)
+
+  @schema [
+            budget: [
+              type: :pos_integer,
+              required: true,
+              doc: "tokens that the view and the answer may take together."
+            ],
+            threshold: [
+              type: {:custom, &__MODULE__.share?/1},
+              type_doc: "a number greater than 0 and at most 1",
+              default: 1.0,
+              doc: "the share of the budget, less the reserve, above which the enhancer acts."
+            ],
+            clear_results: [
+              type: {:or, [:non_neg_integer, nil]},
+              default: nil,
+              doc:
+                "how many of the last tool results stay when older ones are cleared. Cleared results stay cleared. With " <>
+                  "`nil`, none is cleared."
+            ],
+            strategy: [
+              type: {:custom, &__MODULE__.strategy?/1},
+              type_doc: "`:fit`, `:drop` or `{:summarize, fun}`",
+              default: :fit,
+              doc: """
+              how to treat old iterations:
+                * `:fit` hides the oldest, as many as needed to come down to the threshold or, where that is impossible, to \
+              the budget; see `AshAgent.Context.fit/3`
+                * `:drop` hides all before the current turn, except for `:keep_first` and `:keep_last`
+                * `{:summarize, fun}` shows a summary instead of them, see `AshAgent.Context.compact/3`
+
+              If the view still exceeds the budget, more is hidden, as with `:fit`.
+              """
+            ],
+            method: Keyword.put(@fit[:method], :default, :estimate)
+          ] ++ Keyword.take(@fit, [:reserve, :keep_first, :keep_last, :step])
+
   @moduledoc """
   An enhancer that keeps the view within a number of tokens.
 
@@ -10,45 +50,29 @@ defmodule AshAgent.Context.Enhancer.Budget do
       iex> Context.to_messages(context)
       [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]
 
-  Nothing happens while the view takes no more than the threshold. Beyond it, old tool results are blanked, if
-  `:clear_results` says so; if that is not enough, the strategy is used. In the end the view is within the budget, or the
-  enhancer fails with an `AshAgent.Context.Error` of the reason `{:cannot_fit, least}`.
+  Nothing happens as long as the view is within the threshold. Beyond it, old tool results are cleared if `:clear_results` says
+  so, and if that is not enough, the strategy is applied. In the end the view is within the budget, or the enhancer fails with an
+  `AshAgent.Context.Error` whose reason is `{:cannot_fit, least}`.
 
-  Put it last: what enhancers behind it add is not counted.
+  Put it last: it does not count text that later enhancers add.
 
   ## Options
 
-    * `:budget` - tokens that the view and the answer may take. Required.
-    * `:reserve` - tokens of it to keep free for the answer. Defaults to `0`.
-    * `:threshold` - the share of the budget without the reserve from which something is done, more than 0 and at most 1.
-      Defaults to `1.0`.
-    * `:clear_results` - how many of the last tool results stay when old ones are blanked. What is blanked stays so.
-      Defaults to `nil`, none is blanked.
-    * `:strategy` - what is done with old iterations:
-      * `:fit` - the oldest are hidden, as many as needed to come down to the threshold, or where that cannot be, to the
-        budget; see `AshAgent.Context.fit/3`. The default.
-      * `:drop` - all in front of the current turn are hidden, but for `:keep_first` and `:keep_last`
-      * `{:summarize, fun}` - a summary is put in their place, see `AshAgent.Context.compact/3`
+  #{Options.docs(@schema)}
 
-      What is then still beyond the budget is brought down to it as with `:fit`.
-    * `:keep_first` - iterations at the beginning that stay. Defaults to `0`.
-    * `:keep_last` - iterations at the end that stay. Defaults to `1`.
-    * `:step` - see `AshAgent.Context.fit/3`. Defaults to `5`.
-    * `:method` - how tokens are counted, see `t:AshAgent.Context.token_method/0`. Defaults to `:estimate`.
-
-  `:auto` is more exact, but right only where the context that this made is the one that is kept and gets the reports of
-  tokens. Where each request is enhanced anew, the reports are about less than the context holds, and `:auto` would take it
-  for smaller than it is. Estimates and encodings do not count the tools that are offered to the model: keep a `:reserve` for
-  them, too.
+  `:auto` is more exact, but only if you keep the enhanced context and record the reports of tokens on it. If you enhance
+  each request anew, reports count less than the context holds, and `:auto` would underestimate it. Neither estimates nor
+  encodings count the tools offered to the model, so keep a `:reserve` for them as well.
 
   ## Summaries
 
-  The summariser is called when something new is to be summarised, with the messages as the view has them: masked, when
-  `AshAgent.Context.Enhancer.Redact` came before. When it fails, or what it gives is longer than what it stands for, a warning
-  is logged (without any text), and the oldest iterations are hidden instead, as many as needed.
+  The summariser is called when there is something new to summarise, with the messages as in the view: masked, if
+  `AshAgent.Context.Enhancer.Redact` ran before. If it fails, or its summary is longer than the iterations it would
+  replace, a warning is logged (without any of the text), and as many of the oldest iterations as necessary are hidden
+  instead.
 
-  A summary is made once when the context with it is kept. Where each request is enhanced anew from a context without it, it
-  is made each time.
+  If you keep the enhanced context, a summary is made once. If you enhance each request anew from a context without the
+  summary, it is made each time.
   """
 
   @behaviour AshAgent.Context.Enhancer
@@ -56,24 +80,10 @@ defmodule AshAgent.Context.Enhancer.Budget do
   require Logger
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.Options
-
-  @options [
-    :budget,
-    reserve: 0,
-    threshold: 1.0,
-    clear_results: nil,
-    strategy: :fit,
-    keep_first: 0,
-    keep_last: 1,
-    step: 5,
-    method: :estimate
-  ]
 
   @impl true
   def prepare(opts) do
-    opts = Options.validate!(opts, @options)
-    Enum.each([:budget | Keyword.keys(opts)], &check!(&1, opts[&1]))
+    opts = Options.validate!(opts, @schema)
 
     unless opts[:reserve] < opts[:budget],
       do: raise(ArgumentError, "expected :reserve to be less than :budget, #{opts[:budget]}")
@@ -81,18 +91,12 @@ defmodule AshAgent.Context.Enhancer.Budget do
     opts
   end
 
-  defp check!(option, value) do
-    unless valid?(option, value),
-      do: raise(ArgumentError, "invalid value for option #{inspect(option)}: #{inspect(value)}")
-  end
+  @doc false
+  def share?(share), do: is_number(share) and share > 0 and share <= 1
 
-  defp valid?(option, value) when option in [:budget, :step], do: is_integer(value) and value > 0
-  defp valid?(:threshold, value), do: is_number(value) and value > 0 and value <= 1
-  defp valid?(:clear_results, nil), do: true
-  defp valid?(:strategy, {:summarize, fun}), do: is_function(fun, 1)
-  defp valid?(:strategy, value), do: value in [:fit, :drop]
-  defp valid?(:method, value), do: value in [:auto, :estimate, :o200k_base, :cl100k_base]
-  defp valid?(_count, value), do: is_integer(value) and value >= 0
+  @doc false
+  def strategy?({:summarize, fun}), do: is_function(fun, 1)
+  def strategy?(strategy), do: strategy in [:fit, :drop]
 
   @impl true
   def enhance(%Context{} = context, _needs, opts) do
@@ -110,7 +114,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
       else: {:ok, context}
   end
 
-  # With iterations hidden, the last results of the view reach further back: what is blanked is not shown again.
+  # With iterations hidden, the last results of the view reach further back: a cleared result is not shown again.
   defp clear(context, nil), do: context
 
   defp clear(context, keep) do

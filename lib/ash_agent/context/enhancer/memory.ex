@@ -1,4 +1,50 @@
 defmodule AshAgent.Context.Enhancer.Memory do
+  alias AshAgent.Options
+
+  @headings [
+    recall: "## Recalled",
+    pending_tasks: "## Pending tasks",
+    profile: "## User profile",
+    summaries: "## Summaries",
+    outcomes: "## Outcomes"
+  ]
+  @blocks Keyword.keys(@headings)
+  @least_bytes 100
+
+  @schema Enum.map(
+            @blocks,
+            &{&1,
+             [
+               type: {:or, [{:fun, 1}, {:fun, 2}, nil]},
+               type_doc: "a function of arity 1 or 2",
+               doc: "the loader of this block. Defaults to no loader."
+             ]}
+          ) ++
+            [
+              headings: [
+                type: {:custom, &__MODULE__.headings?/1},
+                type_doc: "a keyword list of blocks and strings",
+                default: [],
+                doc:
+                  "lines to show above blocks instead of `## Recalled`, `## Pending tasks`, `## User profile`, " <>
+                    "`## Summaries` and `## Outcomes`."
+              ],
+              max_bytes: [
+                type: {:custom, &__MODULE__.max_bytes?/1},
+                type_doc:
+                  "an integer of at least #{@least_bytes}, or a keyword list of blocks and such integers",
+                doc:
+                  "how long a block may be, not counting its heading. Only the beginning of a longer one is shown, with a note " <>
+                    "of how much was left out. Defaults to no limit."
+              ],
+              name: [
+                type: {:custom, &__MODULE__.name?/1},
+                type_doc: "an atom or a UTF-8 string",
+                default: :memory,
+                doc: "the name of the prompt block."
+              ]
+            ]
+
   @moduledoc """
   An enhancer that puts what the application remembers into the system prompt.
 
@@ -13,66 +59,48 @@ defmodule AshAgent.Context.Enhancer.Memory do
         "## User profile", "", "Ann, a pilot."
       ]
 
-  There are five blocks, which stand in this order: `:recall`, `:pending_tasks`, `:profile`, `:summaries`, `:outcomes`. A block
-  is loaded when the needs ask for it and a loader is given, and not otherwise.
+  There are five blocks, in this order: `:recall`, `:pending_tasks`, `:profile`, `:summaries`, `:outcomes`. A block is
+  loaded only if the needs ask for it and it has a loader.
 
-  A loader is a function of the context, or of the context and the value that stands with the need (`true` when none does).
-  It returns text, a list of texts, which become the items of a list, or `nil` for nothing; or `{:ok, that}` or
-  `{:error, reason}`. Loaders run one after the other, in the order of the blocks.
+  A loader is a function that takes the context, or the context and the value given with the need (`true` if there is
+  none). It returns a string, a list of strings, which become the items of a list, or `nil` for nothing; or one of them as
+  `{:ok, value}`; or `{:error, reason}`. Loaders run one after the other, in the order of the blocks.
 
-  All blocks are put as one prompt block, see `AshAgent.Context.put_prompt_block/4`, in the place of what an earlier run put.
-  Blank blocks are left out, and when nothing is left the prompt block is taken away: memory that is not asked for this time
-  is not shown this time.
+  All blocks together form one prompt block, see `AshAgent.Context.put_prompt_block/4`, which replaces that of an earlier
+  run. Blank blocks are left out, and if nothing remains, the prompt block is removed: memory that is not asked for this
+  time is not shown this time.
 
-  The enhancer fails with `{block, reason}` when a loader fails, and with `{block, :no_text}` when it gives something else or
-  text that is no UTF-8. The prompt is then as it was.
+  The enhancer fails with `{block, reason}` if a loader fails, and with `{block, :no_text}` if it returns anything else or
+  a string that is not valid UTF-8. The prompt then stays as it was.
 
-  What is loaded is put as it is. A model cannot tell it from the system prompt: take care that what other users or web
-  pages say does not get there as it is.
+  Loaded text is inserted as it is, and a model cannot tell it from the system prompt: take care that text from other
+  users or from web pages does not get there unchecked.
 
   ## Options
 
-    * `:recall`, `:pending_tasks`, `:profile`, `:summaries`, `:outcomes` - the loader of this block. Defaults to none.
-    * `:headings` - a keyword list of lines to stand above blocks, in the place of `## Recalled`, `## Pending tasks`,
-      `## User profile`, `## Summaries` and `## Outcomes`. Defaults to `[]`.
-    * `:max_bytes` - how long a block may be without its heading, at least 100, or a keyword list of such numbers. Of a longer
-      one the beginning is kept, with a note of how much was left out. Defaults to no limit.
-    * `:name` - the name of the prompt block. Defaults to `:memory`.
+  #{Options.docs(@schema)}
   """
 
   @behaviour AshAgent.Context.Enhancer
 
   alias AshAgent.Context
   alias AshAgent.Context.Enhancer
-  alias AshAgent.Runtime.Options
-
-  @headings [
-    recall: "## Recalled",
-    pending_tasks: "## Pending tasks",
-    profile: "## User profile",
-    summaries: "## Summaries",
-    outcomes: "## Outcomes"
-  ]
-  @blocks Keyword.keys(@headings)
-  @least_bytes 100
 
   @impl true
   def prepare(opts) do
-    opts = Options.validate!(opts, @blocks ++ [headings: [], max_bytes: nil, name: :memory])
-    Enum.each(opts, &check!/1)
-
-    Keyword.update!(opts, :headings, &Keyword.merge(@headings, &1))
+    opts
+    |> Options.validate!(@schema)
+    |> Keyword.update!(:headings, &Keyword.merge(@headings, &1))
   end
 
-  defp check!({option, value}) do
-    unless valid?(option, value),
-      do: raise(ArgumentError, "invalid value for option #{inspect(option)}: #{inspect(value)}")
-  end
+  @doc false
+  def name?(name), do: text?(name) or (is_atom(name) and name != nil)
 
-  defp valid?(:name, name), do: text?(name) or (is_atom(name) and name != nil)
-  defp valid?(:headings, lines), do: by_block?(lines, &text?/1)
-  defp valid?(:max_bytes, most), do: is_nil(most) or bytes?(most) or by_block?(most, &bytes?/1)
-  defp valid?(_block, load), do: is_nil(load) or is_function(load, 1) or is_function(load, 2)
+  @doc false
+  def headings?(lines), do: by_block?(lines, &text?/1)
+
+  @doc false
+  def max_bytes?(most), do: is_nil(most) or bytes?(most) or by_block?(most, &bytes?/1)
 
   defp by_block?(list, valid?) do
     Keyword.keyword?(list) and

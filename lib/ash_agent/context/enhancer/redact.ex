@@ -1,6 +1,20 @@
 defmodule AshAgent.Context.Enhancer.Redact do
+  @schema [
+    patterns: [
+      type: {:list, :any},
+      type_doc: "a list",
+      required: true,
+      doc: "what to mask, see below."
+    ],
+    replacement: [
+      type: :string,
+      default: "[redacted]",
+      doc: "replaces the matches of patterns that have no replacement of their own."
+    ]
+  ]
+
   @moduledoc """
-  An enhancer that masks what patterns match in all texts of the view.
+  An enhancer that masks the matches of patterns in all texts of the view.
 
       iex> alias AshAgent.Context
       iex> redact = {Context.Enhancer.Redact, patterns: [:email, {~r/\\bAnn\\b/, "[name]"}]}
@@ -10,43 +24,46 @@ defmodule AshAgent.Context.Enhancer.Redact do
       iex> Context.to_messages(masked, view: :log)
       [%{role: :user, content: "Ann is ann@example.com."}]
 
-  What is masked, and where, `AshAgent.Context.put_masks/3` tells. Masks that are there already stay; a pattern that is there
-  already takes the replacement that is given now. Masks of another run stay until `AshAgent.Context.put_masks/3` takes them
-  away, also when their pattern is no longer given.
+  `AshAgent.Context.put_masks/3` describes what is masked, and where. Existing masks stay; if a pattern is already masked,
+  its replacement is updated. Masks of an earlier run stay even when their pattern is no longer given, until
+  `AshAgent.Context.put_masks/3` removes them.
 
   ## Options
 
-    * `:patterns` - a list, required. Each is
-      * a name, see below
-      * a regular expression, as text or as a `Regex` without options, in the syntax that `AshAgent.Context.put_masks/3` takes.
-        A text to be masked as it is goes through `Regex.escape/1` first.
-      * `{pattern, replacement}` of a name or an expression
-    * `:replacement` - for patterns that have none of their own. Defaults to `"[redacted]"`.
+  #{AshAgent.Options.docs(@schema)}
 
-  What is no pattern raises, as in `AshAgent.Context.put_masks/3`, before the first enhancer runs.
+  A pattern is
+
+    * one of the names below
+    * a regular expression, as a string or as a `Regex` without options, in the syntax of `AshAgent.Context.put_masks/3`; pass
+      literal text through `Regex.escape/1` first
+    * `{pattern, replacement}` with a name or an expression
+
+  Anything else raises, as in `AshAgent.Context.put_masks/3`, before the first enhancer runs.
 
   ## Names
 
-    * `:email` - addresses such as `ann@mail.example.com`; also what only looks so, such as `git@github.com` or `logo@2x.png`
+    * `:email` - addresses such as `ann@mail.example.com`; also texts that only look like one, such as `git@github.com` or
+      `logo@2x.png`
     * `:credit_card` - numbers of Visa, Mastercard, American Express and Discover, in one piece or in groups with spaces or
-      hyphens. The check digit is not looked at: other numbers of 15 or 16 digits with the same beginning match, too, and
-      so can the digits behind the point of a long fraction.
-    * `:ipv4` - addresses of the internet protocol, version 4; also version numbers of four parts
-    * `:api_key` - keys that say what they are by their beginning: of Anthropic, AWS, GitHub, GitLab, Google, Hugging Face,
-      OpenAI, OpenRouter, Slack and Stripe
+      hyphens. The check digit is not verified: other numbers of 15 or 16 digits with the same beginning match as well, and so can
+      the digits after the point of a long fraction.
+    * `:ipv4` - addresses of the internet protocol, version 4; also version numbers with four parts
+    * `:api_key` - keys with a recognisable beginning: of Anthropic, AWS, GitHub, GitLab, Google, Hugging Face, OpenAI, OpenRouter,
+      Slack and Stripe
 
-  There is none for phone numbers and names of people: no pattern tells them from other numbers and words.
+  There are no patterns for phone numbers and people's names, since no pattern can tell them from other numbers and words.
 
-  ## What it is not
+  ## Limits
 
-  Patterns find what has a form, nothing else, and match within one text: what is spread over two messages is not found. The
-  log and what is stored have everything. Patterns are stored with the view: write no secret into one.
+  Patterns find text of a certain form and nothing else, and match within a single text: something spread over two messages is not
+  found. The log and stored conversations contain everything. Patterns are stored with the view: don't put a secret into one.
   """
 
   @behaviour AshAgent.Context.Enhancer
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.Options
+  alias AshAgent.Options
 
   # A word boundary of ASCII: Unicode's is slow in texts that are not ASCII.
   @edge ~S"(?-u:\b)"
@@ -83,12 +100,7 @@ defmodule AshAgent.Context.Enhancer.Redact do
 
   @impl true
   def prepare(opts) do
-    opts = Options.validate!(opts, [:patterns, replacement: "[redacted]"])
-
-    unless is_list(opts[:patterns]),
-      do:
-        raise(ArgumentError, "expected :patterns to be a list, got: #{inspect(opts[:patterns])}")
-
+    opts = Options.validate!(opts, @schema)
     masks = Enum.map(opts[:patterns], &mask!(&1, opts[:replacement]))
     # The core checks them, and gives expressions as text.
     [masks: Context.view(Context.put_masks(Context.new(""), masks)).masks]
@@ -99,7 +111,7 @@ defmodule AshAgent.Context.Enhancer.Redact do
 
   defp pattern!(name) when is_atom(name) do
     Map.get(@patterns, name) ||
-      raise ArgumentError, "there is no pattern #{inspect(name)}, only #{inspect(@names)}"
+      raise ArgumentError, "unknown pattern #{inspect(name)}, known names are: #{inspect(@names)}"
   end
 
   defp pattern!(expression), do: expression

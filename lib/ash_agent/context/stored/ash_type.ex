@@ -32,7 +32,7 @@ if Code.ensure_loaded?(Ash.Type) do
         def cast_input(input, constraints),
           do: @kind |> Stored.cast(input, constraints) |> Stored.AshType.explained()
 
-        # Ash also gives back what it has read already.
+        # Ash also passes values that it has read already.
         @impl true
         def cast_stored(%@kind{} = value, _constraints), do: {:ok, value}
 
@@ -55,12 +55,12 @@ if Code.ensure_loaded?(Ash.Type) do
         @impl true
         def generator(constraints), do: Stored.AshType.generator(@kind, constraints)
 
-        @doc "Returns the GraphQL type for AshGraphql: the one that it has for JSON."
+        @doc "Returns the GraphQL type for AshGraphql, its type for JSON."
         @doc since: "0.1.0"
         @spec graphql_type(keyword()) :: atom()
         def graphql_type(_constraints), do: Stored.AshType.graphql_type()
 
-        @doc "Returns the GraphQL type of inputs for AshGraphql: the one that it has for JSON."
+        @doc "Returns the GraphQL type of inputs for AshGraphql, its type for JSON."
         @doc since: "0.1.0"
         @spec graphql_input_type(keyword()) :: atom()
         def graphql_input_type(_constraints), do: Stored.AshType.graphql_type()
@@ -70,13 +70,13 @@ if Code.ensure_loaded?(Ash.Type) do
         @spec json_schema(keyword()) :: map()
         def json_schema(constraints), do: Stored.AshType.json_schema(@kind, constraints)
 
-        # Comp compares by handle while no loaded module has this name.
+        # Comp compares handles unless a module of this name is loaded.
         @doc false
         def comparable, do: unquote(comparable)
       end
     end
 
-    @doc "What the column holds."
+    @doc "The form in which the column holds a value."
     @spec storage(keyword()) :: :map | :text
     def storage(constraints), do: constraints[:storage] || :map
 
@@ -106,11 +106,11 @@ if Code.ensure_loaded?(Ash.Type) do
     defp article(Context), do: "a conversation as an"
     defp article(ChatContext), do: "a chat with its branches as an"
 
-    @doc "The name of the type that AshGraphql has for JSON."
+    @doc "The name of AshGraphql's type for JSON."
     @spec graphql_type() :: atom()
     def graphql_type, do: Application.get_env(:ash_graphql, :json_type, :json_string)
 
-    @doc "The JSON schema of a dump. What else a document has, is kept."
+    @doc "The JSON schema of a dump. Other fields of a document are kept."
     @spec json_schema(Stored.kind(), keyword()) :: map()
     def json_schema(kind, constraints) do
       kind

@@ -26,9 +26,9 @@ defmodule AshAgent.Context.Stored.EctoType do
       def type, do: unquote(if @storage == :text, do: :string, else: :map)
 
       @doc """
-      Makes a #{@noun} of a parameter; the error's text stands in the changeset.
+      Casts a parameter to a #{@noun}; the changeset shows the error's message.
 
-      A parameter brings neither approvals of tool calls nor structs: both are left out of what is read.
+      A #{@noun} from parameters loses its approvals of tool calls and its structs.
 
       ## Examples
 
@@ -39,14 +39,14 @@ defmodule AshAgent.Context.Stored.EctoType do
           true
       """
       @doc since: "0.1.0"
-      @spec cast(term()) :: {:ok, AshAgent.Context.Stored.value() | nil} | {:error, keyword()}
+      @spec cast(term()) :: {:ok, unquote(kind).t() | nil} | {:error, keyword()}
       def cast(input) do
         with {:error, error} <- AshAgent.Context.Stored.cast(@kind, input, @options),
              do: {:error, message: Exception.message(error)}
       end
 
       @doc """
-      Makes a #{@noun} of what the column holds, with all that was stored. `:error` when it holds something else.
+      Loads a #{@noun} from the column, with everything that was stored, or returns `:error`.
 
       ## Examples
 
@@ -54,14 +54,14 @@ defmodule AshAgent.Context.Stored.EctoType do
           :error
       """
       @doc since: "0.1.0"
-      @spec load(term()) :: {:ok, AshAgent.Context.Stored.value() | nil} | :error
+      @spec load(term()) :: {:ok, unquote(kind).t() | nil} | :error
       def load(stored) do
         with {:error, _error} <- AshAgent.Context.Stored.load(@kind, stored), do: :error
       end
 
       @doc """
-      Makes what the column holds of a #{@noun}: its dump, as JSON text where the column is text. With Jason it is a fragment
-      that Jason writes as it is.
+      Dumps a #{@noun} for the column: as a map, or as JSON text if the column is text. With Jason, the map is a fragment that
+      Jason writes as it is.
 
       ## Examples
 
@@ -74,7 +74,7 @@ defmodule AshAgent.Context.Stored.EctoType do
       def dump(value), do: AshAgent.Context.Stored.dump(@kind, value, @storage)
 
       @doc """
-      Tells how an embedded schema holds a #{@noun}: as its dump.
+      Returns `:dump`: an embedded schema stores a #{@noun} as its dump.
 
       ## Examples
 
@@ -86,7 +86,7 @@ defmodule AshAgent.Context.Stored.EctoType do
       def embed_as(_format), do: :dump
 
       @doc """
-      Tells whether two values have equal contents, so that a changeset holds real changes only.
+      Returns whether two values have equal contents, so that a changeset contains only real changes.
 
       ## Examples
 

@@ -1,9 +1,8 @@
 defmodule AshAgent.LLM.Bedrock.SigV4 do
   @moduledoc """
-  Signs HTTP requests for AWS with Signature Version 4, as every AWS service but S3 wants them.
+  Signs HTTP requests for AWS with Signature Version 4, as every AWS service except S3 requires.
 
-  `AshAgent.LLM.Bedrock` uses it. It stands alone, for those who call another AWS service with an
-  `AshAgent.LLM.Transport`.
+  `AshAgent.LLM.Bedrock` uses it. You can also use it to call another AWS service with an `AshAgent.LLM.Transport`.
   """
 
   alias AshAgent.LLM.Transport.Request
@@ -17,6 +16,16 @@ defmodule AshAgent.LLM.Bedrock.SigV4 do
 
   @algorithm "AWS4-HMAC-SHA256"
 
+  @schema [
+    region: [type: :string, required: true, doc: "such as `\"us-east-1\"`."],
+    service: [type: :string, required: true, doc: "such as `\"bedrock\"`."],
+    at: [
+      type: {:or, [{:struct, DateTime}, nil]},
+      type_doc: "a `DateTime`",
+      doc: "the time of the request, which AWS allows to be five minutes off. Defaults to now."
+    ]
+  ]
+
   @doc """
   Returns the headers with those that sign the request: `host`, `x-amz-date`, `authorization` and, for temporary
   credentials, `x-amz-security-token`.
@@ -25,9 +34,7 @@ defmodule AshAgent.LLM.Bedrock.SigV4 do
 
   ## Options
 
-    * `:region` - such as `"us-east-1"`. Required.
-    * `:service` - such as `"bedrock"`. Required.
-    * `:at` - the time of the request, which AWS allows to be five minutes off. Defaults to now.
+  #{AshAgent.Options.docs(@schema)}
 
   ## Examples
 
@@ -49,6 +56,7 @@ defmodule AshAgent.LLM.Bedrock.SigV4 do
         ) :: [{String.t(), String.t()}]
   def sign(method, %URI{} = uri, headers, body, credentials, opts)
       when is_binary(method) and is_list(headers) and is_map(credentials) and is_list(opts) do
+    opts = AshAgent.Options.validate!(opts, @schema)
     time = Calendar.strftime(opts[:at] || DateTime.utc_now(), "%Y%m%dT%H%M%SZ")
     scope = [binary_part(time, 0, 8), opts[:region], opts[:service], "aws4_request"]
     headers = complete(headers, uri, time, credentials[:session_token])

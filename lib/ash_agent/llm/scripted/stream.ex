@@ -4,25 +4,23 @@ defmodule AshAgent.LLM.Scripted.Stream do
   # Writes an answer as Anthropic would stream it, whose events have a form for everything that an answer may hold.
 
   alias AshAgent.Context.JSON
+  alias AshAgent.Response
 
   @words %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"}
 
   @doc "The stream's bytes, an event a piece."
-  def pieces(answer) do
-    blocks = parts(answer) ++ Enum.map(Map.get(answer, :tool_calls) || [], &call/1)
+  def pieces(response) do
+    message = Response.message(response)
+    blocks = parts(message.content) ++ Enum.map(message[:tool_calls] || [], &call/1)
 
-    [start(answer)] ++
+    [start(response)] ++
       (blocks |> Enum.with_index() |> Enum.flat_map(&block/1)) ++
-      [finish(answer), event(%{type: "message_stop"})]
+      [finish(response, message), event(%{type: "message_stop"})]
   end
 
-  defp parts(%{parts: [_ | _] = parts}), do: Enum.map(parts, &part/1)
-
-  defp parts(%{content: text}) when is_binary(text) and text != "",
-    do: [part(%{type: :text, text: text})]
-
-  defp parts(%{content: [_ | _] = parts}), do: Enum.map(parts, &part/1)
-  defp parts(_answer), do: []
+  defp parts(text) when text in [nil, ""], do: []
+  defp parts(text) when is_binary(text), do: [part(%{type: :text, text: text})]
+  defp parts(parts), do: Enum.map(parts, &part/1)
 
   # What a block starts with, and what follows.
   defp part(%{type: :text, text: text}) do
@@ -62,7 +60,7 @@ defmodule AshAgent.LLM.Scripted.Stream do
       [event(%{type: "content_block_stop", index: index})]
   end
 
-  defp start(answer) do
+  defp start(response) do
     message = %{
       type: "message",
       role: "assistant",
@@ -71,30 +69,32 @@ defmodule AshAgent.LLM.Scripted.Stream do
       content: []
     }
 
-    event(%{type: "message_start", message: Map.merge(message, usage(answer))})
+    event(%{type: "message_start", message: Map.merge(message, usage(response))})
   end
 
-  defp finish(answer) do
-    called? = Map.get(answer, :tool_calls) not in [nil, []]
-    word = Map.get(answer, :finish_reason) || if(called?, do: "tool_use", else: "end_turn")
+  defp finish(response, message) do
+    called = if message[:tool_calls], do: "tool_use", else: "end_turn"
+    word = Response.finish_word(response) || called
     delta = %{stop_reason: Map.get(@words, word, word)}
-    event(Map.merge(%{type: "message_delta", delta: delta}, usage(answer)))
+    event(Map.merge(%{type: "message_delta", delta: delta}, usage(response)))
   end
 
   # Anthropic counts what came from its cache apart.
-  defp usage(%{usage: %{input_tokens: input} = usage}) do
-    cached = usage[:cached_tokens] || 0
+  defp usage(response) do
+    case Response.usage(response) do
+      nil ->
+        %{}
 
-    %{
-      usage: %{
-        input_tokens: max(input - cached, 0),
-        cache_read_input_tokens: cached,
-        output_tokens: usage[:output_tokens] || 0
-      }
-    }
+      %{input_tokens: input, output_tokens: output, cached_tokens: cached} ->
+        counted = %{
+          input_tokens: input - cached,
+          cache_read_input_tokens: cached,
+          output_tokens: output
+        }
+
+        %{usage: counted}
+    end
   end
-
-  defp usage(_answer), do: %{}
 
   defp words(text), do: Regex.scan(~r/\s*\S+\s?|\s+/u, text) |> List.flatten()
 

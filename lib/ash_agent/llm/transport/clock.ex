@@ -15,14 +15,14 @@ defmodule AshAgent.LLM.Transport.Clock do
   @doc "Begins to wait for a connection or for the first byte."
   def start(clock, name, milliseconds), do: %{clock | phase: {name, at(milliseconds)}}
 
-  @doc "Begins to wait for what follows the first byte: from now on only the pauses count."
+  @doc "Begins to wait for the bytes after the first: from now on only pauses count."
   def between(clock), do: start(clock, :idle, clock.idle)
 
-  @doc "Begins to wait once more. What the consumer took its time for is not the server's pause."
+  @doc "Begins to wait once more. The consumer's own time does not count as a pause of the server."
   def again(%{phase: {:idle, _}} = clock), do: between(clock)
   def again(clock), do: clock
 
-  @doc "Milliseconds to wait, at most, for what comes next."
+  @doc "Milliseconds to wait at most for the next bytes."
   def wait(clock), do: clock |> next() |> elem(1) |> left()
 
   @doc "The timeout that `wait/1` ended with."

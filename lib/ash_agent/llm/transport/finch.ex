@@ -14,14 +14,14 @@ if Code.ensure_loaded?(Finch) do
     ]
 
     @moduledoc """
-    A transport over `Finch`, for applications that have it: its pools, proxies, telemetry and HTTP/2.
+    A transport over `Finch`, with its pools, proxies, telemetry and HTTP/2, for applications that have it.
 
         children = [{Finch, name: MyApp.Finch}]
 
         AshAgent.LLM.Anthropic.new(model: "...", transport: {AshAgent.LLM.Transport.Finch, name: MyApp.Finch})
 
-    Options of TLS are those of the pool (`conn_opts: [transport_opts: [...]]`), so a client's `:ssl` is refused. With HTTP/2
-    a slow consumer does not slow the server down, since Finch reads on by itself.
+    TLS options belong to the pool (`conn_opts: [transport_opts: [...]]`), so a client's `:ssl` is refused. With HTTP/2 a slow
+    consumer does not slow the server down, since Finch continues reading by itself.
 
     ## Options
 
@@ -44,7 +44,7 @@ if Code.ensure_loaded?(Finch) do
 
     def stream(%Request{}, _acc, _fun, _opts) do
       raise ArgumentError,
-            "a pool of Finch has its own options of TLS: give conn_opts: [transport_opts: [...]] to Finch in place of :ssl"
+            "a pool of Finch has its own TLS options: pass conn_opts: [transport_opts: [...]] to Finch instead of :ssl"
     end
 
     defp produce(built, name, options, hand_over) do

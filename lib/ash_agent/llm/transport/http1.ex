@@ -4,20 +4,20 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
       type: {:or, [:pos_integer, {:in, [false]}]},
       default: 30_000,
       doc:
-        "milliseconds that a connection is kept for the next request after the last one, or `false` for a connection per request."
+        "milliseconds to keep an idle connection for the next request, or `false` to use a new connection for each request."
     ]
   ]
 
   @moduledoc """
-  The transport of this package: HTTP/1.1 over OTP's own sockets, without further dependencies.
+  The default transport: HTTP/1.1 over OTP's own sockets, without further dependencies.
 
-  It streams, keeps connections alive, uses the machine's CA certificates and checks the server's name, for IPv4 and
-  IPv6. The socket belongs to the process that asks while a response comes in: it is read as fast as the response is
-  consumed and not faster, and closes with its process. Complete responses leave their connection for the next request
-  to the same server with the same options of `:ssl`; one that the server has closed in the meantime is noticed, and the
-  request is sent over a new one.
+  It streams, keeps connections alive, uses the machine's CA certificates and verifies the server's name, with IPv4 and
+  IPv6. While a response comes in, the socket belongs to the calling process: it is read only as fast as the response is
+  consumed, and closes with its process. After a complete response, the connection is kept for the next request to the
+  same server with the same `:ssl` options. If the server has closed it in the meantime, the request is sent over a new
+  one.
 
-  It knows no proxies and no HTTP/2: take `AshAgent.LLM.Transport.Req` or `AshAgent.LLM.Transport.Finch` for those.
+  It supports neither proxies nor HTTP/2: use `AshAgent.LLM.Transport.Req` or `AshAgent.LLM.Transport.Finch` for those.
 
   ## Options
 
@@ -26,9 +26,9 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
       AshAgent.LLM.Anthropic.new(model: "...", transport: {AshAgent.LLM.Transport.HTTP1, keep_alive: false})
   """
 
-  # OTP's :httpc is not used: it answers a 503 with a short Retry-After by repeating the request itself, without end,
-  # past the request's own timeout and after its cancellation (OTP 25), which for a model means paying for answers that
-  # nobody reads. It also reads error bodies of any size, and goes on when the process that asked has been killed.
+  # OTP's :httpc is not used: on a 503 with a short Retry-After it repeats the request itself, endlessly, past the request's
+  # own timeout and after its cancellation (OTP 25), so one would pay for answers that nobody reads. It also reads error
+  # bodies of any size, and continues when the calling process has been killed.
 
   @behaviour AshAgent.LLM.Transport
 

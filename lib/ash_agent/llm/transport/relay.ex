@@ -8,7 +8,7 @@ defmodule AshAgent.LLM.Transport.Relay do
   alias AshAgent.LLM.Transport.{Clock, Request}
 
   @doc """
-  Folds what `produce` gives out.
+  Reduces the messages that `produce` hands over.
 
   `produce` gets a function that hands one message over and returns `:cont` or `:halt`, and returns `:ok` or
   `{:error, reason}`.

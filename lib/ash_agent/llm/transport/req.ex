@@ -4,16 +4,16 @@ if Code.ensure_loaded?(Req) do
       request: [
         type: {:struct, Req.Request},
         doc:
-          "what requests start from, such as `Req.new(finch: MyApp.Finch)` or `Req.new(connect_options: [proxy: {:http, \"proxy.local\", 3128, []}])`."
+          "the base of all requests, such as `Req.new(finch: MyApp.Finch)` or `Req.new(connect_options: [proxy: {:http, \"proxy.local\", 3128, []}])`."
       ]
     ]
 
     @moduledoc """
-    A transport over `Req`, for applications that have it: its steps, plugins, proxies and test adapters.
+    A transport over `Req`, with its steps, plugins, proxies and test adapters, for applications that have it.
 
         AshAgent.LLM.Anthropic.new(model: "...", transport: AshAgent.LLM.Transport.Req)
 
-    Repetition, redirects and decoding are switched off, since the client sees to them.
+    Retries, redirects and decoding are switched off, since the client takes care of them.
 
     ## Options
 

@@ -2,18 +2,18 @@ defmodule AshAgent.LLM.Transport.Request do
   @moduledoc """
   A request, as transports get it.
 
-    * `:method` - `"POST"` and its like
-    * `:uri` - path and query are percent-encoded
-    * `:headers` - a function that returns `[{name, value}]`, since they hold keys: what prints a request prints a function
+    * `:method` - such as `"POST"`
+    * `:uri` - with path and query percent-encoded
+    * `:headers` - a function that returns `[{name, value}]`, so that printing a request does not print the keys in it
     * `:body` - iodata
     * `:connect_timeout` - milliseconds to connect
     * `:first_byte_timeout` - milliseconds from the connection to the first byte of the response's body, or `:infinity`
-    * `:idle_timeout` - milliseconds between two pieces of the body, or `:infinity`
+    * `:idle_timeout` - milliseconds between two chunks of the body, or `:infinity`
     * `:timeout` - milliseconds for everything, or `:infinity`
     * `:max_bytes` - the longest body; a transport may refuse one whose announced length is greater
     * `:ssl` - options of `:ssl`
 
-  `inspect/1` shows method, host and timeouts alone.
+  `inspect/1` shows only the method, the host and the timeouts.
   """
 
   @enforce_keys [:method, :uri]

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::tokens::{Method, Tokens};
 use crate::value::time::Time;
-use crate::view::{self, Step};
+use crate::view::{self, Stretch};
 
 /// How [`Context::fit`] trims.
 #[derive(Debug, Clone, Copy)]
@@ -88,9 +88,9 @@ impl Context {
     /// The iteration up to which as many tokens can be hidden, leaving summaries.
     fn boundary(&self, first: u64, last: u64, needed: u64, method: Method) -> Option<u64> {
         let mut hidden = 0;
-        for step in self.steps(first, last) {
-            if let Step::Iteration(iteration, look) = step {
-                hidden += iteration.tokens(method, look).total();
+        for stretch in self.stretches(first, last) {
+            if let Stretch::Iteration(iteration, rendering) = stretch {
+                hidden += iteration.tokens(method, rendering).total();
                 if hidden >= needed {
                     return Some(iteration.number);
                 }
@@ -110,7 +110,7 @@ impl Context {
 
     /// A range without the summaries that reach out of it.
     fn without_cut_summaries(&self, first: u64, last: u64) -> (u64, u64) {
-        let is_summary = |cover: &&view::Cover| cover.summary.is_some();
+        let is_summary = |cover: &&view::cover::Cover| cover.summary.is_some();
         let first = match self.cover(first) {
             Some((start, cover)) if is_summary(&cover) && start < first => {
                 cover.last.saturating_add(1)
@@ -285,8 +285,8 @@ impl Context {
             });
         };
         let summary = view::summary(first, last, text);
-        let look = self.look(u64::MAX);
-        let tokens = summary.tokens(Method::Estimate, look).total();
+        let rendering = self.rendering(u64::MAX);
+        let tokens = summary.tokens(Method::Estimate, rendering).total();
         let replaced = self.view_tokens(Method::Estimate, first, last).total();
         if tokens >= replaced {
             return Err(Error::SummaryTooLong { tokens, replaced });

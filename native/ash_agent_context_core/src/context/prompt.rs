@@ -8,8 +8,8 @@ use crate::log::iteration::Iteration;
 use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
-use crate::view::look::Shown;
-use crate::view::Step;
+use crate::view::rendering::Shown;
+use crate::view::Stretch;
 
 /// How much of the conversation a prompt has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Prompt {
 /// Why nothing can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unready {
-    /// There is no message but the system prompt.
+    /// The system prompt is the only message.
     NoMessages,
     /// The last message is the model's.
     LastMessageFromAssistant,
@@ -90,30 +90,33 @@ impl Context {
             self.cover(*number)
                 .is_none_or(|(first, _)| first == *number)
         });
-        starts.flat_map(|number| self.steps(number, number).flat_map(Step::newest_first))
+        starts.flat_map(|number| {
+            self.stretches(number, number)
+                .flat_map(Stretch::newest_first)
+        })
     }
 }
 
-impl<'a> Step<'a> {
+impl<'a> Stretch<'a> {
     fn newest_first(self) -> impl Iterator<Item = Shown<'a>> {
-        let (iteration, look, summary) = match self {
-            Self::Iteration(iteration, look) => (Some(iteration), look, None),
-            Self::Cover(_, _, summary, look) => (None, look, summary),
+        let (iteration, rendering, summary) = match self {
+            Self::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
+            Self::Cover(_, _, summary, rendering) => (None, rendering, summary),
         };
         let mut slots = iteration.map_or(0, Iteration::count_calls);
         let entries = iteration.into_iter().flat_map(|one| one.entries().rev());
         let shown = entries.flat_map(move |entry| {
             slots = slots.saturating_sub(entry.message.calls.len());
-            let look = look.behind(slots);
+            let rendering = rendering.behind(slots);
             let mut messages: Vec<_> = entry.messages().collect();
             messages.reverse(); // two at most
             messages
                 .into_iter()
-                .map(move |message| Shown { message, look })
+                .map(move |message| Shown { message, rendering })
         });
         let summary = summary.map(|summary| Shown {
             message: MessageRef::Added(summary),
-            look,
+            rendering,
         });
         summary.into_iter().chain(shown)
     }

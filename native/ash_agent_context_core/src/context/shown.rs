@@ -8,9 +8,10 @@ use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::value::time::Time;
-use crate::view::look::{Look, Shown};
+use crate::view::cover::Cover;
 use crate::view::masks::Masks;
-use crate::view::{with_blocks, Cleared, Cover, Step, View};
+use crate::view::rendering::{Rendering, Shown};
+use crate::view::{with_blocks, Cleared, Stretch, View};
 
 /// The steps of a view.
 pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
@@ -21,27 +22,27 @@ pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
 }
 
 impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
-    type Item = Step<'a>;
+    type Item = Stretch<'a>;
 
-    fn next(&mut self) -> Option<Step<'a>> {
+    fn next(&mut self) -> Option<Stretch<'a>> {
         if self.next > self.last {
             return None;
         }
         if let Some((first, cover)) = self.covers.next_if(|(first, _)| *first <= self.next) {
             self.next = cover.last.saturating_add(1);
-            let look = self.context.look(u64::MAX);
-            return Some(Step::Cover(
+            let rendering = self.context.rendering(u64::MAX);
+            return Some(Stretch::Cover(
                 first,
                 cover.last,
                 cover.summary.as_deref(),
-                look,
+                rendering,
             ));
         }
         let iteration = self.context.log.numbered(self.next)?;
         self.next += 1;
-        Some(Step::Iteration(
+        Some(Stretch::Iteration(
             iteration,
-            self.context.look(iteration.number),
+            self.context.rendering(iteration.number),
         ))
     }
 }
@@ -53,10 +54,10 @@ impl Context {
         self.view.as_deref()
     }
 
-    pub(crate) fn look(&self, number: u64) -> Look<'_> {
+    pub(crate) fn rendering(&self, number: u64) -> Rendering<'_> {
         self.view
             .as_deref()
-            .map_or(Look::PLAIN, |view| view.look(number))
+            .map_or(Rendering::PLAIN, |view| view.rendering(number))
     }
 
     /// Whether an iteration is covered.
@@ -71,7 +72,7 @@ impl Context {
     }
 
     /// What the view has, from an iteration to another.
-    pub(crate) fn steps(&self, from: u64, to: u64) -> impl Iterator<Item = Step<'_>> {
+    pub(crate) fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = Stretch<'_>> {
         let from = from.max(self.first_number());
         let start = self.cover(from).map_or(from, |(first, _)| first);
         let covers = self.view.as_deref().into_iter();
@@ -85,8 +86,8 @@ impl Context {
     }
 
     /// All that the view has.
-    pub(crate) fn all_steps(&self) -> impl Iterator<Item = Step<'_>> {
-        self.steps(0, u64::MAX)
+    pub(crate) fn all_stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        self.stretches(0, u64::MAX)
     }
 
     /// The system prompt as the view has it.
@@ -98,19 +99,19 @@ impl Context {
 
     /// The messages of the view, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = Shown<'_>> {
-        let look = self.look(u64::MAX);
+        let rendering = self.rendering(u64::MAX);
         let system = self.shown_system().map(|system| Shown {
             message: MessageRef::Added(system),
-            look,
+            rendering,
         });
         system
             .into_iter()
-            .chain(self.all_steps().flat_map(messages_of))
+            .chain(self.all_stretches().flat_map(messages_of))
     }
 
     /// The messages of a range of the view, without the system prompt.
     pub fn messages_between(&self, first: u64, last: u64) -> impl Iterator<Item = Shown<'_>> {
-        self.steps(first, last).flat_map(messages_of)
+        self.stretches(first, last).flat_map(messages_of)
     }
 
     /// Number of messages in the view.
@@ -176,9 +177,9 @@ impl Context {
         let last = self.hidden_at(last, last).1;
         let first = self.hidden_at(first.saturating_sub(1), first).0;
         let last = self.hidden_at(last.saturating_add(1), last).1;
-        let messages = self.steps(first, last).map(|step| match step {
-            Step::Iteration(iteration, _) => iteration.count_messages(),
-            Step::Cover(first, ..) => self.cover(first).map_or(0, |(_, cover)| cover.messages),
+        let messages = self.stretches(first, last).map(|stretch| match stretch {
+            Stretch::Iteration(iteration, _) => iteration.count_messages(),
+            Stretch::Cover(first, ..) => self.cover(first).map_or(0, |(_, cover)| cover.messages),
         });
         let hidden = Cover {
             last,
@@ -237,8 +238,8 @@ impl Context {
     pub(crate) fn hide(&mut self, first: u64, last: u64) {
         let mut gaps = Vec::new();
         let mut next = first;
-        for step in self.steps(first, last) {
-            if let Step::Cover(cover_first, cover_last, Some(_), _) = step {
+        for stretch in self.stretches(first, last) {
+            if let Stretch::Cover(cover_first, cover_last, Some(_), _) = stretch {
                 if next < cover_first {
                     gaps.push((next, cover_first - 1));
                 }
@@ -353,8 +354,8 @@ impl Context {
         next
     }
 
-    /// The place behind which stand so many results of the view, if there are any in front of it. What
-    /// still waits for its result stands behind it.
+    /// The position after which the view has so many results, if there are any before it. Calls that are
+    /// still pending come after it.
     fn place_of_results(&self, mut keep: usize) -> Option<(u64, usize)> {
         for iteration in self.log.iterations_back() {
             if self.hides(iteration.number) {
@@ -405,7 +406,7 @@ impl Context {
         next
     }
 
-    /// Puts a text behind the system prompt of the view, in the place of the one of this name.
+    /// Puts a text after the system prompt of the view, replacing the one with this name.
     /// `None` takes it away.
     #[must_use]
     pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
@@ -435,21 +436,23 @@ impl Context {
     }
 }
 
-fn messages_of(step: Step<'_>) -> impl Iterator<Item = Shown<'_>> {
-    let (iteration, look, summary) = match step {
-        Step::Iteration(iteration, look) => (Some(iteration), look, None),
-        Step::Cover(_, _, summary, look) => (None, look, summary),
+fn messages_of(stretch: Stretch<'_>) -> impl Iterator<Item = Shown<'_>> {
+    let (iteration, rendering, summary) = match stretch {
+        Stretch::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
+        Stretch::Cover(_, _, summary, rendering) => (None, rendering, summary),
     };
     let mut slots = 0;
     let entries = iteration.into_iter().flat_map(Iteration::entries);
     let shown = entries.flat_map(move |entry| {
-        let look = look.behind(slots);
+        let rendering = rendering.behind(slots);
         slots += entry.message.calls.len();
-        entry.messages().map(move |message| Shown { message, look })
+        entry
+            .messages()
+            .map(move |message| Shown { message, rendering })
     });
     let summary = summary.map(|summary| Shown {
         message: MessageRef::Added(summary),
-        look,
+        rendering,
     });
     summary.into_iter().chain(shown)
 }

@@ -14,24 +14,24 @@ impl Context {
     #[must_use]
     pub fn tokens(&self, method: Method) -> Tokens {
         let system = self.shown_system().map(|system| {
-            let look = self.look(u64::MAX);
-            system.tokens(method, look)
+            let rendering = self.rendering(u64::MAX);
+            system.tokens(method, rendering)
         });
         let current = match self.hides(self.current_iteration()) {
             true => Tokens::default(),
             false => {
-                let look = self.look(self.current_iteration());
-                self.log.current.tokens(method, look)
+                let rendering = self.rendering(self.current_iteration());
+                self.log.current.tokens(method, rendering)
             }
         };
         let done = self
             .tallies
-            .count(method.index(), self.log.done.len(), |start| {
+            .count(method.index(), self.log.history.len(), |start| {
                 let from = self.first_number().saturating_add(start.len as u64);
                 let to = self.current_iteration().saturating_sub(1);
-                self.steps(from, to)
-                    .fold(Tokens::of_sum(start.sum), |sum, step| {
-                        sum.plus(step.tokens(method))
+                self.stretches(from, to)
+                    .fold(Tokens::of_sum(start.sum), |sum, stretch| {
+                        sum.plus(stretch.tokens(method))
                     })
                     .to_sum()
             });
@@ -52,8 +52,10 @@ impl Context {
     /// Tokens of a range of the view.
     #[must_use]
     pub fn view_tokens(&self, method: Method, first: u64, last: u64) -> Tokens {
-        self.steps(first, last)
-            .fold(Tokens::default(), |sum, step| sum.plus(step.tokens(method)))
+        self.stretches(first, last)
+            .fold(Tokens::default(), |sum, stretch| {
+                sum.plus(stretch.tokens(method))
+            })
     }
 
     /// Brings the tallies up to date after a range of the view changed that had these tokens.
@@ -83,7 +85,7 @@ impl Context {
             .tallies
             .get(method.index())
             .map_or(0, |tally| tally.len);
-        if self.log.done.len() - counted.min(self.log.done.len()) > FEW {
+        if self.log.history.len() - counted.min(self.log.history.len()) > FEW {
             return self.size();
         }
         // What looks different may have to be counted anew.
@@ -92,7 +94,7 @@ impl Context {
             true => system.size(),
             false => system.uncounted(method),
         });
-        let new = (counted..self.log.done.len()).filter_map(|index| self.log.done.get(index));
+        let new = (counted..self.log.history.len()).filter_map(|index| self.log.history.get(index));
         new.chain(std::iter::once(&*self.log.current))
             .map(|iteration| match anew {
                 true => iteration.size(),

@@ -9,7 +9,7 @@ use crate::tokens::Method;
 use crate::value::time::Time;
 
 impl Context {
-    /// Notes what a provider reported with the last message of the model.
+    /// Metadata what a provider reported with the last message of the model.
     ///
     /// # Errors
     /// [`Error::NoAssistantMessage`].
@@ -55,7 +55,7 @@ impl Context {
             .map_or(0, |exchange| {
                 let calls = exchange.count_calls();
                 let before = self.log.numbered(number).map_or(0, Iteration::count_calls) - calls;
-                exchange.tokens(Method::Estimate, self.look(number).behind(before))
+                exchange.tokens(Method::Estimate, self.rendering(number).behind(before))
             });
         all.total()
             .saturating_sub(behind.total())

@@ -242,7 +242,7 @@ fn read_head(fields: &mut Fields, before: Option<&Context>, at: Time) -> Result<
     let due = before.map(|context| context.current_iteration().saturating_add(1));
     let number = match (number, due) {
         (Some(number), Some(due)) if number != due => {
-            let expected = format!("{due}, the number behind the iteration before it");
+            let expected = format!("{due}, one more than the number of the iteration before it");
             return Err(Error::invalid(vec![fields.key("number")], expected));
         }
         (Some(number), _) => number,

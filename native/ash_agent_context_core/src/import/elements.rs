@@ -1,7 +1,7 @@
 //! The elements of a request's list, and which messages and exchanges were made of them.
 
+use crate::log::original::Original;
 use crate::log::provider::Provider;
-use crate::log::wire::Wire;
 use crate::value::json;
 use crate::value::Value;
 
@@ -140,7 +140,7 @@ impl Elements {
     }
 
     /// What stands on the wire for each number; of `pairs`, both are as they were or none.
-    pub fn finish(mut self, pairs: &[(usize, usize)]) -> Vec<Option<Wire>> {
+    pub fn finish(mut self, pairs: &[(usize, usize)]) -> Vec<Option<Original>> {
         let Some(provider) = self.provider else {
             return Vec::new();
         };
@@ -168,18 +168,18 @@ impl Elements {
             }
         }
         let numbers = 0..self.leaders.len();
-        let wire = |number: usize| {
+        let original = |number: usize| {
             let kept = self.claimed.get(number).copied().unwrap_or(false);
             if !kept || self.is_changed(number) {
                 return None;
             }
             // Others' texts are empty: every element is its leader's.
             let json = texts.get_mut(number).map(std::mem::take)?;
-            Some(Wire {
+            Some(Original {
                 provider,
                 json: json.into_boxed_str(),
             })
         };
-        numbers.map(wire).collect()
+        numbers.map(original).collect()
     }
 }

@@ -3,14 +3,14 @@
 //! Here, and only here, history is repaired; see [`Repair`]. Valid history needs none.
 //!
 //! The neutral form has no place for everything that a provider's has. So messages and exchanges
-//! that no repair touched keep the elements they were made of, see [`crate::log::wire::Wire`], and their
+//! that no repair touched keep the elements they were made of, see [`crate::log::original::Original`], and their
 //! own provider gets those back; every other provider gets what the neutral form says.
 
 pub mod attributes;
 mod cost;
 mod elements;
 mod fits;
-pub mod history;
+pub mod importer;
 mod messages;
 pub mod repair;
 mod written;
@@ -25,7 +25,7 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider;
 use crate::provider::foreign::Object;
-use history::History;
+use importer::Importer;
 use written::Written;
 
 /// Levels that a request's body may have: those of its own around values of [`MAX_DEPTH`].
@@ -55,7 +55,7 @@ impl Context {
             body => (body, Written::default()),
         };
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
-        let mut history = History::of(Some(provider)).written(written);
+        let mut history = Importer::of(Some(provider)).written(written);
         room.read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))
@@ -69,7 +69,7 @@ impl Context {
         let Value::List(messages) = messages else {
             return Err(Error::invalid(Vec::new(), "a list of messages"));
         };
-        let mut history = History::of(None);
+        let mut history = Importer::of(None);
         messages::read(messages.into_vec(), &mut history)?;
         Ok(history.finish(Map::default(), defaults))
     }

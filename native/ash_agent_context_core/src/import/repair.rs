@@ -10,7 +10,7 @@ pub struct Imported {
     pub context: Context,
     /// What had to be changed, in the order of the messages.
     pub repairs: Vec<Repair>,
-    /// The fields of the request that are no part of the conversation, as they were given.
+    /// The fields of the request that are not part of the conversation, as they were given.
     pub rest: Map,
 }
 
@@ -36,13 +36,13 @@ pub enum RepairKind {
     DroppedDuplicateResult,
     /// A result without a call was left out.
     DroppedOrphanResult,
-    /// A call with text or thinking behind it was moved behind that.
+    /// A call was moved after the text or thinking that followed it.
     MovedCall,
-    /// A result that did not stand directly behind its call was moved there.
+    /// A result that did not directly follow its call was moved there.
     MovedResult,
     /// A call whose id another call of the message has was given a new one.
     RenamedCall,
-    /// A call without a result, with something behind it, was given an error.
+    /// A call without a result, followed by something else, was given an error.
     SynthesisedResult,
 }
 

@@ -15,7 +15,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::Log;
 use crate::value::time::Time;
-use crate::value::words;
+use crate::value::wording;
 use crate::value::Value;
 
 impl Exchange {
@@ -32,7 +32,7 @@ impl Exchange {
 }
 
 impl Log {
-    /// Notes the arguments that a pending call would run with, for whoever decides about it.
+    /// Metadata the arguments that a pending call would run with, for whoever decides about it.
     ///
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
@@ -243,7 +243,7 @@ fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
 fn denied(reason: &Value) -> Outcome {
     let words = match reason {
         Value::Nil => String::new(),
-        reason => words::reason(reason),
+        reason => wording::reason(reason),
     };
     let text = match words.trim() {
         "" => "denied".to_owned(),

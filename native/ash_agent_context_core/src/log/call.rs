@@ -9,7 +9,7 @@ use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::{Map, Size, Value, MAX_DEPTH};
 
-/// Where in a call's metadata it stands how many parts of the content are in front of it.
+/// The key in a call's metadata for the number of content parts before it.
 pub(crate) const PARTS_BEFORE: &str = "position";
 
 /// Calls up to which looking for an id one by one beats an index.
@@ -46,7 +46,7 @@ pub(crate) struct MessagePlace {
 }
 
 impl MessagePlace {
-    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` behind it where
+    /// Gives calls without an id `call_<iteration>_<message>_<call>`, with more `_` after it where
     /// another call of the message has that.
     pub(crate) fn name_calls(self, calls: &mut [ToolCall]) {
         if calls.iter().all(|call| !call.id.is_empty()) {
@@ -65,19 +65,17 @@ impl MessagePlace {
     }
 }
 
-/// The first id that two calls have.
+/// The first id that two calls have. A call may have none yet.
 fn first_double(calls: &[ToolCall]) -> Option<&str> {
+    let ids = || calls.iter().map(|call| &*call.id);
     if calls.len() <= FEW {
-        return calls.iter().enumerate().find_map(|(position, call)| {
-            let before = calls.iter().take(position);
-            before.map(|other| &*other.id).find(|id| *id == &*call.id)
-        });
+        let is_double = |(position, id): &(usize, &str)| {
+            !id.is_empty() && ids().take(*position).any(|other| other == *id)
+        };
+        return ids().enumerate().find(is_double).map(|(_, id)| id);
     }
     let mut seen = HashSet::with_capacity(calls.len());
-    calls
-        .iter()
-        .map(|call| &*call.id)
-        .find(|id| !seen.insert(*id))
+    ids().find(|id| !id.is_empty() && !seen.insert(*id))
 }
 
 /// Where the calls of a message stand, by their ids. Made when it is asked for, where there are many:
@@ -126,7 +124,7 @@ impl Name {
 /// Arguments as a term, and the JSON text they came as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
-    /// A map, or the given text when that is no JSON object, or when the tool takes text.
+    /// A map, or the given text if it is not a JSON object or the tool takes text.
     pub value: Value,
     /// The text a provider gave, which it gets back byte for byte.
     pub json: Option<Box<str>>,
@@ -197,9 +195,19 @@ impl ToolCall {
     /// # Errors
     /// [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`].
     pub(crate) fn read_all(value: Value, place: MessagePlace) -> Result<Box<[Self]>, Error> {
+        let mut calls = Self::read_unnamed(value)?;
+        place.name_calls(&mut calls);
+        Ok(calls.into_boxed_slice())
+    }
+
+    /// Reads the calls of a message that has no place yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`].
+    pub(crate) fn read_unnamed(value: Value) -> Result<Vec<Self>, Error> {
         let Value::List(values) = value else {
             return match value {
-                Value::Nil => Ok(Box::default()),
+                Value::Nil => Ok(Vec::new()),
                 _ => Err(Error::invalid(Vec::new(), "a list of tool calls")),
             };
         };
@@ -211,11 +219,10 @@ impl ToolCall {
             };
             calls.push(Self::read(value).map_err(wrong)?);
         }
-        place.name_calls(&mut calls);
         if let Some(id) = first_double(&calls) {
             return Err(Error::DuplicateToolCall { id: id.into() });
         }
-        Ok(calls.into_boxed_slice())
+        Ok(calls)
     }
 
     /// `Err` is the key that is wrong.
@@ -247,7 +254,7 @@ impl ToolCall {
         })
     }
 
-    /// How many parts of its message's content the model made in front of it, as far as is known.
+    /// How many parts of its message's content the model made before it, if known.
     pub(crate) fn parts_before(&self) -> usize {
         let metadata = self.provider_metadata.as_ref();
         match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {
@@ -256,7 +263,7 @@ impl ToolCall {
         }
     }
 
-    /// Notes how many parts of its message's content stand in front of it.
+    /// Metadata how many parts of its message's content come before it.
     pub(crate) fn put_parts_before(&mut self, parts: usize) {
         let position = Value::Int(i64::try_from(parts).unwrap_or(i64::MAX));
         let metadata = self.provider_metadata.take().unwrap_or_default();

@@ -39,7 +39,7 @@ impl Decision {
 /// Where a tool call stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
-    /// Nothing is decided, there is no result.
+    /// Nothing is decided, and there is no result.
     Pending,
     /// It may run; there is no result.
     Approved,
@@ -61,14 +61,14 @@ impl CallStatus {
 
 /// What stands between a call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum Stage {
     /// Somebody is to decide about a run with these arguments.
     Asked(Value),
     /// Somebody has decided.
     Decided(Decision),
 }
 
-impl Step {
+impl Stage {
     fn size(&self) -> Size {
         match self {
             Self::Asked(arguments) => arguments.size(),
@@ -81,35 +81,35 @@ impl Step {
 /// others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Decisions {
-    steps: RedBlackTreeMapSync<usize, Arc<Step>>,
+    steps: RedBlackTreeMapSync<usize, Arc<Stage>>,
     size: Size,
 }
 
 impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
         match &**self.steps.get(&slot)? {
-            Step::Decided(decision) => Some(decision),
-            Step::Asked(_) => None,
+            Stage::Decided(decision) => Some(decision),
+            Stage::Asked(_) => None,
         }
     }
 
     pub fn asked(&self, slot: usize) -> Option<&Value> {
         match &**self.steps.get(&slot)? {
-            Step::Asked(arguments) => Some(arguments),
-            Step::Decided(_) => None,
+            Stage::Asked(arguments) => Some(arguments),
+            Stage::Decided(_) => None,
         }
     }
 
     pub fn put(&mut self, slot: usize, decision: Decision) {
-        self.set(slot, Some(Step::Decided(decision)));
+        self.set(slot, Some(Stage::Decided(decision)));
     }
 
     /// `None` takes back what was asked.
     pub fn ask(&mut self, slot: usize, arguments: Option<Value>) {
-        self.set(slot, arguments.map(Step::Asked));
+        self.set(slot, arguments.map(Stage::Asked));
     }
 
-    fn set(&mut self, slot: usize, step: Option<Step>) {
+    fn set(&mut self, slot: usize, step: Option<Stage>) {
         if let Some(before) = self.steps.get(&slot) {
             self.size = self.size.minus(before.size());
         }

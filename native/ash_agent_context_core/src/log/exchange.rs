@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
+use crate::log::memo::{Memo, Pieces};
 use crate::log::message::{Message, Outcome, Role};
-use crate::log::once::{Once, Pieces};
+use crate::log::original::Original;
 use crate::log::part::{Content, PartKind};
 use crate::log::usage::{Reported, Usage};
-use crate::log::wire::Wire;
 use crate::value::{Map, Size, Value};
 
 /// A message of an iteration, with the results of its calls.
@@ -34,12 +34,12 @@ pub struct Exchange {
     answers: Size,
     decisions: Decisions,
     pub(crate) filled: usize,
-    /// The application's own notes on the results.
+    /// The application's own metadata on the results.
     pub metadata: Option<Map>,
     /// What it was imported from.
-    pub(crate) wire: Option<Wire>,
+    pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
-    pub(crate) counts: Once<u64>,
+    pub(crate) counts: Memo<u64>,
     pub(crate) longest: usize,
 }
 
@@ -48,7 +48,7 @@ impl PartialEq for Exchange {
         self.slots == other.slots
             && self.decisions == other.decisions
             && self.metadata == other.metadata
-            && self.wire == other.wire
+            && self.original == other.original
     }
 }
 
@@ -146,7 +146,7 @@ impl Exchange {
         self.longest = self.longest.max(outcome.longest());
         self.answers = self.answers.plus(outcome.size());
         self.slots.set(slot, Some(outcome));
-        self.wire = None; // imported results are complete; these are others
+        self.original = None; // imported results are complete; these are others
     }
 
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
@@ -164,12 +164,14 @@ impl Exchange {
 
     /// How much there is to walk and to copy.
     pub(crate) fn size(&self) -> Size {
-        let wire = self.wire.as_ref().map_or(Size::new(4, 0), Wire::size);
-        let metadata = self
-            .metadata
-            .as_ref()
-            .map_or(wire, |map| wire.plus(map.size()));
-        metadata.plus(self.decisions.size()).plus(self.answers)
+        let original = self.original.as_ref().map(Original::size);
+        let metadata = self.metadata.as_ref().map(Map::size);
+        [original, metadata]
+            .into_iter()
+            .flatten()
+            .fold(Size::new(4, 0), Size::plus)
+            .plus(self.decisions.size())
+            .plus(self.answers)
     }
 }
 
@@ -183,7 +185,7 @@ pub enum MessageRef<'a> {
 }
 
 impl Entry {
-    /// The message and, once a slot is filled, the results behind it.
+    /// The message and, once a slot is filled, the results after it.
     pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
         let results = self
             .exchange

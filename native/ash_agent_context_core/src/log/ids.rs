@@ -1,7 +1,7 @@
 //! Ids of tool calls, and the aliases that providers get who cannot take them.
 //!
 //! An alias is given when the call joins the conversation and depends on what came before it
-//! alone: so a request's bytes never change behind its back. Aliases and ids share one name
+//! alone: so a request's bytes never change unexpectedly. Aliases and ids share one name
 //! space, in which no two different calls meet, whatever ids a model makes up.
 
 use rpds::{HashTrieMapSync, HashTrieSetSync};
@@ -13,6 +13,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
 use crate::log::provider::Provider;
+use crate::log::served::{PartPlace, SplitPairs};
 use crate::value::letters::is_plain;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
@@ -33,6 +34,7 @@ pub(crate) struct Ids {
     next: HashTrieMapSync<Box<str>, u64>,
     /// Ids that providers gave to items: there are those that take each once.
     items: HashTrieSetSync<Box<str>>,
+    pub pairs: SplitPairs,
     calls: u64,
     /// Whether any id has the form of a short alias, so that those have to be looked up.
     has_short_like: bool,
@@ -52,6 +54,7 @@ impl Default for Ids {
             taken: HashTrieMapSync::new_sync_with_degree(DEGREE),
             next: HashTrieMapSync::new_sync_with_degree(DEGREE),
             items: HashTrieSetSync::new_sync(),
+            pairs: SplitPairs::default(),
             calls: 0,
             has_short_like: false,
         }
@@ -117,11 +120,38 @@ impl Ids {
         false
     }
 
-    /// Takes down the ids of a message that joined before, in the same order.
-    pub fn join_again(&mut self, message: &Message) {
+    /// Takes down a part and tells whether its provider takes it: nothing before it has its id, and
+    /// the use of a result stands there.
+    pub fn join_part(&mut self, part: &Part, place: PartPlace) -> bool {
+        let ids = part.once_ids();
+        if ids.iter().any(|id| self.items.contains(id.as_str())) {
+            return false;
+        }
+        if part
+            .half()
+            .is_some_and(|half| !self.pairs.join(half, place))
+        {
+            return false;
+        }
+        for id in ids {
+            self.items.insert_mut(id.into());
+        }
+        true
+    }
+
+    /// Takes down the ids of a message that joined before, in the same order; `iteration` and `entry` say
+    /// where it stands.
+    pub fn join_again(&mut self, message: &Message, iteration: u64, entry: usize) {
         if let Content::Parts(parts) = &message.content {
-            for id in parts.iter().filter_map(Part::once_id) {
-                self.join_item(&id);
+            for (part, number) in parts.iter().zip(0..) {
+                self.join_part(
+                    part,
+                    PartPlace {
+                        iteration,
+                        entry,
+                        part: number,
+                    },
+                );
             }
         }
         for call in &message.calls {
@@ -155,7 +185,7 @@ impl Ids {
     /// The first free one of `id_2`, `id_3`, ... Numbers start where the last search for the same
     /// stem ended, so that many uses cost no more than one step each.
     fn numbered(&mut self, id: &str) -> Box<str> {
-        // A digest of 12 digits behind the stem, or an id that leaves room for a number.
+        // A digest of 12 digits after the stem, or an id that leaves room for a number.
         let stem = if is_safe(id) && id.len() <= STEM_LENGTH + 13 {
             id.to_owned()
         } else {

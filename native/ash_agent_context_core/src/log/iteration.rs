@@ -8,13 +8,13 @@ use crate::log::call::{ToolCall, FEW};
 use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
 use crate::log::ids::Ids;
+use crate::log::memo::Pieces;
 use crate::log::message::{Message, Outcome, Role};
-use crate::log::notes::Notes;
-use crate::log::once::Pieces;
+use crate::log::metadata::Metadata;
+use crate::log::original::Original;
 use crate::log::provider::Provider;
 use crate::log::tally::Tallies;
 use crate::log::usage::{Reported, Usage};
-use crate::log::wire::Wire;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 
@@ -36,8 +36,8 @@ pub struct Iteration {
     pub started_at: Time,
     /// When the last result came or the next user message; `None` while it runs.
     pub completed_at: Option<Time>,
-    /// The application's own notes.
-    pub metadata: Notes,
+    /// The application's own metadata.
+    pub metadata: Metadata,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The number of the iteration with the message of the user that began the turn.
@@ -65,7 +65,7 @@ impl Iteration {
             number,
             started_at,
             completed_at: None,
-            metadata: Notes::default(),
+            metadata: Metadata::default(),
             extra: None,
             turn: number,
             reported: None,
@@ -83,7 +83,7 @@ impl Iteration {
         }
     }
 
-    /// The iteration behind another one: the turn goes on.
+    /// The iteration after another one: the turn goes on.
     pub(crate) fn behind(mut self, before: &Self) -> Self {
         self.turn = before.turn;
         self.reported = before.reported;
@@ -102,6 +102,11 @@ impl Iteration {
     /// The messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
+    }
+
+    /// The message at a 0-based position, with its exchange.
+    pub(crate) fn entry(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index)
     }
 
     /// The last message that was added.
@@ -263,7 +268,7 @@ impl Iteration {
     }
 
     /// Takes away what the last messages were imported as, up to the element that also held what
-    /// stood behind them. Tells whether that was found, or cannot be further in front.
+    /// followed them. Returns whether that was found, or cannot be further ahead.
     pub(crate) fn forget_wire(&mut self, provider: Provider) -> bool {
         for index in (0..self.entries.len()).rev() {
             let Some(mut entry) = self.entries.get(index).cloned() else {
@@ -273,14 +278,14 @@ impl Iteration {
             let results = results.filter(|exchange| exchange.filled() > 0);
             let held = results
                 .as_deref()
-                .map(|results| Wire::of(results.wire.as_ref(), provider));
+                .map(|results| Original::of(results.original.as_ref(), provider));
             if let (Some(Some(_)), Some(results)) = (held, results.as_deref()) {
                 let mut exchange = results.clone();
-                exchange.wire = None;
+                exchange.original = None;
                 entry.exchange = Some(Arc::new(exchange));
             }
             let message = entry.message.clone();
-            let message = Wire::of(message.wire.as_ref(), provider);
+            let message = Original::of(message.original.as_ref(), provider);
             let reaches_message = matches!(held, None | Some(Some("")));
             let ends = match (reaches_message, message) {
                 (false, _) | (_, None) => true,
@@ -298,11 +303,11 @@ impl Iteration {
         false
     }
 
-    /// Whose element in front of the iteration holds its first message, as it was imported.
+    /// Whose element before the iteration holds its first message, as it was imported.
     pub(crate) fn held_by(&self) -> Option<Provider> {
         let first = self.entries.get(0)?;
-        let wire = first.message.wire.as_ref()?;
-        wire.json.is_empty().then_some(wire.provider)
+        let original = first.message.original.as_ref()?;
+        original.json.is_empty().then_some(original.provider)
     }
 
     /// The messages with their exchanges from one on.

@@ -218,7 +218,7 @@ pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
     Media::of(kind).map(|media| media.words())
 }
 
-/// What an address is; a data URL is no address.
+/// The kind of an address; a data URL is not an address.
 fn place(url: &str) -> (Option<&str>, Location<'_>) {
     let is_web = ["http://", "https://"]
         .iter()

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use crate::log::call::{Places, ToolCall};
-use crate::log::once::{Once, Pieces};
+use crate::log::memo::{Memo, Pieces};
+use crate::log::original::Original;
 use crate::log::part::{Content, Part};
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
-use crate::log::wire::Wire;
 use crate::value::json;
-use crate::value::words;
+use crate::value::wording;
 use crate::value::{Map, Size, Value};
 
 /// Who speaks.
@@ -52,18 +52,18 @@ pub struct Message {
     pub content: Content,
     /// The tools that the model wants to be run, in its order.
     pub calls: Box<[ToolCall]>,
-    /// The application's own notes.
+    /// The application's own metadata.
     pub metadata: Option<Map>,
     /// Where the model's message came from, and whether it is all there.
     pub reply: Option<Box<Reply>>,
     /// What the provider it was imported from had beyond this; see [`crate::import`].
-    pub(crate) wire: Option<Wire>,
+    pub(crate) original: Option<Original>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     size: Size,
     places: Places,
     pub(crate) pieces: Pieces,
-    pub(crate) counts: Once<Sum>,
+    pub(crate) counts: Memo<Sum>,
 }
 
 impl Message {
@@ -83,21 +83,21 @@ impl Message {
             calls,
             metadata,
             reply: None,
-            wire: None,
+            original: None,
             extra: None,
             size,
             places: Places::default(),
             pieces: Pieces::default(),
-            counts: Once::default(),
+            counts: Memo::default(),
         }
     }
 
     /// The message with what its provider's form had beyond it.
-    pub(crate) fn with_wire(mut self, wire: Option<Wire>) -> Self {
+    pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
         self.size = self
             .size
-            .plus(wire.as_ref().map_or(Size::default(), Wire::size));
-        self.wire = wire;
+            .plus(original.as_ref().map_or(Size::default(), Original::size));
+        self.original = original;
         self
     }
 
@@ -161,7 +161,7 @@ impl PartialEq for Message {
             && self.calls == other.calls
             && self.metadata == other.metadata
             && self.reply == other.reply
-            && self.wire == other.wire
+            && self.original == other.original
             && self.extra == other.extra
     }
 }
@@ -182,16 +182,19 @@ pub enum Status {
     Cancelled,
     /// Not at all: it was denied before it ran.
     Denied,
+    /// It was started, and how it ended is not known.
+    Unknown,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ok,
         Self::Error,
         Self::Interrupted,
         Self::Cancelled,
         Self::Denied,
+        Self::Unknown,
     ];
 
     /// Its name.
@@ -203,6 +206,7 @@ impl Status {
             Self::Interrupted => "interrupted",
             Self::Cancelled => "cancelled",
             Self::Denied => "denied",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -294,7 +298,7 @@ impl Outcome {
     }
 }
 
-/// The text of a result that is no text of its own.
+/// The text of a result that is not text itself.
 fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     let text = match output {
         Output::Parts(_) => return None,
@@ -304,10 +308,10 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
             text => text.into_owned(),
         },
         Output::Value(value) if status == Status::Ok => json::write(value),
-        Output::Value(value) => words::reason(value),
+        Output::Value(value) => wording::reason(value),
     };
     if text.trim().is_empty() {
-        return Some(words::NO_OUTPUT.into());
+        return Some(wording::NO_OUTPUT.into());
     }
     Some(text.into())
 }

@@ -5,19 +5,20 @@ pub mod alias;
 pub mod approval;
 pub mod call;
 pub mod decision;
-pub mod done;
 pub mod entries;
 pub mod exchange;
 pub mod hints;
+pub mod history;
 pub mod ids;
 pub mod iteration;
 pub mod kind;
 pub mod media;
 pub mod media_type;
+pub mod memo;
 pub mod message;
-pub mod notes;
-pub mod once;
+pub mod metadata;
 pub mod origin;
+pub mod original;
 pub mod part;
 pub mod provider;
 pub mod reply;
@@ -25,22 +26,22 @@ pub mod results;
 pub mod served;
 pub mod tally;
 pub mod usage;
-pub mod wire;
 
 use std::sync::Arc;
 
 use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
-use crate::log::done::Done;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
+use crate::log::history::History;
 use crate::log::ids::Ids;
 use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
-use crate::log::notes::Notes;
+use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Place};
 use crate::log::provider::Provider;
 use crate::log::results::read_results;
+use crate::log::served::{PartPlace, SplitPairs};
 use crate::log::usage::{Reported, Usage};
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
@@ -51,7 +52,7 @@ const SEGMENT: usize = 2_000;
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
 
-/// Iterations from one checkpoint to the next. A rewind counts anew what lies behind the last one.
+/// Iterations from one checkpoint to the next. A rewind recounts everything after the last one.
 const CHECKPOINT: u64 = 16;
 
 /// What was said in one conversation, immutable: every operation gives a new one that shares structure.
@@ -61,11 +62,11 @@ const CHECKPOINT: u64 = 16;
 pub(crate) struct Log {
     pub(crate) id: Arc<str>,
     pub(crate) system: Option<Arc<Message>>,
-    pub(crate) done: Done,
+    pub(crate) history: History,
     pub(crate) current: Arc<Iteration>,
     pub(crate) created_at: Time,
     pub(crate) updated_at: Time,
-    pub(crate) metadata: Notes,
+    pub(crate) metadata: Metadata,
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) extra: Option<Arc<Map>>,
     pub(crate) usage: Usage,
@@ -95,7 +96,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// At this time, without notes.
+    /// At this time, without metadata.
     #[must_use]
     pub const fn at(at: Time) -> Self {
         Self { at, metadata: None }
@@ -115,11 +116,11 @@ impl Log {
         Self {
             id: id.into(),
             system: None,
-            done: Done::default(),
+            history: History::default(),
             current: Arc::new(first),
             created_at: at,
             updated_at: at,
-            metadata: Notes::default(),
+            metadata: Metadata::default(),
             origin: None,
             extra: None,
             usage: Usage::default(),
@@ -288,19 +289,19 @@ impl Log {
     /// Changes an iteration in what is not counted but for its size.
     pub(crate) fn change_iteration(&mut self, number: u64, change: impl FnOnce(&mut Iteration)) {
         let index = usize::try_from(number.saturating_sub(self.first_number())).ok();
-        let Some(index) = index.filter(|index| *index < self.done.len()) else {
+        let Some(index) = index.filter(|index| *index < self.history.len()) else {
             let before = self.current.size();
             self.update_current(change);
             self.size = self.size.plus(self.current.size()).minus(before);
             return;
         };
-        if let Some(mut iteration) = self.done.get(index).cloned() {
+        if let Some(mut iteration) = self.history.get(index).cloned() {
             let before = iteration.size();
             change(&mut iteration);
             let grown = iteration.size().minus(before);
             self.size = self.size.plus(iteration.size()).minus(before);
             self.noted = self.noted.plus(grown);
-            self.done.set(index, iteration);
+            self.history.set(index, iteration);
         }
     }
 
@@ -334,10 +335,10 @@ impl Log {
     pub fn rewind(&self, to: i64) -> Result<Self, Error> {
         let index = self
             .index(to)
-            .filter(|index| *index <= self.done.len())
+            .filter(|index| *index <= self.history.len())
             .ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
-        if index < self.done.len() {
+        if index < self.history.len() {
             let held_by = self.after(index).and_then(Iteration::held_by);
             next.cut(index);
             next.forget_wire(held_by, true);
@@ -346,9 +347,9 @@ impl Log {
         Ok(next)
     }
 
-    /// The iteration behind one.
+    /// The iteration after one.
     fn after(&self, index: usize) -> Option<&Iteration> {
-        self.done.get(index + 1).or(Some(&*self.current))
+        self.history.get(index + 1).or(Some(&*self.current))
     }
 
     /// Makes elements anew by the rules that also held what is gone, as they were imported.
@@ -358,13 +359,13 @@ impl Log {
         if in_current {
             self.update_current(|current| found = current.forget_wire(provider));
         }
-        for index in (0..self.done.len()).rev() {
+        for index in (0..self.history.len()).rev() {
             if found {
                 return;
             }
-            if let Some(mut iteration) = self.done.get(index).cloned() {
+            if let Some(mut iteration) = self.history.get(index).cloned() {
                 found = iteration.forget_wire(provider);
-                self.done.set(index, iteration);
+                self.history.set(index, iteration);
             }
         }
     }
@@ -376,7 +377,7 @@ impl Log {
             return Size::default();
         };
         let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
-        let iterations = counted.filter_map(|at| self.done.get(at));
+        let iterations = counted.filter_map(|at| self.history.get(at));
         iterations.fold(Size::default(), |sum, iteration| {
             let walked = iteration.count_messages() + 3 * iteration.count_calls();
             sum.plus(Size::new(walked, 0))
@@ -385,7 +386,7 @@ impl Log {
 
     /// Makes a completed iteration the current one again.
     pub(crate) fn cut(&mut self, index: usize) {
-        let Some(last) = self.done.get(index).cloned() else {
+        let Some(last) = self.history.get(index).cloned() else {
             return;
         };
         let weight = self.weight();
@@ -400,27 +401,27 @@ impl Log {
             size: start.map_or(Size::default(), |start| start.size),
             usage: start.map_or(Usage::default(), |start| start.usage),
         };
-        for iteration in (since..=index).filter_map(|at| self.done.get(at)) {
+        for iteration in (since..=index).filter_map(|at| self.history.get(at)) {
             sum.messages += iteration.count_messages();
             sum.size = sum.size.plus(iteration.size());
             sum.usage = sum.usage.plus(iteration.usage());
-            for entry in iteration.entries() {
-                sum.ids.join_again(&entry.message);
+            for (index, entry) in iteration.entries().enumerate() {
+                sum.ids.join_again(&entry.message, iteration.number, index);
             }
         }
         self.ids = sum.ids;
         self.messages = sum.messages;
         self.size = sum.size.plus(self.noted);
         self.usage = sum.usage;
-        self.done.truncate(index);
+        self.history.truncate(index);
         self.current = Arc::new(last);
-        self.unseen = if self.done.hides() { weight } else { 0 };
+        self.unseen = if self.history.holds_more() { weight } else { 0 };
         // Whoever has the other token holds more than this context.
         self.begin_segment();
     }
 
     fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
-        self.done.get(index)?.checkpoint.as_deref()
+        self.history.get(index)?.checkpoint.as_deref()
     }
 
     /// The number of the last iteration that two conversations have in common, with all before it.
@@ -444,19 +445,24 @@ impl Log {
 
     /// All iterations, oldest first.
     pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
-        self.done.iter().chain(std::iter::once(&*self.current))
+        self.history.iter().chain(std::iter::once(&*self.current))
+    }
+
+    /// The pairs whose halves stand in two messages.
+    pub(crate) const fn split_pairs(&self) -> &SplitPairs {
+        &self.ids.pairs
     }
 
     /// All iterations, newest first.
     pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
-        let done = (0..self.done.len()).rev();
-        std::iter::once(&*self.current).chain(done.filter_map(|index| self.done.get(index)))
+        let done = (0..self.history.len()).rev();
+        std::iter::once(&*self.current).chain(done.filter_map(|index| self.history.get(index)))
     }
 
     /// Number of iterations.
     #[must_use]
     pub fn count_iterations(&self) -> usize {
-        self.done.len() + 1
+        self.history.len() + 1
     }
 
     /// The iteration with this number.
@@ -466,10 +472,10 @@ impl Log {
     #[must_use]
     pub fn iteration(&self, number: i64) -> Option<&Iteration> {
         let index = self.index(number)?;
-        if index == self.done.len() {
+        if index == self.history.len() {
             return Some(&self.current);
         }
-        self.done.get(index)
+        self.history.get(index)
     }
 
     /// The same by another type of number.
@@ -487,7 +493,7 @@ impl Log {
     /// Number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        self.done
+        self.history
             .first()
             .map_or(self.current.number, |first| first.number)
     }
@@ -629,8 +635,14 @@ impl Log {
     /// Takes down the ids of a message that joins the conversation.
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
-            for part in parts {
-                part.item_reused = part.once_id().is_some_and(|id| self.ids.join_item(&id));
+            let (iteration, entry) = (self.current.number, self.current.entries().len());
+            for (part, number) in parts.iter_mut().zip(0..) {
+                let place = PartPlace {
+                    iteration,
+                    entry,
+                    part: number,
+                };
+                part.withheld = !self.ids.join_part(part, place);
             }
         }
         for call in &mut message.calls {
@@ -649,13 +661,14 @@ impl Log {
 
     /// Adds a message of a conversation that this one shares its beginning with.
     pub(crate) fn append_entry(&mut self, entry: Entry) {
-        self.ids.join_again(&entry.message);
+        let (number, index) = (self.current.number, self.current.entries().len());
+        self.ids.join_again(&entry.message, number, index);
         let usage = entry.usage.as_deref().map(|reported| reported.sum);
         self.usage = self.usage.plus(usage.unwrap_or_default());
         self.change_current(|current| current.push_entry(entry));
     }
 
-    /// Notes a report on the last message, which is the model's.
+    /// Metadata a report on the last message, which is the model's.
     pub(crate) fn put_reported(&mut self, reported: Reported) {
         self.usage = self.usage.plus(reported.sum);
         self.update_current(|current| current.report(|_| reported));
@@ -710,7 +723,7 @@ impl Log {
         self.open(Iteration::new(self.current.number.saturating_add(1), at));
     }
 
-    /// Opens an empty iteration behind the current one.
+    /// Opens an empty iteration after the current one.
     pub(crate) fn open(&mut self, next: Iteration) {
         let next = next.behind(&self.current);
         let mut last = Arc::try_unwrap(std::mem::replace(&mut self.current, Arc::new(next)))
@@ -724,8 +737,8 @@ impl Log {
             })
         });
         self.size = self.size.plus(self.current.size());
-        let replaces = self.done.hides();
-        self.done.push(last);
+        let replaces = self.history.holds_more();
+        self.history.push(last);
         if replaces {
             // Whoever shares the token alone has what stood there.
             self.begin_segment();
@@ -744,7 +757,7 @@ impl PartialEq for Log {
             && self.origin == other.origin
             && self.extra == other.extra
             && self.current == other.current
-            && self.done == other.done
+            && self.history == other.history
     }
 }
 

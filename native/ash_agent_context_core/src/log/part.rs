@@ -29,9 +29,9 @@ pub struct Part {
     pub hints: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// Whether an earlier item has the id that the provider gave this one; known when the
-    /// part joins a context.
-    pub(crate) item_reused: bool,
+    /// Whether its provider does not get it back, or not its id: an earlier item has the id, which is
+    /// known when the part joins a context, or the other half of its pair is not sent.
+    pub(crate) withheld: bool,
 }
 
 /// The kinds of parts.
@@ -101,7 +101,7 @@ pub enum Source {
 /// Where content stands; it decides which parts it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the system prompt: text only.
+    /// In the system prompt: text, and blocks of providers.
     System,
     /// In a user message.
     User,
@@ -196,7 +196,7 @@ impl Part {
         hints::citations(self.hints.as_ref())
     }
 
-    /// The cache breakpoint behind it.
+    /// The cache breakpoint after it.
     pub(crate) fn mark(&self) -> Option<Ttl> {
         hints::mark(self.hints.as_ref())
     }
@@ -229,7 +229,7 @@ impl Part {
                 provider_metadata,
                 hints,
                 extra: None,
-                item_reused: false,
+                withheld: false,
             }),
         }
     }
@@ -281,7 +281,7 @@ impl Part {
             provider_metadata: None,
             hints: None,
             extra: None,
-            item_reused: false,
+            withheld: false,
         }
     }
 
@@ -303,14 +303,7 @@ impl PartKind {
     ) -> Result<Self, &'static str> {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
-            (_, Place::System) => Err("type"),
-            ("image" | "audio" | "video" | "file", _) => Self::read_media(name, fields),
-            ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
-            ("redacted_thinking", Place::Assistant) => {
-                let data = fields.take_text("data").or(Err("data"))?;
-                Ok(Self::RedactedThinking(data.ok_or("data")?))
-            }
-            ("provider_block", Place::User | Place::Assistant) => {
+            ("provider_block", Place::System | Place::User | Place::Assistant) => {
                 let provider = fields.take("provider").ok_or("provider")?;
                 let provider = provider.as_name().and_then(Provider::from_name);
                 let data = fields.take_map("data").or(Err("data"))?;
@@ -318,6 +311,13 @@ impl PartKind {
                     provider: provider.ok_or("provider")?,
                     data: data.ok_or("data")?,
                 })
+            }
+            (_, Place::System) => Err("type"),
+            ("image" | "audio" | "video" | "file", _) => Self::read_media(name, fields),
+            ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
+            ("redacted_thinking", Place::Assistant) => {
+                let data = fields.take_text("data").or(Err("data"))?;
+                Ok(Self::RedactedThinking(data.ok_or("data")?))
             }
             _ => Err("type"),
         }
@@ -412,7 +412,7 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
     }
 }
 
-/// The id of an item in what its provider wants to see again, with the provider's name in front of it.
+/// The id of an item in its provider's metadata, preceded by the provider's name.
 pub(crate) fn item_id(metadata: Option<&Map>) -> Option<String> {
     let metadata = metadata?;
     let provider = metadata.get_named("provider")?.as_name()?;

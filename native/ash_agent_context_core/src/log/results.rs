@@ -43,6 +43,7 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
         Ok([Value::Atom(status), term]) => match &*status {
             "ok" => Ok((id, ok(term)?)),
             "error" => Ok((id, error(term))),
+            "unknown" => Ok((id, Outcome::new(Status::Unknown, Output::Value(term)))),
             _ => Err(wrong("result")),
         },
         _ => Err(wrong("result")),

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use rpds::{HashTrieMapSync, HashTrieSetSync};
+
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
@@ -13,6 +15,64 @@ pub(crate) struct Half {
     pub key: String,
     /// Whether it is the result.
     pub is_result: bool,
+}
+
+/// Where a half stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartPlace {
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// Its message among those of the iteration, from 0.
+    pub entry: usize,
+    /// Its part of the message, from 0.
+    pub part: usize,
+}
+
+/// The pairs whose halves stand in two messages: the provider paused between them, or ran a tool of
+/// the application.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SplitPairs {
+    /// Uses without a result so far.
+    open: HashTrieMapSync<String, PartPlace>,
+    /// The use and the result.
+    places: HashTrieMapSync<String, [PartPlace; 2]>,
+    iterations: HashTrieSetSync<u64>,
+}
+
+impl SplitPairs {
+    /// Takes down a half; `false` for a result whose use does not come before it.
+    pub fn join(&mut self, half: Half, place: PartPlace) -> bool {
+        if !half.is_result {
+            self.open.insert_mut(half.key, place);
+            return true;
+        }
+        let Some(used) = self.open.get(&half.key).copied() else {
+            return false;
+        };
+        self.open.remove_mut(&half.key);
+        if (used.iteration, used.entry) != (place.iteration, place.entry) {
+            self.iterations.insert_mut(used.iteration);
+            self.iterations.insert_mut(place.iteration);
+            self.places.insert_mut(half.key, [used, place]);
+        }
+        true
+    }
+
+    /// Whether no pair stands in two messages.
+    pub fn is_empty(&self) -> bool {
+        self.iterations.is_empty()
+    }
+
+    /// Whether an iteration has a half whose other half stands in another message.
+    pub fn meet(&self, iteration: u64) -> bool {
+        self.iterations.contains(&iteration)
+    }
+
+    /// Where the other half stands, if that is in another message.
+    pub fn other(&self, half: &Half) -> Option<PartPlace> {
+        let [used, result] = self.places.get(&half.key)?;
+        Some(if half.is_result { *used } else { *result })
+    }
 }
 
 impl Part {
@@ -33,22 +93,25 @@ impl Part {
         Some(Half { key, is_result })
     }
 
-    /// What a provider takes once in a conversation: the id of an output item, or of half a pair.
-    pub(crate) fn once_id(&self) -> Option<String> {
-        if let Some(id) = self.item_id() {
-            return Some(id);
-        }
-        if let PartKind::ProviderBlock {
-            provider: Provider::OpenAiResponses,
-            data,
-        } = &self.kind
-        {
-            let provider = Provider::OpenAiResponses.name();
-            return text(data, "id").map(|id| format!("{provider} {id}"));
-        }
-        let half = self.half()?;
-        let what = if half.is_result { "result" } else { "use" };
-        Some(format!("{what}:{}", half.key))
+    /// What a provider takes once in a conversation: the id of an output item, and half a pair.
+    pub(crate) fn once_ids(&self) -> Vec<String> {
+        let own = || match &self.kind {
+            PartKind::ProviderBlock { provider, data }
+                if *provider == Provider::OpenAiResponses =>
+            {
+                text(data, "id").map(|id| format!("{} {id}", provider.name()))
+            }
+            _ => None,
+        };
+        let half = self.half().map(|half| {
+            let what = if half.is_result { "result" } else { "use" };
+            format!("{what}:{}", half.key)
+        });
+        self.item_id()
+            .or_else(own)
+            .into_iter()
+            .chain(half)
+            .collect()
     }
 }
 
@@ -92,7 +155,7 @@ fn keys(parts: &[Part]) -> Vec<Option<String>> {
     let mut uses = 0;
     let key = |part: &Part| {
         if let Some(half) = part.half() {
-            return Some(half.key);
+            return Some(half.key).filter(|_| !part.withheld);
         }
         let PartKind::ProviderBlock { provider, data } = &part.kind else {
             return None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::once::Once;
+use crate::log::memo::Memo;
 
 /// Counts of a few kinds, for whoever counts. What they mean is that one's matter.
 pub(crate) type Sum = [u64; 8];
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     base: Option<Arc<[Option<Tally>; 3]>>,
-    own: Once<Tally>,
+    own: Memo<Tally>,
 }
 
 impl Tallies {
@@ -63,7 +63,7 @@ impl Tallies {
     pub fn of(tallies: [Option<Tally>; 3]) -> Self {
         Self {
             base: Some(Arc::new(tallies)),
-            own: Once::default(),
+            own: Memo::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Tallies {
         let all = SLOTS.map(|slot| change(*self.get(slot)?));
         Self {
             base: all.iter().any(Option::is_some).then(|| Arc::new(all)),
-            own: Once::default(),
+            own: Memo::default(),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Clone for Tallies {
         if self.own.iter().next().is_none() {
             return Self {
                 base: self.base.clone(),
-                own: Once::default(),
+                own: Memo::default(),
             };
         }
         self.change(Some)

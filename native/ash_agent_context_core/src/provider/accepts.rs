@@ -58,7 +58,7 @@ pub(crate) struct Rules {
     pub results_stand_together: bool,
     /// A result is an object, which is never empty.
     pub wraps_results: bool,
-    /// Calls may stand in front of what the model says.
+    /// Calls may come before the model's words.
     pub calls_anywhere: bool,
     /// The list has items and not messages: an id is used once, and what the model says between a call
     /// and its result does not part them.

@@ -9,7 +9,7 @@ use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
 use crate::log::call::{Name, ToolCall};
-use crate::log::part::Part;
+use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::usage::Usage;
@@ -18,6 +18,7 @@ use crate::value::{Map, Value};
 use super::block::{Block, Call, Kind, Note, Opaque};
 use super::drafted::{self, Said};
 use super::event::Event;
+use super::foreign;
 use super::node::{self, Node};
 use super::rope::Rope;
 
@@ -104,6 +105,34 @@ impl Draft {
         }
     }
 
+    /// A message that came as a whole from elsewhere.
+    pub fn put_message(&mut self, content: Content, calls: Vec<ToolCall>) -> Result<(), Fault> {
+        let parts = match content {
+            Content::None => Vec::new(),
+            Content::Text(text) => vec![foreign::text_part(text)],
+            Content::Parts(parts) => parts.into_vec(),
+        };
+        for part in parts {
+            self.put_part(self.next_key(), part);
+        }
+        for call in calls {
+            self.put_call(&self.next_key(), call)?;
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    /// What was counted for that message, and in which word it says why the model stopped.
+    pub fn put_report(&mut self, usage: Option<Usage>, word: Option<&str>) {
+        let head = Arc::make_mut(&mut self.head);
+        head.usage = usage;
+        match word.and_then(Finish::from_name) {
+            Some(reason) => self.finish(reason, word.unwrap_or_default()),
+            None => head.word = word.map(Into::into),
+        }
+        self.events = Vec::new();
+    }
+
     pub fn model(&self) -> Option<&str> {
         self.head.model.as_deref()
     }
@@ -148,10 +177,7 @@ impl Draft {
     /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
     /// no reason to lose an answer.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
-        let Ok(map) = node::to_map(report) else {
-            return;
-        };
-        let Ok(usage) = Usage::read(Value::Map(map)) else {
+        let Ok(usage) = Usage::of(report) else {
             return;
         };
         if self.head.usage != Some(usage) {
@@ -171,7 +197,7 @@ impl Draft {
         let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
         entries.extend(given.take(room));
         let counted = Map::new(entries);
-        let usage = Usage::read(Value::Map(counted.clone())).ok();
+        let usage = Usage::read(&Value::Map(counted.clone())).ok();
         let changed = usage.filter(|usage| self.head.usage != Some(*usage));
         let head = Arc::make_mut(&mut self.head);
         head.counted = counted;
@@ -395,7 +421,7 @@ impl Draft {
         }
     }
 
-    /// Notes what the provider wants to see again; a later note of the same name replaces the first.
+    /// Metadata what the provider wants to see again; a later note of the same name replaces the first.
     pub fn note(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, false);
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::foreign::part;
+use crate::provider::foreign::{detailed, part};
 use crate::value::{Map, Value};
 
 /// What there is to put on a conversation.
@@ -36,7 +36,8 @@ pub(super) fn content(mut parts: Vec<Part>) -> Content {
     }
 }
 
-/// Notes on the model's thinking stand with it; where it has no words, they make a part of their own.
+/// Metadata on the model's thinking stands with it; where it has no other words, it makes a part of its own,
+/// with the words that are in it.
 pub(super) fn put_details(
     parts: &mut Vec<Part>,
     details: Vec<Value>,
@@ -54,12 +55,13 @@ pub(super) fn put_details(
         part.provider_metadata = Some(metadata.put(key, details));
         return;
     }
+    let words = detailed(&details).into_bytes().into();
     let mut entries = vec![
         (Value::atom("provider"), Value::atom(provider.name())),
         (key, details),
     ];
     entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-    let part = part(PartKind::Thinking(Box::default()), Some(Map::new(entries)));
+    let part = part(PartKind::Thinking(words), Some(Map::new(entries)));
     parts.insert(0, part);
 }
 

@@ -212,8 +212,17 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
         provider_metadata,
         hints: None,
         extra: None,
-        item_reused: false,
+        withheld: false,
     }
+}
+
+/// The texts and summaries among details of reasoning.
+pub fn detailed(details: &Value) -> String {
+    let Value::List(details) = details else {
+        return String::new();
+    };
+    let text = |detail| name_at(detail, "text").or_else(|| name_at(detail, "summary"));
+    details.iter().filter_map(text).collect()
 }
 
 /// A text part.
@@ -225,6 +234,16 @@ pub fn text_part(text: Bytes) -> Part {
 pub fn text_block(block: Value, key: &str) -> Result<Part, Error> {
     let mut block = Object::read(block, BLOCK)?;
     block.need_bytes(key).map(text_part)
+}
+
+/// A part of a system prompt: its text, else a block of its provider.
+pub fn system_part(provider: Provider, block: Value) -> Result<Part, Error> {
+    match (name_at(&block, "type"), at(&block, "text")) {
+        (None | Some("text" | "input_text"), Some(Value::Binary(text))) => {
+            Ok(text_part(text.clone()))
+        }
+        _ => provider_block(provider, block),
+    }
 }
 
 const BLOCK: &str = "a content block, an object";
@@ -274,7 +293,7 @@ pub fn call(
     }
 }
 
-/// An image whose base64 and media type are known; nothing when it is no base64.
+/// An image whose base64 and media type are known; nothing when it is not base64.
 pub fn inline_image(media_type: Box<str>, data: Box<str>) -> Option<PartKind> {
     is_base64(&data).then_some(PartKind::Image {
         media_type: Some(media_type),

@@ -25,7 +25,7 @@ pub(crate) trait Listen {
     /// The element at this position is not as it was given any more.
     fn cleaned(&mut self, position: usize);
 
-    /// A call stood in front of text or thinking of its message.
+    /// A call came before text or thinking of its message.
     fn call_moved(&mut self, id: &str);
 
     /// A system prompt that stands beside the messages, and its field as JSON.
@@ -107,7 +107,7 @@ pub struct Answer {
     pub status: Status,
     pub output: Output,
     pub metadata: Option<Map>,
-    /// Whether something stands in front of it in its message that belongs behind it.
+    /// Whether something comes before it in its message that belongs after it.
     pub moved: bool,
 }
 
@@ -124,7 +124,7 @@ impl Answer {
     }
 }
 
-/// Whether a part is what a provider wants in front of calls.
+/// Whether a provider wants a part before calls.
 pub fn is_said(part: &Part) -> bool {
     matches!(
         part.kind,

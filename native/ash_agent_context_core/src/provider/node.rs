@@ -131,7 +131,7 @@ pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
     matches!(get(node, key), Some(Node::Bool(true)))
 }
 
-/// The elements of a list under a key; none when there is no list.
+/// The elements of a list under a key; empty without a list.
 pub(crate) fn list<'n, 'a>(node: &'n Node<'a>, key: &str) -> &'n [Node<'a>] {
     get(node, key).map_or(&[], as_list)
 }
@@ -151,7 +151,7 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
 /// The value as the conversation keeps it.
 ///
 /// # Errors
-/// [`Fault::Unreadable`] for a number that no float can hold.
+/// [`Fault::Unreadable`] for a number that does not fit into a float.
 pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
     Ok(match node {
         Node::Null => Value::Nil,
@@ -162,7 +162,7 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
             Value::integer(BigInt::from_signed_bytes_le(&number.to_signed_bytes_le()))
         }
         Node::Float(float) if float.is_finite() => Value::Float(*float),
-        Node::Float(_) => return Err(Fault::unreadable("a number that no float can hold")),
+        Node::Float(_) => return Err(Fault::unreadable("a number that does not fit into a float")),
         Node::Str(text) => Value::text(text),
         Node::Array(items) => {
             let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();

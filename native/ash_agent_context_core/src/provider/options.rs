@@ -141,7 +141,7 @@ impl<'a> Options<'a> {
             cache,
             known: _, // it decides what is sent, not how
             from: _,
-            max_result_bytes: _, // in the look of what it changes
+            max_result_bytes: _, // in the rendering of what it changes
             most: _,
         } = self;
         (provider, model, thinking, system_role, dialect, cache).hash(&mut hasher);

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::media::{words_of, Media};
+use crate::log::memo::{ByHand, Piece};
 use crate::log::message::{Message, Outcome, Output};
-use crate::log::once::{ByHand, Piece};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::accepts::Accepts;
@@ -15,7 +15,7 @@ use crate::provider::said;
 use crate::value::builder::Json;
 use crate::value::json::AsJson;
 use crate::value::letters;
-use crate::value::words;
+use crate::value::wording;
 use crate::value::{Map, Value};
 use crate::view::change::{Change, ChangeKind};
 
@@ -53,7 +53,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// One that goes on behind elements that are written already.
+    /// One that continues after elements that are already written.
     pub fn behind(elements: Vec<u8>, options: &'o Options<'o>, accepts: &'o dyn Accepts) -> Self {
         Self {
             json: Json(elements),
@@ -87,7 +87,7 @@ impl<'o> Writer<'o> {
         self.changes.unwrap_or_default()
     }
 
-    /// Notes a change, if anyone wants to know.
+    /// Metadata a change, if anyone wants to know.
     pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
@@ -103,7 +103,7 @@ impl<'o> Writer<'o> {
         self.mark = self.json.0.len().checked_sub(1);
     }
 
-    /// A cache breakpoint can stand behind what was written last.
+    /// A cache breakpoint can follow the bytes written last.
     pub fn mark_behind(&mut self) {
         self.mark = Some(self.json.0.len());
     }
@@ -127,7 +127,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// A part with a cache breakpoint has it behind what was written last.
+    /// A part with a cache breakpoint has it after the bytes written last.
     pub fn hint_behind(&mut self, part: &Part) {
         if let Some(ttl) = part.mark() {
             let at = self.json.0.len();
@@ -298,7 +298,7 @@ impl<'o> Writer<'o> {
             }
             PartKind::ProviderBlock { provider, data } => {
                 let is_own = *provider == self.options.provider;
-                (is_own && !part.item_reused) || (!is_own && said::words(data).is_some())
+                (is_own && !part.withheld) || (!is_own && said::words(data).is_some())
             }
             PartKind::RedactedThinking(_) => false,
             PartKind::Image { .. }
@@ -333,12 +333,25 @@ impl<'o> Writer<'o> {
         );
     }
 
+    /// What a part says that can only be text.
+    pub fn words(&mut self, part: &Part) -> Option<String> {
+        let words = match &part.kind {
+            PartKind::ProviderBlock { data, .. } => said::words(data),
+            kind => words_of(kind),
+        };
+        match &words {
+            Some(words) => self.reworded(part, words),
+            None => self.dropped(part),
+        }
+        words
+    }
+
     /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
     pub fn block<'a>(&mut self, part: &'a Part) -> Block<'a> {
         let PartKind::ProviderBlock { provider, data } = &part.kind else {
             return Block::Nothing;
         };
-        if *provider == self.options.provider && !part.item_reused {
+        if *provider == self.options.provider && !part.withheld {
             return Block::Own(data);
         }
         let words = said::words(data).filter(|_| *provider != self.options.provider);
@@ -358,7 +371,7 @@ impl<'o> Writer<'o> {
     pub fn result_text<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
         let text = letters::utf8(outcome.text().unwrap_or_default());
         if letters::is_blank(&text) {
-            return Cow::Borrowed(words::NO_OUTPUT);
+            return Cow::Borrowed(wording::NO_OUTPUT);
         }
         text
     }
@@ -412,16 +425,16 @@ impl<'o> Writer<'o> {
         let text = match (texts.is_empty(), media.is_empty()) {
             (false, _) => Cow::Owned(texts.join("\n")),
             (true, false) => Cow::Borrowed(SEE_BELOW),
-            (true, true) => Cow::Borrowed(words::NO_OUTPUT),
+            (true, true) => Cow::Borrowed(wording::NO_OUTPUT),
         };
         (text, media)
     }
 }
 
-/// What a result says whose media stand behind all results.
+/// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
-/// Parts in an order in which thinking stands in front, when what is sent of them does not begin with
+/// Parts in an order in which thinking comes first, when what is sent of them does not begin with
 /// it or ends with it. Where it begins with it, thinking stands between the others as the model made it.
 pub(crate) fn thinking_first<'a>(
     parts: &'a [Part],
@@ -446,7 +459,7 @@ pub(crate) enum Said<'a> {
     Call(&'a ToolCall),
 }
 
-/// What a model made in its order: calls stand behind all parts unless they say how many stand in front.
+/// A model's parts and calls in order: calls follow all parts unless they say how many come before.
 pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
     let parts = parts_of(message);
     let mut said = Vec::with_capacity(parts.len() + message.calls.len());
@@ -461,7 +474,7 @@ pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
     said
 }
 
-/// What a model made, with its calls behind everything else.
+/// A model's parts and calls, with the calls last.
 pub(crate) fn calls_last(message: &Message) -> Vec<Said<'_>> {
     let parts = parts_of(message).iter().map(Said::Part);
     parts.chain(message.calls.iter().map(Said::Call)).collect()
@@ -497,13 +510,16 @@ pub(crate) enum Thought<'a> {
     Nothing,
 }
 
+fn is_of(metadata: Option<&Map>, options: &Options<'_>) -> bool {
+    let model = metadata.and_then(|map| map.get_named("model")?.as_name());
+    Provider::of(metadata) == Some(options.provider)
+        && model.is_none_or(|model| options.model.is_none_or(|asked| asked == model))
+}
+
 impl Part {
     /// Whether the part came from this provider and, as far as is known, this model.
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
-        let metadata = self.provider_metadata.as_ref();
-        let model = metadata.and_then(|map| map.get_named("model")?.as_name());
-        Provider::of(metadata) == Some(options.provider)
-            && model.is_none_or(|model| options.model.is_none_or(|asked| asked == model))
+        is_of(self.provider_metadata.as_ref(), options)
     }
 
     /// A list in what the part's provider wants to see again, for that provider.
@@ -526,6 +542,11 @@ impl ToolCall {
         Provider::of(self.provider_metadata.as_ref()) == Some(provider)
     }
 
+    /// Whether the call came from this provider and, as far as is known, this model.
+    pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
+        is_of(self.provider_metadata.as_ref(), options)
+    }
+
     /// An object in what the call's provider wants to see again, for that provider.
     pub(crate) fn provider_map(&self, provider: Provider, key: &str) -> Option<&Map> {
         match self.provider_metadata.as_ref()?.get_named(key)? {
@@ -541,7 +562,7 @@ impl ToolCall {
     }
 }
 
-/// The texts of content that has nothing else, such as a system prompt.
+/// The texts of content that can only be texts, such as a system prompt.
 pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'a, str>> {
     match content {
         Content::None => Vec::new(),
@@ -550,7 +571,7 @@ pub(crate) fn texts<'a>(content: &'a Content, out: &mut Writer<'_>) -> Vec<Cow<'
             .iter()
             .filter_map(|part| match &part.kind {
                 PartKind::Text(bytes) => out.text(bytes),
-                _ => None,
+                _ => out.words(part).map(Cow::Owned),
             })
             .collect(),
     }

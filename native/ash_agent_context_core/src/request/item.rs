@@ -3,28 +3,30 @@
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
+use crate::log::memo::{Piece, Pieces};
 use crate::log::message::{Message, Role};
-use crate::log::once::{Piece, Pieces};
+use crate::log::original::Original as Imported;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::log::wire::Wire as Imported;
 use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::Writer;
 use crate::value::{Map, Size};
 use crate::view::change::{Change, ChangeKind};
-use crate::view::look::Look;
+use crate::view::rendering::Rendering;
 
 /// What adds elements to a request's list.
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
-    Message(&'a Message, Look<'a>),
+    /// The system prompt.
+    System(&'a Message, Rendering<'a>),
+    Message(&'a Message, Rendering<'a>),
     /// A message that is not sent as it was imported.
-    Remade(&'a Message, Look<'a>),
-    Results(&'a Message, &'a Exchange, Look<'a>),
+    Remade(&'a Message, Rendering<'a>),
+    Results(&'a Message, &'a Exchange, Rendering<'a>),
     /// Results that are not sent as they were imported.
-    RemadeResults(&'a Message, &'a Exchange, Look<'a>),
+    RemadeResults(&'a Message, &'a Exchange, Rendering<'a>),
 }
 
 impl<'a> Item<'a> {
@@ -55,17 +57,21 @@ impl<'a> Item<'a> {
 
     pub fn pieces(self) -> &'a Pieces {
         match self {
-            Self::Message(message, _) | Self::Remade(message, _) => &message.pieces,
+            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
+                &message.pieces
+            }
             Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => &exchange.pieces,
         }
     }
 
     /// What distinguishes its encodings; 0 when it looks as in the log.
-    pub fn look(self) -> u64 {
+    pub fn rendering(self) -> u64 {
         match self {
-            Self::Message(_, look) | Self::Remade(_, look) => look.key_of_message(),
-            Self::Results(_, exchange, look) | Self::RemadeResults(_, exchange, look) => {
-                look.key_of_results(exchange)
+            Self::System(message, rendering)
+            | Self::Message(message, rendering)
+            | Self::Remade(message, rendering) => rendering.key_of_message(message),
+            Self::Results(_, exchange, rendering) | Self::RemadeResults(_, exchange, rendering) => {
+                rendering.key_of_results(exchange)
             }
         }
     }
@@ -85,7 +91,9 @@ impl<'a> Item<'a> {
 
     pub fn size(self) -> Size {
         match self {
-            Self::Message(message, _) | Self::Remade(message, _) => message.size(),
+            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
+                message.size()
+            }
             Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => exchange.size(),
         }
     }
@@ -95,16 +103,18 @@ impl<'a> Item<'a> {
         // Breakpoints are placed in what the rules make, and so are other words.
         let anew = options.cache
             || matches!(self, Self::Remade(..) | Self::RemadeResults(..))
-            || self.look() != 0;
+            || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
     /// The elements that its own provider had.
     pub fn elements(self, options: &Options<'_>) -> Option<&'a str> {
         let imported = match self {
-            Self::Message(message, _) | Self::Remade(message, _) => message.wire.as_ref(),
+            Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
+                message.original.as_ref()
+            }
             Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => {
-                exchange.wire.as_ref()
+                exchange.original.as_ref()
             }
         };
         Imported::of(imported, options.provider)
@@ -112,31 +122,37 @@ impl<'a> Item<'a> {
 
     pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
         match self {
-            Self::Message(message, look) | Self::Remade(message, look) => {
-                let shown = look.message(message);
+            Self::System(message, rendering) => {
+                let shown = rendering.message(message);
+                format.system(shown.as_ref().unwrap_or(message), out);
+            }
+            Self::Message(message, rendering) | Self::Remade(message, rendering) => {
+                let shown = rendering.message(message);
                 let message = shown.as_ref().unwrap_or(message);
                 match whole_element(message, out.options.provider) {
                     Some(element) => out.element(element),
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, look)
-            | Self::RemadeResults(message, exchange, look) => match look.exchange(exchange) {
-                Some(shown) => format.results(message, &shown, out),
-                None => format.results(message, exchange, out),
-            },
+            Self::Results(message, exchange, rendering)
+            | Self::RemadeResults(message, exchange, rendering) => {
+                match rendering.exchange(exchange) {
+                    Some(shown) => format.results(message, &shown, out),
+                    None => format.results(message, exchange, out),
+                }
+            }
         }
     }
 
     /// What is changed so that the provider takes it, or by its look.
     pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
-            Self::Message(message, look) | Self::Remade(message, look) => {
-                look.changes_of_message(message)
-            }
-            Self::Results(message, exchange, look)
-            | Self::RemadeResults(message, exchange, look) => {
-                look.changes_of_results(&message.calls, exchange)
+            Self::System(message, rendering)
+            | Self::Message(message, rendering)
+            | Self::Remade(message, rendering) => rendering.changes_of_message(message),
+            Self::Results(message, exchange, rendering)
+            | Self::RemadeResults(message, exchange, rendering) => {
+                rendering.changes_of_results(&message.calls, exchange)
             }
         };
         // What is imported goes back as it came.
@@ -155,7 +171,9 @@ impl<'a> Item<'a> {
 
     /// The change that a message is not sent at all, if it says anything.
     fn vanished(self) -> Option<Change> {
-        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+        let (Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _)) =
+            self
+        else {
             return None;
         };
         let is_empty = match &message.content {
@@ -174,32 +192,33 @@ impl<'a> Item<'a> {
 /// Everything of an iteration that adds to the list.
 pub(crate) fn items<'a>(
     iteration: &'a Iteration,
-    look: Look<'a>,
+    rendering: Rendering<'a>,
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
     let (provider, dialect) = (options.provider, options.dialect);
     let mut slots = 0;
     iteration.entries().flat_map(move |entry| {
-        let look = look.behind(slots);
+        let rendering = rendering.behind(slots);
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.filled() > 0);
         let is_renamed = entry.message.calls.iter().any(ToolCall::is_renamed);
         // Results that are made by the rules have the ids that the rules give their calls, and the other way round.
-        let by_rules = exchange
-            .is_some_and(|exchange| exchange.wire.is_none() || look.key_of_results(exchange) != 0);
+        let by_rules = exchange.is_some_and(|exchange| {
+            exchange.original.is_none() || rendering.key_of_results(exchange) != 0
+        });
         let speaks_otherwise = dialect.is_some_and(|dialect| {
-            let elements = Imported::of(entry.message.wire.as_ref(), provider);
+            let elements = Imported::of(entry.message.original.as_ref(), provider);
             elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
         });
         let message = if speaks_otherwise || (by_rules && is_renamed) {
-            Item::Remade(&entry.message, look)
+            Item::Remade(&entry.message, rendering)
         } else {
-            Item::Message(&entry.message, look)
+            Item::Message(&entry.message, rendering)
         };
         let results = exchange.map(|exchange| match speaks_otherwise && is_renamed {
-            true => Item::RemadeResults(&entry.message, exchange, look),
-            false => Item::Results(&entry.message, exchange, look),
+            true => Item::RemadeResults(&entry.message, exchange, rendering),
+            false => Item::Results(&entry.message, exchange, rendering),
         });
         std::iter::once(message).chain(results)
     })

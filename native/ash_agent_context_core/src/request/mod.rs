@@ -2,9 +2,9 @@
 //!
 //! Each message's JSON for a provider is made once, on first use, and kept beside it. A request is
 //! a list of slices of what is kept. What a message becomes depends on the message and on what
-//! came before it, never on what comes behind: so appending changes no byte in front.
+//! came before it, never on what comes after: so appending changes no earlier byte.
 
-mod assembly;
+mod body;
 mod cost;
 mod item;
 pub mod segment;
@@ -17,13 +17,14 @@ use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::value::json::AsJson;
 use crate::value::Map;
-use crate::view::look::Look;
-use crate::view::{self, Step};
+use crate::view::pairs::Pairs;
+use crate::view::rendering::Rendering;
+use crate::view::{self, Stretch, View};
 
 use crate::provider;
 use crate::provider::options::{Known, Options};
-use crate::request::assembly::Assembly;
-use crate::request::item::items;
+use crate::request::body::Body;
+use crate::request::item::{items, Item};
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
 use crate::view::change::{Change, ChangeKind};
@@ -67,10 +68,10 @@ impl Context {
             head.value(id);
             head.raw(",");
         }
-        Assembly::new(self, format, options).finish(head)
+        Body::new(self, format, options).finish(head)
     }
 
-    /// What a projection changes of the conversation, so that the provider takes it.
+    /// What a projection changes of the conversation, the system prompt first, so that the provider takes it.
     ///
     /// # Errors
     /// As [`Context::encode_request`].
@@ -79,13 +80,23 @@ impl Context {
         self.check_from(options)?;
         let format = provider::room(options.provider);
         let mut report = Vec::new();
+        if let Some(system) = self.shown_system() {
+            let item = Item::System(system, self.rendering(u64::MAX));
+            let changes = item.changes(format, options).into_iter();
+            let iteration = self.first_number();
+            report.extend(changes.map(|change| Located {
+                change,
+                iteration,
+                position: 0,
+            }));
+        }
         let first = self.first_sent(options);
-        for step in self.sent(options) {
-            match step {
-                Step::Iteration(iteration, look) => {
+        for stretch in self.sent(options) {
+            match stretch {
+                Stretch::Iteration(iteration, rendering) => {
                     let leads = usize::from(self.leads(iteration));
                     let known = Self::known_items(iteration, first, options);
-                    let items = items(iteration, look, options).zip(leads..);
+                    let items = items(iteration, rendering, options).zip(leads..);
                     for (item, position) in items.skip(known) {
                         let changes = item.changes(format, options);
                         report.extend(changes.into_iter().map(|change| Located {
@@ -95,8 +106,8 @@ impl Context {
                         }));
                     }
                 }
-                Step::Cover(first, last, summary, look) => report.push(Located {
-                    change: covered(first, last, summary, look),
+                Stretch::Cover(first, last, summary, rendering) => report.push(Located {
+                    change: covered(first, last, summary, rendering),
                     iteration: first,
                     position: 0,
                 }),
@@ -142,25 +153,39 @@ impl Context {
         if options.known == Known::Nothing || iteration.number != first {
             return 0;
         }
-        let items: Vec<_> = items(iteration, Look::PLAIN, options).collect();
+        let items: Vec<_> = items(iteration, Rendering::PLAIN, options).collect();
         let said = items.iter().rposition(|item| item.is_model());
         said.map_or(0, |last| last + 1)
     }
 
     /// What is sent of the view.
-    fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Step<'_>> {
+    fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Stretch<'_>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
-        self.steps(self.first_sent(options), u64::MAX)
-            .map(move |step| match step {
-                Step::Iteration(iteration, look) => Step::Iteration(iteration, look.at_most(most)),
-                cover @ Step::Cover(..) => cover,
+        let from = self.first_sent(options);
+        let pairs = Pairs {
+            log: &self.log,
+            covers: self.view().map(|view| &view.covers),
+            masks: self.view().and_then(View::masks),
+            from,
+            knows_earlier: options.known != Known::Nothing,
+        };
+        // Nearly always there are none, and each iteration of each request would ask.
+        let split = Some(self.log.split_pairs()).filter(|split| !split.is_empty());
+        self.stretches(from, u64::MAX)
+            .map(move |stretch| match stretch {
+                Stretch::Iteration(iteration, rendering) => {
+                    let rendering = rendering.at_most(most);
+                    let met = split.is_some_and(|split| split.meet(iteration.number));
+                    Stretch::Iteration(iteration, rendering.beside(met.then_some(pairs)))
+                }
+                cover @ Stretch::Cover(..) => cover,
             })
     }
 }
 
 /// The change that a cover makes.
-fn covered(first: u64, last: u64, summary: Option<&Message>, look: Look<'_>) -> Change {
-    let shown = summary.and_then(|summary| look.message(summary));
+fn covered(first: u64, last: u64, summary: Option<&Message>, rendering: Rendering<'_>) -> Change {
+    let shown = summary.and_then(|summary| rendering.message(summary));
     let to = shown.as_ref().or(summary).and_then(view::summary_text);
     Change {
         what: match summary {

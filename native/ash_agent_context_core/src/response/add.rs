@@ -54,7 +54,7 @@ impl Context {
         };
         let said = response.said();
         let mut calls = said.calls;
-        // An id that a provider used twice would be no id.
+        // An id that a provider used twice would not be an id.
         let mut seen = HashSet::new();
         for call in &mut calls {
             if !seen.insert(call.id.clone()) {
@@ -72,7 +72,7 @@ impl Context {
         let waits = exchange.pending() > 0 || calls.is_empty();
         let calls = calls.into_boxed_slice();
         let message = Message::new(Role::Assistant, said.content, calls, stamp.metadata)
-            .with_reply(Some(response.reply()));
+            .with_reply(response.reply());
         log.append_answered(message, exchange);
         log.updated_at = stamp.at;
         let mut next = self.with(log);

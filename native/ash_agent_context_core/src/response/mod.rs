@@ -8,8 +8,11 @@ mod framing;
 
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::fault::Fault;
+use crate::log::call::ToolCall;
 use crate::log::message::{Message, Role};
+use crate::log::part::{Content, Place};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::reply::Reply;
@@ -25,6 +28,9 @@ use framing::Frames;
 
 /// Bytes that a response may have where nobody says otherwise.
 pub const MAX_BYTES: usize = 32 << 20;
+
+/// Bytes by which responses of one stream differ at most while they share a token.
+const SEGMENT: usize = 256 << 10;
 
 /// How a response is read.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +92,25 @@ pub struct Response {
     state: State,
     received: usize,
     max_bytes: usize,
+    /// Shared with the responses that hold all but a segment of what this one holds.
+    segment: Option<Arc<()>>,
+    /// It was made of a message: nobody knows whose it is.
+    is_given: bool,
+}
+
+/// A message that is given in the place of a response.
+#[derive(Debug)]
+pub struct Given<'a> {
+    /// Text, parts, or nothing.
+    pub content: Value,
+    /// The calls in it.
+    pub calls: Value,
+    /// What was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
+    pub usage: Value,
+    /// The model that answered.
+    pub model: Option<&'a str>,
+    /// Why it stopped, by the name that [`Finish`] has for it or in any other word.
+    pub finish: Option<&'a str>,
 }
 
 impl Response {
@@ -99,7 +124,38 @@ impl Response {
             state: State::Open,
             received: 0,
             max_bytes: reading.max_bytes,
+            segment: Some(Arc::default()),
+            is_given: false,
         }
+    }
+
+    /// A complete response that says this.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`], [`Error::InvalidToolCall`], [`Error::DuplicateToolCall`], [`Error::Invalid`].
+    ///
+    /// # Complexity
+    /// O(n)
+    pub fn from_message(given: Given<'_>) -> Result<Self, Error> {
+        let content = Content::from_value(given.content, Place::Assistant)?;
+        let calls = ToolCall::read_unnamed(given.calls)?;
+        let nameless = |call: &ToolCall| call.name.as_str().is_empty();
+        if let Some(position) = calls.iter().position(nameless) {
+            let key = Value::atom("name");
+            return Err(Error::InvalidToolCall { position, key });
+        }
+        let size = calls
+            .iter()
+            .fold(content.size(), |sum, call| sum.plus(call.size()));
+        let mut response = Self::new(&Reading::of(Provider::Anthropic));
+        let draft = &mut response.draft;
+        draft.start(None, given.model);
+        draft.put_message(content, calls).map_err(Error::Response)?;
+        draft.put_report(Usage::read(&given.usage).ok(), given.finish);
+        response.received = size.bytes.max(size.terms.saturating_mul(64));
+        response.state = State::Complete;
+        response.is_given = true;
+        Ok(response)
     }
 
     /// Reads a whole response: the JSON text of a body.
@@ -124,7 +180,7 @@ impl Response {
     /// What comes after the end is left alone.
     ///
     /// # Errors
-    /// For bytes that cannot be taken: then the response is as it was. When something in front of them
+    /// For bytes that cannot be taken: then the response is as it was. When something before them
     /// could be read, the response comes as failed instead, so that nothing is lost.
     /// [`Fault::TooMuchWork`] when the budget is too small.
     ///
@@ -143,6 +199,9 @@ impl Response {
         }
         let mut next = self.clone();
         next.received = received;
+        if received / SEGMENT > self.received / SEGMENT {
+            next.segment = Some(Arc::default());
+        }
         let Self { frames, draft, .. } = &mut next;
         draft.budget = budget;
         let mut is_first = true;
@@ -198,7 +257,14 @@ impl Response {
         next
     }
 
-    /// `is_first` tells that no document was read in front of one that could not be.
+    /// Lets go of what responses of one stream share before a drop, and tells whether that is heavy: of
+    /// several threads that drop the last holders at the same time, exactly one hears so.
+    pub fn let_go(&mut self) -> bool {
+        let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
+        was_last && self.received > SEGMENT
+    }
+
+    /// `is_first` tells that no document was read before one that could not be.
     fn settle(
         mut self,
         read: Result<(), Fault>,
@@ -273,7 +339,7 @@ impl Response {
     /// # Complexity
     /// O(n)
     #[must_use]
-    pub fn message(&self) -> (Message, Box<[crate::ToolCall]>) {
+    pub fn message(&self) -> (Message, Box<[ToolCall]>) {
         let Said {
             content,
             calls,
@@ -285,7 +351,7 @@ impl Response {
         }
         let mut message = Message::new(Role::Assistant, content, whole.into_boxed_slice(), None);
         if !matches!(self.state, State::Open) {
-            message = message.with_reply(Some(self.reply()));
+            message = message.with_reply(self.reply());
         }
         (message, half.into_boxed_slice())
     }
@@ -295,9 +361,9 @@ impl Response {
     }
 
     /// What there is to say of the message beside its words.
-    pub(crate) fn reply(&self) -> Reply {
-        Reply {
-            provider: Some(self.provider()),
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        let reply = Reply {
+            provider: (!self.is_given).then(|| self.provider()),
             model: self.model().map(Into::into),
             id: self.id().map(Into::into),
             finish: self.finish_reason(),
@@ -307,7 +373,8 @@ impl Response {
                 _ => None,
             },
             extra: None,
-        }
+        };
+        (reply != Reply::default()).then_some(reply)
     }
 }
 

@@ -30,17 +30,17 @@ pub(crate) struct Leaf<'a> {
 }
 
 /// Where a branch leaves another one: the number of an iteration and a position in it.
-type Place = (u64, usize);
+type Parting = (u64, usize);
 
 #[derive(Default)]
 struct Tree<'a> {
     /// The first of each kind: contexts of two kinds share nothing.
     roots: HashMap<(&'a str, u64), usize>,
     /// Where each branch hangs, by its number.
-    known: HashMap<u64, (usize, Place)>,
+    known: HashMap<u64, (usize, Parting)>,
     /// What hangs on a branch at a place by a message. Two messages of one hash are compared as
     /// contexts, so that a collision does no harm.
-    hanging: HashMap<(usize, Place, u64), usize>,
+    hanging: HashMap<(usize, Parting, u64), usize>,
 }
 
 /// The base of each branch, by its position; `None` when it shares nothing with any before it.
@@ -63,7 +63,7 @@ impl<'a> Tree<'a> {
         };
         let start = self.start_of(all, branch).unwrap_or(root);
         let (base, place, next) = self.descend(all, branch, start);
-        // What has nothing of its own is no better a base than its base.
+        // A branch with nothing of its own is not a better base than its own base.
         if let Some(next) = next {
             self.hanging.insert((base, place, next), at);
         }
@@ -83,7 +83,7 @@ impl<'a> Tree<'a> {
         all: &[Leaf<'a>],
         branch: &Leaf<'a>,
         mut base: usize,
-    ) -> (usize, Place, Option<u64>) {
+    ) -> (usize, Parting, Option<u64>) {
         loop {
             let Some(other) = all.get(base) else {
                 return (base, (0, 0), None);
@@ -99,7 +99,7 @@ impl<'a> Tree<'a> {
 }
 
 /// Where a context leaves another one, and by what: `None` when it ends there.
-fn leave(context: &Context, other: &Context) -> (Place, Option<u64>) {
+fn leave(context: &Context, other: &Context) -> (Parting, Option<u64>) {
     let number = match context.last_common(other) {
         Some(common) => common.saturating_add(1),
         None => context.first_number(),

@@ -10,9 +10,9 @@ use crate::storage::bases::{self, Leaf};
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
 use crate::storage::read::{fields, wrong};
-use crate::storage::tag;
-use crate::storage::text::Json;
+use crate::storage::tagged;
 use crate::storage::trust::Trust;
+use crate::value::builder::Json;
 use crate::value::fields::Fields;
 use crate::value::{json, Map, Value, MAX_DEPTH};
 
@@ -143,7 +143,7 @@ fn is_empty(value: &Value) -> bool {
 /// A map of terms as JSON data.
 fn written(map: &Map) -> Result<Map, Error> {
     let mut text = Json::with_capacity(0);
-    tag::entries(&mut text, map);
+    tagged::entries(&mut text, map);
     match json::read(&text.into_bytes(), NESTING)? {
         Value::Map(data) => Ok(data),
         _ => Ok(Map::default()),
@@ -195,7 +195,7 @@ impl LoadedChat {
             if let (keys::CONFIG, Value::Map(map)) = (key, &mut value) {
                 config_extra = split(map, config_keys).map_err(|error| in_key(error, key))?;
             }
-            tag::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+            tagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
             head.push((Value::text(key), value));
         }
         let extra = unknown(document)?;
@@ -274,7 +274,7 @@ fn unknown(fields: Fields) -> Result<Map, Error> {
 /// Fields that nobody knows are JSON data.
 fn checked(unknown: Map) -> Result<Map, Error> {
     let unknown = Value::Map(unknown);
-    tag::check_unknown(&unknown, MAX_DEPTH)?;
+    tagged::check_unknown(&unknown, MAX_DEPTH)?;
     match unknown {
         Value::Map(map) => Ok(map),
         _ => Ok(Map::default()),
@@ -303,7 +303,7 @@ fn name(value: &Value) -> Option<&str> {
     }
 }
 
-/// Each branch's base stands before it, so that there is no cycle to be found.
+/// Each branch's base comes before it, so there cannot be a cycle.
 fn read_branches(given: Vec<Fields>, trust: Trust) -> Result<Vec<LoadedBranch>, Error> {
     let mut branches: Vec<LoadedBranch> = Vec::new();
     let mut names = std::collections::HashMap::new();
@@ -324,18 +324,18 @@ fn read_branch(
 ) -> Result<LoadedBranch, Error> {
     let mut term = |key| {
         let mut value = fields.take(key).unwrap_or(Value::Nil);
-        tag::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+        tagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
         Ok::<Value, Error>(value)
     };
     let (own, base) = (term(keys::NAME)?, term(keys::BASE)?);
     let Some(own) = name(&own).filter(|own| !names.contains_key(*own)) else {
-        let expected = "non-empty text that no branch before it has as its name";
+        let expected = "non-empty text that is not the name of an earlier branch";
         return Err(wrong(keys::NAME, expected));
     };
     let base = match (&base, name(&base).and_then(|base| names.get(base))) {
         (Value::Nil, _) => None,
         (_, Some(base)) => Some(*base),
-        (_, None) => return Err(wrong(keys::BASE, "the name of a branch before this one")),
+        (_, None) => return Err(wrong(keys::BASE, "the name of an earlier branch")),
     };
     let document = fields.take(keys::CONTEXT).unwrap_or(Value::Nil);
     let context = match base.and_then(|base| branches.get(base)) {

@@ -7,10 +7,10 @@ use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::storage::keys;
 use crate::storage::limits::VERSION;
-use crate::storage::tag::{self};
-use crate::storage::text::Json;
+use crate::storage::tagged::{self};
 use crate::storage::view;
 use crate::storage::write::{message, text, unknown};
+use crate::value::builder::{Json, JsonObject};
 use crate::value::time;
 use crate::value::Size;
 
@@ -112,7 +112,7 @@ impl Context {
     fn document(&self, since: Option<Since>, json: &mut Json) {
         json.object(|json| {
             json.key(keys::VERSION).value(&VERSION);
-            tag::text(json.key(keys::ID), self.id().as_bytes());
+            tagged::text(json.key(keys::ID), self.id().as_bytes());
             if let Some(since) = since {
                 json.key(keys::SINCE).value(&since.number);
                 if since.shared > 0 {
@@ -120,23 +120,10 @@ impl Context {
                 }
             }
             json.key(keys::CREATED_AT)
-                .string(&time::to_text(self.created_at()));
+                .text(&time::to_text(self.created_at()));
             json.key(keys::UPDATED_AT)
-                .string(&time::to_text(self.updated_at()));
-            tag::entries(json.key(keys::METADATA), self.metadata());
-            if let Some(origin) = self.origin() {
-                json.key(keys::ORIGIN).object(|json| {
-                    text(json, keys::ID, Some(&origin.id));
-                    json.key(keys::ITERATION).value(&origin.iteration);
-                    unknown(json, origin.extra.as_ref());
-                });
-            }
-            if let Some(system) = self.system() {
-                message(json.key(keys::SYSTEM), system, None);
-            }
-            if let Some(view) = self.view() {
-                view::write(json, view);
-            }
+                .text(&time::to_text(self.updated_at()));
+            self.write_beside(json);
             let iterations = json.key(keys::ITERATIONS);
             match since {
                 Some(since) if since.number > self.first_number() || since.shared > 0 => {
@@ -150,18 +137,59 @@ impl Context {
             unknown(json, self.extra());
         });
     }
+
+    /// What the conversation is beside its iterations, its id and its times.
+    fn write_beside(&self, json: &mut JsonObject<'_>) {
+        tagged::entries(json.key(keys::METADATA), self.metadata());
+        if let Some(origin) = self.origin() {
+            json.key(keys::ORIGIN).object(|json| {
+                text(json, keys::ID, Some(&origin.id));
+                json.key(keys::ITERATION).value(&origin.iteration);
+                unknown(json, origin.extra.as_ref());
+            });
+        }
+        if let Some(system) = self.system() {
+            message(json.key(keys::SYSTEM), system, None);
+        }
+        if let Some(view) = self.view() {
+            view::write(json, view);
+        }
+    }
+
+    /// The document without its iterations and the time of the last change, which is the only field of it that
+    /// each operation changes.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut json = Json::with_capacity(256);
+        json.object(|json| {
+            json.key(keys::VERSION).value(&VERSION);
+            tagged::text(json.key(keys::ID), self.id().as_bytes());
+            json.key(keys::CREATED_AT)
+                .text(&time::to_text(self.created_at()));
+            self.write_beside(json);
+            unknown(json, self.extra());
+        });
+        json.into_bytes()
+    }
+}
+
+/// One iteration as it stands in a document.
+pub(crate) fn iteration_text(of: &Iteration) -> Vec<u8> {
+    let size = of.size();
+    let mut json = Json::with_capacity(size.bytes.saturating_add(size.terms.saturating_mul(20)));
+    iteration(&mut json, (of, 0));
+    json.into_bytes()
 }
 
 fn iteration(json: &mut Json, (iteration, shared): (&Iteration, usize)) {
     json.object(|json| {
         json.key(keys::NUMBER).value(&iteration.number);
         json.key(keys::STARTED_AT)
-            .string(&time::to_text(iteration.started_at));
+            .text(&time::to_text(iteration.started_at));
         match iteration.completed_at {
-            Some(at) => json.key(keys::COMPLETED_AT).string(&time::to_text(at)),
+            Some(at) => json.key(keys::COMPLETED_AT).text(&time::to_text(at)),
             None => json.key(keys::COMPLETED_AT).value(&()),
         }
-        tag::entries(json.key(keys::METADATA), &iteration.metadata);
+        tagged::entries(json.key(keys::METADATA), &iteration.metadata);
         json.key(keys::MESSAGES)
             .list(iteration.entries().skip(shared), |json, entry: &Entry| {
                 message(json, &entry.message, Some(entry));

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
-use crate::log::notes::Notes;
+use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::storage::keys;
 use crate::storage::limits::{NESTING, VERSION};
@@ -58,7 +58,7 @@ impl Context {
         if head.since.is_some_and(|since| since > 1) || head.shared > 0 {
             return Err(Error::invalid(
                 vec![Value::text(keys::SINCE)],
-                "a whole conversation; this is what a dump with :since gives, to be loaded onto a context",
+                "a whole conversation; this is a delta, so load it onto a context with load/2",
             ));
         }
         head.replace()
@@ -143,7 +143,7 @@ struct Head {
     shared: usize,
     created_at: Time,
     updated_at: Time,
-    metadata: Notes,
+    metadata: Metadata,
     origin: Option<Arc<Origin>>,
     system: Option<Arc<Message>>,
     view: Option<Stored>,
@@ -321,7 +321,7 @@ fn check_version(version: Option<Value>) -> Result<(), Error> {
     Err(wrong(keys::VERSION, expected))
 }
 
-/// Opens the iterations behind the current one.
+/// Opens the iterations after the current one.
 fn open_all(
     context: &mut Context,
     iterations: impl Iterator<Item = Value>,
@@ -365,7 +365,7 @@ fn read_iteration(
         read_number(fields.take(keys::NUMBER).unwrap_or(Value::Nil)),
     )?;
     if let Some(due) = due.filter(|due| *due != number) {
-        let expected = format!("{due}, the number behind the iteration before it");
+        let expected = format!("{due}, one more than the number of the iteration before it");
         return Err(wrong(keys::NUMBER, expected));
     }
     let started_at = at(keys::STARTED_AT, take_time(&mut fields, keys::STARTED_AT))?;

@@ -4,6 +4,7 @@
 //! lacks is in [`tag`]. Fields that this version does not know are kept as they came.
 
 mod bases;
+pub mod changes;
 pub mod chat;
 pub mod cost;
 mod dump;
@@ -12,8 +13,7 @@ pub mod limits;
 pub mod load;
 mod read;
 mod seed;
-mod tag;
-mod text;
+mod tagged;
 pub mod trust;
 mod view;
 mod write;

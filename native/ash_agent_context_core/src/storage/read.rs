@@ -11,14 +11,14 @@ use crate::log::exchange::Exchange;
 use crate::log::hints;
 use crate::log::kind::CallKind;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::log::usage::{Reported, Usage};
-use crate::log::wire::Wire;
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING};
-use crate::storage::tag;
+use crate::storage::tagged;
 use crate::storage::trust::{Approvals, Trust};
 use crate::value::fields::{utf8, Fields};
 use crate::value::json;
@@ -61,7 +61,7 @@ pub(crate) fn read_message(
         Some(Value::List(calls)) if role == Role::Assistant && !calls.is_empty() => {
             let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec(), trust))?;
             exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA, trust)?);
-            exchange.wire = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
+            exchange.original = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
                 .filter(|_| exchange.pending() == 0);
             (calls, exchange)
         }
@@ -90,7 +90,7 @@ pub(crate) fn read_message(
     }
     let message = Message::new(role, content, calls, metadata)
         .with_reply(reply)
-        .with_wire(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
+        .with_original(take_wire(&mut fields, keys::WIRE, role == Role::System)?)
         .with_extra(rest(fields)?);
     Ok((message, exchange, usage))
 }
@@ -121,7 +121,7 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
     let mut text = |key| match fields.take_given(key) {
         None => Ok(None),
         Some(value) => {
-            let text = tag::untag_text(value)
+            let text = tagged::untag_text(value)
                 .and_then(|value| utf8(value).map_err(|_| Error::invalid(Vec::new(), "text")));
             at(key, text).map(Some)
         }
@@ -134,7 +134,10 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|value| {
         let mut fields = self::fields(value, "why the message broke off")?;
         let mut reason = fields.take(keys::REASON).unwrap_or(Value::Nil);
-        at(keys::REASON, tag::untag(&mut reason, LEVELS, trust.structs))?;
+        at(
+            keys::REASON,
+            tagged::untag(&mut reason, LEVELS, trust.structs),
+        )?;
         Ok(reason)
     });
     Ok(Reply {
@@ -186,7 +189,7 @@ pub(crate) fn take_wire(
     fields: &mut Fields,
     key: &'static str,
     of_system: bool,
-) -> Result<Option<Wire>, Error> {
+) -> Result<Option<Original>, Error> {
     let read = |value| {
         let mut fields = self::fields(value, "a map with a provider and its JSON text")?;
         let provider = fields.take(keys::PROVIDER);
@@ -197,15 +200,15 @@ pub(crate) fn take_wire(
             .ok_or_else(|| wrong(keys::PROVIDER, "the name of a provider"))?;
         let json = at(keys::JSON, take_name(&mut fields, keys::JSON))?;
         if !is_elements(&json, of_system) {
-            let expected = "JSON text of list elements, each with a comma in front, or of a value";
+            let expected = "JSON text of list elements, each preceded by a comma, or of a value";
             return Err(wrong(keys::JSON, expected));
         }
-        Ok(Wire { provider, json })
+        Ok(Original { provider, json })
     };
     at(key, fields.take_given(key).map(read).transpose())
 }
 
-/// Whether text can stand behind an element of a JSON list, or for a system prompt's value: a provider
+/// Whether text can follow an element of a JSON list, or for a system prompt's value: a provider
 /// gets it as it is.
 fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {
@@ -217,7 +220,7 @@ fn is_elements(json: &str, of_system: bool) -> bool {
 
 fn read_content(value: Value, place: Place, trust: Trust) -> Result<Content, Error> {
     let expected = "text, a list of parts or null";
-    match tag::untag_text(value)? {
+    match tagged::untag_text(value)? {
         Value::Nil => Ok(Content::None),
         Value::Binary(text) => Ok(Content::Text(text)),
         Value::List(parts) => read_parts(parts, place, trust).map(Content::Parts),
@@ -251,7 +254,7 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     };
     for key in own {
         if let Some(value) = fields.get_mut(key) {
-            at(key, tag::untag(value, LEVELS, trust.structs))?;
+            at(key, tagged::untag(value, LEVELS, trust.structs))?;
         }
     }
     let kind = PartKind::read(name, place, &mut fields).map_err(|key| {
@@ -276,7 +279,7 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
         provider_metadata,
         hints,
         extra: rest(fields)?,
-        item_reused: false,
+        withheld: false,
     })
 }
 
@@ -324,7 +327,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
             .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
     };
     let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
-    let name = match at(keys::NAME, tag::untag_key(name))? {
+    let name = match at(keys::NAME, tagged::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
         Value::Atom(name) => Ok(Name::Atom(name)),
         other => utf8(other).map(Name::Text),
@@ -351,7 +354,7 @@ fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<A
     let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
     at(
         keys::ARGUMENTS,
-        tag::untag(&mut value, LEVELS, trust.structs),
+        tagged::untag(&mut value, LEVELS, trust.structs),
     )?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
@@ -363,7 +366,7 @@ fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<A
         return Ok(Arguments { value, json: None });
     };
     // A provider gets this text as it is, the tool gets the value: the two must not differ.
-    let json = at(keys::ARGUMENTS_JSON, tag::untag_text(json))?;
+    let json = at(keys::ARGUMENTS_JSON, tagged::untag_text(json))?;
     let arguments = match json {
         Value::Binary(text) => Some(Arguments::from_json(text)),
         _ => None,
@@ -454,7 +457,7 @@ fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Opt
 fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
     let mut value = fields.take_given(key);
     if let Some(value) = &mut value {
-        at(key, tag::untag(value, LEVELS, trust.structs))?;
+        at(key, tagged::untag(value, LEVELS, trust.structs))?;
     }
     Ok(value)
 }
@@ -463,7 +466,10 @@ fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Er
     let mut fields = fields(value, "a map with a value or parts")?;
     let output = match (fields.take(keys::VALUE), fields.take(keys::PARTS)) {
         (Some(mut value), None) => {
-            at(keys::VALUE, tag::untag(&mut value, LEVELS, trust.structs))?;
+            at(
+                keys::VALUE,
+                tagged::untag(&mut value, LEVELS, trust.structs),
+            )?;
             Output::Value(value)
         }
         (None, Some(Value::List(parts))) => {
@@ -485,7 +491,7 @@ pub(crate) fn rest(fields: Fields) -> Result<Option<Map>, Error> {
         return Ok(None);
     };
     let unknown = Value::Map(unknown);
-    tag::check_unknown(&unknown, MAX_DEPTH)?;
+    tagged::check_unknown(&unknown, MAX_DEPTH)?;
     match unknown {
         Value::Map(map) => Ok(Some(map)),
         _ => Ok(None),
@@ -506,7 +512,7 @@ pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Erro
 }
 
 pub(crate) fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<str>, Error> {
-    let text = tag::untag_text(fields.take(key).unwrap_or(Value::Nil))?;
+    let text = tagged::untag_text(fields.take(key).unwrap_or(Value::Nil))?;
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
@@ -546,7 +552,7 @@ pub(crate) fn take_map(
     let Some(mut value) = fields.take_given(key) else {
         return Ok(None);
     };
-    at(key, tag::untag(&mut value, LEVELS, trust.structs))?;
+    at(key, tagged::untag(&mut value, LEVELS, trust.structs))?;
     match value {
         Value::Map(map) => Ok(Some(map)),
         _ => Err(wrong(key, "a map")),

@@ -50,7 +50,7 @@ impl Context {
                 message.metadata.clone(),
             );
             let again = again
-                .with_wire(message.wire.clone())
+                .with_original(message.original.clone())
                 .with_extra(message.extra.clone());
             let exchange = entry.exchange.as_deref().cloned().unwrap_or_default();
             self.log.append_answered(again, exchange);

@@ -10,15 +10,16 @@ use crate::storage::read;
 use crate::storage::read::{
     at, fields, read_message_as, read_size, rest, take_list, take_name, wrong,
 };
-use crate::storage::text::Json;
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
+use crate::value::builder::{Json, JsonObject};
 use crate::value::fields::Fields;
 use crate::value::{Size, Value};
+use crate::view::cover::Cover;
 use crate::view::masks::Masks;
-use crate::view::{Cleared, Cover, View};
+use crate::view::{Cleared, View};
 
-pub(crate) fn write(json: &mut Json, view: &View) {
+pub(crate) fn write(json: &mut JsonObject<'_>, view: &View) {
     json.key(keys::VIEW).object(|json| {
         json.key(keys::COVERS).list(view.covers(), cover);
         if let Some(cleared) = view.cleared() {
@@ -127,7 +128,7 @@ impl Stored {
             } = cover;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
-                    "a range of iterations without pending calls, behind the cover before it";
+                    "a range of iterations without pending calls, after the cover before it";
                 let error = wrong(keys::LAST, expected);
                 return Err(error
                     .within(index(position))

@@ -3,19 +3,19 @@
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
+use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
-use crate::log::wire::Wire;
 use crate::storage::keys;
-use crate::storage::tag::{self, Key};
-use crate::storage::text::Json;
+use crate::storage::tagged::{self, Key};
+use crate::value::builder::{Json, JsonObject};
 use crate::value::json::AsJson;
 use crate::value::time;
 use crate::value::Map;
 
 /// Fields that this version does not know, as they came.
-pub(crate) fn unknown(json: &mut Json, fields: Option<&Map>) {
+pub(crate) fn unknown(json: &mut JsonObject<'_>, fields: Option<&Map>) {
     for (key, value) in fields.into_iter().flat_map(Map::iter) {
         if let Some(key) = key.as_str() {
             json.key(key).value(&AsJson(value));
@@ -25,11 +25,11 @@ pub(crate) fn unknown(json: &mut Json, fields: Option<&Map>) {
 
 pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>) {
     json.object(|json| {
-        json.key(keys::ROLE).string(message.role.name());
+        json.key(keys::ROLE).text(message.role.name());
         let content = json.key(keys::CONTENT);
         match &message.content {
             Content::None => content.value(&()),
-            Content::Text(text) => tag::text(content, text),
+            Content::Text(text) => tagged::text(content, text),
             Content::Parts(items) => parts(content, items),
         }
         map(json, keys::METADATA, message.metadata.as_ref());
@@ -41,7 +41,7 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
             json.key(keys::TOOL_CALLS)
                 .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
             map(json, keys::RESULTS_METADATA, exchange.metadata.as_ref());
-            verbatim(json, keys::RESULTS_WIRE, exchange.wire.as_ref());
+            verbatim(json, keys::RESULTS_WIRE, exchange.original.as_ref());
         }
         if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
             json.key(keys::USAGE).object(|json| {
@@ -50,7 +50,7 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
                 json.key(keys::ESTIMATE).value(&reported.estimate);
             });
         }
-        verbatim(json, keys::WIRE, message.wire.as_ref());
+        verbatim(json, keys::WIRE, message.original.as_ref());
         unknown(json, message.extra.as_ref());
     });
 }
@@ -59,17 +59,17 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
 fn reply(json: &mut Json, reply: &Reply) {
     json.object(|json| {
         if let Some(provider) = reply.provider {
-            json.key(keys::PROVIDER).string(provider.name());
+            json.key(keys::PROVIDER).text(provider.name());
         }
         text(json, keys::MODEL, reply.model.as_deref());
         text(json, keys::ID, reply.id.as_deref());
         if let Some(finish) = reply.finish {
-            json.key(keys::FINISH_REASON).string(finish.name());
+            json.key(keys::FINISH_REASON).text(finish.name());
         }
         text(json, keys::FINISH_WORD, reply.word.as_deref());
         if let Some(reason) = &reply.interrupted {
             json.key(keys::INTERRUPTED)
-                .object(|json| tag::value(json.key(keys::REASON), reason));
+                .object(|json| tagged::value(json.key(keys::REASON), reason));
         }
         unknown(json, reply.extra.as_ref());
     });
@@ -86,24 +86,24 @@ pub(crate) fn usage(json: &mut Json, usage: Usage) {
 }
 
 /// A map of values that may be absent.
-pub(crate) fn map(json: &mut Json, key: &str, map: Option<&Map>) {
+pub(crate) fn map(json: &mut JsonObject<'_>, key: &str, map: Option<&Map>) {
     if let Some(map) = map {
-        tag::entries(json.key(key), map);
+        tagged::entries(json.key(key), map);
     }
 }
 
 /// Text that may be absent.
-pub(crate) fn text(json: &mut Json, key: &str, text: Option<&str>) {
+pub(crate) fn text(json: &mut JsonObject<'_>, key: &str, text: Option<&str>) {
     if let Some(text) = text {
-        tag::text(json.key(key), text.as_bytes());
+        tagged::text(json.key(key), text.as_bytes());
     }
 }
 
-pub(crate) fn verbatim(json: &mut Json, key: &str, wire: Option<&Wire>) {
-    if let Some(wire) = wire {
+pub(crate) fn verbatim(json: &mut JsonObject<'_>, key: &str, original: Option<&Original>) {
+    if let Some(original) = original {
         json.key(key).object(|json| {
-            json.key(keys::PROVIDER).string(wire.provider.name());
-            text(json, keys::JSON, Some(&wire.json));
+            json.key(keys::PROVIDER).text(original.provider.name());
+            text(json, keys::JSON, Some(&original.json));
         });
     }
 }
@@ -123,10 +123,12 @@ fn parts(json: &mut Json, parts: &[Part]) {
     });
 }
 
-fn kind(json: &mut Json, kind: &PartKind) {
-    json.key(keys::TYPE).string(kind.name());
+fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
+    json.key(keys::TYPE).text(kind.name());
     match kind {
-        PartKind::Text(bytes) | PartKind::Thinking(bytes) => tag::text(json.key(keys::TEXT), bytes),
+        PartKind::Text(bytes) | PartKind::Thinking(bytes) => {
+            tagged::text(json.key(keys::TEXT), bytes)
+        }
         PartKind::Image { media_type, source }
         | PartKind::Audio { media_type, source }
         | PartKind::Video { media_type, source } => {
@@ -144,19 +146,19 @@ fn kind(json: &mut Json, kind: &PartKind) {
         }
         PartKind::RedactedThinking(data) => text(json, keys::DATA, Some(data)),
         PartKind::ProviderBlock { provider, data } => {
-            json.key(keys::PROVIDER).string(provider.name());
-            tag::entries(json.key(keys::DATA), data);
+            json.key(keys::PROVIDER).text(provider.name());
+            tagged::entries(json.key(keys::DATA), data);
         }
     }
 }
 
-fn at(json: &mut Json, source: &Source) {
+fn at(json: &mut JsonObject<'_>, source: &Source) {
     match source {
         Source::Data(data) => text(json, keys::DATA, Some(data)),
         Source::Url(url) => text(json, keys::URL, Some(url)),
         Source::Stored { provider, id } => {
             text(json, keys::FILE_ID, Some(id));
-            json.key(keys::PROVIDER).string(provider.name());
+            json.key(keys::PROVIDER).text(provider.name());
         }
     }
 }
@@ -170,10 +172,10 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     json.object(|json| {
         text(json, keys::ID, Some(&call.id));
         if !call.kind.is_function() {
-            json.key(keys::KIND).string(call.kind.name());
+            json.key(keys::KIND).text(call.kind.name());
         }
         text(json, keys::NAME, Some(&name.text()));
-        tag::value(json.key(keys::ARGUMENTS), &call.arguments.value);
+        tagged::value(json.key(keys::ARGUMENTS), &call.arguments.value);
         text(json, keys::ARGUMENTS_JSON, call.arguments.json.as_deref());
         map(
             json,
@@ -181,26 +183,26 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
             call.provider_metadata.as_ref(),
         );
         map(json, keys::EXTRA, call.extra.as_ref());
-        json.key(keys::STATUS).string(exchange.status(slot).name());
+        json.key(keys::STATUS).text(exchange.status(slot).name());
         if let Some(decision) = exchange.decision(slot) {
             json.key(keys::DECISION).object(|json| {
                 json.key(keys::APPROVED).value(&decision.approved);
-                tag::value(json.key(keys::BY), &decision.by);
-                json.key(keys::AT).string(&time::to_text(decision.at));
-                tag::value(json.key(keys::REASON), &decision.reason);
+                tagged::value(json.key(keys::BY), &decision.by);
+                json.key(keys::AT).text(&time::to_text(decision.at));
+                tagged::value(json.key(keys::REASON), &decision.reason);
                 if let Some(arguments) = &decision.arguments {
-                    tag::value(json.key(keys::ARGUMENTS), arguments);
+                    tagged::value(json.key(keys::ARGUMENTS), arguments);
                 }
                 text(json, keys::DIGEST, decision.digest.as_deref());
             });
         }
         if let Some(arguments) = exchange.asked(slot) {
-            tag::value(json.key(keys::ASKED), arguments);
+            tagged::value(json.key(keys::ASKED), arguments);
         }
         if let Some(outcome) = outcome {
             json.key(keys::RESULT).object(|json| {
                 match &outcome.output {
-                    Output::Value(value) => tag::value(json.key(keys::VALUE), value),
+                    Output::Value(value) => tagged::value(json.key(keys::VALUE), value),
                     Output::Parts(items) => parts(json.key(keys::PARTS), items),
                 }
                 unknown(json, outcome.extra.as_ref());

@@ -117,7 +117,7 @@ impl FileKind {
     }
 }
 
-/// The bytes, block by block, up to the first that are no base64.
+/// The bytes, block by block, up to the first that are not base64.
 fn blocks(data: &str) -> impl Iterator<Item = Vec<u8>> + '_ {
     data.as_bytes()
         .chunks(BLOCK)

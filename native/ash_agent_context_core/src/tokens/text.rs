@@ -54,7 +54,7 @@ impl Method {
     }
 
     /// How many tokens a text has. Names of special tokens, such as `<|endoftext|>`, are text like any
-    /// other, and bytes that are no UTF-8 count as replaced.
+    /// other, and bytes that are not valid UTF-8 count as replaced.
     ///
     /// The first exact count of a vocabulary makes its tables, which stay: o200k_base takes about a
     /// second and 85 MB, cl100k_base half of it.

@@ -1,4 +1,4 @@
-//! JSON text, written field by field.
+//! JSON text, written from front to back.
 
 use serde::Serialize;
 
@@ -9,9 +9,19 @@ use crate::value::escape;
 pub(crate) struct Json(pub Vec<u8>);
 
 impl Json {
+    /// Text that will have about so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Text that is JSON already.
-    pub fn raw(&mut self, text: &str) {
+    pub fn raw(&mut self, text: &str) -> &mut Self {
         self.0.extend_from_slice(text.as_bytes());
+        self
     }
 
     /// Any value.
@@ -27,10 +37,27 @@ impl Json {
         escape::write(&mut self.0, text);
     }
 
+    /// The key of the next field of an object.
+    pub fn key(&mut self, key: &str) -> &mut Self {
+        self.separate();
+        self.text(key);
+        self.raw(":")
+    }
+
     /// A value as an element of a list.
     pub fn element(&mut self, value: &(impl Serialize + ?Sized)) {
         self.comma();
         self.value(value);
+    }
+
+    /// A list.
+    pub fn list<T>(&mut self, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Self, T)) {
+        self.raw("[");
+        for item in items {
+            self.separate();
+            write(self, item);
+        }
+        self.raw("]");
     }
 
     /// A comma, unless a list or an object begins here.
@@ -40,71 +67,63 @@ impl Json {
         }
     }
 
+    /// A comma, unless one stands here or nothing comes before.
     fn comma(&mut self) {
-        if !matches!(self.0.last(), None | Some(b'[' | b':')) {
+        if !matches!(self.0.last(), None | Some(b'[' | b':' | b',')) {
             self.raw(",");
         }
     }
 
     /// An object as an element of a list or as a field's value.
-    pub fn object(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
+    pub fn object(&mut self, fill: impl FnOnce(&mut JsonObject<'_>)) {
         self.comma();
         self.bare_object(fill);
     }
 
     /// An object whose comma is written already, or that needs none.
-    pub fn bare_object(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
+    pub fn bare_object(&mut self, fill: impl FnOnce(&mut JsonObject<'_>)) {
         self.raw("{");
-        fill(&mut Object(self));
+        fill(&mut JsonObject(self));
         self.raw("}");
     }
 }
 
 /// An object that is being written.
-pub(crate) struct Object<'a>(&'a mut Json);
+pub(crate) struct JsonObject<'a>(&'a mut Json);
 
-impl Object<'_> {
-    fn key(&mut self, key: &str) {
-        if self.0 .0.last() != Some(&b'{') {
-            self.0.raw(",");
-        }
-        self.0.value(key);
-        self.0.raw(":");
+impl JsonObject<'_> {
+    /// The key of the next field.
+    pub fn key(&mut self, key: &str) -> &mut Json {
+        self.0.key(key)
     }
 
     /// A field with any value.
     pub fn field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
-        self.key(key);
-        self.0.value(value);
+        self.key(key).value(value);
         self
     }
 
     /// A field with a string, which may be long.
     pub fn text(&mut self, key: &str, text: &str) -> &mut Self {
-        self.key(key);
-        self.0.text(text);
+        self.key(key).text(text);
         self
     }
 
     /// A field whose value is JSON text already.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
-        self.key(key);
-        self.0.raw(json);
+        self.key(key).raw(json);
         self
     }
 
     /// A field with an object.
-    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
-        self.key(key);
-        self.0.object(fill);
+    pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut JsonObject<'_>)) -> &mut Self {
+        self.key(key).object(fill);
         self
     }
 
     /// A field with a list of what `fill` writes.
     pub fn list(&mut self, key: &str, fill: impl FnOnce(&mut Json)) -> &mut Self {
-        self.key(key);
-        self.0.raw("[");
-        fill(self.0);
+        fill(self.key(key).raw("["));
         self.0.raw("]");
         self
     }

@@ -40,7 +40,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8, escape: u8) {
     }
 }
 
-/// What stands behind the backslash that escapes a byte; 0 for one that needs none.
+/// The character after the backslash that escapes a byte; 0 for a byte that needs none.
 #[expect(clippy::indexing_slicing, reason = "checked when it is compiled")]
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];

@@ -22,7 +22,7 @@ pub(crate) const MAX_DIGITS: u64 = 4300;
 /// Integers of so many bits have at most [`MAX_DIGITS`] digits: `14_280 * log10(2) < 4300`.
 const MAX_BITS: u64 = 14_280;
 
-enum Open {
+enum Container {
     Array(Vec<Value>),
     Object(Vec<(Value, Value)>, Box<[u8]>),
 }
@@ -30,7 +30,7 @@ enum Open {
 /// Reads one JSON document: objects become maps with string keys; of duplicate keys the last counts.
 ///
 /// # Errors
-/// [`Error::Invalid`] that says where the text is no JSON, [`Error::TooDeep`] beyond `limit` levels.
+/// [`Error::Invalid`] that says where the text is not JSON, [`Error::TooDeep`] beyond `limit` levels.
 ///
 /// # Complexity
 /// O(n), nesting included.
@@ -88,7 +88,7 @@ impl Fault {
 
 fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Fault> {
     let mut doubled = false;
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<Container> = Vec::new();
     let mut peek = jiter.peek()?;
     loop {
         // One value: a scalar, an empty container, or the opening of one more level.
@@ -98,7 +98,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
                     return Err(Fault::TooDeep(limit));
                 }
                 if let Some(first) = jiter.known_array()? {
-                    open.push(Open::Array(Vec::new()));
+                    open.push(Container::Array(Vec::new()));
                     peek = first;
                     continue;
                 }
@@ -110,7 +110,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
                 }
                 if let Some(key) = jiter.known_object()? {
                     let key = key.as_bytes().into();
-                    open.push(Open::Object(Vec::new(), key));
+                    open.push(Container::Object(Vec::new(), key));
                     peek = jiter.peek()?;
                     continue;
                 }
@@ -122,20 +122,20 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
         loop {
             match open.pop() {
                 None => return Ok((value, doubled)),
-                Some(Open::Array(mut items)) => {
+                Some(Container::Array(mut items)) => {
                     items.push(value);
                     if let Some(next) = jiter.array_step()? {
-                        open.push(Open::Array(items));
+                        open.push(Container::Array(items));
                         peek = next;
                         break;
                     }
                     value = Value::List(items.into_boxed_slice());
                 }
-                Some(Open::Object(mut entries, key)) => {
+                Some(Container::Object(mut entries, key)) => {
                     entries.push((Value::Binary(key), value));
                     if let Some(key) = jiter.next_key()? {
                         let key = key.as_bytes().into();
-                        open.push(Open::Object(entries, key));
+                        open.push(Container::Object(entries, key));
                         peek = jiter.peek()?;
                         break;
                     }
@@ -179,7 +179,7 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, Fault> {
 /// The JSON of a value, as a model or a provider gets it.
 ///
 /// Atoms and dates are strings, tuples arrays, keyword lists objects, structs objects without
-/// their name; what is no UTF-8 is replaced. Keys stand in an order that no VM decides.
+/// their name; invalid UTF-8 is replaced. Keys stand in an order that no VM decides.
 #[derive(Debug, Clone, Copy)]
 pub struct AsJson<'a>(pub &'a Value);
 
@@ -235,7 +235,7 @@ pub(crate) fn write_deep(value: &Value) -> Vec<u8> {
 
 /// serde_json into a string, for types whose serialisation cannot fail.
 pub(crate) fn to_string(value: &impl Serialize) -> String {
-    // A map key that is no string would be serde_json's only error here; we write none.
+    // A map key that is not a string would be serde_json's only error here; we write none.
     serde_json::to_string(value).unwrap_or_default()
 }
 

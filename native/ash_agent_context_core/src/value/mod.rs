@@ -8,7 +8,7 @@ pub mod json;
 pub mod letters;
 pub mod structs;
 pub mod time;
-pub mod words;
+pub mod wording;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -268,7 +268,7 @@ impl Map {
         self.0.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

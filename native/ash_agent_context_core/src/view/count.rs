@@ -5,21 +5,21 @@ use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::tokens::{Method, Tokens};
 use crate::value::Size;
-use crate::view::look::Look;
-use crate::view::Step;
+use crate::view::rendering::Rendering;
+use crate::view::Stretch;
 
 /// What a count is kept under.
-fn key(method: Method, look: u64) -> u64 {
-    look ^ method.index() as u64
+fn key(method: Method, rendering: u64) -> u64 {
+    rendering ^ method.index() as u64
 }
 
-impl Step<'_> {
+impl Stretch<'_> {
     pub(crate) fn tokens(&self, method: Method) -> Tokens {
         match self {
-            Self::Iteration(iteration, look) => iteration.tokens(method, *look),
+            Self::Iteration(iteration, rendering) => iteration.tokens(method, *rendering),
             Self::Cover(_, _, None, _) => Tokens::default(),
-            Self::Cover(_, _, Some(summary), look) => Tokens {
-                summaries: summary.tokens(method, *look).total(),
+            Self::Cover(_, _, Some(summary), rendering) => Tokens {
+                summaries: summary.tokens(method, *rendering).total(),
                 ..Tokens::default()
             },
         }
@@ -28,33 +28,33 @@ impl Step<'_> {
 
 impl Iteration {
     /// Tokens of its messages as they look.
-    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
-        if look.key_of_iteration(self) != 0 {
-            return self.add_tokens(method, look, 0, Tokens::default());
+    pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
+        if rendering.key_of_iteration(self) != 0 {
+            return self.add_tokens(method, rendering, 0, Tokens::default());
         }
         // The results of the last message may still change.
         let closed = self.entries().len().saturating_sub(1);
         let before = self.tallies.count(method.index(), closed, |start| {
             self.entries_from(start.len, closed)
                 .fold(Tokens::of_sum(start.sum), |sum, entry| {
-                    sum.plus(entry.tokens(method, look))
+                    sum.plus(entry.tokens(method, rendering))
                 })
                 .to_sum()
         });
         let before = Tokens::of_sum(before);
         self.last()
-            .map_or(before, |last| before.plus(last.tokens(method, look)))
+            .map_or(before, |last| before.plus(last.tokens(method, rendering)))
     }
 
     fn add_tokens(
         &self,
         method: Method,
-        look: Look<'_>,
+        rendering: Rendering<'_>,
         mut slots: usize,
         mut sum: Tokens,
     ) -> Tokens {
         for entry in self.entries() {
-            sum = sum.plus(entry.tokens(method, look.behind(slots)));
+            sum = sum.plus(entry.tokens(method, rendering.behind(slots)));
             slots += entry.message.calls.len();
         }
         sum
@@ -80,12 +80,12 @@ impl Iteration {
 }
 
 impl Entry {
-    fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
-        let message = self.message.tokens(method, look);
+    fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
+        let message = self.message.tokens(method, rendering);
         let Some(exchange) = &self.exchange else {
             return message;
         };
-        let results = exchange.tokens(method, look);
+        let results = exchange.tokens(method, rendering);
         message.plus(Tokens {
             tool_results: results,
             ..Tokens::default()
@@ -95,9 +95,9 @@ impl Entry {
 
 impl Message {
     /// Tokens of the message as it looks.
-    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> Tokens {
-        let key = key(method, look.key_of_message());
-        let count = || match look.message(self) {
+    pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
+        let key = key(method, rendering.key_of_message(self));
+        let count = || match rendering.message(self) {
             Some(shown) => shown.count(method).to_sum(),
             None => self.count(method).to_sum(),
         };
@@ -117,9 +117,9 @@ impl Message {
 
 impl Exchange {
     /// Tokens of the results as they look.
-    pub(crate) fn tokens(&self, method: Method, look: Look<'_>) -> u64 {
-        let key = key(method, look.key_of_results(self));
-        let count = || match look.exchange(self) {
+    pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> u64 {
+        let key = key(method, rendering.key_of_results(self));
+        let count = || match rendering.exchange(self) {
             Some(shown) => shown.count(method),
             None => self.count(method),
         };

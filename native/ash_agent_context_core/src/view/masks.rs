@@ -167,7 +167,7 @@ impl Masks {
     }
 
     /// `None` for a provider's block that would be another one: a provider takes its own as they were.
-    fn part(&self, given: &Part) -> Option<Part> {
+    pub(crate) fn part(&self, given: &Part) -> Option<Part> {
         let mut part = given.clone();
         match &mut part.kind {
             PartKind::Text(bytes) => {
@@ -282,7 +282,7 @@ impl Masks {
     }
 
     /// Numbers and atoms are masked as a model reads them. Recurses at most [`crate::MAX_DEPTH`] levels.
-    fn value(&self, value: &Value) -> Value {
+    pub(crate) fn value(&self, value: &Value) -> Value {
         let all = |items: &[Value]| items.iter().map(|item| self.value(item)).collect();
         let text = match value {
             Value::Binary(bytes) => return Value::Binary(self.bytes(bytes)),

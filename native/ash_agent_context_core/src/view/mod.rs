@@ -5,25 +5,25 @@
 
 pub mod change;
 pub mod count;
-pub mod look;
+pub mod cover;
 pub mod masks;
+pub mod pairs;
+pub mod rendering;
 
 use std::sync::Arc;
-
-use rpds::RedBlackTreeMapSync;
 
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{Map, Size, Value};
-use crate::view::look::Look;
+use crate::view::cover::{cover_over, Cover, Covers};
 use crate::view::masks::Masks;
+use crate::view::rendering::Rendering;
 
 /// What of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// By the number of the first iteration; they do not overlap.
-    pub(crate) covers: RedBlackTreeMapSync<u64, Cover>,
+    pub(crate) covers: Covers,
     /// Messages of the log that are covered.
     pub(crate) covered: usize,
     /// Summaries that stand in their place.
@@ -36,29 +36,18 @@ pub struct View {
     /// Bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
-    /// Texts behind the system prompt, by name.
+    /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with them.
     pub(crate) system: Option<Arc<Message>>,
 }
 
-/// Iterations that are not shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cover {
-    /// The number of the last.
-    pub last: u64,
-    /// What stands in their place.
-    pub summary: Option<Arc<Message>>,
-    /// Their messages in the log.
-    pub(crate) messages: usize,
-}
-
-/// Results that are blanked: all in front of a place.
+/// Results that are cleared: all before a place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cleared {
     /// The number of the iteration with the place.
     pub iteration: u64,
-    /// Calls of it in front of the place.
+    /// Calls of it before the place.
     pub calls: usize,
     /// What stands in the place of a result.
     pub placeholder: Box<str>,
@@ -66,15 +55,6 @@ pub struct Cleared {
 
 /// Terms that take as long to free as a compiled pattern.
 const MASK: usize = 1_000;
-
-impl Cover {
-    fn size(&self) -> Size {
-        let summary = self.summary.as_deref();
-        summary.map_or(Size::new(10, 0), |summary| {
-            summary.size().plus(Size::new(10, 0))
-        })
-    }
-}
 
 impl PartialEq for View {
     fn eq(&self, other: &Self) -> bool {
@@ -148,7 +128,7 @@ impl View {
         self.masks.as_deref()
     }
 
-    /// Texts behind the system prompt, by name.
+    /// Texts after the system prompt, by name.
     #[must_use]
     pub fn blocks(&self) -> &[(Box<str>, Box<str>)] {
         &self.blocks
@@ -156,8 +136,7 @@ impl View {
 
     /// The cover over an iteration.
     pub(crate) fn cover(&self, number: u64) -> Option<(u64, &Cover)> {
-        let (first, cover) = self.covers.range(..=number).next_back()?;
-        (cover.last >= number).then_some((*first, cover))
+        cover_over(&self.covers, number)
     }
 
     pub(crate) fn put(&mut self, first: u64, cover: Cover) {
@@ -177,31 +156,32 @@ impl View {
     }
 
     /// How results of an iteration look.
-    pub(crate) fn look(&self, number: u64) -> Look<'_> {
+    pub(crate) fn rendering(&self, number: u64) -> Rendering<'_> {
         let (cleared, placeholder) = match &self.cleared {
             Some(cleared) if number < cleared.iteration => (usize::MAX, &*cleared.placeholder),
             Some(cleared) if number == cleared.iteration => (cleared.calls, &*cleared.placeholder),
             _ => (0, ""),
         };
-        Look {
+        Rendering {
             cleared,
             placeholder,
             most: self.max_result_bytes.unwrap_or(usize::MAX),
             masks: self.masks.as_deref(),
+            pairs: None,
         }
     }
 }
 
 /// What stands in the view.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step<'a> {
+pub(crate) enum Stretch<'a> {
     /// An iteration, and how its results look.
-    Iteration(&'a Iteration, Look<'a>),
+    Iteration(&'a Iteration, Rendering<'a>),
     /// A cover from an iteration to another, what stands in their place, and how it looks.
-    Cover(u64, u64, Option<&'a Message>, Look<'a>),
+    Cover(u64, u64, Option<&'a Message>, Rendering<'a>),
 }
 
-/// The system prompt and what stands behind it, with blank lines between.
+/// The system prompt and the texts after it, with blank lines between.
 pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
     let blocks = blocks.iter().map(|(_, text)| &**text);
     let blocks = blocks.collect::<Vec<_>>().join("\n\n");

@@ -17,7 +17,7 @@ defmodule AshAgent.LLM.Transport.HTTP1Test do
       for wrong <- [[keep_alive: 0], [keep_alive: true], [colour: 1]],
           do: assert_raise(ArgumentError, fn -> Transport.new({HTTP1, wrong}) end)
 
-      assert_raise ArgumentError, ~r/Finch was not there/, fn ->
+      assert_raise ArgumentError, ~r/Finch was not available/, fn ->
         Transport.new(Transport.Finch)
       end
 

@@ -6,7 +6,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
 
   @max_head_bytes 65_536
   @max_line_bytes 1_024
-  # Longer ones overflow what other programs on the way take for a length.
+  # Longer ones overflow the lengths of other programs on the way.
   @max_digits 15
 
   @enforce_keys [:max]
@@ -203,7 +203,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
     case number(text, 10) do
       {:ok, length} when length > max -> {:error, {:response_too_large, max}}
       {:ok, length} -> {:ok, {:length, length}}
-      :error -> {:error, {:invalid_response, "content-length is no number"}}
+      :error -> {:error, {:invalid_response, "content-length is not a number"}}
     end
   end
 

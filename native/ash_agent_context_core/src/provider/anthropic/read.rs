@@ -11,7 +11,7 @@ use crate::value::{Map, Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, Said};
 use crate::provider::foreign::{
     at, call, each, inline_image, json_like, json_part, metadata, misplaced, name_at, part,
-    provider_block, text_block, Object, CONTENT,
+    provider_block, system_part, text_block, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -69,11 +69,7 @@ fn system_content(content: Value) -> Result<Content, Error> {
     match content {
         Value::Binary(text) => Ok(Content::Text(text)),
         Value::List(blocks) => {
-            let blocks = blocks.into_vec().into_iter();
-            let known = blocks
-                .filter(|block| !is_unknown_to_system(block))
-                .collect();
-            let blocks = each(known, |block| text_block(block, "text"))?;
+            let blocks = each(blocks.into_vec(), |block| system_part(PROVIDER, block))?;
             Ok(Content::Parts(blocks.into_boxed_slice()))
         }
         _ => Err(Error::invalid(Vec::new(), CONTENT)),

@@ -87,22 +87,20 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     let Some(kind) = node::filled(block, "type") else {
         return Err(Fault::unreadable("a content block without a type"));
     };
+    let is_whole = matches!(key, Key::Whole(_));
     match kind {
         "text" => {
-            said(block, "text")?;
+            let text = words(block, "text", is_whole)?;
             draft.open_text(key.clone());
             for citation in node::list(block, "citations") {
                 draft.note_more(&key, "citations", node::to_value(citation)?);
             }
-            draft.text(key, node::text(block, "text").unwrap_or_default());
+            draft.text(key, text);
         }
         "thinking" => {
-            said(block, "thinking")?;
+            let text = words(block, "thinking", is_whole)?;
             draft.open_thinking(key.clone());
-            draft.thinking(
-                key.clone(),
-                node::text(block, "thinking").unwrap_or_default(),
-            );
+            draft.thinking(key.clone(), text);
             sign(draft, &key, node::text(block, "signature"));
         }
         "redacted_thinking" => {
@@ -146,13 +144,12 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
     Ok(())
 }
 
-/// A block says something, if only nothing yet.
-fn said(block: &Node<'_>, name: &'static str) -> Result<(), Fault> {
-    match node::text(block, name) {
-        Some(_) => Ok(()),
-        None => Err(Fault::unreadable(format!(
-            "a {name} block without its text"
-        ))),
+/// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
+fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
+    match node::get(node, name) {
+        Some(Node::Str(words)) => Ok(words),
+        None if !needed => Ok(""),
+        _ => Err(Fault::unreadable(format!("{name} that is not text"))),
     }
 }
 
@@ -172,11 +169,11 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     let Some(delta) = node::get(event, "delta") else {
         return Ok(());
     };
-    let said = |name| node::text(delta, name).unwrap_or_default();
-    match said("type") {
-        "text_delta" => draft.text(key.clone(), said("text")),
-        "thinking_delta" => draft.thinking(key.clone(), said("thinking")),
-        "input_json_delta" => draft.arguments(key, said("partial_json")),
+    let words = |name| words(delta, name, false);
+    match words("type")? {
+        "text_delta" => draft.text(key.clone(), words("text")?),
+        "thinking_delta" => draft.thinking(key.clone(), words("thinking")?),
+        "input_json_delta" => draft.arguments(key, words("partial_json")?),
         "signature_delta" => sign(draft, key, node::text(delta, "signature")),
         "citations_delta" => {
             if let Some(citation) = node::get(delta, "citation") {

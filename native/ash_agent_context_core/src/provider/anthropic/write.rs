@@ -8,7 +8,8 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
-use crate::provider::writer::{thinking_first, Block, Thought, Writer};
+use crate::provider::parts::Parts;
+use crate::provider::writer::{thinking_first, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
 use crate::value::Value;
@@ -31,19 +32,7 @@ impl Writes for Room {
             }
             return;
         }
-        out.wrapped("[", "]", |out| match &system.content {
-            Content::None => {}
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                for part in &**parts {
-                    user_part(part, out);
-                }
-            }
-        });
+        out.wrapped("[", "]", |out| PARTS.content(&system.content, out));
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -55,9 +44,7 @@ impl Writes for Room {
                 }
             }
             (_, Content::Parts(parts)) => out.blocks(false, |out| {
-                for part in &**parts {
-                    user_part(part, out);
-                }
+                PARTS.all(&**parts, out);
             }),
             (_, Content::None) => {}
         }
@@ -118,26 +105,13 @@ fn cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.mark_inside();
 }
 
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_block(&text, out);
-                out.hint_inside(part);
-            }
-        }
-        PartKind::ProviderBlock { .. } => own_block(part, out),
-        _ => media(part, out),
-    }
-}
-
-fn own_block(part: &Part, out: &mut Writer<'_>) {
-    match out.block(part) {
-        Block::Own(data) => out.json.element(&AsObject(data)),
-        Block::Words(words) => text_block(&words, out),
-        Block::Nothing => {}
-    }
-}
+const PARTS: Parts = Parts {
+    text: text_block,
+    hint: |part, out| out.hint_inside(part),
+    // What it takes depends on whether it is to be cited.
+    takes: |_| true,
+    media,
+};
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let (Content::Text(bytes), true) = (&message.content, message.calls.is_empty()) {
@@ -211,7 +185,7 @@ fn content(message: &Message, out: &mut Writer<'_>) -> bool {
                 }
                 out.hint_inside(part);
             }
-            PartKind::ProviderBlock { .. } => own_block(part, out),
+            PartKind::ProviderBlock { .. } => PARTS.one(part, out),
             PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
                 speaks |= thinking(part, out);
                 continue;
@@ -277,13 +251,11 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
             out.json.text(&text);
         }
         Output::Parts(parts) => out.wrapped("[", "]", |out| {
-            for part in &**parts {
-                user_part(part, out);
-            }
+            PARTS.all(&**parts, out);
         }),
     });
     if content.is_empty() {
-        content = out.apart(|out| out.json.text(crate::value::words::NO_OUTPUT));
+        content = out.apart(|out| out.json.text(crate::value::wording::NO_OUTPUT));
     }
     out.json.object(|block| {
         block
@@ -300,11 +272,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     }
 }
 
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let cited = media.text().filter(|_| part.citations() == Some(true));
     let kind = match media.class {
         Class::Image if media.is_common_image() => "image",
@@ -323,7 +291,6 @@ fn media(part: &Part, out: &mut Writer<'_>) {
     if kind.is_empty() || of.is_empty() {
         let words = out.media_words(part);
         text_block(&words, out);
-        out.hint_inside(part);
         return;
     }
     out.json.object(|block| {
@@ -351,5 +318,4 @@ fn media(part: &Part, out: &mut Writer<'_>) {
         }
     });
     out.mark_inside();
-    out.hint_inside(part);
 }

@@ -15,7 +15,7 @@ use crate::value::{Value, MAX_DEPTH};
 use crate::provider::dialect::blocks::{output, Said};
 use crate::provider::foreign::{
     at, bounded, call, each, has, inline_image, json_part, metadata, name_at, part, plain_content,
-    provider_block, text_block, text_part, Object, CONTENT,
+    provider_block, system_part, text_block, text_part, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -40,23 +40,16 @@ fn system_content(content: Value) -> Result<Content, Error> {
     let Value::List(blocks) = content else {
         return Err(Error::invalid(Vec::new(), "a list of system blocks"));
     };
-    let blocks = each(blocks.into_vec(), |block| {
-        match at(&block, "guardContent") {
-            _ if is_cache_point(&block) => Ok(None),
-            Some(guarded) => Ok(at(guarded, "text")
-                .and_then(|text| name_at(text, "text"))
-                .map(|text| text_part(text.as_bytes().into()))),
-            None => text_block(block, "text").map(Some),
-        }
-    })?;
-    let parts: Vec<Part> = blocks.into_iter().flatten().collect();
+    let blocks = blocks.into_vec().into_iter();
+    let blocks = blocks.filter(|block| !is_cache_point(block)).collect();
+    let parts = each(blocks, |block| system_part(PROVIDER, block))?;
     Ok(match plain_content(parts) {
         Content::None => Content::Parts(Box::default()),
         content => content,
     })
 }
 
-/// Where a cache breakpoint stands is no part of a conversation.
+/// The place of a cache breakpoint is not part of a conversation.
 fn is_cache_point(block: &Value) -> bool {
     has(block, "cachePoint")
 }

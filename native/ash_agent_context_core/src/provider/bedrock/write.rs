@@ -266,7 +266,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         }
     });
     if blocks.is_empty() {
-        blocks = out.apart(|out| text_block(crate::value::words::NO_OUTPUT, out));
+        blocks = out.apart(|out| text_block(crate::value::wording::NO_OUTPUT, out));
     }
     out.json.object(|block| {
         block.object("toolResult", |result| {

@@ -12,7 +12,7 @@ use crate::value::Value;
 pub struct Said {
     parts: Vec<Part>,
     calls: Vec<ToolCall>,
-    /// The call that stands in front of something else.
+    /// The call before something else.
     moved: Option<Box<str>>,
 }
 

@@ -20,19 +20,19 @@ enum Tree {
     Text(Vec<u8>),
     Value(Value),
     List(Vec<Tree>),
-    Object(Object),
+    Keys(Keys),
 }
 
 /// Keys in the order in which they came.
 #[derive(Debug, Default)]
-struct Object {
+struct Keys {
     entries: Vec<(Box<str>, Tree)>,
     places: HashMap<Box<str>, usize>,
 }
 
 /// A step on the way to a value.
 #[derive(Debug, PartialEq)]
-enum Step<'a> {
+enum Hop<'a> {
     Key(&'a str),
     Index(usize),
 }
@@ -46,7 +46,7 @@ enum Step<'a> {
 /// # Complexity
 /// O(n), times the depth of the paths
 pub(super) fn assemble(pieces: &[Arc<Piece>]) -> Result<String, Fault> {
-    let mut root = Tree::Object(Object::default());
+    let mut root = Tree::Keys(Keys::default());
     for piece in pieces {
         let mut place = &mut root;
         for step in steps(&piece.path)? {
@@ -58,13 +58,13 @@ pub(super) fn assemble(pieces: &[Arc<Piece>]) -> Result<String, Fault> {
 }
 
 impl Tree {
-    fn at(&mut self, step: &Step<'_>) -> Result<&mut Self, Fault> {
+    fn at(&mut self, step: &Hop<'_>) -> Result<&mut Self, Fault> {
         match step {
-            Step::Key(key) => {
+            Hop::Key(key) => {
                 if matches!(self, Self::Nothing) {
-                    *self = Self::Object(Object::default());
+                    *self = Self::Keys(Keys::default());
                 }
-                let Self::Object(object) = self else {
+                let Self::Keys(object) = self else {
                     return Err(Fault::unreadable("a key of what is not an object"));
                 };
                 let next = object.entries.len();
@@ -79,7 +79,7 @@ impl Tree {
                 let entry = object.entries.get_mut(place).map(|(_, value)| value);
                 entry.ok_or_else(|| Fault::unreadable("a key that is not there"))
             }
-            Step::Index(index) => {
+            Hop::Index(index) => {
                 if matches!(self, Self::Nothing) {
                     *self = Self::List(Vec::new());
                 }
@@ -106,7 +106,7 @@ impl Tree {
 }
 
 /// `$.a["b"][0]`, step by step.
-fn steps(path: &str) -> Result<Vec<Step<'_>>, Fault> {
+fn steps(path: &str) -> Result<Vec<Hop<'_>>, Fault> {
     let wrong = || Fault::unreadable("the path of an argument");
     let mut rest = path.strip_prefix('$').ok_or_else(wrong)?;
     let mut steps = Vec::new();
@@ -118,7 +118,7 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, Fault> {
             let end = after.find(['.', '[']).unwrap_or(after.len());
             let (key, after) = after.split_at(end);
             rest = after;
-            Step::Key(key)
+            Hop::Key(key)
         } else {
             let after = rest.strip_prefix('[').ok_or_else(wrong)?;
             let quote = after
@@ -131,11 +131,11 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, Fault> {
                     .and_then(|after| after.split_once(quote))
                     .ok_or_else(wrong)?;
                 rest = after.strip_prefix(']').ok_or_else(wrong)?;
-                Step::Key(key)
+                Hop::Key(key)
             } else {
                 let (index, after) = after.split_once(']').ok_or_else(wrong)?;
                 rest = after;
-                Step::Index(index.parse().map_err(|_| wrong())?)
+                Hop::Index(index.parse().map_err(|_| wrong())?)
             }
         };
         steps.push(step);
@@ -156,7 +156,7 @@ impl Serialize for Tree {
                 }
                 seq.end()
             }
-            Self::Object(object) => {
+            Self::Keys(object) => {
                 let mut map = serializer.serialize_map(Some(object.entries.len()))?;
                 for (key, value) in &object.entries {
                     map.serialize_entry(key, value)?;

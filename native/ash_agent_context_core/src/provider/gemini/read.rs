@@ -11,7 +11,7 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, bounded, call, each, inline_image, metadata, metadata_of, name_at, part, plain_content,
-    provider_block, text_part, Object,
+    provider_block, system_part, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -69,10 +69,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
         return Ok(Content::Text(text));
     }
     let mut system = Object::read(system, "a content, an object")?;
-    let parts = system.content("parts", |part| match at(&part, "text") {
-        Some(Value::Binary(text)) => Ok(text_part(text.clone())),
-        _ => Err(Error::invalid(Vec::new(), "a text part")),
-    })?;
+    let parts = system.content("parts", |part| system_part(PROVIDER, part))?;
     Ok(
         match plain_content(crate::provider::foreign::into_parts(parts)) {
             Content::None => Content::Parts(Box::default()),

@@ -12,7 +12,8 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::writer::{in_order, texts, Block, Said, Thought, Writer};
+use crate::provider::parts::{unmarked, Parts};
+use crate::provider::writer::{in_order, Said, Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -37,11 +38,8 @@ impl Writes for Room {
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        let texts = texts(&system.content, out);
         out.wrapped("{\"parts\":[", CLOSE, |out| {
-            for text in texts {
-                text_part(&text, out);
-            }
+            PARTS.content(&system.content, out)
         });
     }
 
@@ -50,19 +48,7 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        out.wrapped(USER, CLOSE, |out| match &message.content {
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_part(&text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                for part in &**parts {
-                    user_part(part, out);
-                }
-            }
-            Content::None => {}
-        });
+        out.wrapped(USER, CLOSE, |out| PARTS.content(&message.content, out));
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -81,9 +67,7 @@ impl Writes for Room {
                         behind.extend(media);
                         return;
                     }
-                    for part in media {
-                        user_part(part, out);
-                    }
+                    PARTS.all(media, out);
                 });
                 out.json.object(|part| {
                     part.object("functionResponse", |result| {
@@ -99,9 +83,7 @@ impl Writes for Room {
             }
         });
         out.wrapped(USER, CLOSE, |out| {
-            for part in behind {
-                user_part(part, out);
-            }
+            PARTS.all(behind, out);
         });
     }
 
@@ -124,25 +106,12 @@ fn text_part(text: &str, out: &mut Writer<'_>) {
     });
 }
 
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_part(&text, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => own_part(part, out),
-        _ => media(part, out),
-    }
-}
-
-fn own_part(part: &Part, out: &mut Writer<'_>) {
-    match out.block(part) {
-        Block::Own(data) => out.json.element(&AsObject(data)),
-        Block::Words(words) => text_part(&words, out),
-        Block::Nothing => {}
-    }
-}
+const PARTS: Parts = Parts {
+    text: text_part,
+    hint: unmarked,
+    takes: is_sent,
+    media: |_part, media, out| write_media(media, None, out),
+};
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.wrapped(MODEL, CLOSE, |out| {
@@ -196,7 +165,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
         PartKind::Text(bytes) => signed_text(part, bytes, out),
         PartKind::ProviderBlock { .. } => {
             let before = out.json.0.len();
-            own_part(part, out);
+            PARTS.one(part, out);
             out.json.0.len() > before
         }
         PartKind::Thinking(_) => thinking(part, out),
@@ -328,19 +297,6 @@ fn is_sent(media: &Media<'_>) -> bool {
         Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
         Location::Store(uri) => is_taken && uri.starts_with("gs://"),
     }
-}
-
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    if !is_sent(&media) {
-        let words = out.media_words(part);
-        text_part(&words, out);
-        return;
-    }
-    write_media(&media, None, out);
 }
 
 /// What a model made, as it came.

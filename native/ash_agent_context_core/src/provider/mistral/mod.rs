@@ -2,9 +2,9 @@
 
 mod accepts;
 mod read;
-mod response;
-mod usage;
 mod write;
 
 /// The room of this provider.
 pub(crate) struct Room;
+
+impl crate::provider::dialect::chat::response::Completions for Room {}

@@ -4,13 +4,13 @@ use super::Room;
 use crate::error::Error;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::read::{self, Dialect};
+use crate::provider::dialect::chat::read::{self, Rules};
 use crate::provider::foreign::{at, metadata, part, Object};
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
 use crate::value::Value;
 
-const DIALECT: Dialect = Dialect {
+const RULES: Rules = Rules {
     provider: Provider::Mistral,
     empty_calls: true,
     thinking: Some(thinking),
@@ -18,7 +18,7 @@ const DIALECT: Dialect = Dialect {
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        read::read(body, history, &DIALECT)
+        read::read(body, history, &RULES)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
-use crate::provider::writer::{texts, Block, Thought, Writer};
-use crate::value::json::AsObject;
+use crate::provider::parts::{unmarked, Parts};
+use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::letters::is_blank;
 
 impl Writes for Room {
@@ -45,9 +45,7 @@ impl Writes for Room {
                 }
             }
             Content::Parts(parts) => out.blocks(false, |out| {
-                for part in &**parts {
-                    user_part(part, out);
-                }
+                PARTS.all(&**parts, out);
             }),
             Content::None => {}
         }
@@ -70,9 +68,7 @@ impl Writes for Room {
             });
         }
         out.blocks(false, |out| {
-            for part in behind {
-                user_part(part, out);
-            }
+            PARTS.all(behind, out);
         });
     }
 
@@ -89,21 +85,12 @@ impl Writes for Room {
     }
 }
 
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_part(&text, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => match out.block(part) {
-            Block::Own(data) => out.json.element(&AsObject(data)),
-            Block::Words(words) => text_part(&words, out),
-            Block::Nothing => {}
-        },
-        _ => media(part, out),
-    }
-}
+const PARTS: Parts = Parts {
+    text: text_part,
+    hint: unmarked,
+    takes: is_sent,
+    media,
+};
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let mut speaks = false;
@@ -156,7 +143,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
             text_part(&words, out);
         }
         PartKind::RedactedThinking(_) => out.dropped(part),
-        PartKind::Text(_) | PartKind::ProviderBlock { .. } => user_part(part, out),
+        PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
     }
     out.json.0.len() > before
 }
@@ -174,16 +161,7 @@ fn is_sent(media: &Media<'_>) -> bool {
     }
 }
 
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    if !is_sent(&media) {
-        let words = out.media_words(part);
-        text_part(&words, out);
-        return;
-    }
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
     // "original" is OpenAI's alone.
     let detail = part.detail().filter(|detail| *detail != "original");

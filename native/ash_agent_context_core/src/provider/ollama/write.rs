@@ -10,7 +10,6 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
-use crate::provider::said;
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::letters::is_blank;
 
@@ -61,16 +60,11 @@ impl Writes for Room {
 fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {
-        match (&part.kind, Media::of(&part.kind)) {
+        let image = Media::of(&part.kind).filter(is_sent);
+        match (&part.kind, image.map(|image| image.source)) {
             (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
-            (_, Some(media)) => match (is_sent(&media), media.source) {
-                (true, Location::Inline(data)) => images.push(data.to_owned()),
-                _ => {
-                    let words = out.media_words(part);
-                    texts.push(Cow::Owned(words));
-                }
-            },
-            _ => texts.extend(words(part, out)),
+            (_, Some(Location::Inline(data))) => images.push(data.to_owned()),
+            _ => texts.extend(out.words(part).map(Cow::Owned)),
         }
     }
     if texts.is_empty() && images.is_empty() {
@@ -87,19 +81,6 @@ fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     });
 }
 
-/// What a part says that Ollama has no place for, its own blocks too.
-fn words<'a>(part: &Part, out: &mut Writer<'_>) -> Option<Cow<'a, str>> {
-    let words = match &part.kind {
-        PartKind::ProviderBlock { data, .. } => said::words(data),
-        _ => None,
-    };
-    match &words {
-        Some(words) => out.reworded(part, words),
-        None => out.dropped(part),
-    }
-    words.map(Cow::Owned)
-}
-
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let (mut texts, mut thoughts) = (Vec::new(), Vec::new());
     match &message.content {
@@ -114,15 +95,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                         Thought::Text(text) => texts.push(text),
                         Thought::Own { .. } | Thought::Nothing => {}
                     },
-                    PartKind::Image { .. }
-                    | PartKind::Audio { .. }
-                    | PartKind::Video { .. }
-                    | PartKind::File { .. } => {
-                        texts.push(Cow::Owned(out.media_words(part)));
-                    }
-                    PartKind::RedactedThinking(_) | PartKind::ProviderBlock { .. } => {
-                        texts.extend(words(part, out));
-                    }
+                    _ => texts.extend(out.words(part).map(Cow::Owned)),
                 }
             }
         }

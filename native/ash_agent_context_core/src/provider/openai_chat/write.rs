@@ -8,12 +8,13 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::breakpoints::{breakpoint, hint};
+use crate::provider::dialect::chat::read::AUDIO;
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{Block, Thought, Writer};
-use crate::value::json::AsObject;
+use crate::provider::parts::Parts;
+use crate::provider::writer::{Thought, Writer};
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -25,9 +26,7 @@ impl Writes for Room {
             Content::Parts(parts) => {
                 let open = format!(",{{\"role\":\"{role}\",\"content\":[");
                 out.wrapped(&open, "]}", |out| {
-                    for part in &**parts {
-                        user_part(part, out);
-                    }
+                    PARTS.all(&**parts, out);
                 });
             }
             Content::Text(bytes) => {
@@ -63,9 +62,7 @@ impl Writes for Room {
             });
         }
         out.blocks(false, |out| {
-            for part in behind {
-                user_part(part, out);
-            }
+            PARTS.all(behind, out);
         });
     }
 
@@ -82,34 +79,18 @@ fn user(message: &Message, out: &mut Writer<'_>) {
             }
         }
         Content::Parts(parts) => out.blocks(false, |out| {
-            for part in &**parts {
-                user_part(part, out);
-            }
+            PARTS.all(&**parts, out);
         }),
         Content::None => {}
     }
 }
 
-fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_part(&text, out);
-                hint(part, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => own_part(part, out),
-        _ => media(part, out),
-    }
-}
-
-fn own_part(part: &Part, out: &mut Writer<'_>) {
-    match out.block(part) {
-        Block::Own(data) => out.json.element(&AsObject(data)),
-        Block::Words(words) => text_part(&words, out),
-        Block::Nothing => {}
-    }
-}
+const PARTS: Parts = Parts {
+    text: text_part,
+    hint,
+    takes: is_sent,
+    media,
+};
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     let reasoning = Reasoning::of(message, out);
@@ -169,7 +150,7 @@ fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) 
             text_part(&words, out);
         }
         PartKind::RedactedThinking(_) => out.dropped(part),
-        PartKind::Text(_) | PartKind::ProviderBlock { .. } => user_part(part, out),
+        PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
     }
 }
 
@@ -193,26 +174,13 @@ fn is_sent(media: &Media<'_>) -> bool {
     }
 }
 
-/// `wav` or `mp3`.
 fn audio_format(media: &Media<'_>) -> Option<&'static str> {
-    match media.media_type.as_deref()? {
-        "audio/wav" => Some("wav"),
-        "audio/mpeg" => Some("mp3"),
-        _ => None,
-    }
+    let of = media.media_type.as_deref()?;
+    let known = AUDIO.iter().find(|(_, media_type)| *media_type == of);
+    known.map(|(format, _)| *format)
 }
 
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    if !is_sent(&media) {
-        let words = out.media_words(part);
-        text_part(&words, out);
-        hint(part, out);
-        return;
-    }
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
     out.json
         .object(|written| match (media.class, media.source) {
@@ -231,7 +199,7 @@ fn media(part: &Part, out: &mut Writer<'_>) {
                     .field("type", "input_audio")
                     .object("input_audio", |audio| {
                         audio.text("data", data);
-                        audio.field("format", audio_format(&media).unwrap_or_default());
+                        audio.field("format", audio_format(media).unwrap_or_default());
                     });
             }
             (_, Location::Stored(_, id)) => {
@@ -246,5 +214,4 @@ fn media(part: &Part, out: &mut Writer<'_>) {
                 });
             }
         });
-    hint(part, out);
 }

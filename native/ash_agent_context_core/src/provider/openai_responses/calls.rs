@@ -13,10 +13,10 @@ use crate::log::message::{Outcome, Output};
 use crate::log::part::Part;
 use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::Writer;
-use crate::value::builder::Object;
+use crate::value::builder::JsonObject;
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
-use crate::value::{words, Map, Value};
+use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
 /// What a kind's items are called and what they are made of.
@@ -179,7 +179,7 @@ pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) 
     json.0
 }
 
-fn write_actions(call: &ToolCall, item: &mut Object<'_>) {
+fn write_actions(call: &ToolCall, item: &mut JsonObject<'_>) {
     let actions = match &call.arguments.value {
         Value::Map(map) => map,
         _ => return,
@@ -194,7 +194,7 @@ fn write_actions(call: &ToolCall, item: &mut Object<'_>) {
     };
 }
 
-fn write_kept(call: &ToolCall, form: &Form, item: &mut Object<'_>) {
+fn write_kept(call: &ToolCall, form: &Form, item: &mut JsonObject<'_>) {
     let metadata = call
         .provider_metadata
         .as_ref()
@@ -265,7 +265,7 @@ pub(crate) fn write_output<'a>(
                 let (text, media) = out.split_result_unworded(outcome, is_sent);
                 behind.media.extend(media);
                 item.field("call_id", &*id).field("status", status);
-                if text != words::NO_OUTPUT {
+                if text != wording::NO_OUTPUT {
                     item.text("output", &text);
                 }
             }
@@ -298,7 +298,7 @@ fn shell_output<'a>(
     call: &ToolCall,
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
-    item: &mut Object<'_>,
+    item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
     let chunks: Vec<&Map> = match &outcome.output {
@@ -350,7 +350,7 @@ fn chunk(value: &Value) -> Option<&Map> {
     (has("stdout") || has("stderr")).then_some(map)
 }
 
-fn write_chunk(given: &Map, chunk: &mut Object<'_>) {
+fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     for key in ["stdout", "stderr"] {
         let text = match given.get_named(key) {
             Some(Value::Binary(bytes)) => String::from_utf8_lossy(bytes),
@@ -387,11 +387,11 @@ fn write_chunk(given: &Map, chunk: &mut Object<'_>) {
 /// A picture of one point: an answer to an action on a screen needs a picture, whatever became of it.
 const NOTHING_SEEN: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJggg==";
 
-/// The first picture is the screenshot; everything else goes behind.
+/// The first picture is the screenshot; everything else follows.
 fn screenshot<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
-    item: &mut Object<'_>,
+    item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
     let parts = match &outcome.output {
@@ -439,7 +439,7 @@ fn acknowledge(
     call: &ToolCall,
     outcome: &Outcome,
     decision: Option<&Decision>,
-    item: &mut Object<'_>,
+    item: &mut JsonObject<'_>,
 ) {
     const ACKNOWLEDGED: &str = "acknowledged_safety_checks";
     let told = match &outcome.output {
@@ -466,7 +466,7 @@ fn acknowledge(
 fn approval<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
-    item: &mut Object<'_>,
+    item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
     let said = match &outcome.output {
@@ -476,7 +476,7 @@ fn approval<'a>(
     let approve = matches!(said, Some((true, _)));
     item.field("approve", &approve);
     let reason = match said {
-        Some((_, reason)) => reason.map(|reason| Cow::Owned(words::reason(reason))),
+        Some((_, reason)) => reason.map(|reason| Cow::Owned(wording::reason(reason))),
         None => Some(match &outcome.output {
             Output::Parts(_) => {
                 let (text, media) = out.split_result_unworded(outcome, is_sent);
@@ -486,7 +486,8 @@ fn approval<'a>(
             Output::Value(_) => out.result_text(outcome),
         }),
     };
-    if let Some(reason) = reason.filter(|reason| !is_blank(reason) && reason != words::NO_OUTPUT) {
+    if let Some(reason) = reason.filter(|reason| !is_blank(reason) && reason != wording::NO_OUTPUT)
+    {
         item.text("reason", &reason);
     }
 }
@@ -513,7 +514,7 @@ fn approved(value: &Value) -> Option<(bool, Option<&Value>)> {
 fn found_tools<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
-    item: &mut Object<'_>,
+    item: &mut JsonObject<'_>,
     out: &mut Writer<'_>,
 ) {
     let tools = match &outcome.output {
@@ -528,7 +529,7 @@ fn found_tools<'a>(
         None => {
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
-            if text != words::NO_OUTPUT {
+            if text != wording::NO_OUTPUT {
                 out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
                 behind.texts.push(text.into_owned());
             }

@@ -2,38 +2,26 @@
 
 use super::PROVIDER;
 use crate::log::media::{Class, Location, Media};
-use crate::log::part::{Part, PartKind};
+use crate::log::part::Part;
 use crate::provider::dialect::breakpoints::hint;
-use crate::provider::writer::{Block, Writer};
-use crate::value::json::AsObject;
+use crate::provider::parts::Parts;
+use crate::provider::writer::Writer;
 
 /// Parts of a result; nothing when there is nothing to say.
 pub(super) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
     out.apart(|out| {
         out.wrapped("[", "]", |out| {
-            for part in parts {
-                user_part(part, out);
-            }
+            PARTS.all(parts, out);
         });
     })
 }
 
-pub(super) fn user_part(part: &Part, out: &mut Writer<'_>) {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                input_text(&text, out);
-                hint(part, out);
-            }
-        }
-        PartKind::ProviderBlock { .. } => match out.block(part) {
-            Block::Own(data) => out.json.element(&AsObject(data)),
-            Block::Words(words) => input_text(&words, out),
-            Block::Nothing => {}
-        },
-        _ => media(part, out),
-    }
-}
+pub(super) const PARTS: Parts = Parts {
+    text: input_text,
+    hint,
+    takes: is_sent,
+    media,
+};
 
 pub(super) fn input_text(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
@@ -52,17 +40,7 @@ pub(super) fn is_sent(media: &Media<'_>) -> bool {
     }
 }
 
-fn media(part: &Part, out: &mut Writer<'_>) {
-    let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
-        return;
-    };
-    if !is_sent(&media) {
-        let words = out.media_words(part);
-        input_text(&words, out);
-        hint(part, out);
-        return;
-    }
+fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let url = media.url();
     out.json.object(|written| {
         if media.is_image() {
@@ -93,5 +71,4 @@ fn media(part: &Part, out: &mut Writer<'_>) {
             written.field("detail", detail);
         }
     });
-    hint(part, out);
 }

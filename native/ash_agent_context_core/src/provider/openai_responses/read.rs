@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, json_like, metadata, metadata_of, name_at, part, plain_content, provider_block, text_block,
+    at, json_like, metadata, name_at, part, plain_content, provider_block, system_part, text_block,
     Object,
 };
 use crate::provider::format::Reads;
@@ -61,7 +61,7 @@ struct Reading {
     said: Said,
     /// Calls that the API itself answers.
     served: HashSet<Box<str>>,
-    /// By the position of the item in front of which they stand: calls that only the API keeps.
+    /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
 }
 
@@ -93,7 +93,7 @@ impl Said {
         history.assistant_of(&said.elements, content, said.calls, None);
     }
 
-    /// Ends what stands in front of an item that belongs to the next message.
+    /// Ends the items before one that belongs to the next message.
     fn make_room(&mut self, history: &mut Listener, speaks: bool) {
         if (self.speaks && self.calls.is_empty()) || (speaks && !self.calls.is_empty()) {
             self.flush(history);
@@ -165,13 +165,13 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
             history.user(content, None);
         }
         "system" | "developer" => {
-            let content = item.content("content", |part| text_block(part, "text"))?;
+            let content = item.content("content", |part| system_part(PROVIDER, part))?;
             said.flush(history);
             history.system(content, None);
         }
         "assistant" => {
-            let id = item.text("id")?;
-            let content = item.content("content", |part| assistant_part(part, id.as_deref()))?;
+            let notes = [("id", item.text("id")?), ("phase", item.text("phase")?)];
+            let content = item.content("content", |part| assistant_part(part, &notes))?;
             said.make_room(history, true);
             said.elements.push(history.element());
             said.speaks = true;
@@ -229,7 +229,7 @@ fn user_part(value: Value) -> Result<Part, Error> {
     }
 }
 
-fn assistant_part(value: Value, id: Option<&str>) -> Result<Part, Error> {
+fn assistant_part(value: Value, notes: &[(&str, Option<Box<str>>)]) -> Result<Part, Error> {
     let text = match name_at(&value, "type") {
         Some("output_text" | "input_text" | "text") => text_block(value, "text")?,
         Some("refusal") => text_block(value, "refusal")?,
@@ -241,5 +241,13 @@ fn assistant_part(value: Value, id: Option<&str>) -> Result<Part, Error> {
         }
         _ => return provider_block(PROVIDER, value),
     };
-    Ok(part(text.kind, metadata_of(PROVIDER, "id", id)))
+    let known: Vec<_> = notes
+        .iter()
+        .map(|(key, note)| (*key, note.as_deref()))
+        .collect();
+    let is_noted = known.iter().any(|(_, note)| note.is_some());
+    Ok(part(
+        text.kind,
+        is_noted.then(|| metadata(PROVIDER, &known)),
+    ))
 }

@@ -1,7 +1,7 @@
 //! OpenAI Responses.
 
 use super::calls::{self, Behind};
-use super::parts::{input_text, user_part};
+use super::parts::{input_text, PARTS};
 use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
@@ -13,7 +13,7 @@ use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
 use crate::provider::writer::{calls_last, texts, Block, Said, Thought, Writer};
-use crate::value::builder::{Json, Object};
+use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
@@ -55,9 +55,7 @@ impl Writes for Room {
             Content::Parts(parts) => {
                 let open = format!(",{{\"role\":\"{role}\",\"content\":[");
                 out.wrapped(&open, "]}", |out| {
-                    for part in &**parts {
-                        user_part(part, out);
-                    }
+                    PARTS.all(&**parts, out);
                 });
             }
             Content::None => {}
@@ -77,9 +75,7 @@ impl Writes for Room {
             for text in &behind.texts {
                 input_text(text, out);
             }
-            for part in behind.media {
-                user_part(part, out);
-            }
+            PARTS.all(behind.media, out);
         });
     }
 
@@ -91,13 +87,13 @@ impl Writes for Room {
 /// One output item of the model.
 struct Item {
     json: Vec<u8>,
-    /// Whether reasoning may stand in front of it.
+    /// Whether reasoning may come before it.
     follows: bool,
     is_reasoning: bool,
 }
 
 impl Item {
-    fn new(follows: bool, fill: impl FnOnce(&mut Object<'_>)) -> Self {
+    fn new(follows: bool, fill: impl FnOnce(&mut JsonObject<'_>)) -> Self {
         let mut json = Json::default();
         json.bare_object(fill);
         Self {
@@ -113,7 +109,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let Content::Text(bytes) = &message.content {
         items.extend(out.text(bytes).map(|text| easy_message(&text)));
     }
-    // Servers that speak this API want results directly behind their calls: these stand last.
+    // Servers with this API want results directly after their calls, so these come last.
     let said = calls_last(message);
     let keeps_ids = keeps_ids(&said, out);
     for one in said {
@@ -128,7 +124,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     }
     let mut items = items.into_iter().peekable();
     while let Some(item) = items.next() {
-        // Reasoning stands directly in front of the item that it led to, or not at all.
+        // Reasoning comes directly before the item that it led to, or not at all.
         if item.is_reasoning && !items.peek().is_some_and(|next| next.follows) {
             out.changed(ChangeKind::DroppedThinking, || "reasoning".to_owned(), None);
             continue;
@@ -139,8 +135,16 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
 }
 
 fn easy_message(text: &str) -> Item {
+    spoken(text, None)
+}
+
+/// A text without the id of an item.
+fn spoken(text: &str, phase: Option<&str>) -> Item {
     Item::new(false, |item| {
         item.field("role", "assistant").text("content", text);
+        if let Some(phase) = phase {
+            item.field("phase", phase);
+        }
     })
 }
 
@@ -170,7 +174,7 @@ fn keeps_ids(said: &[Said<'_>], out: &Writer<'_>) -> bool {
 fn is_own_block(part: &Part, out: &Writer<'_>) -> bool {
     match &part.kind {
         PartKind::ProviderBlock { provider, data } => {
-            *provider == out.options.provider && !is_content_part(data)
+            *provider == out.options.provider && !is_content_part(data) && !is_result(part)
         }
         _ => false,
     }
@@ -181,14 +185,14 @@ fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
     let id = part
         .provider_text("id")
         .filter(|_| matches!(part.kind, PartKind::Text(_)));
-    id.filter(|id| part.is_of(out.options) && is_item(id, "msg") && !part.item_reused)
+    id.filter(|id| part.is_of(out.options) && is_item(id, "msg") && !part.withheld)
 }
 
 /// The id and the content of reasoning that can go back.
 fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
     let id = part
         .provider_text("id")
-        .filter(|id| is_item(id, "rs") && !part.item_reused)?;
+        .filter(|id| is_item(id, "rs") && !part.withheld)?;
     let encrypted = part.provider_text("encrypted_content")?;
     part.is_of(out.options).then_some((id, encrypted))
 }
@@ -201,25 +205,29 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
     match &part.kind {
         PartKind::Text(bytes) => {
             let text = out.text(bytes)?;
+            let phase = part
+                .provider_text("phase")
+                .filter(|_| part.is_of(out.options));
             let Some(id) = message_id(part, out).filter(|_| keeps_ids) else {
-                return Some(easy_message(&text));
+                return Some(spoken(&text, phase));
             };
             Some(Item::new(true, |item| {
                 item.field("type", "message")
                     .field("role", "assistant")
                     .field("id", id)
-                    .field("status", "completed")
-                    .list("content", |list| {
-                        list.object(|written| {
-                            written.field("type", "output_text").text("text", &text);
-                            match part.provider_list(out.options, "annotations") {
-                                Some(annotations) => {
-                                    written.field("annotations", &AsJson(annotations))
-                                }
-                                None => written.raw("annotations", "[]"),
-                            };
-                        });
+                    .field("status", "completed");
+                if let Some(phase) = phase {
+                    item.field("phase", phase);
+                }
+                item.list("content", |list| {
+                    list.object(|written| {
+                        written.field("type", "output_text").text("text", &text);
+                        match part.provider_list(out.options, "annotations") {
+                            Some(annotations) => written.field("annotations", &AsJson(annotations)),
+                            None => written.raw("annotations", "[]"),
+                        };
                     });
+                });
             }))
         }
         PartKind::Thinking(_) => reasoning(part, out),
@@ -234,7 +242,7 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
                 out.dropped(part);
                 return None;
             }
-            Some(own_item(data))
+            Some(own_item(data, !is_result(part)))
         }
         PartKind::Image { .. }
         | PartKind::Audio { .. }
@@ -247,12 +255,17 @@ fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
     }
 }
 
-fn own_item(data: &Map) -> Item {
+/// Whether it is what a tool of the provider gave, and not what the model made.
+fn is_result(part: &Part) -> bool {
+    part.half().is_some_and(|half| half.is_result)
+}
+
+fn own_item(data: &Map, follows: bool) -> Item {
     let mut json = Json::default();
     json.value(&AsObject(data));
     Item {
         json: json.0,
-        follows: true,
+        follows,
         is_reasoning: false,
     }
 }

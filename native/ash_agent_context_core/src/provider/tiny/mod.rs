@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn its_reports_on_tokens_are_read() {
-        let usage = Usage::read(read(r#"{"heard":3,"spoken":4}"#)).unwrap();
+        let usage = Usage::read(&read(r#"{"heard":3,"spoken":4}"#)).unwrap();
         assert_eq!((usage.input, usage.output, usage.total), (3, 4, 7));
     }
 

@@ -15,11 +15,11 @@ pub(crate) struct Documents {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    place: Place,
+    place: Within,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-enum Place {
+enum Within {
     #[default]
     Start,
     /// Among the elements of a list.
@@ -31,7 +31,7 @@ enum Place {
 impl Documents {
     /// Whether nothing came yet.
     fn is_new(&self) -> bool {
-        self.place == Place::Start && self.depth == 0
+        self.place == Within::Start && self.depth == 0
     }
 
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
@@ -46,8 +46,8 @@ impl Documents {
             at += 1;
             match byte {
                 b'"' if self.depth > 0 => self.in_text = true,
-                b'[' if self.is_new() => self.place = Place::List,
-                b'{' | b'[' if self.place != Place::End => {
+                b'[' if self.is_new() => self.place = Within::List,
+                b'{' | b'[' if self.place != Within::End => {
                     if self.depth == 0 {
                         from = at - 1;
                     }
@@ -60,8 +60,8 @@ impl Documents {
                         self.give(end, budget, take)?;
                     }
                 }
-                b']' if self.place == Place::List => self.place = Place::End,
-                b',' if self.place == Place::List => {}
+                b']' if self.place == Within::List => self.place = Within::End,
+                b',' if self.place == Within::List => {}
                 _ if self.depth > 0 || byte.is_ascii_whitespace() => {}
                 _ if self.is_new() && super::sse::BOM.contains(byte) => {}
                 _ => return Err(Fault::unreadable("not one JSON object, nor a list of such")),
@@ -73,7 +73,7 @@ impl Documents {
         Ok(())
     }
 
-    /// The position behind what of a text is in these bytes.
+    /// The position after the part of a text that is in these bytes.
     fn skip_text(&mut self, bytes: &[u8], at: usize) -> usize {
         if std::mem::take(&mut self.escaped) {
             return at + 1;
@@ -92,8 +92,8 @@ impl Documents {
     }
 
     fn give(&mut self, end: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
-        if self.place == Place::Start {
-            self.place = Place::End;
+        if self.place == Within::Start {
+            self.place = Within::End;
         }
         if self.waiting.is_empty() {
             return take(None, end);
@@ -108,7 +108,7 @@ impl Documents {
 
     pub fn finish(&self) -> Result<(), Fault> {
         match (self.place, self.depth) {
-            (Place::End, 0) => Ok(()),
+            (Within::End, 0) => Ok(()),
             _ => Err(Fault::CutOff),
         }
     }

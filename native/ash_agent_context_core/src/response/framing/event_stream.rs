@@ -33,7 +33,7 @@ pub(crate) struct EventStream {
 struct Frame<'a> {
     event: Option<&'a str>,
     exception: Option<&'a str>,
-    /// Of an error that is no exception of the service.
+    /// Of an error that is not an exception of the service.
     code: Option<&'a str>,
     message: Option<&'a str>,
     payload: &'a [u8],
@@ -167,7 +167,7 @@ fn parse(bytes: &[u8]) -> Result<Frame<'_>, Fault> {
     Ok(frame)
 }
 
-/// The name of a header, its text where it is one, and what stands behind it.
+/// The name of a header, its text where it is one, and the bytes after it.
 fn header(bytes: &[u8]) -> Option<(&[u8], Option<&str>, &[u8])> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -18,13 +18,13 @@ use take::Take;
 /// A body that is being taken apart. Copies share what waits in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Frames {
-    body: Body,
+    body: Parser,
     /// Whether anything but white space came.
     begun: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Body {
+enum Parser {
     Sse(Sse),
     NdJson(Lines),
     EventStream(EventStream),
@@ -34,10 +34,10 @@ enum Body {
 impl Frames {
     pub fn new(framing: Framing) -> Self {
         let body = match framing {
-            Framing::Sse => Body::Sse(Sse::default()),
-            Framing::NdJson => Body::NdJson(Lines::default()),
-            Framing::EventStream => Body::EventStream(EventStream::default()),
-            Framing::Json => Body::Json(Documents::default()),
+            Framing::Sse => Parser::Sse(Sse::default()),
+            Framing::NdJson => Parser::NdJson(Lines::default()),
+            Framing::EventStream => Parser::EventStream(EventStream::default()),
+            Framing::Json => Parser::Json(Documents::default()),
         };
         let begun = false;
         Self { body, begun }
@@ -56,8 +56,8 @@ impl Frames {
         self.begun |= first.is_some();
         match (&self.body, first) {
             // An error, or a whole answer, may come in the place of a stream.
-            (Body::Sse(_), Some(b'{' | b'[')) => self.body = Body::Json(Documents::default()),
-            (Body::EventStream(_), _) | (_, None) => {}
+            (Parser::Sse(_), Some(b'{' | b'[')) => self.body = Parser::Json(Documents::default()),
+            (Parser::EventStream(_), _) | (_, None) => {}
             (_, Some(b'<')) => {
                 return Err(Fault::unreadable(
                     "an HTML page: a gateway or proxy answered in place of the provider",
@@ -66,10 +66,10 @@ impl Frames {
             _ => {}
         }
         match &mut self.body {
-            Body::Sse(sse) => sse.feed(bytes, budget, take),
-            Body::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
-            Body::EventStream(stream) => stream.feed(bytes, budget, take),
-            Body::Json(documents) => documents.feed(bytes, budget, take),
+            Parser::Sse(sse) => sse.feed(bytes, budget, take),
+            Parser::NdJson(lines) => lines.feed(bytes, budget, &mut |line| one(&line, take)),
+            Parser::EventStream(stream) => stream.feed(bytes, budget, take),
+            Parser::Json(documents) => documents.feed(bytes, budget, take),
         }
     }
 
@@ -79,10 +79,10 @@ impl Frames {
     /// [`Fault::CutOff`] in the middle of a document.
     pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
         match &mut self.body {
-            Body::Sse(sse) => sse.finish(take),
-            Body::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
-            Body::EventStream(stream) => stream.finish(),
-            Body::Json(documents) => documents.finish(),
+            Parser::Sse(sse) => sse.finish(take),
+            Parser::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),
+            Parser::EventStream(stream) => stream.finish(),
+            Parser::Json(documents) => documents.finish(),
         }
     }
 }
@@ -94,7 +94,7 @@ fn one(line: &[u8], take: Take<'_>) -> Result<(), Fault> {
     }
 }
 
-/// The first byte that is neither white space nor of the mark that may stand in front of everything.
+/// The first byte that is neither white space nor of the mark that may come first.
 fn first_letter(bytes: &[u8]) -> Option<u8> {
     let is_letter = |byte: &&u8| !byte.is_ascii_whitespace() && !sse::BOM.contains(byte);
     bytes.iter().find(is_letter).copied()

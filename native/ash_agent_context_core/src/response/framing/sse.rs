@@ -9,7 +9,7 @@ use crate::provider::rope::Rope;
 use super::lines::Lines;
 use super::take::Take;
 
-/// What may stand in front of everything.
+/// The mark that may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// An event whose empty line has not come.

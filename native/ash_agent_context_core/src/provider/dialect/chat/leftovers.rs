@@ -1,4 +1,4 @@
-//! What streams and clients leave in messages that no server takes back.
+//! Leftovers of streams and clients in messages, which no server accepts.
 
 use crate::log::provider::Provider;
 use crate::provider::foreign::name_at;

@@ -4,5 +4,4 @@ mod leftovers;
 pub mod read;
 pub mod reasoning;
 pub mod response;
-pub mod usage;
 pub mod write;

@@ -3,21 +3,27 @@
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::leftovers;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, each, inline_file, into_parts, json_like, json_part, metadata, name_at, part,
-    provider_block, text_block, url_image, Object,
+    at, call, detailed, each, inline_file, into_parts, json_like, json_part, metadata, name_at,
+    part, provider_block, system_part, text_block, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
+/// The formats of recordings, and their media types.
+pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audio/mpeg")];
+
+/// Under which key servers give what they want to see again of a call, such as Gemini's signatures.
+pub(crate) const EXTRA: &str = "extra_content";
+
 /// What one provider makes of the dialect.
-pub(crate) struct Dialect {
+pub(crate) struct Rules {
     /// Whose it is.
     pub provider: Provider,
     /// Whether it takes an empty list of calls.
@@ -27,14 +33,14 @@ pub(crate) struct Dialect {
 }
 
 /// OpenAI's own.
-pub(crate) const OPENAI: Dialect = Dialect {
+pub(crate) const OPENAI: Rules = Rules {
     provider: Provider::OpenAiChat,
     empty_calls: false,
     thinking: None,
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Object, history: &mut Listener, dialect: &Dialect) -> Result<(), Error> {
+pub fn read(body: &mut Object, history: &mut Listener, dialect: &Rules) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -48,11 +54,7 @@ pub fn read(body: &mut Object, history: &mut Listener, dialect: &Dialect) -> Res
 }
 
 /// Reads one message.
-pub fn read_message(
-    message: Value,
-    history: &mut Listener,
-    dialect: &Dialect,
-) -> Result<(), Error> {
+pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> Result<(), Error> {
     if is_opaque(&message) {
         let is_model = name_at(&message, "role") == Some("assistant");
         let block = provider_block(dialect.provider, message)?;
@@ -62,7 +64,7 @@ pub fn read_message(
     let mut message = Object::read(message, "a message, an object")?;
     match &*message.need_text("role")? {
         "system" | "developer" => {
-            let content = message.content("content", |part| text_block(part, "text"))?;
+            let content = message.content("content", |part| system_part(dialect.provider, part))?;
             history.system(content, None);
         }
         "user" => {
@@ -105,20 +107,39 @@ fn is_opaque(message: &Value) -> bool {
 }
 
 /// A part of a user message.
-pub fn user_part(value: Value, dialect: &Dialect) -> Result<Part, Error> {
+pub fn user_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => match file(&value, dialect.provider) {
-            Some(kind) => Ok(part(kind, None)),
-            None => provider_block(dialect.provider, value),
-        },
+        Some("file") => known_media(file(&value, dialect.provider), value, dialect),
+        Some("input_audio") => known_media(recording(&value), value, dialect),
         _ => provider_block(dialect.provider, value),
     }
 }
 
+fn known_media(kind: Option<PartKind>, value: Value, dialect: &Rules) -> Result<Part, Error> {
+    match kind {
+        Some(kind) => Ok(part(kind, None)),
+        None => provider_block(dialect.provider, value),
+    }
+}
+
+/// A recording whose bytes are there, of a format that has a media type.
+fn recording(value: &Value) -> Option<PartKind> {
+    let audio = at(value, "input_audio")?;
+    let media_type = AUDIO
+        .iter()
+        .find(|(format, _)| name_at(audio, "format") == Some(format))?
+        .1;
+    let data = name_at(audio, "data").filter(|data| is_base64(data))?;
+    Some(PartKind::Audio {
+        media_type: Some(media_type.into()),
+        source: Source::Data(data.into()),
+    })
+}
+
 /// A part of an assistant message.
-pub fn assistant_part(value: Value, dialect: &Dialect) -> Result<Part, Error> {
+pub fn assistant_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => text_block(value, "refusal"),
@@ -139,7 +160,7 @@ fn refusal(message: &mut Object, content: Content) -> Result<Content, Error> {
 }
 
 /// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn reasoning(message: &mut Object, content: Content, dialect: &Dialect) -> Result<Content, Error> {
+fn reasoning(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take("reasoning") {
         Some(Value::Binary(text)) => Some(text),
@@ -173,15 +194,6 @@ fn reasoning(message: &mut Object, content: Content, dialect: &Dialect) -> Resul
     Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
-/// The texts and summaries among details of reasoning.
-fn detailed(details: &Value) -> String {
-    let Value::List(details) = details else {
-        return String::new();
-    };
-    let text = |detail| name_at(detail, "text").or_else(|| name_at(detail, "summary"));
-    details.iter().filter_map(text).collect()
-}
-
 fn calls(message: &mut Object, given: Option<Value>) -> Result<Vec<ToolCall>, Error> {
     let key = message.key("function_call");
     if let Some(older) = message.take("function_call") {
@@ -204,14 +216,28 @@ pub fn read_call(value: Value) -> Result<ToolCall, Error> {
     let mut object = Object::read(value, "a tool call, an object")?;
     let kind = object.text("type")?;
     let id = object.text("id")?;
+    let extra = match object.get(EXTRA) {
+        Some(Value::Map(_)) => object.take(EXTRA),
+        _ => None,
+    };
+    let extra = extra
+        .map(|extra| json_like(extra, MAX_DEPTH - 1))
+        .transpose()?;
+    let signed = |call: ToolCall| ToolCall {
+        provider_metadata: extra
+            .map(|extra| metadata(Provider::OpenAiChat, &[]).put(Value::atom(EXTRA), extra)),
+        ..call
+    };
     match kind.as_deref() {
         None | Some("function") => {
             let expected = "the function that is called";
-            object.need_object("function", expected, |called| function(called, id))
+            let call = object.need_object("function", expected, |called| function(called, id));
+            call.map(signed)
         }
         Some("custom") => {
             let expected = "the custom tool that is called";
-            object.need_object("custom", expected, |called| custom(called, id))
+            let call = object.need_object("custom", expected, |called| custom(called, id));
+            call.map(signed)
         }
         // One that is new: it waits for its answer as all do.
         Some(kind) => {

@@ -5,7 +5,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::options::Dialect;
 use crate::provider::writer::Writer;
-use crate::value::builder::Object;
+use crate::value::builder::JsonObject;
 use crate::value::json::AsJson;
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
@@ -49,7 +49,7 @@ impl<'a> Reasoning<'a> {
         }
     }
 
-    pub fn write(&self, message: &mut Object<'_>) {
+    pub fn write(&self, message: &mut JsonObject<'_>) {
         match self {
             Self::Nothing => {}
             Self::Text(key, parts) => {
@@ -100,7 +100,7 @@ fn details(part: &Part) -> Option<&[Value]> {
 
 /// Whether a message that was imported may go back in this dialect as it came.
 pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
-    // Within a text, the quotation mark in front of the colon would be escaped.
+    // Within a text, the quotation mark before the colon would be escaped.
     let has = |key: &str| elements.contains(key);
     let (content, rest) = (
         has("\"reasoning_content\":"),

@@ -8,8 +8,11 @@ use crate::log::kind::CallKind;
 use crate::log::part::PartKind;
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
+use crate::provider::dialect::chat::read::EXTRA;
 use crate::provider::draft::{Draft, Key};
+use crate::provider::figures::Figures;
 use crate::provider::foreign;
+use crate::provider::format::{Reports, Responds};
 use crate::provider::node::{self, Node};
 use crate::value::Value;
 
@@ -18,8 +21,53 @@ const REASONING: Key = Key::Only("reasoning");
 const REFUSAL: Key = Key::Only("refusal");
 const LATEST: Key = Key::Only("call");
 
+/// A room whose responses are chat completions, and whose reports on tokens theirs.
+pub(crate) trait Completions: Sync {}
+
+impl<Room: Completions> Responds for Room {
+    fn has_text_arguments(&self) -> bool {
+        true
+    }
+
+    fn says_done(&self) -> bool {
+        true
+    }
+
+    fn ends_with_body(&self) -> bool {
+        true
+    }
+
+    fn read_response(
+        &self,
+        draft: &mut Draft,
+        _event: Option<&str>,
+        node: &Node<'_>,
+    ) -> Result<(), Fault> {
+        read(draft, node)
+    }
+}
+
+impl<Room: Completions> Reports for Room {
+    fn figures(&self) -> &'static Figures {
+        &FIGURES
+    }
+}
+
+/// OpenAI's keys, and what DeepSeek calls the hits of its cache.
+const FIGURES: Figures = Figures {
+    around: &["usage"],
+    whole_input: &["prompt_tokens"],
+    output: &["completion_tokens"],
+    total: &["total_tokens"],
+    cached: &["cached_tokens", "prompt_cache_hit_tokens"],
+    reasoning: &["reasoning_tokens"],
+    input_details: &["prompt_tokens_details"],
+    output_details: &["completion_tokens_details"],
+    ..Figures::NONE
+};
+
 /// Reads a chunk, or a whole completion.
-pub fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(node) {
         return Err(fault);
     }
@@ -203,8 +251,8 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
         draft.identify_call(&key, id);
         draft.name_also(&key, Key::Id(id.into()));
     }
-    if let Some(extra) = node::get(call, "extra_content") {
-        draft.note(&key, "extra_content", node::to_value(extra)?);
+    if let Some(extra) = node::get(call, EXTRA) {
+        draft.note(&key, EXTRA, node::to_value(extra)?);
     }
     if let Some(called) = called {
         read_function(draft, &key, called)?;

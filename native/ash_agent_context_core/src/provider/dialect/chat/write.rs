@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::provider::Provider;
+use crate::provider::dialect::chat::read::EXTRA;
 use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::writer::Writer;
-use crate::value::builder::Object;
+use crate::value::builder::JsonObject;
+use crate::value::json::AsObject;
+use crate::value::Map;
 
 /// A message that is one text.
 pub(crate) fn text_message(role: &str, text: &str, out: &mut Writer<'_>) {
@@ -34,15 +37,22 @@ pub(crate) fn message_with_calls(
     if content.is_empty() && message.calls.is_empty() {
         return;
     }
-    let knows_custom = out.options.provider == Provider::OpenAiChat;
+    let is_openai = out.options.provider == Provider::OpenAiChat;
     let mut calls: Vec<Called<'_>> = Vec::new();
     for call in &message.calls {
-        if knows_custom && call.kind == CallKind::Custom {
-            calls.push((out.id(call), out.name(call), out.input(call), true));
-        } else {
-            let [id, name, arguments] = out.function(call);
-            calls.push((id, name, arguments, false));
-        }
+        let is_custom = is_openai && call.kind == CallKind::Custom;
+        let [id, name, arguments] = match is_custom {
+            true => [out.id(call), out.name(call), out.input(call)],
+            false => out.function(call),
+        };
+        let extra = call.provider_map(Provider::OpenAiChat, EXTRA);
+        calls.push(Called {
+            id,
+            name,
+            arguments,
+            is_custom,
+            extra: extra.filter(|_| is_openai && call.is_of(out.options)),
+        });
     }
     out.json.raw(",");
     out.json.bare_object(|written| {
@@ -60,17 +70,29 @@ pub(crate) fn message_with_calls(
     });
 }
 
-/// An id, a name, arguments, and whether these are a custom tool's text.
-type Called<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>, bool);
+struct Called<'a> {
+    id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+    /// Whether the arguments are a custom tool's text.
+    is_custom: bool,
+    /// What the server wants to see again.
+    extra: Option<&'a Map>,
+}
 
-fn write_call((id, name, arguments, is_custom): &Called<'_>, call: &mut Object<'_>) {
-    let (kind, key) = match is_custom {
+fn write_call(called: &Called<'_>, call: &mut JsonObject<'_>) {
+    let (kind, key) = match called.is_custom {
         true => ("custom", "input"),
         false => ("function", "arguments"),
     };
-    call.field("id", &**id)
+    call.field("id", &*called.id)
         .field("type", kind)
-        .object(kind, |called| {
-            called.field("name", &**name).text(key, arguments);
+        .object(kind, |function| {
+            function
+                .field("name", &*called.name)
+                .text(key, &called.arguments);
         });
+    if let Some(extra) = called.extra {
+        call.field(EXTRA, &AsObject(extra));
+    }
 }

@@ -1,0 +1,222 @@
+# What a turn costs in a store at different lengths of a conversation, and what loading costs:
+#
+#     MIX_ENV=prod mix run bench/stores.exs
+#
+# A turn is an agent's iteration with a call: its answer of 2 KB, the start of the call and its result, three writes. Beside it,
+# the whole snapshot is written after each of the two changes, into a table of its own of the same database. PostgreSQL is measured where
+# ASH_AGENT_CONTEXT_PGPORT and ASH_AGENT_CONTEXT_PGPASSWORD name one on loopback, through Postgrex when that is on the code path and else
+# through the distribution's Erlang driver.
+
+Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("../test/support/integrations.ex", __DIR__)
+Code.require_file("../test/support/pgsql.ex", __DIR__)
+
+defmodule AshAgent.Bench.Stores do
+  @moduledoc false
+
+  alias AshAgent.Bench.Harness
+  alias AshAgent.Context
+  alias AshAgent.Context.Native
+  alias AshAgent.Store
+
+  @lengths if Harness.quick?(), do: [10, 1_000], else: [10, 1_000, 10_000]
+  @batches if Harness.quick?(), do: 3, else: 9
+  # A whole snapshot of 10,000 iterations takes a second.
+  @batches_whole 3
+
+  def run do
+    for {name, store, whole} <- stores() do
+      IO.puts(
+        "\n#{name}\n\n| iterations | turns a second | whole snapshot each turn | ours is | written a turn |\n|---|---|---|---|---|"
+      )
+
+      for length <- @lengths do
+        context =
+          Enum.reduce(1..length, Context.new("start", id: "bench-#{length}"), &turn(&2, &1))
+
+        _ = Store.delete(store, context[:id])
+        {:ok, kept} = Store.create(store, context, owner: "bench", lease: 3_600_000)
+
+        {ours, _} = batches(kept, @batches, 20, &turn_in_store(store, &1, length))
+        {theirs, _} = batches(context, @batches_whole, 1, &turn_in_snapshots(whole, &1, length))
+
+        IO.puts(
+          "| #{length} | #{round(ours)} | #{show(theirs)} | #{show(ours / theirs)} times faster | #{written(store, kept)} |"
+        )
+
+        :ok = Store.delete(store, context[:id])
+      end
+
+      loading(store)
+    end
+  end
+
+  # 1,000 messages of 2 KB.
+  defp loading(store) do
+    context = Enum.reduce(1..500, Context.new("start", id: "bench-load"), &turn(&2, &1))
+    _ = Store.delete(store, "bench-load")
+    {:ok, _} = Store.create(store, context)
+    snapshot = Context.to_snapshot(context)
+    check = &Context.equal?/2
+
+    fetch = fn ->
+      {:ok, kept} = Store.fetch(store, "bench-load")
+      kept.value
+    end
+
+    times = Harness.compare(fetch, fn -> Context.from_snapshot!(snapshot) end, check)
+
+    IO.puts(
+      "\nfetch/2 of #{Context.count_messages(context)} messages: #{show(times.native)} us; from_snapshot/1 of the same: #{show(times.plain)} us"
+    )
+
+    :ok = Store.delete(store, "bench-load")
+  end
+
+  # Turns a second: the median of the batches.
+  defp batches(state, count, turns, step) do
+    {rates, state} =
+      Enum.map_reduce(1..count, state, fn _, state ->
+        {time, state} =
+          :timer.tc(fn -> Enum.reduce(1..turns, state, fn _, state -> step.(state) end) end)
+
+        {turns * 1_000_000 / time, state}
+      end)
+
+    {Harness.median(rates), state}
+  end
+
+  defp text(n),
+    do: String.pad_trailing("message #{n} ", 2048, "All work and no play makes a dull agent. ")
+
+  defp call(n), do: %{id: "call_#{n}", name: "search", arguments: ~s({"query":"number #{n}"})}
+  defp answer(context, n), do: Context.add_assistant_message(context, text(n), [call(n)])
+
+  defp result(context, n),
+    do: Context.add_tool_results(context, [{"call_#{n}", {:ok, "found #{n}"}}])
+
+  defp turn(context, n), do: context |> answer(n) |> result(n)
+
+  defp turn_in_store(store, kept, n) do
+    {:ok, kept} = Store.append(store, kept, answer(kept.value, n), status: :running)
+    key = Store.call_key(kept.value, "call_#{n}")
+    {:ok, kept, [^key]} = Store.start(store, kept, [%{key: key, call: call(n)}])
+
+    {:ok, kept} =
+      Store.append(store, kept, result(kept.value, n), finished: [%{key: key, state: :ok}])
+
+    kept
+  end
+
+  defp turn_in_snapshots(whole, context, n) do
+    Enum.reduce([&answer/2, &result/2], context, fn step, context ->
+      context = step.(context, n)
+      whole.(context[:id], Context.to_snapshot(context))
+      context
+    end)
+  end
+
+  # What PostgreSQL writes into its log for a turn.
+  defp written(%Store.Postgres{} = store, kept) do
+    {:ok, kept} = Store.fetch(store, kept)
+
+    position = fn ->
+      {:ok, [[text]]} =
+        Store.Postgres.query(
+          store,
+          "select cast(pg_current_wal_insert_lsn() - '0/0' as text)",
+          []
+        )
+
+      String.to_integer(text)
+    end
+
+    {turns, before} = {50, position.()}
+    Enum.reduce(1..turns, kept, fn _, kept -> turn_in_store(store, kept, 7) end)
+    "#{show((position.() - before) / turns / 1024)} KB of WAL"
+  end
+
+  defp written(_store, _kept), do: "-"
+
+  defp stores do
+    sqlite =
+      for synchronous <- [:full, :normal] do
+        path = Path.join(System.tmp_dir!(), "ash_agent_bench_#{System.pid()}_#{synchronous}.db")
+        {:ok, store} = Store.SQLite.open(path, synchronous: synchronous)
+
+        sqlite!(
+          store,
+          :script,
+          "create table if not exists snapshots (id text primary key, snapshot text)",
+          []
+        )
+
+        put =
+          "insert into snapshots values ($1, $2) on conflict (id) do update set snapshot = excluded.snapshot returning 1"
+
+        {"SQLite, synchronous: #{synchronous}", store, &sqlite!(store, :write, put, [&1, &2])}
+      end
+
+    sqlite ++ postgres()
+  end
+
+  defp sqlite!(store, mode, statement, params) do
+    reference = make_ref()
+    {:ok, :ok} = Native.sqlite_run(store.ref, {mode, reference}, [statement], params)
+    receive do: ({:ash_agent_sqlite, ^reference, {:ok, _}} -> :ok)
+  end
+
+  defp postgres do
+    with port when port != nil <- System.get_env("ASH_AGENT_CONTEXT_PGPORT") do
+      {name, database} = driver(port)
+      store = Store.Postgres.new(database)
+      {:ok, _} = Store.Postgres.Migrations.migrate(store)
+
+      {:ok, _} =
+        Store.Postgres.query(
+          store,
+          "create table if not exists bench_snapshots (id text primary key, snapshot jsonb)",
+          []
+        )
+
+      put =
+        "insert into bench_snapshots values ($1, cast(cast($2 as text) as jsonb)) on conflict (id) do update set snapshot = excluded.snapshot returning 1"
+
+      {:ok, [[fsync]]} = Store.Postgres.query(store, "select current_setting('fsync')", [])
+
+      [
+        {"PostgreSQL, #{name}, fsync #{fsync}", store,
+         fn id, text -> {:ok, [_]} = Store.Postgres.query(store, put, [id, text]) end}
+      ]
+    else
+      nil -> []
+    end
+  end
+
+  defp driver(port) do
+    if Code.ensure_loaded?(Postgrex) do
+      {:ok, _} = Application.ensure_all_started(:postgrex)
+      password = System.fetch_env!("ASH_AGENT_CONTEXT_PGPASSWORD")
+
+      options = [
+        hostname: "127.0.0.1",
+        port: String.to_integer(port),
+        username: "postgres",
+        password: password,
+        database: "postgres",
+        pool_size: 2
+      ]
+
+      {:ok, pool} = apply(Postgrex, :start_link, [options])
+      {"Postgrex", {Postgrex, pool}}
+    else
+      {"erlang-p1-pgsql", AshAgent.Test.PgSQL.connect!()}
+    end
+  end
+
+  defp show(value) when value >= 100, do: "#{round(value)}"
+  defp show(value), do: :erlang.float_to_binary(value / 1, decimals: 1)
+end
+
+IO.puts(AshAgent.Bench.Harness.environment())
+AshAgent.Bench.Stores.run()

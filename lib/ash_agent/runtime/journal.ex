@@ -1,0 +1,151 @@
+defmodule AshAgent.Runtime.Journal do
+  @moduledoc false
+
+  # What a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and all
+  # results together. A write that fails ends the run before its next step.
+
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Store.Conversation
+
+  # attempts: of the calls that run, by their ids. finished, taken: what the next write has to say.
+  @enforce_keys [:store, :kept]
+  defstruct [:store, :kept, attempts: %{}, finished: [], taken: []]
+
+  @doc "The journal of a run with these options, whose first write takes these messages, or `nil`. Raises `ArgumentError` for wrong ones."
+  def new(opts, context, taken) do
+    case {opts[:store], opts[:kept]} do
+      {nil, nil} ->
+        nil
+
+      {store, kept} when store != nil ->
+        %__MODULE__{store: store, kept: kept!(kept, context), taken: taken}
+
+      _ ->
+        raise ArgumentError, "the option :kept needs the option :store"
+    end
+  end
+
+  defp kept!(%Conversation{kind: :context, value: %Context{} = value} = kept, context) do
+    if value[:id] != context[:id],
+      do:
+        raise(ArgumentError, "expected :kept to be the stored conversation of the given context")
+
+    kept
+  end
+
+  defp kept!(_other, _context) do
+    raise ArgumentError,
+          "expected :kept to be a loaded conversation of AshAgent.Store that is a context, as fetch/2 and claim/3 return it"
+  end
+
+  @doc """
+  Writes the context if there is anything to write, with a status unless that is `nil`.
+
+  Returns `{:ok, journal}` or `{:error, {:store_error, reason}}`.
+  """
+  def write(%__MODULE__{kept: kept} = journal, context, status, note) do
+    if context == kept.value and journal.finished == [] and journal.taken == [] and
+         status in [nil, kept.status] do
+      {:ok, journal}
+    else
+      opts = [finished: Enum.reverse(journal.finished), taken: journal.taken, note: note]
+      opts = if status, do: [status: status] ++ opts, else: opts
+
+      with {:ok, kept} <- ask(fn -> Store.append(journal.store, kept, context, opts) end),
+           do: {:ok, %{journal | kept: kept, finished: [], taken: []}}
+    end
+  end
+
+  @doc "The newest attempts of these calls, by the calls' ids: `{:ok, map}` or an error."
+  def earlier(journal, context, calls) do
+    keys = keys(context, calls)
+
+    with {:ok, attempts} <-
+           ask(fn -> Store.calls(journal.store, journal.kept.id, keys: Map.values(keys)) end) do
+      newest =
+        Enum.reduce(attempts, %{}, fn attempt, newest ->
+          Map.update(
+            newest,
+            attempt.key,
+            attempt,
+            &Enum.max_by([&1, attempt], fn a -> a.attempt end)
+          )
+        end)
+
+      {:ok, for({id, key} <- keys, attempt = newest[key], into: %{}, do: {id, attempt})}
+    end
+  end
+
+  @doc """
+  Notes that calls start, given as `{call, attempt, decided_at}`.
+
+  Returns `{:ok, journal, ids}` with those that may run, or an error.
+  """
+  def start(journal, _context, []), do: {:ok, journal, []}
+
+  def start(journal, context, starting) do
+    keys = keys(context, for({call, _attempt, _decided_at} <- starting, do: call))
+
+    attempts =
+      for {call, attempt, decided_at} <- starting, into: %{} do
+        noted = %{
+          id: call.id,
+          name: AshAgent.Runtime.Tool.name(call.name),
+          iteration: context.current_iteration,
+          arguments: call.arguments,
+          decided_at: decided_at
+        }
+
+        {call.id, %{key: keys[call.id], attempt: attempt, call: noted}}
+      end
+
+    with {:ok, kept, started} <-
+           ask(fn -> Store.start(journal.store, journal.kept, Map.values(attempts)) end) do
+      started = MapSet.new(started)
+      mine = for {id, attempt} <- attempts, attempt.key in started, into: %{}, do: {id, attempt}
+      attempts = Map.new(mine, fn {id, attempt} -> {id, Map.delete(attempt, :call)} end)
+      {:ok, %{journal | kept: kept, attempts: attempts}, Map.keys(mine)}
+    end
+  end
+
+  @doc "Notes how a call ended, for the next write."
+  def finish(journal, id, state) do
+    case Map.pop(journal.attempts, id) do
+      {nil, _} -> journal
+      {attempt, left} -> finish_attempt(%{journal | attempts: left}, attempt, state)
+    end
+  end
+
+  @doc "The same for all that still run."
+  def finish_all(journal, state),
+    do: Enum.reduce(Map.keys(journal.attempts), journal, &finish(&2, &1, state))
+
+  @doc "The same for an attempt as `earlier/3` returns it."
+  def finish_attempt(journal, attempt, state) do
+    ended = attempt |> Map.take([:key, :attempt]) |> Map.put(:state, state)
+    %{journal | finished: [ended | journal.finished]}
+  end
+
+  @doc "The keys of calls of the current iteration, by their ids."
+  def keys(context, calls) do
+    key = Store.call_keys(context)
+    Map.new(calls, &{&1.id, key.(&1.id)})
+  end
+
+  @doc "Whether a call with these arguments can be noted."
+  def keeps?(arguments) do
+    Conversation.from_terms(%{arguments: arguments})
+    true
+  rescue
+    _ in [Context.Error, ArgumentError] -> false
+  end
+
+  @doc "Asks a store; whatever goes wrong in it is an error."
+  def ask(fun) do
+    with {:error, reason} <- fun.(), do: {:error, {:store_error, reason}}
+  catch
+    kind, reason ->
+      label = AshAgent.Runtime.Events.label(kind, reason)
+      {:error, {:store_error, %Store.Error{reason: {:unavailable, label}}}}
+  end
+end

@@ -1,0 +1,79 @@
+defmodule AshAgent.Runtime.Repeat do
+  @moduledoc false
+
+  # What becomes of a call that was started before and has no result: whether it was carried out is unknown.
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.{Sealed, ToolExecutor}
+
+  @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. It may have been " <>
+             "carried out. Find out before calling again"
+
+  @doc """
+  Decides about a call whose newest attempt is given: `:again`, `{:result, result, state}`, or `:pause`, when a person
+  has to decide.
+  """
+  def decide(execution, gate, context, call, attempt) do
+    case repeat(execution, call) do
+      :safe ->
+        :again
+
+      :never ->
+        unknown(gate, context, call, attempt)
+
+      {:ask, function} ->
+        execution |> ask(function, call, attempt) |> answered(gate, context, call, attempt)
+    end
+  end
+
+  defp repeat(execution, call) do
+    case ToolExecutor.find(execution.tools, call.name) do
+      {:ok, tool} -> tool.repeat
+      {:error, _words} -> :never
+    end
+  end
+
+  # In a process of its own, like a tool. A failure leaves the outcome unknown.
+  defp ask(execution, function, call, attempt) do
+    call = %{call | arguments: Map.get(attempt.call, :arguments, call.arguments)}
+    work = fn -> Sealed.run(fn -> function.(call, attempt.key) end) end
+    task = Task.Supervisor.async_nolink(execution.supervisor, work, shutdown: :brutal_kill)
+
+    limit = min(execution.timeout, ToolExecutor.left(execution.deadline))
+
+    case Task.yield(task, limit) || Task.shutdown(task, :brutal_kill) do
+      {:ok, answer} -> answer
+      _failed -> :unknown
+    end
+  end
+
+  defp answered({:done, {:ok, _} = result}, _gate, _context, _call, _attempt),
+    do: {:result, result, :ok}
+
+  defp answered({:done, {:error, _} = result}, _gate, _context, _call, _attempt),
+    do: {:result, result, :error}
+
+  defp answered(:not_done, _gate, _context, _call, _attempt), do: :again
+  defp answered(_unknown, gate, context, call, attempt), do: unknown(gate, context, call, attempt)
+
+  defp unknown(%{approval: :auto}, _context, _call, _attempt),
+    do: {:result, {:unknown, @unknown}, :unknown}
+
+  # An approval lets one attempt start. Another one is for another attempt.
+  defp unknown(_gate, context, call, attempt) do
+    decided_at = decided_at(context, call.id)
+
+    if decided_at != nil and decided_at != Map.get(attempt.call, :decided_at),
+      do: :again,
+      else: :pause
+  end
+
+  @doc "When a call was approved, as text, or `nil`."
+  def decided_at(context, id) do
+    case Context.tool_call_status(context, id) == :approved &&
+           Context.tool_call_decision(context, id) do
+      %{at: at} -> DateTime.to_iso8601(at)
+      _undecided -> nil
+    end
+  end
+end

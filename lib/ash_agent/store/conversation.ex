@@ -1,0 +1,146 @@
+defmodule AshAgent.Store.Conversation do
+  @moduledoc """
+  A stored conversation, as `AshAgent.Store.fetch/2` and the writing functions return it.
+
+  It identifies a state of the conversation (`revision`) and who may write (`epoch`); `AshAgent.Store.append/3` compares both. Keep
+  the newest one and pass it to the next call. It works on this node only: `value` holds handles.
+
+    * `id`, `parent_id` - as in the context or chat. `parent_id` is the chat's, or the origin of a fork
+    * `kind` - `:context` or `:chat`
+    * `value` - the `AshAgent.Context` or `AshAgent.ChatContext`, or `nil` if it was not loaded, as in lists
+    * `status` - as set by the application: `:idle`, `:running`, `:paused` or `:waiting`
+    * `revision` - the number of writes, from 1
+    * `epoch` - the number of claims, from 0
+    * `owner` - who has claimed it, or `nil`
+    * `claimed?` - whether this value is that claim
+    * `lease_until` - when the claim ends unless it is renewed
+    * `metadata` - the context's, or that of a chat's active branch
+    * `created_at`, `updated_at` - when it was first and last written, by the store's clock
+
+  Other fields are private. `inspect/1` shows neither the metadata nor anything of the messages.
+  """
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.JSON
+
+  @enforce_keys [:id]
+  defstruct [
+    :id,
+    :kind,
+    :parent_id,
+    :value,
+    :status,
+    :revision,
+    :epoch,
+    :owner,
+    :lease_until,
+    :created_at,
+    :updated_at,
+    metadata: %{},
+    claimed?: false,
+    lease: 30_000,
+    lines: []
+  ]
+
+  @type status :: :idle | :running | :paused | :waiting
+
+  @type t :: %__MODULE__{
+          id: String.t(),
+          kind: :context | :chat,
+          parent_id: String.t() | nil,
+          value: Context.t() | ChatContext.t() | nil,
+          status: status(),
+          revision: pos_integer(),
+          epoch: non_neg_integer(),
+          owner: String.t() | nil,
+          claimed?: boolean(),
+          lease_until: DateTime.t() | nil,
+          metadata: map(),
+          created_at: DateTime.t(),
+          updated_at: DateTime.t(),
+          lease: pos_integer(),
+          lines: list()
+        }
+
+  @statuses [:idle, :running, :paused, :waiting]
+
+  @doc false
+  def statuses, do: @statuses
+
+  @doc false
+  # The columns are those of `AshAgent.Store.SQL.summary/2`.
+  def from_row([
+        id,
+        kind,
+        parent_id,
+        metadata,
+        status,
+        revision,
+        epoch,
+        owner,
+        lease,
+        created,
+        updated | _
+      ]) do
+    %__MODULE__{
+      id: id,
+      kind: word(kind, [:context, :chat]),
+      parent_id: parent_id,
+      metadata: terms(metadata),
+      status: word(status, @statuses),
+      revision: number(revision),
+      epoch: number(epoch),
+      owner: owner,
+      lease_until: time(lease),
+      created_at: time(created),
+      updated_at: time(updated)
+    }
+  end
+
+  @doc false
+  def word(text, words), do: Enum.find(words, &(Atom.to_string(&1) == text))
+
+  @doc false
+  def number(nil), do: nil
+  def number(number) when is_integer(number), do: number
+  def number(text) when is_binary(text), do: String.to_integer(text)
+
+  @doc false
+  def time(nil), do: nil
+
+  def time(text) do
+    {:ok, time, 0} = DateTime.from_iso8601(text)
+    time
+  end
+
+  # Terms in the form of snapshots: an empty conversation carries them through the core.
+  @epoch ~U[1970-01-01 00:00:00.000000Z]
+
+  @doc false
+  def terms("{}"), do: %{}
+
+  def terms(text) do
+    document =
+      ""
+      |> Context.new(id: "-", at: @epoch)
+      |> Context.dump()
+      |> Map.put("metadata", JSON.decode!(text))
+
+    document |> Context.load!() |> Context.metadata()
+  end
+
+  @doc false
+  def from_terms(terms) do
+    ""
+    |> Context.new(id: "-", at: @epoch, metadata: terms)
+    |> Context.dump()
+    |> Map.fetch!("metadata")
+  end
+
+  defimpl Inspect do
+    def inspect(kept, _opts) do
+      "#AshAgent.Store.Conversation<#{kept.kind} #{Kernel.inspect(kept.id)}, #{kept.status}, revision: #{kept.revision}, " <>
+        "epoch: #{kept.epoch}, owner: #{Kernel.inspect(kept.owner)}#{if kept.claimed?, do: ", claimed here"}>"
+    end
+  end
+end

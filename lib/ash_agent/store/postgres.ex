@@ -1,0 +1,205 @@
+defmodule AshAgent.Store.Postgres do
+  @moduledoc """
+  A store in PostgreSQL 12 or newer, for several machines.
+
+      store = AshAgent.Store.Postgres.new(MyApp.Repo)
+
+  It does not depend on a driver. Pass one of these to run its statements:
+
+    * a module with `query/3` and `transaction/2`, such as an Ecto repository
+    * `{Postgrex, connection}`: a connection, a pool or their name
+    * `{query, transaction}`, two functions: `query.(sql, params)` returns `{:ok, %{rows: rows}}`, `{:ok, rows}` or `{:error, reason}`, and
+      `transaction.(function)` calls the function within a transaction and returns `{:ok, value}` or `{:error, reason}`
+
+  Each statement is one round trip and needs no transaction of its own; migrations use one. Within a transaction of the application,
+  a write is committed with it. All parameters are strings, and all results are strings or integers.
+
+  The tables are made by `AshAgent.Store.Postgres.Migrations`.
+
+  ## Logs
+
+  Ecto is told not to log the statements, and errors contain a code of PostgreSQL and nothing of the conversation. The server itself
+  logs parameters only if it is configured to (`log_statement`, `log_parameter_max_length_on_error`), or if an extension does.
+  """
+
+  use AshAgent.Store.Relational
+
+  alias AshAgent.Options
+  alias AshAgent.Store.{Error, SQL}
+
+  @enforce_keys [:database, :prefix, :timeout]
+  defstruct [:database, :prefix, :timeout]
+
+  @typedoc "A database to run statements on."
+  @type database ::
+          module()
+          | {Postgrex, GenServer.server()}
+          | {query :: (String.t(), [term()] -> {:ok, term()} | {:error, term()}),
+             transaction :: ((... -> term()) -> {:ok, term()} | {:error, term()})}
+
+  @type t :: %__MODULE__{database: database(), prefix: String.t(), timeout: pos_integer()}
+
+  @schema [
+    prefix: [
+      type: :string,
+      doc: "the schema of the tables. Defaults to PostgreSQL's `search_path`."
+    ],
+    timeout: [
+      type: :pos_integer,
+      default: 15_000,
+      doc: "milliseconds that a statement may take, for Ecto and Postgrex."
+    ]
+  ]
+
+  @doc """
+  Returns a store in a database. It does not connect yet; `AshAgent.Store.Postgres.Migrations.check/1` checks that the
+  tables exist.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  ## Examples
+
+      iex> AshAgent.Store.Postgres.new(MyApp.Repo, prefix: "agents")
+      #AshAgent.Store.Postgres<>
+  """
+  @doc since: "0.1.0"
+  @spec new(database(), keyword()) :: t()
+  def new(database, opts \\ []) do
+    opts = Options.validate!(opts, @schema)
+
+    unless database?(database) do
+      raise ArgumentError,
+            "expected a repository, {Postgrex, connection}, or {query, transaction} with functions of arity 2 and 1"
+    end
+
+    %__MODULE__{database: database, prefix: quoted(opts[:prefix]), timeout: opts[:timeout]}
+  end
+
+  defp database?(module) when is_atom(module), do: module not in [nil, true, false]
+  defp database?({Postgrex, _connection}), do: true
+  defp database?({query, transaction}), do: is_function(query, 2) and is_function(transaction, 1)
+  defp database?(_other), do: false
+
+  @doc false
+  def quoted(nil), do: ""
+  def quoted(prefix), do: ~s("#{String.replace(prefix, ~s("), ~s(""))}".)
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def dialect, do: :postgres
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def run(store, key, operation, json),
+    do: cached(store, key, fn -> SQL.one(operation.()) end, json)
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def read(store, key, query, json), do: cached(store, key, query, json)
+
+  # There are as many as the package has functions and ways to call them.
+  defp cached(store, key, make, json) do
+    key = {__MODULE__, store.prefix, key}
+
+    statement =
+      with nil <- :persistent_term.get(key, nil) do
+        made = SQL.named(make.(), store.prefix)
+        :persistent_term.put(key, made)
+        made
+      end
+
+    query(store, statement, [json])
+  end
+
+  @doc false
+  @spec query(t(), String.t(), [term()]) :: {:ok, [[term()]]} | {:error, Error.t()}
+  def query(store, statement, params) do
+    guarded(fn ->
+      case ask(store, statement, params) do
+        {:ok, %{rows: rows}} ->
+          {:ok, rows || []}
+
+        {:ok, rows} when is_list(rows) ->
+          {:ok, rows}
+
+        {:error, reason} ->
+          {:error, error(reason)}
+
+        _other ->
+          {:error,
+           %Error{reason: {:unavailable, "an answer that is neither {:ok, _} nor {:error, _}"}}}
+      end
+    end)
+  end
+
+  @doc false
+  @spec transaction(t(), (... -> term())) :: {:ok, term()} | {:error, Error.t()}
+  def transaction(store, function) do
+    guarded(fn ->
+      case transact(store, function) do
+        {:ok, value} -> {:ok, value}
+        {:error, %Error{} = error} -> {:error, error}
+        {:error, reason} -> {:error, error(reason)}
+      end
+    end)
+  end
+
+  # What a driver raises, exits with and says may hold statements and parameters. None of it is passed on.
+  defp guarded(function) do
+    function.()
+  rescue
+    exception -> {:error, error(exception)}
+  catch
+    :throw, {__MODULE__, %Error{} = error} -> {:error, error}
+    :throw, _value -> {:error, %Error{reason: {:unavailable, "throw"}}}
+    :exit, _reason -> {:error, %Error{reason: {:unavailable, "exit"}}}
+  end
+
+  defp ask(%{database: {Postgrex, connection}, timeout: timeout}, statement, params),
+    do: apply(Postgrex, :query, [connection, statement, params, [timeout: timeout]])
+
+  defp ask(%{database: {query, _transaction}}, statement, params), do: query.(statement, params)
+
+  defp ask(%{database: repo, timeout: timeout}, statement, params),
+    do: repo.query(statement, params, log: false, timeout: timeout)
+
+  defp transact(%{database: {Postgrex, connection}}, function),
+    do: apply(Postgrex, :transaction, [connection, fn _connection -> function.() end])
+
+  defp transact(%{database: {_query, transaction}}, function), do: transaction.(function)
+  defp transact(%{database: repo}, function), do: repo.transaction(function, log: false)
+
+  ## Errors
+
+  # Postgrex and Ecto give names, the code is what other drivers have.
+  defp error(%{postgres: %{pg_code: code}}), do: from_code(code)
+  defp error(code) when is_binary(code) and byte_size(code) == 5, do: from_code(code)
+  defp error(%module{}) when is_atom(module), do: %Error{reason: {:unavailable, inspect(module)}}
+  defp error(reason) when is_atom(reason), do: %Error{reason: {:unavailable, reason}}
+  defp error(_reason), do: %Error{reason: {:unavailable, "an error of the driver"}}
+
+  defp from_code(code) do
+    if code =~ ~r/^[0-9A-Z]{5}$/,
+      do: %Error{reason: {kind(code), code}},
+      else: %Error{reason: {:unavailable, "an error of the driver"}}
+  end
+
+  defp kind("53100"), do: :disk_full
+  defp kind("25006"), do: :read_only
+  defp kind("54" <> _), do: :too_large
+  defp kind("58" <> _), do: :io
+  defp kind("XX001"), do: :corrupt
+  defp kind("XX002"), do: :corrupt
+  # Connections, resources, an operator's intervention, transactions to be tried again.
+  defp kind("08" <> _), do: :unavailable
+  defp kind("53" <> _), do: :unavailable
+  defp kind("57" <> _), do: :unavailable
+  defp kind("40" <> _), do: :unavailable
+  defp kind(_code), do: :refused
+
+  defimpl Inspect do
+    def inspect(_store, _opts), do: "#AshAgent.Store.Postgres<>"
+  end
+end

@@ -1,0 +1,189 @@
+defmodule AshAgent.Store.Postgres.Migrations do
+  @moduledoc """
+  Creates the tables of `AshAgent.Store.Postgres`, and brings older ones up to date.
+
+  With Ecto, name the version in a migration of your application, so that each upgrade is another migration:
+
+      defmodule MyApp.Repo.Migrations.AddAshAgentStore do
+        use Ecto.Migration
+
+        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 1)
+        def down, do: AshAgent.Store.Postgres.Migrations.down(version: 1)
+      end
+
+  Without Ecto, use `migrate/2` on a store, or `sql/3` to get the statements for other tools:
+
+      {:ok, 1} = AshAgent.Store.Postgres.Migrations.migrate(AshAgent.Store.Postgres.new({Postgrex, connection}))
+
+  A database's version is in the comment of the table `ash_agent_conversations`.
+  """
+
+  alias AshAgent.Options
+  alias AshAgent.Store.{Error, Postgres, Schema, SQL}
+
+  @lock 4_270_061_216
+
+  @schema [
+    version: [type: :pos_integer, doc: "the version to reach. Defaults to the latest one."],
+    prefix: [
+      type: :string,
+      doc: "the schema of the tables, which must exist. Defaults to PostgreSQL's `search_path`."
+    ]
+  ]
+
+  @doc """
+  Returns the latest version.
+
+  ## Examples
+
+      iex> AshAgent.Store.Postgres.Migrations.latest()
+      1
+  """
+  @doc since: "0.1.0"
+  @spec latest() :: pos_integer()
+  def latest, do: Schema.latest()
+
+  @doc """
+  Creates the tables up to a version, within an Ecto migration.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+  """
+  @doc since: "0.1.0"
+  @spec up(keyword()) :: :ok
+  def up(opts \\ []) do
+    {version, prefix} = options(opts, latest())
+    installed = installed!(prefix)
+    installed |> statements(max(installed, version), prefix) |> execute()
+  end
+
+  @doc """
+  Removes this version and the later ones with all their data, within an Ecto migration.
+
+  Takes the options of `up/1`; `:version` defaults to `1`.
+  """
+  @doc since: "0.1.0"
+  @spec down(keyword()) :: :ok
+  def down(opts \\ []) do
+    {version, prefix} = options(opts, 1)
+    installed = installed!(prefix)
+    installed |> statements(min(installed, version - 1), prefix) |> execute()
+  end
+
+  defp options(opts, version) do
+    opts = Options.validate!(opts, @schema)
+    {known!(opts[:version] || version), Postgres.quoted(opts[:prefix])}
+  end
+
+  # Ecto's modules may be missing when this is compiled.
+  defp execute(statements), do: Enum.each(statements, &apply(Ecto.Migration, :execute, [&1]))
+
+  # Statements of the migration have not run yet, so this is the version before it.
+  defp installed!(prefix) do
+    store = %{Postgres.new(apply(Ecto.Migration, :repo, [])) | prefix: prefix}
+
+    case version(store) do
+      {:ok, version} -> version
+      {:error, error} -> raise error
+    end
+  end
+
+  @doc """
+  Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 1)` creates them, `sql(1, 0)`
+  drops them.
+
+  Run them in one transaction. Takes the option `:prefix` of `up/1`.
+
+  ## Examples
+
+      iex> AshAgent.Store.Postgres.Migrations.sql(1, 1)
+      []
+      iex> List.last(AshAgent.Store.Postgres.Migrations.sql(0, 1))
+      "comment on table ash_agent_conversations is '1'"
+  """
+  @doc since: "0.1.0"
+  @spec sql(non_neg_integer(), non_neg_integer(), keyword()) :: [String.t()]
+  def sql(from, to, opts \\ []) when is_integer(from) and is_integer(to) do
+    opts = Options.validate!(opts, Keyword.take(@schema, [:prefix]))
+    statements(known!(from), known!(to), Postgres.quoted(opts[:prefix]))
+  end
+
+  defp statements(same, same, _prefix), do: []
+
+  defp statements(from, to, prefix) do
+    changes =
+      if to > from,
+        do: Enum.flat_map((from + 1)..to, &Schema.up(:postgres, &1)),
+        else: Enum.flat_map(from..(to + 1)//-1, &Schema.down(:postgres, &1))
+
+    noted = if to > 0, do: ["comment on table {conversations} is '#{to}'"], else: []
+    for statement <- changes ++ noted, do: statement |> String.trim() |> SQL.named(prefix)
+  end
+
+  defp known!(version) do
+    if version in 0..latest(),
+      do: version,
+      else: raise(ArgumentError, "expected a version from 0 to #{latest()}, got: #{version}")
+  end
+
+  @doc """
+  Creates the tables of a store or brings them up to date, in one transaction, and returns `{:ok, version}` or `{:error, error}`.
+
+  Several processes may call it at once. Takes the option `:version` of `up/1`; tables of a later version are left as they are.
+  """
+  @doc since: "0.1.0"
+  @spec migrate(Postgres.t(), keyword()) :: {:ok, pos_integer()} | {:error, Error.t()}
+  def migrate(%Postgres{} = store, opts \\ []) do
+    opts = Options.validate!(opts, Keyword.take(@schema, [:version]))
+    version = known!(opts[:version] || latest())
+
+    Postgres.transaction(store, fn ->
+      [_row] =
+        done!(Postgres.query(store, "select cast(pg_advisory_xact_lock(#{@lock}) as text)", []))
+
+      from = done!(version(store))
+      reached = max(from, version)
+
+      for statement <- statements(from, reached, store.prefix),
+          do: done!(Postgres.query(store, statement, []))
+
+      reached
+    end)
+  end
+
+  # Whatever the driver makes of it, the transaction ends.
+  defp done!({:ok, answer}), do: answer
+  defp done!({:error, error}), do: throw({Postgres, error})
+
+  @doc """
+  Returns `:ok` if a store has the tables that this release needs, or `{:error, error}` that says what to do.
+  """
+  @doc since: "0.1.0"
+  @spec check(Postgres.t()) :: :ok | {:error, Error.t()}
+  def check(%Postgres{} = store) do
+    latest = latest()
+
+    case version(store) do
+      {:ok, ^latest} -> :ok
+      {:ok, version} -> {:error, %Error{reason: {:schema, version, latest}}}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp version(store) do
+    table = String.replace("#{store.prefix}ash_agent_conversations", "'", "''")
+
+    with {:ok, [[comment]]} <-
+           Postgres.query(
+             store,
+             "select obj_description(to_regclass('#{table}'), 'pg_class')",
+             []
+           ) do
+      case Integer.parse(comment || "0") do
+        {version, ""} -> {:ok, version}
+        _other -> {:ok, 0}
+      end
+    end
+  end
+end

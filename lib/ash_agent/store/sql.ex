@@ -1,0 +1,397 @@
+defmodule AshAgent.Store.SQL do
+  @moduledoc false
+
+  # The statements of the stores, and with them their rules: who may write, what a claim is, what happens once. Both
+  # databases run the same text, but for the few words below in which they differ.
+  #
+  # An operation is a **guard**, a statement that gives a row when it may happen, and **effects**, which happen with it or
+  # not at all. All read their data from one parameter, a JSON text (`input.it`), since every driver can send text, and
+  # refer to the row of the conversation as `guard`. PostgreSQL runs an operation as one statement whose parts are common
+  # table expressions, which is one round trip and needs no transaction of its own; SQLite runs the parts one after the
+  # other in a transaction of its writer.
+  #
+  # In PostgreSQL the guard waits for a writer before it and then looks at the row as that one left it, while the effects see
+  # the other tables as they were when the statement began. That is the same, because whoever changes them changes the
+  # revision or the epoch of the row, and the guard compares both.
+
+  @type dialect :: :postgres | :sqlite
+  @type operation :: %{
+          guard: String.t(),
+          effects: [String.t()],
+          # The effect whose rows are joined to the guard's.
+          answer: non_neg_integer() | nil
+        }
+
+  ## In what they differ
+
+  @spec now(dialect()) :: String.t()
+  def now(:postgres), do: "statement_timestamp()"
+  def now(:sqlite), do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+
+  # In so many milliseconds.
+  defp later(:postgres, ms), do: "statement_timestamp() + #{int(ms)} * interval '1 millisecond'"
+
+  defp later(:sqlite, ms),
+    do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', format('%.3f seconds', #{int(ms)} / 1000.0))"
+
+  defp iso(:postgres, column),
+    do: ~s|to_char(#{column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')|
+
+  defp iso(:sqlite, column), do: column
+
+  defp time(:postgres, text), do: "cast(#{text} as timestamptz)"
+  # The times of the table have milliseconds.
+  defp time(:sqlite, text), do: "strftime('%Y-%m-%dT%H:%M:%fZ', #{text})"
+
+  defp each(:postgres, key), do: "jsonb_array_elements(input.it -> '#{key}') as r(value)"
+  defp each(:sqlite, key), do: "json_each(input.it, '$.#{key}') as r"
+
+  defp input(:postgres),
+    do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"
+
+  defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
+
+  defp skip_locked(:postgres), do: "for update skip locked"
+  defp skip_locked(:sqlite), do: ""
+
+  defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
+
+  defp contains(:sqlite) do
+    """
+    not exists (select 1 from json_each(input.it, '$.metadata') as w where not exists (
+      select 1 from json_each(c.metadata) as m where m.key = w.key and m.type = w.type and m.value is w.value))
+    """
+  end
+
+  ## What they share
+
+  defp int(text), do: "cast(#{text} as bigint)"
+  defp field(key), do: "(input.it ->> '#{key}')"
+  defp number(key), do: int("input.it ->> '#{key}'")
+  defp of(key), do: "(r.value ->> '#{key}')"
+  defp number_of(key), do: int("r.value ->> '#{key}'")
+
+  @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
+  def summary(dialect, prefix \\ "") do
+    "#{prefix}id, #{prefix}kind, #{prefix}parent_id, cast(#{prefix}metadata as text) as metadata_text, #{prefix}status, " <>
+      "#{prefix}revision, #{prefix}epoch, #{prefix}owner, #{iso(dialect, prefix <> "lease_until")} as lease_text, " <>
+      "#{iso(dialect, prefix <> "created_at")} as created_text, #{iso(dialect, prefix <> "updated_at")} as updated_text"
+  end
+
+  # What the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
+  defp fence do
+    "c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
+      "c.owner is not distinct from #{field("owner")}"
+  end
+
+  # Who writes is alive.
+  defp renewed(d),
+    do: "case when c.owner is null then null else #{later(d, field("lease"))} end"
+
+  defp metadata(d) do
+    "(select r.value -> 'document' -> 'metadata' from #{each(d, "branches")} " <>
+      "where #{number_of("number")} = #{number("active")})"
+  end
+
+  @doc "A new conversation."
+  @spec create(dialect(), [atom()]) :: operation()
+  def create(d, sections) do
+    guard = """
+    insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
+      owner, lease_until, created_at, updated_at)
+    select #{field("id")}, #{field("kind")}, #{field("parent_id")}, input.it -> 'document', #{metadata(d)},
+      #{number("active")}, #{field("status")}, 1, case when #{field("owner")} is null then 0 else 1 end, 0, #{field("owner")},
+      case when #{field("owner")} is null then null else #{later(d, field("lease"))} end, #{now(d)}, #{now(d)}
+    from input where true
+    on conflict (id) do nothing
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: effects(d, sections), answer: nil}
+  end
+
+  @doc "Another state of a conversation, and what happened with it."
+  @spec append(dialect(), [atom()]) :: operation()
+  def append(d, sections) do
+    guard = """
+    update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
+      parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
+      document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
+      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renewed(d)}
+    from input where #{fence()}
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: effects(d, sections), answer: nil}
+  end
+
+  # An append of one iteration has the first three, whatever the length of the conversation.
+  defp effects(d, sections), do: for(section <- sections, do: effect(d, section))
+
+  defp effect(d, :branches) do
+    """
+    insert into {branches} (conversation_id, number, base, since, updated_at, label, document)
+    select guard.id, #{number_of("number")}, #{number_of("base")}, #{number_of("since")}, #{of("updated_at")},
+      r.value -> 'label', r.value -> 'document'
+    from guard, input, #{each(d, "branches")} where true
+    on conflict (conversation_id, number) do update set base = excluded.base, since = excluded.since,
+      updated_at = excluded.updated_at, label = coalesce(excluded.label, {branches}.label),
+      document = coalesce(excluded.document, {branches}.document)
+    """
+  end
+
+  defp effect(d, :iterations) do
+    """
+    insert into {iterations} (conversation_id, branch, number, document)
+    select guard.id, #{number_of("branch")}, #{number_of("number")}, r.value -> 'document'
+    from guard, input, #{each(d, "iterations")} where true
+    on conflict (conversation_id, branch, number) do update set document = excluded.document
+    """
+  end
+
+  defp effect(d, :history) do
+    """
+    insert into {history} (conversation_id, revision, epoch, owner, at, document)
+    select guard.id, guard.revision, guard.epoch, guard.owner, #{now(d)}, input.it -> 'history' from guard, input
+    """
+  end
+
+  # What a rewind takes away.
+  defp effect(d, :cuts) do
+    """
+    delete from {iterations} where conversation_id in (select guard.id from guard) and exists (
+      select 1 from input, #{each(d, "cuts")} where #{number_of("branch")} = {iterations}.branch
+        and ({iterations}.number < #{number_of("first")} or {iterations}.number > #{number_of("last")}))
+    """
+  end
+
+  defp effect(d, :gone) do
+    """
+    delete from {branches} where conversation_id in (select guard.id from guard) and exists (
+      select 1 from input, #{each(d, "gone")} where #{number_of("branch")} = {branches}.number)
+    """
+  end
+
+  # A final state is final.
+  defp effect(d, :finished) do
+    """
+    insert into {calls} (conversation_id, key, attempt, epoch, state, started_at, ended_at, document)
+    select guard.id, #{of("key")}, #{number_of("attempt")}, guard.epoch, #{of("state")}, null, #{now(d)}, r.value -> 'call'
+    from guard, input, #{each(d, "finished")} where true
+    on conflict (conversation_id, key, attempt) do update set state = excluded.state, ended_at = excluded.ended_at,
+      document = coalesce(excluded.document, {calls}.document)
+      where {calls}.state = 'started'
+    """
+  end
+
+  # The conversation has the message now.
+  defp effect(d, :taken) do
+    """
+    update {prompts} set document = null, revision = guard.revision
+    from guard, input, #{each(d, "taken")}
+    where {prompts}.conversation_id = guard.id and {prompts}.id = #{of("id")} and {prompts}.revision is null
+    """
+  end
+
+  @doc "Notes that calls are started, each attempt once."
+  @spec start(dialect()) :: operation()
+  def start(d) do
+    guard = """
+    update {conversations} as c set lease_until = #{renewed(d)} from input where #{fence()} returning #{summary(d)}
+    """
+
+    effect = """
+    insert into {calls} (conversation_id, key, attempt, epoch, state, started_at, ended_at, document)
+    select guard.id, #{of("key")}, #{number_of("attempt")}, guard.epoch, 'started', #{now(d)}, null, r.value -> 'call'
+    from guard, input, #{each(d, "started")} where true
+    on conflict (conversation_id, key, attempt) do nothing
+    returning key as started_key
+    """
+
+    %{guard: guard, effects: [effect], answer: 0}
+  end
+
+  @doc "Takes a conversation that is free, or whose owner has not been heard of."
+  @spec claim(dialect()) :: operation()
+  def claim(d) do
+    guard = """
+    update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
+      status = coalesce(#{field("status")}, c.status), lease_until = #{later(d, field("lease"))}
+    from input where c.id = #{field("id")} and (c.owner is null or c.lease_until < #{now(d)} or
+      (c.owner = #{field("owner")} and #{field("reclaim")} = 'yes'))
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: [], answer: nil}
+  end
+
+  @doc "A longer lease, or the end of the claim."
+  @spec renew(dialect()) :: operation()
+  def renew(d), do: held(d, "lease_until = #{later(d, field("lease"))}")
+
+  @spec release(dialect()) :: operation()
+  def release(d) do
+    held(
+      d,
+      "owner = null, lease_until = null, status = coalesce(#{field("status")}, c.status), updated_at = #{now(d)}"
+    )
+  end
+
+  defp held(d, change) do
+    guard = """
+    update {conversations} as c set #{change} from input
+    where c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: [], answer: nil}
+  end
+
+  @doc "Takes some of those whose lease is over."
+  @spec expired(dialect()) :: operation()
+  def expired(d) do
+    guard = """
+    update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1, lease_until = #{later(d, field("lease"))}
+    from input, (
+      select e.id as due from input, {conversations} as e
+      where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
+      order by e.lease_until limit (select #{number("limit")} from input) #{lock_of(d)}
+    ) as d
+    where c.id = d.due
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: [], answer: nil}
+  end
+
+  defp lock_of(:postgres), do: "for update of e skip locked"
+  defp lock_of(d), do: skip_locked(d)
+
+  @doc "A message that waits for its turn."
+  @spec enqueue(dialect()) :: operation()
+  def enqueue(d) do
+    guard = """
+    update {conversations} as c set queued = c.queued + 1 from input where c.id = #{field("id")}
+    returning #{summary(d)}, queued
+    """
+
+    effect = """
+    insert into {prompts} (conversation_id, id, number, kind, at, revision, document)
+    select guard.id, #{field("prompt")}, guard.queued, #{field("kind")}, #{now(d)}, null, input.it -> 'document'
+    from guard, input where true
+    on conflict (conversation_id, id) do nothing
+    """
+
+    %{guard: guard, effects: [effect], answer: nil}
+  end
+
+  @spec delete(dialect()) :: operation()
+  def delete(d) do
+    guard =
+      "delete from {conversations} where id = (select #{field("id")} from input) returning #{summary(d)}"
+
+    %{guard: guard, effects: [], answer: nil}
+  end
+
+  ## Reading
+
+  @doc "Why a guard gave no row."
+  def state(d),
+    do: "select #{summary(d, "c.")} from input, {conversations} as c where c.id = #{field("id")}"
+
+  @doc "The whole conversation: a row for each branch."
+  def fetch(d) do
+    """
+    select #{summary(d, "c.")}, cast(c.document as text) as document_text, c.active, b.number, b.base, b.since,
+      b.updated_at as branch_updated_at, cast(b.label as text) as label_text, cast(b.document as text) as head_text,
+      (select string_agg(cast(i.document as text), ',' order by i.number) from {iterations} as i
+        where i.conversation_id = b.conversation_id and i.branch = b.number) as iterations_text
+    from input, {conversations} as c join {branches} as b on b.conversation_id = c.id
+    where c.id = #{field("id")} order by b.number
+    """
+  end
+
+  @doc "A page of conversations. `filters` are those that are given."
+  def list(d, filters, by, order) do
+    column = to_string(by)
+    {sign, order} = if order == :asc, do: {">", "asc"}, else: {"<", "desc"}
+    after_it = "(c.#{column}, c.id) #{sign} (#{time(d, field("after"))}, #{field("after_id")})"
+    conditions = for filter <- filters, do: filter(d, filter, column, after_it)
+
+    """
+    select #{summary(d, "c.")} from input, {conversations} as c where #{Enum.join(["true" | conditions], " and ")}
+    order by c.#{column} #{order}, c.id #{order} limit (select #{number("limit")} from input)
+    """
+  end
+
+  defp filter(d, :statuses, _by, _after),
+    do: "exists (select 1 from #{each(d, "statuses")} where #{of("status")} = c.status)"
+
+  defp filter(d, :metadata, _by, _after), do: contains(d)
+  defp filter(_d, :parent_id, _by, _after), do: "c.parent_id = #{field("parent_id")}"
+  defp filter(d, :since, by, _after), do: "c.#{by} >= #{time(d, field("since"))}"
+  defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
+  defp filter(_d, :after, _by, after_it), do: after_it
+
+  def history(d) do
+    """
+    select h.revision, h.epoch, h.owner, #{iso(d, "h.at")} as at_text, cast(h.document as text) as document_text
+    from input, {history} as h where h.conversation_id = #{field("id")} and h.revision > #{number("after")}
+    order by h.revision limit (select #{number("limit")} from input)
+    """
+  end
+
+  def calls(d, filters) do
+    conditions =
+      for filter <- filters do
+        case filter do
+          :states ->
+            " and exists (select 1 from #{each(d, "states")} where #{of("state")} = j.state)"
+
+          :keys ->
+            " and exists (select 1 from #{each(d, "keys")} where #{of("key")} = j.key)"
+        end
+      end
+
+    """
+    select j.key, j.attempt, j.epoch, j.state, #{iso(d, "j.started_at")} as started_text,
+      #{iso(d, "j.ended_at")} as ended_text, cast(j.document as text) as document_text
+    from input, {calls} as j where j.conversation_id = #{field("id")}#{conditions}
+    order by coalesce(j.started_at, j.ended_at), j.key, j.attempt
+    """
+  end
+
+  def waiting(d) do
+    """
+    select p.id, p.kind, #{iso(d, "p.at")} as at_text, cast(p.document as text) as document_text
+    from input, {prompts} as p where p.conversation_id = #{field("id")} and p.revision is null order by p.number
+    """
+  end
+
+  ## Texts for a database
+
+  @doc "An operation as one statement."
+  @spec one(operation()) :: String.t()
+  def one(%{guard: guard, effects: effects, answer: answer}) do
+    parts = for {effect, at} <- Enum.with_index(effects), do: ",\neffect#{at} as (#{effect})"
+    join = if answer, do: " left join effect#{answer} on true", else: ""
+    "with #{input(:postgres)},\nguard as (#{guard})#{parts}\nselect * from guard#{join}"
+  end
+
+  @doc "An operation as statements for one transaction, the guard first."
+  @spec many(operation()) :: [String.t()]
+  def many(%{guard: guard, effects: effects}) do
+    with_guard =
+      "with #{input(:sqlite)}, guard as (select * from {conversations} where id = #{"cast($1 as text)"} ->> 'id')\n"
+
+    ["with #{input(:sqlite)}\n" <> guard | Enum.map(effects, &(with_guard <> &1))]
+  end
+
+  @doc "A query that only reads."
+  @spec read(dialect(), String.t()) :: String.t()
+  def read(d, query), do: "with #{input(d)}\n" <> query
+
+  @doc "Puts the tables' names into a text."
+  @spec named(String.t(), String.t()) :: String.t()
+  def named(text, prefix), do: String.replace(text, ~r/\{(\w+)\}/, "#{prefix}ash_agent_\\1")
+end

@@ -1,0 +1,264 @@
+defmodule AshAgent.Trace do
+  @moduledoc """
+  Shows a conversation as an HTML page, at any time, also from its stored form, and as a trajectory for other programs.
+
+      iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
+      iex> page = AshAgent.Trace.to_html(context, title: "Sums")
+      iex> page =~ "<title>Sums</title>" and page =~ "What is 2 + 2?"
+      true
+
+  `AshAgent.Context.print/2` shows a conversation at a terminal, and `mix ash_agent.trace FILE` does both for a stored one.
+
+  ## What is shown
+
+  A page shows everything that was said, and how the model sees it through the conversation's view: hidden, summarized, cleared,
+  shortened. Texts that the view masks are masked everywhere, unless you pass `masked: false`. If a page has several conversations, the
+  masks of each apply to all.
+
+  The application's metadata, providers' signatures, reasoning that only a provider can read, and the bytes of files other than images
+  are left out. A runtime context is never part of a conversation, so it is never part of a page.
+
+  Times are those in the conversation: when iterations begin and end, and when somebody decided about a call.
+  """
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Runtime.Tool
+  alias AshAgent.Trace.Printed
+
+  @children [
+    children: [
+      type: {:list, {:or, [{:struct, Context}, {:struct, ChatContext}]}},
+      type_doc: "a list of contexts and chats",
+      default: [],
+      doc:
+        "the conversations of sub-agents, see `:on_child` of `AshAgent.Runtime.SubAgent`, and the children of a chat. Each is shown " <>
+          "with the call that it was made for."
+    ]
+  ]
+
+  @prices [
+    prices: [
+      type: {:custom, &__MODULE__.prices?/1},
+      type_doc: "a map of models to lists of prices",
+      default: %{},
+      doc:
+        "the prices of a million tokens, by the model's name in its answers: " <>
+          "`%{\"gpt-4o\" => [input: 2.5, cached: 1.25, output: 10.0]}`. Costs are shown for models with a price."
+    ]
+  ]
+
+  @atif_options [
+                  agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
+                  version: [type: :string, default: "0.1.0", doc: "the agent's version."],
+                  tools: [
+                    type: :any,
+                    type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
+                    doc: "the tools that the agent had. Defaults to no tools."
+                  ]
+                ] ++ @children ++ @prices ++ Printed.masked()
+
+  @html_options [
+                  title: [
+                    type: {:or, [:string, nil]},
+                    default: nil,
+                    doc:
+                      "the page's title. With `nil`, it is the name of the conversation or branch."
+                  ],
+                  request: [
+                    type: {:custom, &__MODULE__.request?/1},
+                    type_doc: "a provider, or `{provider, options}`",
+                    doc:
+                      "shows the request that would be sent to this provider now, and its changes; takes the options of " <>
+                        "`AshAgent.Context.request/3`. Defaults to no request."
+                  ],
+                  fragment: [
+                    type: :boolean,
+                    default: false,
+                    doc:
+                      "whether to return an `iframe` that contains the page, for another page, such as a LiveView's with " <>
+                        "`Phoenix.HTML.raw/1`. If that page has a content security policy, it has to allow the script in the " <>
+                        "`iframe`; without the script, only the newest messages can be read."
+                  ]
+                ] ++ @children ++ @prices ++ Printed.masked()
+
+  @doc """
+  Returns one HTML page with a conversation, or with all branches of a chat.
+
+  The page is self-contained: its content security policy allows its own script, style and images, and no network access. The newest 50
+  messages can be read without the script. The page is at most 1.2 times as long as the snapshots of its conversations, plus 300 KB.
+
+  Costs O(n). Raises `ArgumentError` for wrong options, and `AshAgent.Context.Error` with `{:invalid_pattern, _, _}` if the
+  conversations together have more than 100 masks.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@html_options)}
+
+  ## Examples
+
+      iex> chat = AshAgent.ChatContext.new(input: "Hello!") |> AshAgent.ChatContext.branch("idea")
+      iex> AshAgent.Trace.to_html(chat) =~ ~s("name":"idea")
+      true
+      iex> AshAgent.Trace.to_html(chat, fragment: true) |> String.slice(0, 7)
+      "<iframe"
+  """
+  @doc since: "0.1.0"
+  @spec to_html(Context.t() | ChatContext.t(), keyword()) :: String.t()
+  def to_html(shown, opts \\ [])
+
+  def to_html(%module{} = shown, opts) when module in [Context, ChatContext] do
+    opts = AshAgent.Options.validate!(opts, @html_options)
+
+    request = if opts[:request], do: request(opts[:request])
+
+    ok!(
+      Native.trace_html(
+        all_told(shown, opts[:children]),
+        opts[:masked],
+        {opts[:title], request, prices(opts[:prices]), opts[:fragment]}
+      )
+    )
+  end
+
+  @doc """
+  Returns a conversation as a trajectory in ATIF 1.7, the Agent Trajectory Interchange Format, as JSON text.
+
+  Every message is a step; for a chat, those of the active branch. Calls, reasoning, tokens and models are in the format's own fields,
+  results in the step of their calls, and sub-agents are embedded and linked from the results of their calls. Decisions, statuses, and
+  parts other than text and images have no field in the format, so they are in `extra` under `"ash_agent_context"`. A summary that
+  models read instead of iterations is a system step after them.
+
+  Harbor refuses trajectories without steps, so give it a conversation with at least one message.
+
+  Costs O(n), and raises the errors of `to_html/2`.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@atif_options)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
+      iex> {:ok, trajectory} = context |> AshAgent.Trace.to_atif(agent: "sums") |> AshAgent.Context.JSON.decode()
+      iex> for step <- trajectory["steps"], do: {step["step_id"], step["source"], step["message"]}
+      [{1, "user", "What is 2 + 2?"}, {2, "agent", "4"}]
+  """
+  @doc since: "0.1.0"
+  @spec to_atif(Context.t() | ChatContext.t(), keyword()) :: String.t()
+  def to_atif(%module{} = shown, opts \\ []) when module in [Context, ChatContext] do
+    opts = AshAgent.Options.validate!(opts, @atif_options)
+    given = {opts[:agent], opts[:version], tools(opts[:tools]), prices(opts[:prices])}
+    ok!(Native.trace_atif(all_told(shown, opts[:children]), opts[:masked], given))
+  end
+
+  defp tools(nil), do: nil
+
+  defp tools(tools) do
+    for tool <- Tool.new(tools) do
+      function = %{"name" => tool.name, "parameters" => tool.parameters}
+
+      function =
+        if tool.description,
+          do: Map.put(function, "description", tool.description),
+          else: function
+
+      %{"type" => "function", "function" => function}
+    end
+  end
+
+  @doc """
+  Reads a trajectory in ATIF 1.0 to 1.8, a map with string keys or its JSON text, and returns `{:ok, context, report}` or
+  `{:error, error}`.
+
+  It is repaired and grouped into iterations like other foreign histories; options, repairs and errors are those of
+  `AshAgent.Context.from_request/3`. Messages, calls and results are read as `to_atif/2` wrote them, including the parts in its `extra`;
+  results are the texts that the model read. Metrics, decisions, and times other than that of the first step are ignored. The
+  trajectories of sub-agents are returned in `report.rest`: read each of them separately.
+
+  ## Examples
+
+      iex> step = %{"step_id" => 1, "source" => "user", "message" => "Hello!"}
+      iex> trajectory = %{"schema_version" => "ATIF-v1.4", "agent" => %{"name" => "a", "version" => "1"}, "steps" => [step]}
+      iex> {:ok, context, _report} = AshAgent.Trace.from_atif(trajectory)
+      iex> AshAgent.Context.to_messages(context)
+      [%{role: :user, content: "Hello!"}]
+  """
+  @doc since: "0.1.0"
+  @spec from_atif(map() | String.t(), keyword()) ::
+          {:ok, Context.t(), Context.import_report()} | {:error, Error.t()}
+  def from_atif(trajectory, opts \\ [])
+      when (is_map(trajectory) or is_binary(trajectory)) and is_list(opts),
+      do: Context.from_atif(trajectory, opts)
+
+  @doc """
+  Like `from_atif/2`, but returns the context alone or raises `AshAgent.Context.Error`.
+
+  ## Examples
+
+      iex> AshAgent.Trace.from_atif!(%{"schema_version" => "ATIF-v2.0", "steps" => []})
+      ** (AshAgent.Context.Error) expected "ATIF-v1.0" to "ATIF-v1.8" at ["schema_version"]
+  """
+  @doc since: "0.1.0"
+  @spec from_atif!(map() | String.t(), keyword()) :: Context.t()
+  def from_atif!(trajectory, opts \\ []) do
+    case from_atif(trajectory, opts) do
+      {:ok, context, _report} -> context
+      {:error, error} -> raise error
+    end
+  end
+
+  ## For the core: {name, id, parent | nil, position of the branch it was made of | nil, active?, handle}
+
+  defp all_told(shown, children),
+    do: Enum.reduce(children, told(shown, 0, true), &(&2 ++ told(&1, length(&2), false)))
+
+  defp told(%Context{} = context, _first, active?), do: [Printed.told(context, active?)]
+
+  defp told(%ChatContext{} = chat, first, main?) do
+    branches = ChatContext.branches(chat)
+    positions = branches |> Enum.with_index(first) |> Map.new(fn {of, at} -> {of.number, at} end)
+
+    for branch <- branches do
+      active? = main? and branch.name == chat.active_branch_name
+      name = if main?, do: branch.name, else: "#{chat.id}: #{branch.name}"
+      {name, chat.id, chat.parent_id, before(positions, branch), active?, branch.context.ref}
+    end
+  end
+
+  # A branch whose origin is gone, or comes after it, is shown on its own.
+  defp before(positions, %{origin: origin, number: number}) do
+    if is_integer(origin) and origin < number, do: positions[origin]
+  end
+
+  defp prices(prices) do
+    for {model, of} <- prices,
+        do: {model, {of[:input] / 1, (of[:cached] || of[:input]) / 1, of[:output] / 1}}
+  end
+
+  defp request({provider, opts}), do: Context.checked_options(provider, opts)
+  defp request(provider), do: request({provider, []})
+
+  @doc false
+  def request?(nil), do: true
+  def request?({provider, opts}), do: provider in Context.providers() and Keyword.keyword?(opts)
+  def request?(provider), do: provider in Context.providers()
+
+  @doc false
+  def prices?(prices) when is_map(prices) and not is_struct(prices),
+    do: Enum.all?(prices, &price?/1)
+
+  def prices?(_other), do: false
+
+  defp price?({model, prices}) when is_binary(model) do
+    Keyword.keyword?(prices) and String.valid?(model) and
+      Keyword.keys(prices) -- [:input, :cached, :output] == [] and
+      Enum.all?(prices, fn {_of, price} -> is_number(price) and price >= 0 end) and
+      is_number(prices[:input]) and is_number(prices[:output])
+  end
+
+  defp price?(_other), do: false
+
+  defp ok!({:ok, reply}), do: reply
+  defp ok!({:error, reason}), do: raise(Error, reason: reason)
+end

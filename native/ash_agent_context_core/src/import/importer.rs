@@ -1,0 +1,639 @@
+//! Messages of a foreign history, repaired and grouped into iterations.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::import::attributes::Defaults;
+use crate::log::call::ToolCall;
+use crate::log::exchange::Exchange;
+use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::original::Original;
+use crate::log::part::{Content, Part, PartKind};
+use crate::log::provider::Provider;
+use crate::log::INTERRUPTED;
+use crate::value::{Map, Value};
+
+use crate::import::elements::Elements;
+use crate::import::fits;
+use crate::import::repair::{Imported, Repair, RepairKind};
+use crate::import::written::Written;
+use crate::provider;
+use crate::provider::accepts::{Rules, SystemPlace};
+use crate::provider::foreign::{into_parts, plain_content};
+use crate::provider::listener::{is_said, Answer, Listen};
+
+/// A message of the history.
+#[derive(Debug)]
+enum ReadMessage {
+    Other {
+        role: Role,
+        content: Content,
+        metadata: Option<Map>,
+    },
+    Assistant(Exchanged),
+}
+
+/// A message of the model with the results of its calls.
+#[derive(Debug)]
+struct Exchanged {
+    /// The element it begins with.
+    element: usize,
+    content: Content,
+    /// What neighbours of the message said that are one turn with it.
+    more: Vec<Part>,
+    metadata: Option<Map>,
+    calls: Vec<ToolCall>,
+    /// How often each id was given.
+    uses: HashMap<Box<str>, usize>,
+    slots: Vec<Option<Answer>>,
+    filled: usize,
+    /// The element with its first result.
+    answered: Option<usize>,
+    notes: Vec<Map>,
+}
+
+/// Calls of one id, those of the last message that has any.
+#[derive(Debug, Default)]
+struct SameId {
+    entry: usize,
+    slots: VecDeque<usize>,
+}
+
+impl SameId {
+    /// The first of the calls that has no result yet.
+    fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
+        let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
+            return None;
+        };
+        while let Some(slot) = self.slots.pop_front() {
+            if exchanged.waits(slot) {
+                return Some((self.entry, slot));
+            }
+        }
+        None
+    }
+}
+
+/// The calls of the last message that has any, for results that do not name the id.
+#[derive(Debug, Default)]
+struct Latest {
+    entry: usize,
+    by_name: HashMap<Box<str>, VecDeque<usize>>,
+    in_order: VecDeque<usize>,
+}
+
+/// A history that is being read.
+#[derive(Debug)]
+pub struct Importer {
+    provider: Option<Provider>,
+    rules: Rules,
+    prompt: Option<(Content, Option<Original>)>,
+    elements: Elements,
+    /// The element that is being read.
+    element: usize,
+    entries: Vec<ReadMessage>,
+    by_id: HashMap<Box<str>, SameId>,
+    latest: Latest,
+    /// The last message that says something in words.
+    spoken: usize,
+    repairs: Vec<Repair>,
+    /// How the list was written, when it was text.
+    written: Written,
+    /// The blocks that a provider takes once.
+    blocks: HashSet<String>,
+}
+
+impl Importer {
+    /// Of a request for a provider, or of nobody.
+    pub fn of(provider: Option<Provider>) -> Self {
+        Self {
+            provider,
+            rules: provider.map_or_else(Rules::default, |provider| {
+                provider::room(provider).history()
+            }),
+            prompt: None,
+            elements: Elements::of(provider),
+            element: 0,
+            entries: Vec::new(),
+            by_id: HashMap::new(),
+            latest: Latest::default(),
+            spoken: 0,
+            repairs: Vec::new(),
+            written: Written::default(),
+            blocks: HashSet::new(),
+        }
+    }
+
+    /// Of a request that was text.
+    pub fn written(mut self, written: Written) -> Self {
+        self.written = written;
+        self
+    }
+
+    /// Whether content has a block that was in the list before.
+    fn repeats(&mut self, content: &Content) -> bool {
+        let Content::Parts(parts) = content else {
+            return false;
+        };
+        let ids = parts.iter().flat_map(Part::once_ids);
+        // All of them are taken down, so there is no stopping at the first.
+        ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
+    }
+
+    /// What changes the element that is being read, or takes it out.
+    fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
+        self.elements.change_element(self.element);
+        self.repairs.push(Repair {
+            kind,
+            message: self.element,
+            id: id.map(Into::into),
+            to: None,
+        });
+    }
+
+    fn push(&mut self, entry: ReadMessage) {
+        let number = message_number(self.entries.len());
+        self.elements.claim(number, self.element);
+        if let ReadMessage::Other { content, .. } = &entry {
+            if self.repeats(content) {
+                self.elements.change(number);
+            }
+        }
+        if let (Some(provider), ReadMessage::Other { content, .. }) = (self.provider, &entry) {
+            if !fits::message(provider::room(provider), content, &[]) {
+                self.elements.change(number);
+            }
+        }
+        self.spoken = self.entries.len();
+        self.entries.push(entry);
+    }
+
+    /// Calls join the last message; those that have an id of it get another one.
+    fn join(&mut self, entry: usize, calls: Vec<ToolCall>) {
+        let Some(ReadMessage::Assistant(last)) = self.entries.get_mut(entry) else {
+            return;
+        };
+        for call in &calls {
+            last.uses.entry(call.id.clone()).or_default();
+        }
+        for mut call in calls {
+            let slot = last.calls.len();
+            last.slots.push(None);
+            let name = call.name.as_str().into();
+            self.latest.by_name.entry(name).or_default().push_back(slot);
+            self.latest.in_order.push_back(slot);
+            if !call.id.is_empty() {
+                let is_known = self.by_id.contains_key(&call.id);
+                let open = self.by_id.entry(call.id.clone()).or_default();
+                if is_known && self.rules.has_items {
+                    // An id may be used once in a conversation.
+                    self.elements.change(message_number(entry));
+                }
+                if open.entry != entry {
+                    *open = SameId {
+                        entry,
+                        slots: VecDeque::new(),
+                    };
+                }
+                open.slots.push_back(slot);
+                let mut uses = last.uses.get(&call.id).copied().unwrap_or_default() + 1;
+                if uses > 1 {
+                    let another = |uses: usize| Box::from(format!("{}_{uses}", call.id));
+                    let mut to: Box<str> = another(uses);
+                    while last.uses.contains_key(&to) {
+                        uses += 1;
+                        to = another(uses);
+                    }
+                    last.uses.insert(to.clone(), 1);
+                    last.uses.insert(call.id.clone(), uses);
+                    self.elements.change(message_number(entry));
+                    self.repairs.push(Repair {
+                        kind: RepairKind::RenamedCall,
+                        message: last.element,
+                        id: Some(std::mem::replace(&mut call.id, to.clone())),
+                        to: Some(to),
+                    });
+                } else {
+                    last.uses.insert(call.id.clone(), uses);
+                }
+            }
+            last.calls.push(call);
+        }
+    }
+
+    /// The first call without a result, of this name if there is one. A result with an id answers
+    /// only calls that have none.
+    fn find_unnamed(&mut self, has_id: bool, name: Option<&str>) -> Option<(usize, usize)> {
+        let entry = self.latest.entry;
+        let Some(ReadMessage::Assistant(exchanged)) = self.entries.get(entry) else {
+            return None;
+        };
+        let waiting = match name {
+            Some(name) => self.latest.by_name.get_mut(name)?,
+            None => &mut self.latest.in_order,
+        };
+        while let Some(&slot) = waiting.front() {
+            if exchanged.waits(slot) {
+                let call = exchanged.calls.get(slot)?;
+                return (!has_id || call.id.is_empty()).then_some((entry, slot));
+            }
+            waiting.pop_front();
+        }
+        None
+    }
+
+    /// The context.
+    pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
+        let mut context = Context::empty(defaults.id, defaults.at);
+        if let Some((content, original)) = self.prompt.take() {
+            context.log.system = Some(system(content, original));
+        }
+        let entries = std::mem::take(&mut self.entries);
+        let mut originals = self.originals(&entries).into_iter();
+        let last = entries.len().saturating_sub(1);
+        for (at, entry) in entries.into_iter().enumerate() {
+            let original = originals.next().flatten();
+            let of_results = originals.next().flatten();
+            match entry {
+                ReadMessage::Other {
+                    role: Role::System,
+                    content,
+                    metadata: None,
+                } if at == 0 && context.log.system.is_none() => {
+                    context.log.system = Some(system(content, original));
+                }
+                ReadMessage::Other {
+                    role,
+                    content,
+                    metadata,
+                } => {
+                    if context.log.current.has_assistant() {
+                        context.log.complete(defaults.at);
+                    }
+                    let message = Message::new(role, content, Box::default(), metadata);
+                    context.log.append(message.with_original(original));
+                }
+                ReadMessage::Assistant(exchanged) => {
+                    let is_last = at == last;
+                    let has_calls = !exchanged.calls.is_empty();
+                    let pending = is_last && exchanged.filled < exchanged.calls.len();
+                    self.append(&mut context, exchanged, is_last, original, of_results);
+                    if has_calls && !pending {
+                        context.log.complete(defaults.at);
+                    }
+                }
+            }
+        }
+        self.repairs.sort_by_key(|repair| repair.message);
+        Imported {
+            context,
+            repairs: self.repairs,
+            rest,
+        }
+    }
+
+    /// What stands on the wire for each message and its results, in turn.
+    fn originals(&mut self, entries: &[ReadMessage]) -> Vec<Option<Original>> {
+        let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
+        let mut pairs = Vec::new();
+        for (entry, exchanged) in entries.iter().enumerate() {
+            let exchanged = match exchanged {
+                ReadMessage::Assistant(exchanged) => exchanged,
+                ReadMessage::Other { role, .. } => {
+                    let is_last = entry + 1 == entries.len();
+                    if is_last
+                        && *role == Role::System
+                        && self.rules.system == SystemPlace::AfterUser
+                    {
+                        elements.change(message_number(entry));
+                    }
+                    continue;
+                }
+            };
+            let (message, results) = (message_number(entry), results_number(entry));
+            if exchanged.filled < exchanged.calls.len() {
+                elements.change(message);
+                elements.change(results);
+            }
+            if !exchanged.calls.is_empty() {
+                pairs.push((message, results));
+            }
+        }
+        elements.finish(&pairs)
+    }
+
+    fn append(
+        &mut self,
+        context: &mut Context,
+        mut exchanged: Exchanged,
+        is_last: bool,
+        original: Option<Original>,
+        of_results: Option<Original>,
+    ) {
+        exchanged.name_calls(context);
+        if !exchanged.more.is_empty() {
+            let mut parts = into_parts(exchanged.content);
+            parts.append(&mut exchanged.more);
+            exchanged.content = plain_content(parts);
+        }
+        let mut exchange = Exchange::new(exchanged.calls.len());
+        for (slot, answer) in exchanged.slots.into_iter().enumerate() {
+            let outcome = match answer {
+                Some(answer) => Outcome::new(answer.status, answer.output),
+                None if is_last => continue,
+                None => {
+                    self.repairs.push(Repair {
+                        kind: RepairKind::SynthesisedResult,
+                        message: exchanged.element,
+                        id: exchanged.calls.get(slot).map(|call| call.id.clone()),
+                        to: None,
+                    });
+                    let reason = Output::Value(Value::text(INTERRUPTED));
+                    Outcome::new(Status::Interrupted, reason)
+                }
+            };
+            exchange.fill(slot, outcome);
+        }
+        if !exchanged.notes.is_empty() {
+            let notes = exchanged.notes.into_iter().flat_map(Map::into_entries);
+            exchange.add_metadata(Some(Map::new(notes.collect())));
+        }
+        exchange.original = of_results;
+        let calls = exchanged.calls.into_boxed_slice();
+        let message = Message::new(
+            Role::Assistant,
+            exchanged.content,
+            calls,
+            exchanged.metadata,
+        );
+        context
+            .log
+            .append_answered(message.with_original(original), exchange);
+    }
+}
+
+impl Listen for Importer {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn begin(&mut self, position: usize, element: &Value) {
+        self.element = position;
+        let written = self
+            .written
+            .elements
+            .get_mut(position)
+            .and_then(Option::take);
+        self.elements.push(element, written);
+    }
+
+    fn prompt(&mut self, content: Content, json: Box<str>) {
+        let json = self
+            .written
+            .prompt
+            .take()
+            .map_or(json, String::into_boxed_str);
+        let original = self.provider.map(|provider| Original { provider, json });
+        self.prompt = Some((content, original));
+    }
+
+    fn cleaned(&mut self, position: usize) {
+        if let Some(written) = self.written.elements.get_mut(position) {
+            *written = None;
+        }
+    }
+
+    /// A call came before text or thinking of its message.
+    fn call_moved(&mut self, id: &str) {
+        self.repair(RepairKind::MovedCall, Some(id));
+    }
+
+    /// The element that is being read has a shape that its provider refuses.
+    fn refused(&mut self) {
+        self.elements.change_element(self.element);
+    }
+
+    /// The position of the element that is being read.
+    fn element(&self) -> usize {
+        self.element
+    }
+
+    /// A system message; when the first message of all is one, it is the system prompt.
+    fn system(&mut self, content: Content, metadata: Option<Map>) {
+        let is_refused = match self.rules.system {
+            SystemPlace::Anywhere => false,
+            SystemPlace::First => !self.entries.is_empty(),
+            SystemPlace::AfterUser => {
+                matches!(self.entries.last(), Some(ReadMessage::Assistant(_)))
+            }
+        };
+        if is_refused {
+            self.elements.change_element(self.element);
+        }
+        self.push(ReadMessage::Other {
+            role: Role::System,
+            content,
+            metadata,
+        });
+    }
+
+    fn user(&mut self, content: Content, metadata: Option<Map>) {
+        let says_nothing = match &content {
+            Content::None => true,
+            Content::Text(_) => false,
+            Content::Parts(parts) => parts.is_empty(),
+        };
+        if says_nothing {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        self.push(ReadMessage::Other {
+            role: Role::User,
+            content,
+            metadata,
+        });
+    }
+
+    /// A message with results and with what else the user says.
+    fn user_turn(&mut self, answers: Vec<Answer>, parts: Vec<Part>) {
+        let answered = !answers.is_empty();
+        if answered && !parts.is_empty() && self.rules.results_stand_alone {
+            self.elements.change_element(self.element);
+        }
+        for answer in answers {
+            self.answer(answer);
+        }
+        if !parts.is_empty() || !answered {
+            let content = if self.rules.lists_only {
+                plain_content(parts)
+            } else {
+                Content::Parts(parts.into_boxed_slice())
+            };
+            self.user(content, None);
+        }
+    }
+
+    /// A message of the model that these elements make.
+    fn assistant_of(
+        &mut self,
+        elements: &[usize],
+        content: Content,
+        calls: Vec<ToolCall>,
+        metadata: Option<Map>,
+    ) {
+        if calls.is_empty() && says_nothing(&content) {
+            return self.repair(RepairKind::DroppedEmptyMessage, None);
+        }
+        let speaks = match &content {
+            Content::None => false,
+            Content::Text(_) => true,
+            Content::Parts(parts) => {
+                let is_text = |part: &Part| matches!(part.kind, PartKind::Text(_));
+                parts.iter().any(is_text)
+            }
+        };
+        let is_taken = self
+            .provider
+            .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
+        let repeats = self.repeats(&content);
+        let rules = self.rules;
+        let mut moved = None;
+        let before = self.entries.len();
+        match self.entries.last_mut() {
+            // A second message of the turn whose calls wait: results are for both of them.
+            Some(ReadMessage::Assistant(last))
+                if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
+            {
+                let mut parts = into_parts(content);
+                let call = last.calls.last().map(|call| call.id.clone());
+                moved = call.filter(|_| !rules.calls_anywhere && parts.iter().any(is_said));
+                last.more.append(&mut parts);
+            }
+            _ => {
+                if !calls.is_empty() {
+                    self.latest = Latest {
+                        entry: self.entries.len(),
+                        ..Latest::default()
+                    };
+                }
+                self.entries.push(ReadMessage::Assistant(Exchanged {
+                    element: elements.first().copied().unwrap_or(self.element),
+                    content,
+                    more: Vec::new(),
+                    metadata,
+                    calls: Vec::new(),
+                    uses: HashMap::new(),
+                    slots: Vec::new(),
+                    filled: 0,
+                    answered: None,
+                    notes: Vec::new(),
+                }));
+            }
+        }
+        if let Some(id) = moved {
+            self.call_moved(&id);
+        }
+        let is_second = self.entries.len() == before;
+        let entry = self.entries.len().saturating_sub(1);
+        if rules.has_items && speaks {
+            self.spoken = entry;
+        }
+        for element in elements {
+            self.elements.claim(message_number(entry), *element);
+        }
+        if !is_taken || repeats || (is_second && rules.remakes_merged) {
+            self.elements.change(message_number(entry));
+        }
+        self.join(entry, calls);
+    }
+
+    /// A result goes into the slot of its call: the last one before it that has its id.
+    fn answer(&mut self, mut answer: Answer) {
+        let id = answer.id.take().filter(|id| !id.is_empty());
+        let known = id.as_ref().is_some_and(|id| self.by_id.contains_key(id));
+        let found = match id.as_ref().and_then(|id| self.by_id.get_mut(id)) {
+            Some(open) => open.next(&self.entries),
+            None => self.find_unnamed(id.is_some(), answer.name.as_deref()),
+        };
+        let Some((entry, slot)) = found else {
+            let kind = if known {
+                RepairKind::DroppedDuplicateResult
+            } else {
+                RepairKind::DroppedOrphanResult
+            };
+            return self.repair(kind, id.as_deref());
+        };
+        let last = self.entries.len() - 1;
+        if self.rules.has_items && entry < last && entry >= self.spoken {
+            // Further calls of the model in between do not matter there.
+            self.elements
+                .join_range(results_number(entry), results_number(last));
+        } else if answer.moved || entry < last {
+            self.repair(RepairKind::MovedResult, id.as_deref());
+            self.elements.change(results_number(entry));
+        }
+        self.elements.claim(results_number(entry), self.element);
+        let (provider, rules) = (self.provider, self.rules);
+        if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
+            let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;
+            let is_taken = provider
+                .is_none_or(|provider| fits::result(provider::room(provider), &answer.output));
+            if !is_taken || (rules.results_stand_together && !in_one) {
+                self.elements.change(results_number(entry));
+            }
+            exchanged.notes.extend(answer.metadata.take());
+            if let Some(place) = exchanged.slots.get_mut(slot) {
+                *place = Some(answer);
+                exchanged.filled += 1;
+            }
+        }
+    }
+}
+
+/// Messages and exchanges are numbered in turn.
+const fn message_number(entry: usize) -> usize {
+    2 * entry
+}
+
+const fn results_number(entry: usize) -> usize {
+    2 * entry + 1
+}
+
+fn system(content: Content, original: Option<Original>) -> Arc<Message> {
+    let message = Message::new(Role::System, content, Box::default(), None);
+    Arc::new(message.with_original(original))
+}
+
+impl Exchanged {
+    fn waits(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(Option::is_none)
+    }
+
+    /// Gives ids to the calls that have none, as a context does.
+    fn name_calls(&mut self, context: &Context) {
+        let lead = context.log.system.is_some() && context.count_iterations() == 1;
+        let place = context.log.current.count_messages() + usize::from(lead);
+        let number = context.current_iteration();
+        for (position, call) in self.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{number}_{place}_{position}");
+                while self.uses.contains_key(&*id) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+fn says_nothing(content: &Content) -> bool {
+    let is_empty = |part: &Part| {
+        let is_text = matches!(&part.kind, PartKind::Text(text) if text.is_empty());
+        is_text && part.provider_metadata.is_none()
+    };
+    match content {
+        Content::None => true,
+        Content::Text(text) => text.is_empty(),
+        Content::Parts(parts) => parts.iter().all(is_empty),
+    }
+}

@@ -1,0 +1,106 @@
+//! The completed iterations.
+
+use std::sync::Arc;
+
+use rpds::VectorSync;
+
+use crate::log::iteration::Iteration;
+
+/// Iterations that a cut frees one by one; of more than that it only looks away.
+const FEW: usize = 32;
+
+/// A list that shares what did not change with the lists it came from, and can be cut in O(log n).
+///
+/// The vector knows no cut but dropping its last element. So what is cut off may stay in it, unseen, until
+/// something else is written there; it is shared with the conversation it was cut from, which usually lives on.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    list: VectorSync<Iteration>,
+    len: usize,
+    /// Lists with the same one came from each other by pushing alone.
+    edition: Arc<()>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            list: VectorSync::new_sync(),
+            len: 0,
+            edition: Arc::new(()),
+        }
+    }
+}
+
+impl History {
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Iteration> {
+        self.list.get(index).filter(|_| index < self.len)
+    }
+
+    pub fn first(&self) -> Option<&Iteration> {
+        self.get(0)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Iteration> {
+        self.list.iter().take(self.len)
+    }
+
+    pub fn push(&mut self, iteration: Iteration) {
+        if self.len == self.list.len() {
+            self.list.push_back_mut(iteration);
+        } else {
+            self.list.set_mut(self.len, iteration);
+        }
+        self.len += 1;
+    }
+
+    pub fn set(&mut self, index: usize, iteration: Iteration) {
+        if index < self.len {
+            self.list.set_mut(index, iteration);
+            self.edition = Arc::new(());
+        }
+    }
+
+    /// Whether the shorter of the two is the beginning of the longer one, as far as that can be told without
+    /// comparing their elements one by one.
+    ///
+    /// What was pushed is in one place in memory in all lists that came from the one that it was pushed to. So when
+    /// nothing but pushing happened, and the last element that both have is the same one, all before it are.
+    pub fn continues(&self, other: &Self) -> bool {
+        let Some(last) = self.len.min(other.len).checked_sub(1) else {
+            return true;
+        };
+        let same = match (self.get(last), other.get(last)) {
+            (Some(own), Some(theirs)) => std::ptr::eq(own, theirs),
+            _ => false,
+        };
+        same && Arc::ptr_eq(&self.edition, &other.edition)
+    }
+
+    /// Keeps the first so many.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            self.edition = Arc::new(());
+        }
+        self.len = self.len.min(len);
+        if self.list.len() - self.len <= FEW {
+            while self.list.len() > self.len && self.list.drop_last_mut() {}
+        }
+    }
+
+    /// Whether there is more in memory than is seen.
+    pub fn holds_more(&self) -> bool {
+        self.list.len() > self.len
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for History {}

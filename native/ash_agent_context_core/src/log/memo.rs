@@ -1,0 +1,106 @@
+//! What is made once and kept beside what it is made of: encodings, counts of tokens.
+
+use std::sync::OnceLock;
+
+use crate::log::hints::Ttl;
+
+/// Values one list keeps. Whoever asks for more kinds (a new model name every turn) gets them made
+/// anew each time instead of growing memory without bound.
+const LIMIT: usize = 12;
+
+/// An append-only list of values by key. Nobody waits for a value that another thread makes: both
+/// make it and one is kept.
+#[derive(Debug)]
+pub(crate) struct Memo<T> {
+    first: OnceLock<Box<Link<T>>>,
+}
+
+#[derive(Debug)]
+struct Link<T> {
+    key: u64,
+    value: T,
+    next: OnceLock<Box<Link<T>>>,
+}
+
+/// Encodings by the options that decide them.
+pub(crate) type Pieces = Memo<Piece>;
+
+/// The elements that a message or an iteration adds to a request's list, each with a comma in
+/// front.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    /// JSON text; empty when nothing is added.
+    pub bytes: Box<[u8]>,
+    /// Where a cache breakpoint can be put in, the last such place.
+    pub mark: Option<usize>,
+    /// Cache breakpoints that were set by hand.
+    pub by_hand: Vec<ByHand>,
+    /// Whether the first element is the model's.
+    pub begins_with_model: bool,
+    /// Whether the first element is the model's and calls tools.
+    pub begins_with_calls: bool,
+    /// Whether the last element is the model's.
+    pub ends_with_model: bool,
+    /// Whether the last element is as it was imported, so that it may hold the messages after it.
+    pub ends_imported: bool,
+}
+
+/// A cache breakpoint that was set by hand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    /// Where it can be put in.
+    pub at: usize,
+    pub ttl: Ttl,
+}
+
+impl<T> Memo<T> {
+    /// The value kept under this key.
+    pub fn get(&self, key: u64) -> Option<&T> {
+        self.iter()
+            .find_map(|(known, value)| (known == key).then_some(value))
+    }
+
+    /// All values, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        std::iter::successors(self.first.get(), |link| link.next.get())
+            .map(|link| (link.key, &link.value))
+    }
+
+    /// The value kept under this key, made by `make` when there is none yet.
+    /// `Err` returns a value that found no room.
+    pub fn get_or_make(&self, key: u64, make: impl Fn() -> T) -> Result<&T, T> {
+        let mut made = None;
+        let mut slot = &self.first;
+        for _ in 0..LIMIT {
+            if slot.get().is_none() {
+                let link = Link {
+                    key,
+                    value: made.take().unwrap_or_else(&make),
+                    next: OnceLock::new(),
+                };
+                made = slot.set(Box::new(link)).err().map(|lost| lost.value);
+            }
+            let Some(link) = slot.get() else { break };
+            if link.key == key {
+                return Ok(&link.value);
+            }
+            slot = &link.next;
+        }
+        Err(made.unwrap_or_else(make))
+    }
+}
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self {
+            first: OnceLock::new(),
+        }
+    }
+}
+
+impl<T> Clone for Memo<T> {
+    /// A changed copy needs values of its own.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}

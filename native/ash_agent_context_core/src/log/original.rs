@@ -1,0 +1,29 @@
+//! What an imported message was in its provider's own form.
+
+use crate::log::provider::Provider;
+use crate::value::Size;
+
+/// The elements of a request's list that a message or an exchange was imported from, so that its
+/// own provider gets back exactly what it had; every other provider gets the projection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Original {
+    /// Whose form it is.
+    pub provider: Provider,
+    /// JSON text of the elements, each preceded by a comma; empty if the message before has
+    /// them. Of a system prompt that stands beside the list: the value of its field.
+    pub json: Box<str>,
+}
+
+impl Original {
+    /// How much there is to copy.
+    pub fn size(&self) -> Size {
+        Size::new(1, self.json.len())
+    }
+
+    /// The elements, if they are for this provider.
+    pub fn of(original: Option<&Self>, provider: Provider) -> Option<&str> {
+        original
+            .filter(|original| original.provider == provider)
+            .map(|original| &*original.json)
+    }
+}

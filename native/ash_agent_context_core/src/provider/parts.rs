@@ -1,0 +1,68 @@
+//! The parts of user messages, as most rooms write them.
+
+use crate::log::media::Media;
+use crate::log::part::{Content, Part, PartKind};
+use crate::provider::writer::{Block, Writer};
+use crate::value::json::AsObject;
+
+/// How a room writes parts.
+pub(crate) struct Parts {
+    /// Writes a text.
+    pub text: fn(&str, &mut Writer<'_>),
+    /// Marks a part that the application set a cache breakpoint on.
+    pub hint: fn(&Part, &mut Writer<'_>),
+    /// Whether the provider takes media; what it does not becomes words.
+    pub takes: fn(&Media<'_>) -> bool,
+    /// Writes media that it takes.
+    pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),
+}
+
+/// No hint at all.
+pub(crate) fn unmarked(_part: &Part, _out: &mut Writer<'_>) {}
+
+impl Parts {
+    /// Writes all that a message says.
+    pub fn content(&self, content: &Content, out: &mut Writer<'_>) {
+        match content {
+            Content::None => {}
+            Content::Text(bytes) => {
+                if let Some(text) = out.text(bytes) {
+                    (self.text)(&text, out);
+                }
+            }
+            Content::Parts(parts) => self.all(&**parts, out),
+        }
+    }
+
+    /// Writes parts.
+    pub fn all<'p>(&self, parts: impl IntoIterator<Item = &'p Part>, out: &mut Writer<'_>) {
+        for part in parts {
+            self.one(part, out);
+        }
+    }
+
+    /// Writes a part.
+    pub fn one(&self, part: &Part, out: &mut Writer<'_>) {
+        match (&part.kind, Media::of(&part.kind)) {
+            (PartKind::Text(bytes), _) => {
+                if let Some(text) = out.text(bytes) {
+                    (self.text)(&text, out);
+                    (self.hint)(part, out);
+                }
+            }
+            (PartKind::ProviderBlock { .. }, _) => match out.block(part) {
+                Block::Own(data) => out.json.element(&AsObject(data)),
+                Block::Words(words) => (self.text)(&words, out),
+                Block::Nothing => {}
+            },
+            (_, Some(media)) => {
+                match (self.takes)(&media) {
+                    true => (self.media)(part, &media, out),
+                    false => (self.text)(&out.media_words(part), out),
+                }
+                (self.hint)(part, out);
+            }
+            (_, None) => out.dropped(part),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What of a document has to be written when the one of an earlier state is kept already.
+
+use crate::context::Context;
+use crate::log::iteration::Iteration;
+use crate::storage::dump::iteration_text;
+use crate::value::time;
+
+/// A conversation's parts that are not those of another one.
+#[derive(Debug)]
+pub struct Changes {
+    /// The document without iterations and `updated_at`; `None` when it is the other's.
+    pub head: Option<Vec<u8>>,
+    /// The document's `updated_at`.
+    pub updated_at: String,
+    /// Iterations that the other has not, or has otherwise, oldest first: number and document. Numbers that the
+    /// other has beyond this one's are not told.
+    pub iterations: Vec<(u64, Vec<u8>)>,
+}
+
+impl Context {
+    /// What has to be written of this conversation where `base` is kept; all of it without one.
+    ///
+    /// # Complexity
+    /// O(size of what is written) when this one was made of `base` by adding to it; else all iterations are compared.
+    #[must_use]
+    pub fn changes(&self, base: Option<&Self>) -> Changes {
+        let head = self.head();
+        let kept = base.filter(|base| base.first_number() == self.first_number());
+        let iterations = match kept {
+            Some(base) => self.changed_since(base),
+            None => self.iterations().map(written).collect(),
+        };
+        Changes {
+            head: Some(head).filter(|head| base.map(Self::head).as_ref() != Some(head)),
+            updated_at: time::to_text(self.updated_at()),
+            iterations,
+        }
+    }
+
+    /// All iterations from the first one on that is not the other's, or the current one.
+    #[must_use]
+    pub fn changes_from(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
+        let first = self.last_common(base).map_or(0, |common| {
+            common.saturating_add(1).min(self.current_iteration())
+        });
+        let changed = self.iterations().filter(|own| own.number >= first);
+        changed.map(written).collect()
+    }
+
+    fn changed_since(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
+        let (own, other) = (&self.log.history, &base.log.history);
+        let same = match own.continues(other) {
+            true => own.len().min(other.len()),
+            false => 0,
+        };
+        let before = u64::try_from(same).unwrap_or(u64::MAX);
+        let first = self.first_number().saturating_add(before);
+        let numbers = first..=self.current_iteration();
+        let changed = numbers.filter_map(|number| {
+            let iteration = self.log.numbered(number)?;
+            let kept = base
+                .log
+                .numbered(number)
+                .is_some_and(|kept| is_same(iteration, kept));
+            (!kept).then(|| written(iteration))
+        });
+        changed.collect()
+    }
+}
+
+fn is_same(own: &Iteration, kept: &Iteration) -> bool {
+    std::ptr::eq(own, kept) || own == kept
+}
+
+fn written(iteration: &Iteration) -> (u64, Vec<u8>) {
+    (iteration.number, iteration_text(iteration))
+}

@@ -1,0 +1,402 @@
+//! The data of the page: JSON with what was said, once, and with what models saw where that differs.
+
+use std::borrow::Cow;
+
+use crate::context::Context;
+use crate::log::decision::Decision;
+use crate::log::exchange::{Entry, Exchange};
+use crate::log::iteration::Iteration;
+use crate::log::media_type::normal;
+use crate::log::message::{Message, Outcome, Output};
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::reply::Reply;
+use crate::log::usage::Usage;
+use crate::trace::said::{arguments, content_text, lossy, result_text};
+use crate::trace::texts::Texts;
+use crate::trace::told::{Looked, Told, Trace, Within};
+use crate::value::builder::{Json, JsonObject};
+use crate::value::time::Time;
+use crate::value::{json, wording, Value};
+use crate::view::rendering::Rendering;
+use crate::view::View;
+
+/// Images that a browser shows and that hold no program.
+const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// What writes the data.
+pub(super) struct Writer<'t, 'a> {
+    trace: &'t Trace<'a>,
+    pub texts: Texts,
+}
+
+impl<'t, 'a> Writer<'t, 'a> {
+    pub fn new(trace: &'t Trace<'a>) -> Self {
+        Self {
+            trace,
+            texts: Texts::default(),
+        }
+    }
+
+    pub fn conversations(&mut self, json: &mut Json) {
+        let within = self.trace.within();
+        for (told, within) in self.trace.told.iter().zip(within) {
+            json.object(|json| self.conversation(json, told, within));
+        }
+    }
+
+    fn text(&mut self, json: &mut JsonObject<'_>, key: &str, text: Cow<'_, str>) {
+        self.texts.write(json.key(key), text);
+    }
+
+    fn conversation(
+        &mut self,
+        json: &mut JsonObject<'_>,
+        told: &Told<'a>,
+        within: Option<Within<'a>>,
+    ) {
+        let context = told.context;
+        json.text("name", told.name).text("id", context.id());
+        json.field("active", &told.is_active);
+        json.field("created", &millis(context.created_at()));
+        json.field("updated", &millis(context.updated_at()));
+        if let Some(Within { conversation, call }) = within {
+            json.field("within", &(conversation, call));
+        }
+        let origin = told
+            .origin
+            .and_then(|at| Some((at, self.trace.told.get(at)?)));
+        let shared = origin.map_or(0, |(_, of)| shared(context, of.context));
+        if let Some((at, _)) = origin {
+            json.field("origin", &(at, shared));
+        }
+        if let Some(system) = context.system() {
+            let look = self.trace.look().message(system);
+            let system = look.as_ref().unwrap_or(system);
+            json.key("system")
+                .object(|json| self.content(json, &system.content));
+        }
+        json.list("iterations", |json| {
+            for iteration in context.iterations().skip(shared) {
+                json.object(|json| self.iteration(json, iteration));
+            }
+        });
+        if let Some(view) = context.view() {
+            json.object("view", |json| self.view(json, context, view));
+        }
+    }
+
+    fn iteration(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration) {
+        json.field("number", &iteration.number);
+        json.field("turn", &iteration.turn);
+        json.field("from", &millis(iteration.started_at));
+        if let Some(at) = iteration.completed_at {
+            json.field("to", &millis(at));
+        }
+        json.list("says", |json| {
+            for entry in iteration.entries() {
+                json.object(|json| self.entry(json, entry));
+            }
+        });
+    }
+
+    fn entry(&mut self, json: &mut JsonObject<'_>, entry: &Entry) {
+        let looked = Looked::new(entry, self.trace.look());
+        let message = looked.message();
+        json.text("role", message.role.name());
+        json.field("at", &entry.position);
+        self.content(json, &message.content);
+        if let Some(reply) = &message.reply {
+            self.reply(json, reply);
+        }
+        if let Some(reported) = entry.usage.as_deref() {
+            usage(json, reported.sum);
+        }
+        if let Some(exchange) = looked.exchange() {
+            json.list("calls", |json| {
+                for slot in 0..message.calls.len() {
+                    json.object(|json| self.call(json, message, exchange, entry, slot));
+                }
+            });
+        }
+    }
+
+    fn reply(&mut self, json: &mut JsonObject<'_>, reply: &Reply) {
+        if let Some(provider) = reply.provider {
+            json.text("provider", provider.name());
+        }
+        if let Some(model) = &reply.model {
+            json.text("model", model);
+        }
+        if let Some(finish) = reply.finish {
+            json.text("finish", finish.name());
+        }
+        if let Some(reason) = &reply.interrupted {
+            self.text(json, "interrupted", wording::reason(reason).into());
+        }
+    }
+
+    fn call(
+        &mut self,
+        json: &mut JsonObject<'_>,
+        message: &Message,
+        exchange: &Exchange,
+        entry: &Entry,
+        slot: usize,
+    ) {
+        let Some(call) = message.calls.get(slot) else {
+            return;
+        };
+        json.text("id", &call.id).text("name", call.name.as_str());
+        if !call.kind.is_function() {
+            json.text("kind", call.kind.name());
+        }
+        self.text(json, "arguments", arguments(call));
+        json.text("status", exchange.status(slot).name());
+        if let Some(decision) = exchange.decision(slot) {
+            json.object("decision", |json| self.decision(json, decision));
+        }
+        let asked = entry.exchange.as_deref().and_then(|of| of.asked(slot));
+        if let Some(asked) = asked {
+            let asked = json::write(&self.trace.masked_value(asked));
+            self.text(json, "asked", asked.into());
+        }
+        if let Some(outcome) = exchange.slot(slot) {
+            json.object("result", |json| self.result(json, outcome));
+        }
+    }
+
+    fn decision(&mut self, json: &mut JsonObject<'_>, decision: &Decision) {
+        let words = |value: &Value| wording::reason(&self.trace.masked_value(value));
+        let (by, reason) = (words(&decision.by), words(&decision.reason));
+        json.field("approved", &decision.approved);
+        json.field("at", &millis(decision.at));
+        if decision.by != Value::Nil {
+            self.text(json, "by", by.into());
+        }
+        if decision.reason != Value::Nil {
+            self.text(json, "reason", reason.into());
+        }
+        if let Some(arguments) = &decision.arguments {
+            let arguments = json::write(&self.trace.masked_value(arguments));
+            self.text(json, "arguments", arguments.into());
+        }
+    }
+
+    fn result(&mut self, json: &mut JsonObject<'_>, outcome: &Outcome) {
+        match &outcome.output {
+            Output::Parts(parts) => self.parts(json, parts),
+            Output::Value(_) => self.text(json, "text", lossy(outcome.text().unwrap_or_default())),
+        }
+    }
+
+    fn content(&mut self, json: &mut JsonObject<'_>, content: &Content) {
+        match content {
+            Content::None => {}
+            Content::Text(text) => self.text(json, "text", lossy(text)),
+            Content::Parts(parts) => self.parts(json, parts),
+        }
+    }
+
+    fn parts(&mut self, json: &mut JsonObject<'_>, parts: &[Part]) {
+        json.list("parts", |json| {
+            for part in parts {
+                json.object(|json| self.part(json, part));
+            }
+        });
+    }
+
+    fn part(&mut self, json: &mut JsonObject<'_>, part: &Part) {
+        json.text("type", part.kind.name());
+        match &part.kind {
+            PartKind::Text(text) | PartKind::Thinking(text) => {
+                self.text(json, "text", lossy(text));
+            }
+            PartKind::ProviderBlock { provider, data } => {
+                json.text("provider", provider.name());
+                self.text(json, "text", json::write(&Value::Map(data.clone())).into());
+            }
+            PartKind::RedactedThinking(_) => {}
+            PartKind::File { filename, .. } => {
+                if let Some(name) = filename {
+                    self.text(json, "name", name.as_ref().into());
+                }
+                self.media(json, part);
+            }
+            _ => self.media(json, part),
+        }
+    }
+
+    /// Images as they are, and of everything else what it is: a page is no archive of files.
+    fn media(&mut self, json: &mut JsonObject<'_>, part: &Part) {
+        let Some((media_type, source)) = part.kind.media() else {
+            return;
+        };
+        if let Some(media_type) = media_type {
+            self.text(json, "media", media_type.into());
+        }
+        match source {
+            Source::Data(data) => {
+                let media_type = normal(media_type.unwrap_or_default());
+                let is_image = IMAGES.contains(&&*media_type);
+                if is_image && matches!(part.kind, PartKind::Image { .. }) {
+                    json.text("shown", &media_type);
+                    self.text(json, "data", data.as_ref().into());
+                }
+                json.field("bytes", &(data.len() / 4 * 3));
+            }
+            Source::Url(url) if url.starts_with("data:") => {
+                json.field("bytes", &(url.len() / 4 * 3));
+            }
+            Source::Url(url) => self.text(json, "url", url.as_ref().into()),
+            Source::Stored { provider, id } => {
+                json.text("provider", provider.name());
+                self.text(json, "file", id.as_ref().into());
+            }
+        }
+    }
+
+    fn view(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View) {
+        let look = self.trace.model_look(context, u64::MAX);
+        json.list("covers", |json| {
+            for (first, cover) in view.covers() {
+                json.object(|json| {
+                    json.field("first", &first).field("last", &cover.last);
+                    if let Some(summary) = &cover.summary {
+                        let shown = look.message(summary);
+                        let shown = shown.as_ref().unwrap_or(summary);
+                        json.object("summary", |json| self.content(json, &shown.content));
+                    }
+                });
+            }
+        });
+        if let Some(cleared) = view.cleared() {
+            json.object("cleared", |json| {
+                json.field("iteration", &cleared.iteration);
+                json.field("calls", &cleared.calls);
+                self.text(json, "text", cleared.placeholder.as_ref().into());
+            });
+        }
+        if let Some(most) = view.max_result_bytes() {
+            json.field("most", &most);
+        }
+        if let Some(masks) = view.masks() {
+            json.field("masks", &masks.count());
+        }
+        json.list("blocks", |json| {
+            for (name, _) in view.blocks() {
+                json.separate();
+                json.text(name);
+            }
+        });
+        if let Some(system) = view.system.as_deref() {
+            let shown = look.message(system);
+            let shown = shown.as_ref().unwrap_or(system);
+            json.object("system", |json| self.content(json, &shown.content));
+        }
+        json.object("seen", |json| self.seen(json, context));
+    }
+
+    /// Texts that a model saw in other words than they were said: by the numbers of the iteration, the
+    /// message and the call. Cleared results and covered iterations are told elsewhere.
+    fn seen(&mut self, json: &mut JsonObject<'_>, context: &Context) {
+        for iteration in context.iterations() {
+            let mut slots = 0;
+            for entry in iteration.entries() {
+                let look = self
+                    .trace
+                    .model_look(context, iteration.number)
+                    .behind(slots);
+                slots += entry.message.calls.len();
+                let place = format!("{}.{}", iteration.number, entry.position);
+                self.seen_entry(json, entry, look, &place);
+            }
+        }
+    }
+
+    fn seen_entry(
+        &mut self,
+        json: &mut JsonObject<'_>,
+        entry: &Entry,
+        look: Rendering<'_>,
+        place: &str,
+    ) {
+        let said = Looked::new(entry, self.trace.look());
+        if self.trace.masks.is_none() {
+            if let Some(seen) = look.message(&entry.message) {
+                let texts = [&said.message().content, &seen.content].map(content_text);
+                self.patch(json, place, texts);
+            }
+        }
+        let Some((exchange, said)) = entry.exchange.as_deref().zip(said.exchange()) else {
+            return;
+        };
+        let Some(seen) = look.exchange(exchange) else {
+            return;
+        };
+        for (slot, (said, seen)) in said.slots().zip(seen.slots()).enumerate() {
+            if slot >= look.cleared {
+                if let Some((said, seen)) = said.zip(seen) {
+                    let texts = [said, seen].map(result_text);
+                    self.patch(json, &format!("{place}.{slot}"), texts);
+                }
+            }
+        }
+    }
+
+    /// What has to be done to a text to get the other: how much of it stays at the beginning and at the end,
+    /// in UTF-16, and what stands between.
+    fn patch(&mut self, json: &mut JsonObject<'_>, place: &str, [said, seen]: [Cow<'_, str>; 2]) {
+        if said == seen {
+            return;
+        }
+        let pairs = said.chars().zip(seen.chars());
+        let head: usize = pairs
+            .take_while(|(one, other)| one == other)
+            .map(|(letter, _)| letter.len_utf8())
+            .sum();
+        let rest = |text: &'_ str| text.get(head..).unwrap_or_default().to_owned();
+        let (said_rest, seen_rest) = (rest(&said), rest(&seen));
+        let pairs = said_rest.chars().rev().zip(seen_rest.chars().rev());
+        let tail: usize = pairs
+            .take_while(|(one, other)| one == other)
+            .map(|(letter, _)| letter.len_utf8())
+            .sum();
+        let units = |text: Option<&str>| text.unwrap_or_default().encode_utf16().count();
+        let between = seen_rest.get(..seen_rest.len() - tail).unwrap_or_default();
+        let kept_tail = units(said_rest.get(said_rest.len() - tail..));
+        json.object(place, |json| {
+            json.field("head", &units(said.get(..head)));
+            json.field("tail", &kept_tail);
+            self.text(json, "text", between.into());
+        });
+    }
+}
+
+/// How many iterations from the first two conversations have in common.
+fn shared(context: &Context, origin: &Context) -> usize {
+    if context.first_number() != origin.first_number() {
+        return 0;
+    }
+    let last = context.last_common(origin);
+    last.map_or(0, |last| {
+        usize::try_from(last.saturating_add(1) - context.first_number()).unwrap_or(0)
+    })
+}
+
+fn usage(json: &mut JsonObject<'_>, usage: Usage) {
+    json.object("usage", |json| {
+        let counts = [
+            ("input", usage.input),
+            ("output", usage.output),
+            ("cached", usage.cached),
+            ("reasoning", usage.reasoning),
+        ];
+        for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            json.field(key, &count);
+        }
+    });
+}
+
+fn millis(at: Time) -> i64 {
+    at.timestamp_millis()
+}

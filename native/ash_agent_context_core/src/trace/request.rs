@@ -1,0 +1,224 @@
+//! A request as it goes out, in the data of a page: what the page has already is not written again.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::provider::options::Options;
+use crate::trace::texts::Texts;
+use crate::trace::told::Trace;
+use crate::value::builder::{Json, JsonObject};
+use crate::value::Map;
+use crate::view::change::ChangeKind;
+
+/// Keys whose values are the arguments of a call.
+const ARGUMENTS: [&str; 3] = ["\"input\"", "\"args\"", "\"arguments\""];
+
+/// Bytes of a request that a page may hold beyond what it has already, and for each so many bytes of the
+/// conversation one more.
+const OWN: usize = 64 * 1024;
+const SHARE: usize = 10;
+
+/// What is left of a long text when there is no more room.
+const CUT: usize = 200;
+
+impl Trace<'_> {
+    /// The request that would be made of the conversation now, or why there is none.
+    pub(super) fn request(&self, json: &mut JsonObject<'_>, texts: &Texts, options: &Options<'_>) {
+        json.text("provider", options.provider.name());
+        let Some(context) = self.active().map(|told| self.masked(told.context)) else {
+            return;
+        };
+        let waiting = context.without_pending();
+        json.field("interrupted", &waiting.is_some());
+        let context = waiting.unwrap_or(context);
+        if let Err(error) = write(&context, json, texts, options) {
+            json.text("problem", &error.to_string());
+        }
+    }
+
+    /// The conversation with all masks of the trace.
+    fn masked(&self, context: &Context) -> Context {
+        let mut context = context.clone();
+        let own = context.view().and_then(|view| view.masks.as_ref());
+        if self.masks.is_some() && own != self.masks.as_ref() {
+            context.change_view(|view| view.masks.clone_from(&self.masks));
+        }
+        context
+    }
+}
+
+fn write(
+    context: &Context,
+    json: &mut JsonObject<'_>,
+    texts: &Texts,
+    options: &Options<'_>,
+) -> Result<(), Error> {
+    let segments = context.encode_request(options, &Map::default())?;
+    let body: Vec<u8> = segments.iter().flat_map(|of| of.bytes()).copied().collect();
+    let report = context.request_report(options)?;
+    let body = String::from_utf8_lossy(&body);
+    let mut cutter = Cutter {
+        texts,
+        chunks: Vec::new(),
+        literal: String::new(),
+        room: OWN + context.size().bytes / SHARE,
+        left_out: 0,
+    };
+    cutter.run(&body);
+    json.field("bytes", &body.len());
+    json.field("left_out", &cutter.left_out);
+    json.key("chunks")
+        .list(&cutter.chunks, |json, chunk| match chunk {
+            Chunk::Literal(text) => json.text(text),
+            Chunk::Text(number) => json.value(number),
+            Chunk::Json(number) => json.value(&[number]),
+        });
+    json.key("report")
+        .list(&report, |json: &mut Json, located| {
+            json.object(|json| {
+                json.text("change", words(located.change.what));
+                json.text("from", &located.change.from);
+                if let Some(to) = &located.change.to {
+                    json.text("to", to);
+                }
+                json.field("iteration", &located.iteration);
+                json.field("position", &located.position);
+            });
+        });
+    Ok(())
+}
+
+/// A piece of a body.
+enum Chunk {
+    /// As it is.
+    Literal(String),
+    /// A text of the page, to be written as a JSON string.
+    Text(usize),
+    /// A text of the page that is JSON itself.
+    Json(usize),
+}
+
+/// Takes the texts that a page has already out of a body.
+struct Cutter<'a> {
+    texts: &'a Texts,
+    chunks: Vec<Chunk>,
+    literal: String,
+    /// Bytes that long texts may still take.
+    room: usize,
+    left_out: usize,
+}
+
+impl Cutter<'_> {
+    fn run(&mut self, body: &str) {
+        let mut rest = body;
+        // Bytes left where arguments may be looked for again: not within others.
+        let mut looked = usize::MAX;
+        while let Some((before, token, after)) = next_string(rest) {
+            self.literal.push_str(before);
+            self.string(token);
+            rest = after;
+            let object = ARGUMENTS.contains(&token).then(|| after.strip_prefix(':'));
+            let object = object.flatten().filter(|of| of.starts_with('{'));
+            if let Some(object) = object.filter(|_| after.len() <= looked) {
+                let (object, behind) = split_object(object);
+                match self.texts.find(object) {
+                    Some(number) => {
+                        self.literal.push(':');
+                        self.put(Chunk::Json(number));
+                        rest = behind;
+                    }
+                    None => looked = behind.len(),
+                }
+            }
+        }
+        self.literal.push_str(rest);
+        self.flush();
+    }
+
+    fn string(&mut self, token: &str) {
+        let text = serde_json::from_str::<String>(token).unwrap_or_default();
+        if let Some(number) = self.texts.find(&text) {
+            self.put(Chunk::Text(number));
+        } else if token.len() > 2 * CUT && token.len() > self.room {
+            let cut = text
+                .get(..text.floor_char_boundary(CUT))
+                .unwrap_or_default();
+            self.left_out += text.len() - cut.len();
+            let mut json = Json::default();
+            json.text(&format!("{cut}\u{2026}"));
+            self.literal
+                .push_str(&String::from_utf8_lossy(&json.into_bytes()));
+        } else {
+            self.room = self.room.saturating_sub(token.len());
+            self.literal.push_str(token);
+        }
+    }
+
+    fn put(&mut self, chunk: Chunk) {
+        self.flush();
+        self.chunks.push(chunk);
+    }
+
+    fn flush(&mut self) {
+        if !self.literal.is_empty() {
+            let literal = std::mem::take(&mut self.literal);
+            self.chunks.push(Chunk::Literal(literal));
+        }
+    }
+}
+
+/// What stands before the next string of a JSON text, the string with its quotes, and what comes after it.
+fn next_string(json: &str) -> Option<(&str, &str, &str)> {
+    let start = json.find('"')?;
+    let (before, string) = json.split_at_checked(start)?;
+    let mut escaped = true; // the first quote ends nothing
+    let end = string.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    let (string, after) = string.split_at_checked(end + 1)?;
+    Some((before, string, after))
+}
+
+/// An object at the beginning of a JSON text, and what comes after it.
+fn split_object(json: &str) -> (&str, &str) {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, byte) in json.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' if !in_string => depth += 1,
+            b'}' if !in_string => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return json.split_at_checked(at + 1).unwrap_or((json, ""));
+                }
+            }
+            _ => {}
+        }
+    }
+    (json, "")
+}
+
+const fn words(what: ChangeKind) -> &'static str {
+    match what {
+        ChangeKind::RenamedId => "the id of a call is another one",
+        ChangeKind::RenamedTool => "the name of a tool is another one",
+        ChangeKind::WrappedArguments => "arguments that are not an object stand in one",
+        ChangeKind::ThinkingToText => "thinking became text",
+        ChangeKind::DroppedThinking => "thinking was left out",
+        ChangeKind::DroppedPart => "a part was left out",
+        ChangeKind::DroppedBlankText => "a blank text was left out",
+        ChangeKind::ReplacedBytes => "bytes that are not valid UTF-8 were replaced",
+        ChangeKind::MovedPart => "a part of a result stands in a message after the results",
+        ChangeKind::HiddenIterations => "iterations are hidden",
+        ChangeKind::SummarizedIterations => "iterations are summarized",
+        ChangeKind::ClearedResult => "a result was cleared",
+        ChangeKind::ShortenedResult => "a result was shortened",
+        ChangeKind::MaskedText => "text is masked",
+        ChangeKind::PartToText => "a part became text",
+        ChangeKind::DroppedMessage => "a message was left out",
+        ChangeKind::CallToFunction => "a call became one of a function",
+    }
+}

@@ -1,0 +1,137 @@
+//! What was said, as text.
+
+use std::borrow::Cow;
+
+use crate::log::call::ToolCall;
+use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::part::{Content, Part, PartKind, Source};
+use crate::trace::told::Looked;
+use crate::value::{json, wording, Value};
+
+/// A piece of a conversation that stands on its own.
+pub(super) struct Said<'a> {
+    pub label: &'static str,
+    /// The id of the call, and the tool's name where it is called.
+    pub call: Option<(&'a str, Option<&'a str>)>,
+    pub text: Cow<'a, str>,
+    pub is_error: bool,
+}
+
+/// What a message says, the calls it makes, and their results.
+pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Said<'a>> {
+    let message = looked.message();
+    let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
+    all.extend(words(message));
+    for call in &message.calls {
+        all.push(Said {
+            label: "calls",
+            call: Some((&call.id, Some(call.name.as_str()))),
+            text: arguments(call),
+            is_error: false,
+        });
+    }
+    let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+    for (call, outcome) in message.calls.iter().zip(slots) {
+        if let Some(outcome) = outcome {
+            all.push(Said {
+                label: "tool result",
+                call: Some((&call.id, None)),
+                text: result_text(outcome),
+                is_error: outcome.is_error(),
+            });
+        }
+    }
+    all
+}
+
+/// What a message says beside its calls.
+pub(super) fn words(message: &Message) -> impl Iterator<Item = Said<'_>> {
+    let label = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let piece = |label, text, is_error| Said {
+        label,
+        call: None,
+        text,
+        is_error,
+    };
+    let text = content_text(&message.content);
+    let text = (!text.is_empty()).then(|| piece(label, text, false));
+    let broken = message.reply.as_ref();
+    let broken = broken.and_then(|reply| reply.interrupted.as_ref());
+    let broken = broken.map(|reason| piece("interrupted", wording::reason(reason).into(), true));
+    text.into_iter().chain(broken)
+}
+
+/// The arguments of a call as JSON, or as the text that they are.
+pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
+    match (&call.arguments.json, &call.arguments.value) {
+        (Some(json), _) => json.as_ref().into(),
+        (None, Value::Binary(text)) => lossy(text),
+        (None, value) => json::write(value).into(),
+    }
+}
+
+/// A result as a model reads it.
+pub(super) fn result_text(outcome: &Outcome) -> Cow<'_, str> {
+    match &outcome.output {
+        Output::Parts(parts) => parts_text(parts),
+        Output::Value(_) => lossy(outcome.text().unwrap_or_default()),
+    }
+}
+
+pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
+    match content {
+        Content::None => "".into(),
+        Content::Text(text) => lossy(text),
+        Content::Parts(parts) => parts_text(parts),
+    }
+}
+
+fn parts_text(parts: &[Part]) -> Cow<'_, str> {
+    match parts {
+        [one] => part_text(one),
+        parts => parts
+            .iter()
+            .map(part_text)
+            .collect::<Vec<_>>()
+            .join("\n")
+            .into(),
+    }
+}
+
+pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
+    match &part.kind {
+        PartKind::Text(text) => lossy(text),
+        PartKind::Thinking(text) => format!("(thinks: {})", lossy(text)).into(),
+        PartKind::RedactedThinking(_) => "(thinks)".into(),
+        PartKind::ProviderBlock { provider, data } => {
+            let kind = data.get_named("type").and_then(Value::as_str);
+            format!("({}: {})", provider.name(), kind.unwrap_or("a block")).into()
+        }
+        kind => media_words(kind).into(),
+    }
+}
+
+/// `(image: image/png)`, `(file: plan.pdf, application/pdf)`
+fn media_words(kind: &PartKind) -> String {
+    let name = match kind {
+        PartKind::File { filename, .. } => filename.as_deref(),
+        _ => None,
+    };
+    let (media_type, source) = kind.media().unzip();
+    let place = source.and_then(|source| match source {
+        Source::Url(url) if !url.starts_with("data:") => Some(&**url),
+        Source::Stored { id, .. } => Some(&**id),
+        _ => None,
+    });
+    let known = [name, media_type.flatten(), place];
+    let known: Vec<&str> = known.into_iter().flatten().collect();
+    format!("({}: {})", kind.name(), known.join(", "))
+}
+
+pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}

@@ -1,0 +1,170 @@
+//! A conversation for a terminal.
+
+use std::fmt::Write as _;
+
+use crate::log::iteration::Iteration;
+use crate::trace::said::{said, words, Said};
+use crate::trace::told::{Looked, Told, Trace};
+use crate::trace::visible::visible;
+use crate::value::time::Time;
+
+/// Columns that stand before a text.
+const LABEL: usize = 17;
+
+/// How a conversation is printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Printed {
+    /// How many of the newest messages.
+    pub most: usize,
+    /// Columns that a text has, which is one line then; `None` for all of it.
+    pub width: Option<usize>,
+    /// Whether the terminal takes colours.
+    pub color: bool,
+}
+
+impl<'a> Trace<'a> {
+    /// The conversation that a reader wants to see first.
+    pub(super) fn active(&self) -> Option<&Told<'a>> {
+        let active = self.told.iter().find(|told| told.is_active);
+        active.or_else(|| self.told.first())
+    }
+
+    /// That conversation as text, each iteration with a line above it.
+    #[must_use]
+    pub fn print(&self, how: Printed) -> String {
+        let mut page = Page {
+            how,
+            text: String::new(),
+        };
+        let Some(told) = self.active() else {
+            return page.text;
+        };
+        let context = told.context;
+        // Where the newest messages begin.
+        let (mut left, mut from) = (how.most, (u64::MAX, 0));
+        for iteration in context.log.iterations_back() {
+            if left == 0 {
+                break;
+            }
+            let count = iteration.entries().len();
+            from = (iteration.number, count.saturating_sub(left));
+            left = left.saturating_sub(count);
+        }
+        let is_whole = from.0 <= context.first_number() && from.1 == 0;
+        if !is_whole {
+            page.line("(older messages are left out)");
+        }
+        if let Some(system) = context.system().filter(|_| is_whole) {
+            let shown = self.look().message(system);
+            let all = words(shown.as_ref().unwrap_or(system));
+            all.for_each(|piece| page.piece(&piece));
+        }
+        let first = i64::try_from(from.0).unwrap_or(i64::MAX);
+        for number in first..=i64::try_from(context.current_iteration()).unwrap_or(i64::MAX) {
+            let Some(iteration) = context.iteration(number) else {
+                break;
+            };
+            page.line(&heading(iteration, self.told_of(told, iteration.number)));
+            let skipped = if iteration.number == from.0 {
+                from.1
+            } else {
+                0
+            };
+            for entry in iteration.entries().skip(skipped) {
+                let looked = Looked::new(entry, self.look());
+                said(&looked).iter().for_each(|piece| page.piece(piece));
+            }
+        }
+        page.text
+    }
+
+    /// What a model does not see of an iteration.
+    fn told_of(&self, told: &Told<'_>, number: u64) -> &'static str {
+        match told.context.cover(number) {
+            None => "",
+            Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
+            Some(_) => ", hidden from the model",
+        }
+    }
+}
+
+fn heading(iteration: &Iteration, seen: &str) -> String {
+    let took = match iteration.completed_at {
+        None => ", open".to_owned(),
+        Some(at) => format!(", {}", duration(iteration.started_at, at)),
+    };
+    let at = iteration.started_at.format("%Y-%m-%d %H:%M:%S");
+    format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
+}
+
+fn duration(from: Time, to: Time) -> String {
+    let millis = (to - from).num_milliseconds().max(0);
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+    }
+}
+
+struct Page {
+    how: Printed,
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn piece(&mut self, piece: &Said<'_>) {
+        let call = match piece.call {
+            None => String::new(),
+            Some((id, Some(name))) => format!("{id}: {name} "),
+            Some((id, None)) => format!("{id}: "),
+        };
+        let text = [call.as_str(), &piece.text];
+        let text = match self.how.width {
+            Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
+            None => visible(&text.concat())
+                .trim_end()
+                .replace('\n', &indented()),
+        };
+        let label = format!("  {:<1$}", piece.label, LABEL - 2);
+        // Writing to a string does not fail.
+        let _ = match (self.how.color, piece.is_error) {
+            (false, _) => write!(self.text, "{label}{text}"),
+            (true, false) => write!(self.text, "\u{1b}[1m{label}\u{1b}[0m{text}"),
+            (true, true) => write!(
+                self.text,
+                "\u{1b}[1m{label}\u{1b}[0m\u{1b}[31m{text}\u{1b}[0m"
+            ),
+        };
+        self.text.push('\n');
+    }
+}
+
+fn indented() -> String {
+    format!("\n{}", " ".repeat(LABEL))
+}
+
+/// One line of so many columns. What is not shown is not read.
+fn clip(texts: [&str; 2], columns: usize) -> String {
+    let mut line = String::new();
+    let mut is_space = true; // none at the beginning
+    let letters = texts.into_iter().flat_map(str::chars);
+    // Longer than any sign that stands for a letter.
+    let (mut room, mut letters) = (columns, letters.peekable());
+    while let Some(letter) = letters.next_if(|_| room > 0) {
+        if !(letter.is_whitespace() && is_space) {
+            line.push(if letter.is_whitespace() { ' ' } else { letter });
+            room -= 1;
+        }
+        is_space = letter.is_whitespace();
+    }
+    if letters.any(|letter| !letter.is_whitespace()) {
+        line.pop();
+        line.push('\u{2026}');
+    }
+    visible(line.trim_end()).into_owned()
+}

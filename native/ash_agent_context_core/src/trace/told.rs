@@ -1,0 +1,204 @@
+//! Conversations to look at, and how they look.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::exchange::{Entry, Exchange};
+use crate::log::message::Message;
+use crate::value::cost::Cost;
+use crate::value::Value;
+use crate::view::masks::Masks;
+use crate::view::rendering::Rendering;
+
+/// A conversation to look at: a branch or a sub-agent's among others.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// The id that its sub-agents know it by.
+    pub id: &'a str,
+    /// The id of the conversation that it works for, where its own metadata does not tell.
+    pub parent: Option<&'a str>,
+    /// The position of the branch that it was made from, which stands before it.
+    pub origin: Option<usize>,
+    /// Whether it is what a reader wants to see first.
+    pub is_active: bool,
+    /// What was said.
+    pub context: &'a Context,
+}
+
+/// Conversations to look at, and how.
+#[derive(Debug)]
+pub struct Trace<'a> {
+    pub(super) told: Vec<Told<'a>>,
+    pub(super) masks: Option<Arc<Masks>>,
+}
+
+/// The call of another conversation that one was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Within<'a> {
+    pub conversation: usize,
+    pub call: Option<&'a str>,
+}
+
+impl<'a> Trace<'a> {
+    /// A trace of conversations, one at least. What the view of any of them masks is masked in all of
+    /// them, unless `masked` is false.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPattern`] when they have too many masks together.
+    pub fn new(told: Vec<Told<'a>>, masked: bool) -> Result<Self, Error> {
+        let masks = match masked {
+            true => all_masks(&told)?,
+            false => None,
+        };
+        Ok(Self { told, masks })
+    }
+
+    /// How much it takes to write down all of it.
+    #[must_use]
+    pub fn cost(contexts: &[&Context]) -> Cost {
+        let cost = |context: &&Context| context.whole_cost().plus(context.looks_cost());
+        let sum = contexts.iter().map(cost).fold(Cost::default(), Cost::plus);
+        // Masks of several views become those of all.
+        let views = contexts.iter().filter_map(|context| context.view());
+        match views.filter(|view| view.masks().is_some()).count() {
+            0 | 1 => sum,
+            several => sum.plus(Masks::compile_cost(several)),
+        }
+    }
+
+    /// How what was said looks.
+    pub(super) fn look(&self) -> Rendering<'_> {
+        Rendering {
+            masks: self.masks.as_deref(),
+            ..Rendering::PLAIN
+        }
+    }
+
+    /// How a model saw an iteration, as far as it may be shown.
+    pub(super) fn model_look<'b>(&'b self, context: &'b Context, number: u64) -> Rendering<'b> {
+        let look = context.rendering(number);
+        Rendering {
+            masks: self.masks.as_deref().or(look.masks),
+            ..look
+        }
+    }
+
+    pub(super) fn masked_value(&self, value: &Value) -> Value {
+        match &self.masks {
+            Some(masks) => masks.value(value),
+            None => value.clone(),
+        }
+    }
+
+    /// Which conversation each one was made for.
+    pub(super) fn within(&self) -> Vec<Option<Within<'a>>> {
+        let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (position, told) in self.told.iter().enumerate() {
+            known.entry(told.id).or_default().push(position);
+        }
+        let found = self.told.iter().enumerate().map(|(position, told)| {
+            let call = note(told.context, "tool_call_id");
+            let parent = told.parent.or_else(|| note(told.context, "parent_id"));
+            let parents = known.get(parent?)?;
+            // Branches of one chat have one id: the one with the call is meant.
+            let has_call = |one: &&usize| {
+                let parent = self.told.get(**one).map(|told| told.context);
+                call.is_some_and(|id| parent.is_some_and(|of| of.tool_call_status(id).is_some()))
+            };
+            let is_active = |one: &&usize| self.told.get(**one).is_some_and(|told| told.is_active);
+            let found = parents.iter().find(has_call);
+            let found = found.or_else(|| parents.iter().find(is_active));
+            let conversation = found.or_else(|| parents.first())?;
+            (*conversation != position).then_some(Within {
+                conversation: *conversation,
+                call,
+            })
+        });
+        without_circles(found.collect())
+    }
+}
+
+/// What a run has noted about the conversation that it works for.
+fn note<'a>(context: &'a Context, key: &str) -> Option<&'a str> {
+    let mut notes = context.metadata().iter();
+    let (_, value) = notes.find(|(name, _)| name.as_name() == Some(key))?;
+    value.as_str()
+}
+
+/// Conversations that claim to be made for each other are nobody's.
+fn without_circles<'a>(mut within: Vec<Option<Within<'a>>>) -> Vec<Option<Within<'a>>> {
+    for start in 0..within.len() {
+        let mut at = start;
+        for _ in 0..=within.len() {
+            match within.get(at).copied().flatten() {
+                Some(next) => at = next.conversation,
+                None => break,
+            }
+            if at == start {
+                if let Some(place) = within.get_mut(start) {
+                    *place = None;
+                }
+            }
+        }
+    }
+    within
+}
+
+/// The masks of all views together.
+fn all_masks(told: &[Told<'_>]) -> Result<Option<Arc<Masks>>, Error> {
+    let views = told.iter().filter_map(|told| told.context.view());
+    let mut masks = views.filter_map(|view| view.masks.as_ref());
+    let Some(first) = masks.next() else {
+        return Ok(None);
+    };
+    let others: Vec<_> = masks.filter(|other| *other != first).collect();
+    if others.is_empty() {
+        return Ok(Some(first.clone()));
+    }
+    let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
+    for (pattern, replacement) in std::iter::once(first)
+        .chain(others)
+        .flat_map(|of| of.iter())
+    {
+        let pair = (pattern.into(), replacement.into());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    Ok(Some(Arc::new(Masks::new(pairs)?)))
+}
+
+/// A message and the slots of its calls, as they look.
+pub(super) struct Looked<'a> {
+    entry: &'a Entry,
+    message: Option<Message>,
+    exchange: Option<Exchange>,
+}
+
+impl<'a> Looked<'a> {
+    pub fn new(entry: &'a Entry, look: Rendering<'_>) -> Self {
+        let exchange = entry.exchange.as_deref();
+        let mut message = look.message(&entry.message);
+        let reply = message.as_mut().and_then(|shown| shown.reply.as_mut());
+        if let Some((reply, masks)) = reply.zip(look.masks) {
+            reply.interrupted = reply.interrupted.as_ref().map(|why| masks.value(why));
+        }
+        Self {
+            entry,
+            message,
+            exchange: exchange.and_then(|exchange| look.exchange(exchange)),
+        }
+    }
+
+    pub fn message(&self) -> &Message {
+        self.message.as_ref().unwrap_or(&self.entry.message)
+    }
+
+    pub fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_ref().or(self.entry.exchange.as_deref())
+    }
+}

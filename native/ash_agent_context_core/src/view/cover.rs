@@ -1,0 +1,37 @@
+//! Iterations that are not shown.
+
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+
+use crate::log::message::Message;
+use crate::value::Size;
+
+/// Iterations that are not shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cover {
+    /// The number of the last.
+    pub last: u64,
+    /// What stands in their place.
+    pub summary: Option<Arc<Message>>,
+    /// Their messages in the log.
+    pub(crate) messages: usize,
+}
+
+impl Cover {
+    pub(super) fn size(&self) -> Size {
+        let summary = self.summary.as_deref();
+        summary.map_or(Size::new(10, 0), |summary| {
+            summary.size().plus(Size::new(10, 0))
+        })
+    }
+}
+
+/// Covers by the number of their first iteration; they do not overlap.
+pub(crate) type Covers = RedBlackTreeMapSync<u64, Cover>;
+
+/// The cover over an iteration, with the number of its first.
+pub(crate) fn cover_over(covers: &Covers, number: u64) -> Option<(u64, &Cover)> {
+    let (first, cover) = covers.range(..=number).next_back()?;
+    (cover.last >= number).then_some((*first, cover))
+}

@@ -1,0 +1,305 @@
+//! How a message looks in the view: results blanked or shortened, texts masked.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::log::call::ToolCall;
+use crate::log::exchange::{Exchange, MessageRef};
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome, Output};
+use crate::log::part::{Part, PartKind};
+use crate::value::Value;
+use crate::view::change::{Change, ChangeKind};
+use crate::view::masks::Masks;
+use crate::view::pairs::Pairs;
+
+/// How messages of one iteration look.
+#[derive(Debug, Clone, Copy)]
+pub struct Rendering<'a> {
+    /// How many results, from the first, are blanked.
+    pub(crate) cleared: usize,
+    /// What stands in their place.
+    pub(crate) placeholder: &'a str,
+    /// Bytes of text that a result may have.
+    pub(crate) most: usize,
+    /// What is masked everywhere.
+    pub(crate) masks: Option<&'a Masks>,
+    /// What else is sent, where halves of pairs stand in the iteration whose other halves do not stand
+    /// beside them.
+    pub(crate) pairs: Option<Pairs<'a>>,
+}
+
+/// A message of the view.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// As it is in the log.
+    pub message: MessageRef<'a>,
+    /// How it looks.
+    pub(crate) rendering: Rendering<'a>,
+}
+
+/// A message as it looks.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    /// As it is in the log.
+    Same(MessageRef<'a>),
+    /// A message in other words.
+    Added(Box<Message>),
+    /// Results in other words.
+    Results(&'a [ToolCall], Box<Exchange>),
+}
+
+impl<'a> Shown<'a> {
+    /// The message as it looks.
+    #[must_use]
+    pub fn see(self) -> Seen<'a> {
+        let other = match self.message {
+            MessageRef::Added(message) => {
+                let other = self.rendering.message(message);
+                other.map(|other| Seen::Added(Box::new(other)))
+            }
+            MessageRef::Results(calls, exchange) => {
+                let other = self.rendering.exchange(exchange);
+                other.map(|other| Seen::Results(calls, Box::new(other)))
+            }
+        };
+        other.unwrap_or(Seen::Same(self.message))
+    }
+}
+
+impl Seen<'_> {
+    /// The message, wherever it is.
+    #[must_use]
+    pub fn message(&self) -> MessageRef<'_> {
+        match self {
+            Self::Same(message) => *message,
+            Self::Added(message) => MessageRef::Added(message),
+            Self::Results(calls, exchange) => MessageRef::Results(calls, exchange),
+        }
+    }
+}
+
+impl<'a> Rendering<'a> {
+    /// As in the log.
+    pub(crate) const PLAIN: Self = Self {
+        cleared: 0,
+        placeholder: "",
+        most: usize::MAX,
+        masks: None,
+        pairs: None,
+    };
+
+    /// The look of results with so many slots before them in the iteration.
+    pub(crate) fn behind(mut self, slots: usize) -> Self {
+        self.cleared = self.cleared.saturating_sub(slots);
+        self
+    }
+
+    /// The look where results may have only so many bytes.
+    pub(crate) fn at_most(mut self, most: usize) -> Self {
+        self.most = self.most.min(most);
+        self
+    }
+
+    /// The look beside what else is sent.
+    pub(crate) fn beside(mut self, pairs: Option<Pairs<'a>>) -> Self {
+        self.pairs = pairs;
+        self
+    }
+
+    /// What distinguishes the encodings of an iteration with this look; 0 when it is as in the log.
+    pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
+        self.key(iteration.count_calls(), iteration.longest_result())
+    }
+
+    /// The same for the results of a message.
+    pub(crate) fn key_of_results(&self, exchange: &Exchange) -> u64 {
+        self.key(exchange.count_calls(), exchange.longest_result())
+    }
+
+    /// The same for a message.
+    pub(crate) fn key_of_message(&self, message: &Message) -> u64 {
+        // Never 0.
+        let masks = self.masks.map_or(0, |masks| masks.key | 1);
+        match self.pairs.and_then(|pairs| pairs.key(message)) {
+            None => masks,
+            Some(pairs) => (masks.rotate_left(1) ^ pairs) | 1,
+        }
+    }
+
+    fn key(&self, slots: usize, longest: usize) -> u64 {
+        let cleared = self.cleared.min(slots);
+        // What is masked may become longer.
+        let most = (longest > self.most || self.masks.is_some()).then_some(self.most);
+        if cleared == 0 && most.is_none() {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        let placeholder = (cleared > 0).then_some(self.placeholder);
+        (cleared, placeholder, most).hash(&mut hasher);
+        self.masks.map(|masks| masks.key).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The message as it looks; `None`: as in the log.
+    pub(crate) fn message(&self, message: &Message) -> Option<Message> {
+        let whole = self.pairs.and_then(|pairs| pairs.content(message));
+        let content = whole.as_ref().unwrap_or(&message.content);
+        let (content, calls) = match self.masks {
+            Some(masks) => (masks.content(content), masks.calls(message)),
+            None => (whole?, message.calls.clone()),
+        };
+        let shown = Message::new(message.role, content, calls, message.metadata.clone());
+        Some(shown.with_reply(message.reply.as_deref().cloned()))
+    }
+
+    /// The results as they look; `None`: as in the log.
+    pub(crate) fn exchange(&self, exchange: &Exchange) -> Option<Exchange> {
+        if self.key_of_results(exchange) == 0 {
+            return None;
+        }
+        let mut other = Exchange::new(exchange.count_calls());
+        for (slot, outcome) in exchange.outcomes().enumerate() {
+            if let Some(outcome) = outcome {
+                let output = self.output(slot, outcome);
+                let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
+                other.fill_shared(slot, shown.unwrap_or_else(|| outcome.clone()));
+            }
+        }
+        other.metadata.clone_from(&exchange.metadata);
+        other.copy_decisions(exchange);
+        Some(other)
+    }
+
+    /// What the look changes of a message, for a report.
+    pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
+        // What becomes of pairs is told where they are written.
+        let alone = Self {
+            pairs: None,
+            ..*self
+        };
+        let changed = alone
+            .message(message)
+            .is_some_and(|shown| shown.content != message.content || shown.calls != message.calls);
+        let role = message.role.name().to_owned();
+        let masked = changed.then_some(Change {
+            what: ChangeKind::MaskedText,
+            from: role,
+            to: None,
+        });
+        masked.into_iter().collect()
+    }
+
+    /// What the look changes of results, for a report. What is said of each is the id of its call.
+    pub(crate) fn changes_of_results(
+        &self,
+        calls: &[ToolCall],
+        exchange: &Exchange,
+    ) -> Vec<Change> {
+        let Some(shown) = self.exchange(exchange) else {
+            return Vec::new();
+        };
+        let pairs = exchange.slots().zip(shown.slots()).zip(calls).enumerate();
+        let changed = pairs.filter_map(|(slot, ((before, after), call))| {
+            let (before, after) = (before?, after?);
+            let what = match before.output == after.output {
+                true => return None,
+                false if slot < self.cleared => ChangeKind::ClearedResult,
+                false if before.longest() > self.most => ChangeKind::ShortenedResult,
+                false => ChangeKind::MaskedText,
+            };
+            Some(Change {
+                what,
+                from: call.id.to_string(),
+                to: after
+                    .text()
+                    .map(|text| String::from_utf8_lossy(text).into_owned()),
+            })
+        });
+        changed.collect()
+    }
+
+    /// The result in other words; `None`: as it is.
+    fn output(&self, slot: usize, outcome: &Outcome) -> Option<Output> {
+        if slot < self.cleared {
+            return Some(Output::Value(Value::text(self.placeholder)));
+        }
+        let masked = self.masks.and_then(|masks| masks.output(outcome));
+        let masked = masked.map(|output| Outcome::new(outcome.status, output));
+        let seen = masked.as_ref().unwrap_or(outcome);
+        if seen.longest() > self.most {
+            return Some(match &seen.output {
+                Output::Parts(parts) => Output::Parts(shorten_parts(parts, self.most)),
+                Output::Value(_) => {
+                    let text = String::from_utf8_lossy(seen.text().unwrap_or_default());
+                    Output::Value(Value::text(&shorten(&text, self.most)))
+                }
+            });
+        }
+        masked.map(|outcome| outcome.output)
+    }
+}
+
+fn note(left_out: usize) -> String {
+    format!("\n[... {left_out} bytes left out ...]\n")
+}
+
+/// How many bytes stay at the beginning and at the end, beside the note. What a tool says first
+/// matters more often than what it says last.
+fn head_and_tail(len: usize, most: usize) -> (usize, usize) {
+    let room = most.saturating_sub(note(len).len());
+    (room - room / 3, room / 3)
+}
+
+/// The beginning of the first texts and the end of the last ones, with a note between them. What is
+/// no text stays.
+fn shorten_parts(parts: &[Part], most: usize) -> Box<[Part]> {
+    let len: usize = parts.iter().map(Part::text_bytes).sum();
+    let (head, tail) = head_and_tail(len, most);
+    let mut start = 0;
+    let mut shorter = Vec::with_capacity(parts.len());
+    for part in parts {
+        let PartKind::Text(bytes) = &part.kind else {
+            shorter.push(part.clone());
+            continue;
+        };
+        let end = start + bytes.len();
+        let first = head.saturating_sub(start).min(bytes.len());
+        let last = end.saturating_sub(len - tail).min(bytes.len());
+        // The note stands where the head ends.
+        let note = (start..end)
+            .contains(&head)
+            .then(|| note(len - head - tail));
+        if first + last >= bytes.len() {
+            shorter.push(part.clone());
+        } else if first + last > 0 || note.is_some() {
+            let text = String::from_utf8_lossy(bytes);
+            let text = cut(&text, first, note.as_deref().unwrap_or_default(), last);
+            let mut part = part.clone();
+            part.kind = PartKind::Text(text.into_bytes().into());
+            shorter.push(part);
+        }
+        start = end;
+    }
+    shorter.into()
+}
+
+/// Head and tail of a text on character boundaries, with a note between them.
+fn cut(text: &str, head: usize, note: &str, tail: usize) -> String {
+    let head = text.floor_char_boundary(head);
+    let tail = text.ceil_char_boundary(text.len().saturating_sub(tail));
+    let (head, tail) = (text.get(..head), text.get(tail..));
+    [head.unwrap_or_default(), note, tail.unwrap_or_default()].concat()
+}
+
+/// Head and tail of a text, with a note of what was left out between them; `most` bytes in all, or
+/// the note alone where that is longer.
+fn shorten(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let (head, tail) = head_and_tail(text.len(), most);
+    let head = text.floor_char_boundary(head);
+    let tail = text.len() - text.ceil_char_boundary(text.len() - tail);
+    cut(text, head, &note(text.len() - head - tail), tail)
+}

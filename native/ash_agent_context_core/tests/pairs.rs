@@ -1,0 +1,282 @@
+//! What a provider answers itself: the use of its tool and the result are sent both, or none of them,
+//! wherever the halves stand and whatever is hidden, masked or left to an earlier request.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::expect_used
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ash_agent_context_core::{
+    json, time, ChangeKind, Context, Known, Map, Masks, Options, Provider, Stamp, Value,
+};
+use proptest::prelude::*;
+
+/// What a mask looks for.
+const SECRET: &str = "xyzzy";
+
+/// Who has server tools whose halves name each other.
+const PROVIDERS: [Provider; 4] = [
+    Provider::Anthropic,
+    Provider::Bedrock,
+    Provider::Gemini,
+    Provider::OpenAiResponses,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Half {
+    pair: u8,
+    is_result: bool,
+    is_secret: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    User,
+    /// The model stops between the halves, or runs tools of the application.
+    Says(Vec<Half>),
+    Calls(Vec<Half>),
+}
+
+#[derive(Debug, Clone)]
+struct Look {
+    hidden: Vec<(u64, u64)>,
+    masks: bool,
+    from: Option<u64>,
+    knows_earlier: bool,
+}
+
+fn stamp() -> Stamp {
+    Stamp::at(time::from_micros(0).unwrap())
+}
+
+fn value(text: &str) -> Value {
+    json::read(text.as_bytes(), 64).unwrap()
+}
+
+fn block(provider: Provider, half: Half) -> String {
+    let id = half.pair;
+    let said = if half.is_secret { SECRET } else { "plain" };
+    let data = match (provider, half.is_result) {
+        (Provider::Anthropic, false) => format!(
+            r#"{{"type":"server_tool_use","id":"u{id}","name":"web_search","input":{{"query":"{said}"}}}}"#
+        ),
+        (Provider::Anthropic, true) => format!(
+            r#"{{"type":"web_search_tool_result","tool_use_id":"u{id}","content":[{{"title":"{said}"}}]}}"#
+        ),
+        (Provider::Bedrock, false) => format!(
+            r#"{{"toolUse":{{"toolUseId":"u{id}","name":"search","type":"server_tool_use","input":{{"query":"{said}"}}}}}}"#
+        ),
+        (Provider::Bedrock, true) => format!(
+            r#"{{"toolResult":{{"toolUseId":"u{id}","type":"search_tool_result","content":[{{"json":{{"found":"{said}"}}}}]}}}}"#
+        ),
+        (Provider::Gemini, false) => format!(
+            r#"{{"toolCall":{{"id":"u{id}","toolType":"GOOGLE_SEARCH","args":{{"q":"{said}"}}}}}}"#
+        ),
+        (Provider::Gemini, true) => format!(
+            r#"{{"toolResponse":{{"id":"u{id}","toolType":"GOOGLE_SEARCH","response":{{"r":"{said}"}}}}}}"#
+        ),
+        (_, false) => format!(
+            r#"{{"type":"tool_search_call","id":"tsc_{id}","call_id":"u{id}","execution":"server","arguments":{{"q":"{said}"}}}}"#
+        ),
+        (_, true) => format!(
+            r#"{{"type":"tool_search_output","id":"tso_{id}","call_id":"u{id}","execution":"server","tools":[{{"name":"{said}"}}]}}"#
+        ),
+    };
+    let name = provider.name();
+    format!(r#"{{"type":"provider_block","provider":"{name}","data":{data}}}"#)
+}
+
+/// Which halves stand in a body.
+fn sent(provider: Provider, body: &serde_json::Value) -> BTreeSet<(u8, bool)> {
+    let (used, result) = match provider {
+        Provider::Anthropic => ("/id", "/tool_use_id"),
+        Provider::Bedrock => ("/toolUse/toolUseId", "/toolResult/toolUseId"),
+        Provider::Gemini => ("/toolCall/id", "/toolResponse/id"),
+        _ => ("/call_id", "/call_id"),
+    };
+    let mut found = BTreeSet::new();
+    let mut waiting = vec![body];
+    while let Some(value) = waiting.pop() {
+        let is_output = value["type"] == "tool_search_output";
+        for (path, is_result) in [(used, false), (result, true)] {
+            let id = value.pointer(path).and_then(serde_json::Value::as_str);
+            let id = id.filter(|_| provider != Provider::OpenAiResponses || is_output == is_result);
+            let pair = id.and_then(|id| id.strip_prefix('u')?.parse().ok());
+            if let Some(pair) = pair {
+                assert!(found.insert((pair, is_result)), "twice: {value}");
+            }
+        }
+        match value {
+            serde_json::Value::Array(items) => waiting.extend(items),
+            serde_json::Value::Object(fields) => waiting.extend(fields.values()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The halves that a provider would take, and the number of the iteration of each.
+type Places = BTreeMap<(u8, bool), (u64, Half)>;
+
+fn build(provider: Provider, steps: &[Step]) -> (Context, Places) {
+    let mut context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+    let mut places = Places::new();
+    for step in steps {
+        let (halves, calls) = match step {
+            Step::User => {
+                context = context
+                    .add_user_message(Value::text("More"), stamp())
+                    .unwrap();
+                continue;
+            }
+            Step::Says(halves) => (halves, "[]"),
+            Step::Calls(halves) => (halves, r#"[{"id":"c","name":"get"}]"#),
+        };
+        let parts: Vec<_> = halves.iter().map(|half| block(provider, *half)).collect();
+        let text = r#"{"type":"text","text":"So."}"#;
+        let content = value(&format!(
+            "[{text}{}{}]",
+            if parts.is_empty() { "" } else { "," },
+            parts.join(",")
+        ));
+        context = context
+            .add_assistant_message(content, value(calls), stamp())
+            .unwrap();
+        for half in halves {
+            let key = (half.pair, half.is_result);
+            let has_use = places.contains_key(&(half.pair, false));
+            if !places.contains_key(&key) && (has_use || !half.is_result) {
+                places.insert(key, (context.current_iteration(), *half));
+            }
+        }
+        if matches!(step, Step::Calls(_)) {
+            let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("x")]));
+            let one = Value::Tuple(Box::new([Value::text("c"), ok]));
+            context = context
+                .add_tool_results(Value::List(Box::new([one])), stamp())
+                .unwrap();
+        }
+    }
+    (context, places)
+}
+
+fn seen(context: &Context, look: &Look) -> Context {
+    let mut context = context.clone();
+    for (first, last) in &look.hidden {
+        if *last < context.current_iteration() {
+            context = context.drop_range(*first, *last, stamp().at);
+        }
+    }
+    if look.masks {
+        let masks = Masks::new([(SECRET.into(), "***".into())]).unwrap();
+        context = context.put_masks(masks, stamp().at);
+    }
+    context
+}
+
+fn half() -> impl Strategy<Value = Half> {
+    (0..4u8, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
+        |(pair, is_result, is_secret)| Half {
+            pair,
+            is_result,
+            is_secret,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let halves = || proptest::collection::vec(half(), 0..4);
+    prop_oneof![
+        1 => Just(Step::User),
+        3 => halves().prop_map(Step::Says),
+        2 => halves().prop_map(Step::Calls),
+    ]
+}
+
+fn look() -> impl Strategy<Value = Look> {
+    let hidden = (1..6u64, 0..3u64).prop_map(|(first, more)| (first, first + more));
+    (
+        proptest::collection::vec(hidden, 0..3),
+        any::<bool>(),
+        proptest::option::of(1..6u64),
+        any::<bool>(),
+    )
+        .prop_map(|(hidden, masks, from, knows_earlier)| Look {
+            hidden,
+            masks,
+            from,
+            knows_earlier,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn halves_are_sent_together_or_not_at_all(
+        provider in proptest::sample::select(&PROVIDERS[..]),
+        steps in proptest::collection::vec(step(), 1..12),
+        look in look(),
+        rewound in proptest::option::of(1..8i64),
+    ) {
+        let (context, mut places) = build(provider, &steps);
+        let context = match rewound {
+            Some(to) if to <= context.current_iteration() as i64 => {
+                places.retain(|_, (number, _)| *number <= to as u64);
+                context.rewind(to).unwrap()
+            }
+            _ => context,
+        };
+        let last = context.current_iteration();
+        let context = seen(&context, &look);
+        let from = look.from.map(|from| from.min(last));
+        let is_stateful = look.knows_earlier && provider == Provider::OpenAiResponses;
+        let options = Options {
+            from,
+            known: if is_stateful { Known::Response("resp_1") } else { Known::Nothing },
+            ..Options::new(provider)
+        };
+        if is_stateful && from.is_none() {
+            return Ok(()); // what is sent is decided by what the model said last
+        }
+        let bytes: Vec<u8> = context
+            .encode_request(&options, &Map::default())
+            .unwrap()
+            .iter()
+            .flat_map(|segment| segment.bytes().to_vec())
+            .collect();
+        let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let found = sent(provider, &body);
+
+        let is_sent = |(number, half): &(u64, Half)| {
+            *number >= from.unwrap_or(0)
+                && context.cover(*number).is_none()
+                && !(look.masks && half.is_secret)
+        };
+        // What the provider keeps need not be sent.
+        let is_known = |(number, _): &(u64, Half)| is_stateful && *number < from.unwrap_or(0);
+        for (key, place) in &places {
+            let other = places.get(&(key.0, !key.1));
+            // A use that has no result yet is how a model that was paused goes on.
+            let has_other = other.map_or(!key.1, |other| is_sent(other) || is_known(other));
+            if is_stateful && place.0 == from.unwrap_or(0) {
+                continue; // the provider knows some of it
+            }
+            prop_assert_eq!(found.contains(key), is_sent(place) && has_other, "{:?} {}", key, body);
+            if is_sent(place) && !has_other {
+                let report = context.request_report(&options).unwrap();
+                let says = |located: &ash_agent_context_core::Located| {
+                    located.iteration == place.0
+                        && matches!(located.change.what, ChangeKind::DroppedPart | ChangeKind::MaskedText)
+                };
+                prop_assert!(report.iter().any(says), "{:?} {:?}", key, report);
+            }
+        }
+        let known: BTreeSet<_> = places.keys().copied().collect();
+        prop_assert!(found.is_subset(&known), "{:?} of {:?}", found, known);
+    }
+}

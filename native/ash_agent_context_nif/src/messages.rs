@@ -1,0 +1,294 @@
+//! The neutral form: iterations and messages as Elixir sees them.
+
+use ash_agent_context_core::{
+    Content, Context, Exchange, Iteration, Map, Message, MessageRef, Metadata, Name, Outcome,
+    Output, Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
+};
+use rustler::{Encoder as _, Term};
+
+use crate::atoms;
+use crate::encode::{Encoder, Fields};
+use crate::words::Word;
+
+impl<'r, 'e> Encoder<'r, 'e> {
+    /// All messages.
+    pub fn messages(&self, messages: impl Iterator<Item = MessageRef<'r>>) -> Term<'e> {
+        self.list(messages.map(|message| self.message(message)))
+    }
+
+    /// Messages of the view.
+    pub fn shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
+        self.list(messages.map(|shown| match shown.see() {
+            Seen::Same(message) => self.message(message),
+            other => Encoder::copying(self.env()).message(other.message()),
+        }))
+    }
+
+    /// One message.
+    pub fn message(&self, message: MessageRef<'r>) -> Term<'e> {
+        match message {
+            MessageRef::Added(message) => self.added(message),
+            MessageRef::Results(calls, exchange) => self.results(calls, exchange),
+        }
+    }
+
+    fn added(&self, message: &'r Message) -> Term<'e> {
+        let role = message.role.atom().to_term(self.env());
+        let content = self.content(&message.content);
+        let is_plain = message.calls.is_empty() && message.metadata.is_none();
+        if is_plain && !message.is_interrupted() {
+            return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
+        }
+        let mut fields = Fields::new(self.env());
+        fields.put(atoms::role(), role);
+        fields.put(atoms::content(), content);
+        if !message.calls.is_empty() {
+            fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
+        }
+        self.put_metadata(&mut fields, message.metadata.as_ref());
+        if message.is_interrupted() {
+            fields.put(atoms::state(), atoms::interrupted().to_term(self.env()));
+        }
+        fields.end()
+    }
+
+    /// One message, and where it came from.
+    pub fn message_with_reply(&self, message: MessageRef<'r>) -> Term<'e> {
+        let shown = self.message(message);
+        match message {
+            MessageRef::Added(Message {
+                reply: Some(reply), ..
+            }) => {
+                let reply = self.reply(reply);
+                shown.map_put(atoms::response(), reply).unwrap_or(shown)
+            }
+            _ => shown,
+        }
+    }
+
+    fn results(&self, calls: &'r [ToolCall], exchange: &'r Exchange) -> Term<'e> {
+        let results = calls
+            .iter()
+            .zip(exchange.slots())
+            .filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
+        let mut fields = Fields::new(self.env());
+        fields.put(atoms::role(), atoms::user().to_term(self.env()));
+        fields.put(atoms::content(), self.list(results));
+        self.put_metadata(&mut fields, exchange.metadata.as_ref());
+        fields.end()
+    }
+
+    fn put_metadata(&self, fields: &mut Fields<'e>, metadata: Option<&'r Map>) {
+        if let Some(metadata) = metadata {
+            fields.put(atoms::metadata(), self.map(metadata));
+        }
+    }
+
+    fn result(&self, call: &'r ToolCall, outcome: &'r Outcome) -> Term<'e> {
+        let content = match (&outcome.output, outcome.text()) {
+            (Output::Parts(parts), _) => self.parts(parts),
+            (_, text) => self.binary(text.unwrap_or_default()),
+        };
+        let keys = [
+            atoms::type_(),
+            atoms::tool_use_id(),
+            atoms::content(),
+            atoms::is_error(),
+        ];
+        let values = [
+            atoms::tool_result().to_term(self.env()),
+            self.text(&call.id),
+            content,
+            outcome.is_error().encode(self.env()),
+        ];
+        self.fields(&keys, &values)
+    }
+
+    /// Content of a message.
+    pub fn content(&self, content: &'r Content) -> Term<'e> {
+        match content {
+            Content::None => atoms::nil().to_term(self.env()),
+            Content::Text(text) => self.binary(text),
+            Content::Parts(parts) => self.parts(parts),
+        }
+    }
+
+    fn parts(&self, parts: &'r [Part]) -> Term<'e> {
+        self.list(parts.iter().map(|part| self.part(part)))
+    }
+
+    /// A part.
+    pub fn part(&self, part: &'r Part) -> Term<'e> {
+        let mut fields = Fields::new(self.env());
+        let mut put_text = |key, text: Option<&'r str>| {
+            if let Some(text) = text {
+                fields.put(key, self.text(text));
+            }
+        };
+        let kind = match &part.kind {
+            PartKind::Text(_) => atoms::text(),
+            PartKind::Image { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::image()
+            }
+            PartKind::Audio { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::audio()
+            }
+            PartKind::Video { media_type, .. } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                atoms::video()
+            }
+            PartKind::File {
+                media_type,
+                filename,
+                ..
+            } => {
+                put_text(atoms::media_type(), media_type.as_deref());
+                put_text(atoms::filename(), filename.as_deref());
+                atoms::file()
+            }
+            PartKind::Thinking(_) => atoms::thinking(),
+            PartKind::RedactedThinking(data) => {
+                put_text(atoms::data(), Some(data));
+                atoms::redacted_thinking()
+            }
+            PartKind::ProviderBlock { provider, data } => {
+                fields.put(atoms::provider(), provider.atom().to_term(self.env()));
+                fields.put(atoms::data(), self.map(data));
+                atoms::provider_block()
+            }
+        };
+        if let PartKind::Text(text) | PartKind::Thinking(text) = &part.kind {
+            fields.put(atoms::text(), self.binary(text));
+        }
+        if let PartKind::Image { source, .. }
+        | PartKind::Audio { source, .. }
+        | PartKind::Video { source, .. }
+        | PartKind::File { source, .. } = &part.kind
+        {
+            self.put_source(&mut fields, source);
+        }
+        fields.put(atoms::type_(), kind.to_term(self.env()));
+        for (key, value) in part.hints.iter().flat_map(Map::iter) {
+            fields.put_term(self.value(key), self.value(value));
+        }
+        if let Some(metadata) = &part.provider_metadata {
+            fields.put(atoms::provider_metadata(), self.map(metadata));
+        }
+        fields.end()
+    }
+
+    fn put_source(&self, fields: &mut Fields<'e>, source: &'r Source) {
+        match source {
+            Source::Data(data) => fields.put(atoms::data(), self.text(data)),
+            Source::Url(url) => fields.put(atoms::url(), self.text(url)),
+            Source::Stored { provider, id } => {
+                fields.put(atoms::file_id(), self.text(id));
+                let provider = provider.atom().to_term(self.env());
+                fields.put(atoms::provider(), provider);
+            }
+        }
+    }
+
+    /// Calls as a message shows them.
+    pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)))
+    }
+
+    /// Calls with other arguments than their own.
+    pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
+        self.list(calls.map(|(call, arguments)| self.call_with(call, arguments).end()))
+    }
+
+    /// A call; it has no id until it is part of a conversation, when its provider gives none.
+    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+        self.call_with(call, &call.arguments.value)
+    }
+
+    fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
+        let mut fields = Fields::new(self.env());
+        if !call.id.is_empty() {
+            fields.put(atoms::id(), self.text(&call.id));
+        }
+        let name = match &call.name {
+            Name::Atom(name) => self.atom(name),
+            Name::Text(name) => self.text(name),
+        };
+        fields.put(atoms::name(), name);
+        if !call.kind.is_function() {
+            let kind = call.kind.atom().to_term(self.env());
+            fields.put(atoms::kind(), kind);
+        }
+        fields.put(atoms::arguments(), self.value(arguments));
+        if let Some(metadata) = &call.provider_metadata {
+            fields.put(atoms::provider_metadata(), self.map(metadata));
+        }
+        for (key, value) in call.extra.iter().flat_map(Map::iter) {
+            fields.put_term(self.value(key), self.value(value));
+        }
+        fields
+    }
+
+    /// One iteration with its messages and calls.
+    pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
+        let calls = iteration.calls().map(|(call, outcome)| {
+            let mut fields = self.call(call);
+            let result = outcome.map_or(atoms::nil().to_term(self.env()), |outcome| {
+                self.outcome(outcome)
+            });
+            fields.put(atoms::result(), result);
+            fields.end()
+        });
+        let completed_at = iteration
+            .completed_at
+            .map_or(atoms::nil().to_term(self.env()), |at| self.time(at));
+        let keys = [
+            atoms::number(),
+            atoms::messages(),
+            atoms::tool_calls(),
+            atoms::started_at(),
+            atoms::completed_at(),
+            atoms::metadata(),
+        ];
+        let values = [
+            iteration.number.encode(self.env()),
+            self.messages(context.messages_of(iteration)),
+            self.list(calls),
+            self.time(iteration.started_at),
+            completed_at,
+            self.notes(&iteration.metadata),
+        ];
+        self.fields(&keys, &values)
+    }
+
+    /// All iterations.
+    pub fn iterations(&self, context: &'r Context) -> Term<'e> {
+        self.list(
+            context
+                .iterations()
+                .map(|iteration| self.iteration(context, iteration)),
+        )
+    }
+
+    fn outcome(&self, outcome: &'r Outcome) -> Term<'e> {
+        let tag = match outcome.status {
+            Status::Ok => atoms::ok(),
+            Status::Error
+            | Status::Interrupted
+            | Status::Cancelled
+            | Status::Denied
+            | Status::Unknown => atoms::error(),
+        };
+        let output = match &outcome.output {
+            Output::Value(value) => self.value(value),
+            Output::Parts(parts) => self.parts(parts),
+        };
+        (tag, output).encode(self.env())
+    }
+
+    /// Metadata.
+    pub fn notes(&self, notes: &'r Metadata) -> Term<'e> {
+        self.entries(notes.iter())
+    }
+}

@@ -1,0 +1,72 @@
+//! What runs on which scheduler.
+//!
+//! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs
+//! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
+//! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
+
+use std::time::Instant;
+
+use ash_agent_context_core::{Cost, Size};
+use rustler::schedule::consume_timeslice;
+use rustler::Env;
+
+use crate::error::NifError;
+
+/// Terms and bytes that a normal scheduler walks in well under a millisecond: a term costs up to
+/// 100 ns to build or to copy, a byte up to 1 ns to copy, to scan or to encode.
+const NORMAL: Size = Size::new(2_000, 128 * 1024);
+
+/// Terms that a normal scheduler makes in well under a millisecond: 10 to 30 ns each. Long texts
+/// are pointed to and cost no more than other terms.
+const READ: usize = 12_000;
+
+/// Where a call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    /// On a normal scheduler: bounded work only.
+    Normal,
+    /// On a dirty CPU scheduler.
+    Dirty,
+}
+
+impl Scheduler {
+    /// Refuses what costs too much for this scheduler.
+    pub fn allow(self, cost: impl Into<Cost>) -> Result<(), NifError> {
+        let Cost { work, handed_out } = cost.into();
+        let fits = work.terms <= NORMAL.terms && work.bytes <= NORMAL.bytes && handed_out <= READ;
+        if fits || self == Self::Dirty {
+            Ok(())
+        } else {
+            Err(NifError::Dirty)
+        }
+    }
+}
+
+/// Takes the time of a call from its process's share, so that a loop of calls yields as often as
+/// one of Elixir's own functions. A share is about a millisecond.
+pub fn charge(env: Env<'_>, started: Instant) {
+    let percent = started.elapsed().as_micros() / 10;
+    let percent = i32::try_from(percent).unwrap_or(100).clamp(1, 100);
+    // It answers whether the share is used up, which matters to calls that can go on later.
+    let _ = consume_timeslice(env, percent);
+}
+
+/// Defines a NIF for normal schedulers and its twin for dirty ones.
+macro_rules! nif {
+    ($normal:ident, $dirty:ident($($arg:ident: $type:ident $(<$life:lifetime>)?),*) => $work:path) => {
+        #[rustler::nif]
+        fn $normal<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
+            let started = std::time::Instant::now();
+            let reply = $work(env, Scheduler::Normal, $($arg),*);
+            $crate::scheduler::charge(env, started);
+            reply
+        }
+
+        #[rustler::nif(schedule = "DirtyCpu")]
+        fn $dirty<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
+            $work(env, Scheduler::Dirty, $($arg),*)
+        }
+    };
+}
+
+pub(crate) use nif;

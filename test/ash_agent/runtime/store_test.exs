@@ -1,0 +1,417 @@
+defmodule AshAgent.Runtime.StoreTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Runtime, Store}
+  alias AshAgent.Runtime.{Error, Paused}
+  alias AshAgent.Store.SQLite
+  alias AshAgent.Test.WatchedStore
+
+  @down %Store.Error{reason: {:unavailable, :test}}
+
+  defp sqlite do
+    {:ok, store} = SQLite.open(":memory:")
+    store
+  end
+
+  defp create(store, opts \\ [owner: "a"]) do
+    {:ok, kept} = Store.create(store, Context.new("Go", id: "c"), opts)
+    kept
+  end
+
+  # Calls `ids` in each of so many iterations, and then answers.
+  defp llm(iterations, ids) do
+    fn context ->
+      if context.current_iteration > iterations,
+        do: {:ok, %{content: "Done"}},
+        else:
+          {:ok,
+           %{tool_calls: for(id <- ids, do: %{id: id, name: "do", arguments: %{"id" => id}})}}
+    end
+  end
+
+  # A tool that tells of each effect with its key.
+  defp tools(repeat \\ :never) do
+    test = self()
+
+    run = fn %{"id" => id}, %{idempotency_key: key} ->
+      send(test, {:effect, id, key})
+      {:ok, "did " <> id}
+    end
+
+    %{"do" => %{function: run, repeat: repeat}}
+  end
+
+  defp run(store, kept, opts \\ []),
+    do:
+      Runtime.run(
+        opts[:context] || kept.value,
+        [llm: llm(1, ~w(a b)), tools: tools(), store: store, kept: kept]
+        |> Keyword.merge(Keyword.delete(opts, :context))
+      )
+
+  defp effects do
+    receive do
+      {:effect, id, key} -> [{id, key} | effects()]
+    after
+      0 -> []
+    end
+  end
+
+  defp told do
+    receive do
+      {:told, what} -> [what | told()]
+    after
+      0 -> []
+    end
+  end
+
+  defp statuses(context, ids \\ ~w(a b)),
+    do: for(id <- ids, do: Context.tool_call_status(context, id))
+
+  # Leaves the conversation as a machine does that stops while the tools run, and claims it anew.
+  defp crash(store, kept, opts \\ []) do
+    stop =
+      WatchedStore.new(store, fn
+        :before, :append -> if Process.get(:started), do: {:error, @down}, else: :ok
+        :after, :start -> with(_ <- Process.put(:started, true), do: :ok)
+        _, _ -> :ok
+      end)
+
+    assert {:error, %Error{reason: {:store_error, @down}}} = run(stop, kept, opts)
+    Process.delete(:started)
+    effects()
+    {:ok, claim} = Store.claim(store, "c", owner: "a", reclaim: true)
+    claim
+  end
+
+  describe "a run with a store" do
+    test "writes the answer, then what starts, then the results: three round trips an iteration" do
+      test = self()
+
+      tell = fn
+        :before, name -> send(test, {:told, name}) && :ok
+        :after, _ -> :ok
+      end
+
+      store = WatchedStore.new(sqlite(), tell)
+      kept = create(store)
+      told()
+      tool = fn _ -> send(test, {:told, :tool}) && {:ok, 1} end
+      llm = llm(5, ~w(a b c))
+      model = fn context -> send(test, {:told, :model}) && llm.(context) end
+      assert {:ok, result} = run(store, kept, llm: model, tools: %{"do" => tool})
+
+      iteration = [:model, :append, :start, :tool, :tool, :tool, :append]
+
+      assert told() ==
+               [:append] ++ List.flatten(List.duplicate(iteration, 5)) ++ [:model, :append]
+
+      assert {:ok, stored} = Store.fetch(store, "c")
+      assert Context.equal?(stored.value, result.context)
+      assert {stored.status, stored.revision} == {:idle, result.kept.revision}
+      assert {:ok, calls} = Store.calls(store, "c")
+      assert Enum.map(calls, & &1.state) == List.duplicate(:ok, 15)
+    end
+
+    test "notes when each call of the model and of a tool ended" do
+      store = sqlite()
+      assert {:ok, _} = run(store, create(store))
+      {:ok, history} = Store.history(store, "c")
+      notes = Enum.map(history, & &1.note)
+
+      assert [%{}, %{step: :begin}, %{step: :answer} = answer, %{calls: calls}, %{step: :answer}] =
+               notes
+
+      assert answer.started_at <= answer.ended_at
+      assert [%{name: "do", microseconds: took}, _] = calls
+      assert took >= 0
+      assert Enum.sort(Enum.map(calls, & &1.id)) == ~w(a b)
+    end
+
+    test "gives each call a key that is the journal's, and a fork others" do
+      store = sqlite()
+      kept = create(store)
+      assert {:ok, _} = run(store, kept)
+      mine = effects()
+      {:ok, calls} = Store.calls(store, "c")
+
+      assert Enum.sort(Keyword.values(for {id, key} <- mine, do: {:"#{id}", key})) ==
+               Enum.sort(Enum.map(calls, & &1.key))
+
+      {:ok, forked} = Store.create(store, Context.fork(kept.value), owner: "a")
+      assert {:ok, _} = run(store, forked)
+      assert MapSet.disjoint?(MapSet.new(mine), MapSet.new(effects()))
+    end
+
+    test "stops before the next step when the store fails at any of them, and goes on from there" do
+      # Each operation of a run, with an error before it has happened, and after.
+      for moment <- [:before, :after], nth <- 1..5, repeat <- [:safe, :never] do
+        store = sqlite()
+        kept = create(store)
+        counter = :counters.new(1, [])
+
+        failing =
+          WatchedStore.new(store, fn now, name when name in [:append, :start, :calls] ->
+            if now == :before, do: :counters.add(counter, 1, 1)
+            if now == moment and :counters.get(counter, 1) == nth, do: {:error, @down}, else: :ok
+          end)
+
+        assert {:error, %Error{reason: {:store_error, @down}} = error} =
+                 run(failing, kept, tools: tools(repeat))
+
+        assert Exception.message(error) =~ "cannot be reached"
+        # Nothing was asked of it after that.
+        assert :counters.get(counter, 1) == nth
+        done = effects()
+        assert length(done) == if(nth > 3, do: 2, else: 0)
+
+        # What the error has goes on, and so does what is stored.
+        {:ok, claim} =
+          Store.claim(store, "c", owner: "b", reclaim: true, lease: 1) |> owned(store)
+
+        {:ok, result} = run(store, claim, tools: tools(repeat), context: error.context)
+        again = effects()
+        assert Context.pending_tool_calls(result.context) == []
+        assert {:ok, stored} = Store.fetch(store, "c")
+        assert Context.equal?(stored.value, result.context)
+
+        for id <- ~w(a b) do
+          runs = Enum.count(done ++ again, &(elem(&1, 0) == id))
+          unknown? = Context.tool_call_status(result.context, id) == :unknown
+          # Only what was noted as started, and of which the run has heard nothing, is unknown.
+          assert unknown? == ({moment, nth, repeat} == {:after, 3, :never})
+          assert runs == if(unknown?, do: 0, else: 1)
+        end
+      end
+    end
+
+    # The claim of a run that has ended is the same process's.
+    defp owned({:error, {:owned, owner}}, store),
+      do: Store.claim(store, "c", owner: owner, reclaim: true)
+
+    defp owned(claim, _store), do: claim
+
+    test "ends before the next effect when another owns the conversation" do
+      store = sqlite()
+      kept = create(store, owner: "a", lease: 1)
+
+      steal = fn context ->
+        Process.sleep(5)
+        {:ok, _} = Store.claim(store, "c", owner: "b")
+        llm(1, ~w(a b)).(context)
+      end
+
+      assert {:error, %Error{reason: {:store_error, {:owned, "b"}}} = error} =
+               run(store, kept, llm: steal)
+
+      assert Exception.message(error) =~ ~s("b" has claimed)
+      assert effects() == []
+      assert {:ok, stored} = Store.fetch(store, "c")
+      assert Context.count_messages(stored.value) == 1
+    end
+
+    test "refuses what is no stored state of its conversation" do
+      store = sqlite()
+      kept = create(store)
+
+      for opts <- [
+            [kept: nil],
+            [kept: %{kept | value: nil}],
+            [store: nil],
+            [context: Context.new("Go")]
+          ],
+          do: assert_raise(ArgumentError, ~r/:kept/, fn -> run(store, kept, opts) end)
+    end
+  end
+
+  describe "after a crash" do
+    test "a call that may be repeated runs again, with its key and as the next attempt" do
+      store = sqlite()
+      claim = crash(store, create(store), tools: tools(:safe))
+      {:ok, before} = Store.calls(store, "c")
+      assert {:ok, result} = run(store, claim, tools: tools(:safe))
+      assert statuses(result.context) == [:ok, :ok]
+
+      assert Enum.sort(for {_, key} <- effects(), do: key) ==
+               Enum.sort(Enum.map(before, & &1.key))
+
+      {:ok, calls} = Store.calls(store, "c")
+
+      assert Enum.sort(for c <- calls, do: {c.attempt, c.state}) == [
+               {1, :started},
+               {1, :started},
+               {2, :ok},
+               {2, :ok}
+             ]
+    end
+
+    test "a call that may not be repeated has a result that says so" do
+      store = sqlite()
+      claim = crash(store, create(store))
+      assert {:ok, result} = run(store, claim)
+      assert effects() == []
+      assert statuses(result.context) == [:unknown, :unknown]
+
+      assert [%{result: {:error, "the outcome is unknown" <> _}}, _] =
+               Context.get_iteration(result.context, 1).tool_calls
+
+      {:ok, calls} = Store.calls(store, "c")
+      assert Enum.map(calls, & &1.state) == [:unknown, :unknown]
+      {:ok, stored} = Store.fetch(store, "c")
+
+      assert statuses(Context.from_snapshot!(Context.to_snapshot(stored.value))) == [
+               :unknown,
+               :unknown
+             ]
+    end
+
+    @tag :capture_log
+    test "a tool that knows is asked" do
+      test = self()
+
+      for {answer, status, runs} <- [
+            {{:done, {:ok, "was done"}}, :ok, 0},
+            {{:done, {:error, "was refused"}}, :error, 0},
+            {:not_done, :ok, 1},
+            {:unknown, :unknown, 0},
+            {:nonsense, :unknown, 0},
+            {:raise, :unknown, 0}
+          ] do
+        ask = fn call, key ->
+          send(test, {:asked, call, key})
+          if answer == :raise, do: raise("secret"), else: answer
+        end
+
+        store = sqlite()
+        claim = crash(store, create(store), llm: llm(1, ["a"]))
+        assert {:ok, result} = run(store, claim, llm: llm(1, ["a"]), tools: tools({:ask, ask}))
+        assert_received {:asked, %{id: "a", arguments: %{"id" => "a"}}, key}
+        assert {:ok, [%{key: ^key} | _]} = Store.calls(store, "c")
+        assert statuses(result.context, ["a"]) == [status]
+        assert length(effects()) == runs
+      end
+    end
+
+    test "with :approval, a person decides about each repetition" do
+      store = sqlite()
+      opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
+      assert {:paused, paused} = run(store, create(store), opts)
+      assert {:ok, %{status: :paused}} = Store.fetch(store, "c")
+      approved = Context.approve_tool_call(paused.context, "a", by: "ann")
+      claim = crash(store, paused.kept, [context: approved] ++ opts)
+
+      # The approval was used: it starts nothing again.
+      assert {:paused, %Paused{unknown: ["a"], calls: [%{id: "a"}]} = paused} =
+               run(store, claim, opts)
+
+      assert {:paused, %Paused{unknown: ["a"]}} = run(store, paused.kept, opts)
+      assert effects() == []
+
+      denied = Context.deny_tool_call(paused.context, "a", "it was done")
+      assert {:ok, %{output: "Done"}} = Runtime.run(denied, opts)
+
+      {:ok, kept} = Store.fetch(store, paused.kept)
+      approved = Context.approve_tool_call(kept.value, "a", by: "ann")
+      assert {:ok, result} = run(store, kept, [context: approved] ++ opts)
+      assert [{"a", _}] = effects()
+      assert statuses(result.context, ["a"]) == [:ok]
+    end
+  end
+
+  describe "an approval" do
+    test "is used once, whoever resumes" do
+      for _ <- 1..20 do
+        store = sqlite()
+        opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
+        assert {:paused, paused} = run(store, create(store, []), opts)
+        approved = Context.approve_tool_call(paused.context, "a")
+        {:ok, kept} = Store.append(store, paused.kept, approved)
+        tools = tools()
+
+        replies =
+          for _ <- 1..2 do
+            Task.async(fn -> run(store, kept, [tools: tools] ++ opts) end)
+          end
+          |> Task.await_many()
+
+        assert [{"a", _}] = effects()
+        assert Enum.count(replies, &match?({:ok, _}, &1)) == 1
+        assert [%{reason: {:store_error, reason}}] = for({:error, error} <- replies, do: error)
+        assert reason in [:stale, {:started, ["a"]}]
+      end
+    end
+
+    test "a call that another has started in the same moment is left to it" do
+      store = sqlite()
+
+      other = fn
+        :before, :start ->
+          {:ok, kept} = Store.fetch(store, "c")
+          key = Store.call_key(kept.value, "a")
+          assert {:ok, _, [^key]} = Store.start(store, kept, [%{key: key}])
+          :ok
+
+        _, _ ->
+          :ok
+      end
+
+      assert {:error, error} = run(WatchedStore.new(store, other), create(store, []))
+      assert error.reason == {:store_error, {:started, ["a"]}}
+      assert Exception.message(error) =~ ~s(started the calls "a")
+      assert [{"b", _}] = effects()
+      assert statuses(error.context) == [:pending, :ok]
+      assert {:ok, stored} = Store.fetch(store, "c")
+      assert Context.equal?(stored.value, error.context)
+    end
+
+    test "is for the arguments that the journal starts" do
+      store = sqlite()
+      hook = fn call, _ -> {:ok, %{call | arguments: %{"id" => "changed"}}} end
+      opts = [llm: llm(1, ["a"]), before_tool: hook, approval: fn _, _ -> :ask end]
+      assert {:paused, %{calls: [%{arguments: shown}]} = paused} = run(store, create(store), opts)
+      approved = Context.approve_tool_call(paused.context, "a", arguments: shown)
+      other = fn call, _ -> {:ok, %{call | arguments: %{"id" => "other"}}} end
+
+      {:ok, _} =
+        Runtime.run(
+          approved,
+          [tools: tools(), before_tool: other] ++ Keyword.delete(opts, :before_tool)
+        )
+
+      assert effects() == []
+      assert {:ok, _} = run(store, paused.kept, [context: approved] ++ opts)
+      assert [{"changed", _}] = effects()
+      assert {:ok, [%{call: %{arguments: ^shown}}]} = Store.calls(store, "c")
+    end
+  end
+
+  test "a tool that is killed with its run is interrupted in the journal as well" do
+    store = sqlite()
+
+    slow = %{
+      "do" => fn %{"id" => id} -> if(id == "a", do: {:ok, 1}, else: Process.sleep(:infinity)) end
+    }
+
+    assert {:error, %{reason: {:timeout, 2_000}} = error} =
+             run(store, create(store), tools: slow, timeout: 2_000)
+
+    assert statuses(error.context) == [:ok, :interrupted]
+    {:ok, calls} = Store.calls(store, "c")
+
+    assert Enum.sort(for c <- calls, do: {c.call.id, c.state}) == [
+             {"a", :ok},
+             {"b", :interrupted}
+           ]
+
+    assert {:ok, %{status: :idle} = stored} = Store.fetch(store, "c")
+    assert Context.equal?(stored.value, error.context)
+  end
+
+  test "arguments that the journal cannot note start nothing" do
+    store = sqlite()
+    hook = fn call, _ -> {:ok, %{call | arguments: %{"id" => [1 | 2]}}} end
+    assert {:ok, result} = run(store, create(store), before_tool: hook)
+    assert effects() == []
+    assert statuses(result.context) == [:error, :error]
+  end
+end

@@ -1,0 +1,116 @@
+defmodule AshAgent.Store.CostTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{ChatContext, Context, Store}
+  alias AshAgent.Test.CountingStore
+
+  setup do
+    {:ok, store: CountingStore.new(self())}
+  end
+
+  defp turn(context, number) do
+    context
+    |> Context.add_assistant_message(nil, [%{id: "call_#{number}", name: "f", arguments: %{}}])
+    |> Context.add_tool_results([{"call_#{number}", {:ok, "result"}}])
+  end
+
+  defp conversation(iterations),
+    do:
+      Enum.reduce(
+        1..iterations,
+        Context.new("x", id: "c", system_prompt: "S"),
+        &turn(&2, rem(&1, 10) + 90_000)
+      )
+
+  defp asked do
+    receive do
+      {:store, key, bytes} -> [{key, bytes} | asked()]
+    after
+      0 -> []
+    end
+  end
+
+  defp cost(store, kept, value) do
+    asked()
+    {:ok, kept} = Store.append(store, kept, value)
+    [{{:append, sections}, bytes}] = asked()
+    {kept, sections, bytes}
+  end
+
+  test "a turn writes the same at iteration 10 and 10,000", %{store: store} do
+    [few, many] =
+      for iterations <- [10, 10_000] do
+        {:ok, kept} = Store.create(store, conversation(iterations))
+        {_kept, sections, bytes} = cost(store, kept, turn(kept.value, 90_001))
+        assert sections == [:branches, :iterations, :history]
+        :ok = Store.delete(store, "c")
+        bytes
+      end
+
+    # The numbers of the iterations are longer.
+    assert_in_delta few, many, 30
+  end
+
+  test "a note on an early iteration writes that one", %{store: store} do
+    {:ok, kept} = Store.create(store, conversation(2_000))
+
+    {kept, _, bytes} =
+      cost(store, kept, Context.put_iteration_metadata(kept.value, 3, :note, "x"))
+
+    assert bytes < 2_000
+    # What is not made of the kept one is compared.
+    {:ok, loaded} = Store.fetch(store, "c")
+    {_kept, sections, _} = cost(store, kept, loaded.value)
+    assert sections == [:branches, :history]
+  end
+
+  test "a rewind writes what is new, and deletes", %{store: store} do
+    {:ok, kept} = Store.create(store, conversation(2_000))
+    value = kept.value |> Context.rewind(to: 1_000) |> Context.add_user_message("Again")
+    {_kept, sections, bytes} = cost(store, kept, value)
+    assert sections == [:branches, :iterations, :cuts, :history]
+    assert bytes < 2_000
+  end
+
+  test "a branch is written from where it leaves, and the other branches not at all", %{
+    store: store
+  } do
+    chat =
+      ChatContext.new(id: "chat", input: "x")
+      |> ChatContext.update_context(&Enum.reduce(1..2_000, &1, fn n, c -> turn(c, n) end))
+
+    {:ok, kept} = Store.create(store, chat)
+    {kept, _, bytes} = cost(store, kept, ChatContext.branch(chat, "idea", iteration: 1_990))
+    assert bytes < 8_000
+
+    {_kept, _, bytes} =
+      cost(store, kept, ChatContext.update_context(kept.value, &turn(&1, 1), branch: "idea"))
+
+    assert bytes < 2_000
+  end
+
+  test "a system prompt is not written again", %{store: store} do
+    prompt = String.duplicate("p", 100_000)
+    {:ok, kept} = Store.create(store, Context.new("x", id: "p", system_prompt: prompt))
+    {kept, _, bytes} = cost(store, kept, turn(kept.value, 1))
+    assert bytes < 2_000
+    {_kept, _, bytes} = cost(store, kept, Context.put_system_prompt(kept.value, prompt <> "!"))
+    assert bytes > 100_000
+  end
+
+  test "an iteration of an agent is three round trips", %{store: store} do
+    {:ok, kept} = Store.create(store, Context.new("x", id: "run"), owner: "a")
+    asked()
+    calls = for n <- 1..5, do: %{id: "call_#{n}", name: "f", arguments: %{}}
+    context = Context.add_assistant_message(kept.value, nil, calls)
+    {:ok, kept} = Store.append(store, kept, context)
+    keys = Enum.map(calls, &Store.call_key(context, &1.id))
+    {:ok, kept, ^keys} = Store.start(store, kept, Enum.map(keys, &%{key: &1}))
+    context = Context.add_tool_results(context, for(call <- calls, do: {call.id, {:ok, 1}}))
+
+    {:ok, _} =
+      Store.append(store, kept, context, finished: Enum.map(keys, &%{key: &1, state: :ok}))
+
+    assert [{:append, _}, :start, {:append, _}] = Enum.map(asked(), &elem(&1, 0))
+  end
+end

@@ -1,0 +1,14 @@
+defmodule AshAgent.Store.PostgresConformanceTest do
+  use ExUnit.Case, async: true
+
+  @moduletag :p1_pgsql
+  @moduletag integrations: ["PostgreSQL", "p1_pgsql"]
+
+  use AshAgent.Store.Conformance, store: connect!()
+
+  defp connect! do
+    store = AshAgent.Store.Postgres.new(AshAgent.Test.PgSQL.pool!())
+    {:ok, 1} = AshAgent.Store.Postgres.Migrations.migrate(store)
+    store
+  end
+end

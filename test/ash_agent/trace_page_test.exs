@@ -1,0 +1,546 @@
+defmodule AshAgent.TracePageTest do
+  # In a real browser, one at a time: a machine with few cores has no room for more.
+  use ExUnit.Case, async: false
+
+  alias AshAgent.{ChatContext, Context, Trace}
+  alias AshAgent.Test.Browser
+
+  @moduletag :chromium
+  @moduletag integrations: ["Chromium"]
+  @moduletag timeout: 180_000
+  @moduletag :tmp_dir
+
+  @at ~U[2026-01-01 10:00:00.000000Z]
+  @pixel "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+  # A first message, and so many answers with the question that follows.
+  defp long(turns) do
+    Enum.reduce(
+      1..turns,
+      Context.new("first", at(0)),
+      &(&2
+        |> Context.add_assistant_message("answer #{&1}")
+        |> Context.add_user_message("question #{&1}"))
+    )
+  end
+
+  defp open(page, %{tmp_dir: folder}, opts \\ []) do
+    file = Path.join(folder, "page-#{System.unique_integer([:positive])}.html")
+    File.write!(file, page)
+    Browser.open(file, opts)
+  end
+
+  defp at(seconds), do: [at: DateTime.add(@at, seconds)]
+
+  # A run with two calls at once, of which one was approved and one denied, and a question after it.
+  defp talk do
+    calls = [
+      %{id: "call_1", name: :get_weather, arguments: %{city: "Rome"}},
+      %{id: "call_2", name: :buy_ticket, arguments: %{price: 99}},
+      %{id: "call_3", name: :research, arguments: %{task: "Hotels"}}
+    ]
+
+    Context.new(
+      "What is the weather in Rome?",
+      [system_prompt: "You plan trips.", id: "talk"] ++ at(0)
+    )
+    |> Context.add_assistant_message("I'll look at both.", calls, at(1))
+    |> Context.add_token_usage(%{input_tokens: 1_000, output_tokens: 50, cached_tokens: 600})
+    |> Context.approve_tool_call("call_1", [by: "ann"] ++ at(40))
+    |> Context.deny_tool_call("call_2", "too dear", [by: "bob"] ++ at(41))
+    |> Context.add_tool_results(
+      [
+        {"call_1", {:ok, "Sunny, " <> String.duplicate("warm and ", 400) <> "dry"}},
+        {"call_3", {:ok, "Roma"}}
+      ],
+      at(42)
+    )
+    |> Context.add_assistant_message("It is sunny.", [], at(43))
+    |> Context.add_user_message(
+      [
+        %{type: :text, text: "And this place?"},
+        %{type: :image, media_type: "image/png", data: @pixel}
+      ],
+      at(100)
+    )
+    |> Context.add_assistant_message("I cannot tell.", [], at(101))
+  end
+
+  defp child do
+    Context.new("Hotels", at(2))
+    |> Context.add_assistant_message("Hotel Roma is free.", [], at(3))
+    |> Context.put_metadata(:parent_id, "talk")
+    |> Context.put_metadata(:tool_call_id, "call_3")
+  end
+
+  test "shows a conversation, and complains of nothing", context do
+    page =
+      Trace.to_html(talk(),
+        title: "A trip",
+        children: [child()],
+        prices: %{"m" => [input: 1, output: 2]}
+      )
+
+    browser = open(page, context)
+    assert Browser.eval(browser, "document.title") == "A trip"
+
+    assert Browser.texts(browser, "article h2") == [
+             "System",
+             "User",
+             "Assistant",
+             "Assistant",
+             "User",
+             "Assistant"
+           ]
+
+    # Parallel calls stand side by side, with their results under them.
+    assert Browser.texts(browser, ".call h3") |> Enum.map(&hd(String.split(&1))) == [
+             "get_weather",
+             "buy_ticket",
+             "research"
+           ]
+
+    tops =
+      Browser.eval(
+        browser,
+        "[...document.querySelectorAll('.call')].map(one => one.getBoundingClientRect().top)"
+      )
+
+    assert [one, one, _] = tops
+
+    assert Browser.texts(browser, ".decision") == [
+             "Approved by ann at 2026-01-01 10:00:40 UTC",
+             "Denied by bob at 2026-01-01 10:00:41 UTC because: too dear"
+           ]
+
+    assert Browser.texts(browser, ".call h4") == ["Result", "Result: denied", "Result"]
+    assert Browser.eval(browser, "document.querySelector('img').naturalWidth") == 1
+    # Times: the first turn took 42 s, and a minute passed before the next question.
+    assert [first, second, third] = Browser.texts(browser, ".row")
+    assert first =~ ~r/^1 10:00:00 42.0 s, 3 calls, error/
+    assert second =~ ~r/^2 10:00:42 58.0 s/
+    assert third =~ ~r/^3 10:01:40 open/
+    # Long texts are cut until they are wanted.
+    refute Browser.text(browser, "#messages") =~ "dry"
+    Browser.click(browser, "button.more")
+    assert Browser.text(browser, "#messages") =~ "dry"
+    # The sub-agent is under its call.
+    refute Browser.text(browser, "#messages") =~ "Hotel Roma"
+    Browser.click(browser, ".call details summary", "Sub-agent")
+    assert Browser.text(browser, ".agent") =~ "Hotel Roma is free."
+    Browser.click(browser, "[role=tab]", "Tokens")
+    assert [turn, _] = Browser.texts(browser, ".row")
+    assert turn =~ "1,000 in (60% cached), 50 out"
+
+    widths =
+      Browser.eval(
+        browser,
+        "[...document.querySelector('.chart').children].map(one => one.getAttribute('width'))"
+      )
+
+    assert ["57.1" <> _, "38.0" <> _, "4.7" <> _] = widths
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "executes nothing of a conversation, and fetches nothing", context do
+    svg =
+      Base.encode64(
+        ~s[<svg xmlns="http://www.w3.org/2000/svg" onload="parent.hacked=1"><script>parent.hacked=1</script></svg>]
+      )
+
+    hostile = [
+      "</script><script>window.hacked=1</script>",
+      "<!--<script>window.hacked=1",
+      "</SCRIPT ><img src=x onerror=window.hacked=1>",
+      ~s["><svg onload=window.hacked=1>' onmouseover=window.hacked=1 x='],
+      "[x](javascript:window.hacked=1) javascript:window.hacked=1",
+      "</pre></noscript></main></style><iframe srcdoc='<script>parent.hacked=1</script>'>",
+      "{{ 7 * 7 }} ${window.hacked=1} \u2028 \u2029 \u0000",
+      "user\u202egnp.exe\u2066 http://127.0.0.1:9/fetched"
+    ]
+
+    parts =
+      for(text <- hostile, do: %{type: :text, text: text}) ++
+        [
+          %{type: :image, media_type: "image/svg+xml", data: svg},
+          %{type: :image, media_type: "image/png\" onerror=\"window.hacked=1", data: @pixel},
+          %{type: :image, url: "javascript:window.hacked=1"},
+          %{type: :image, url: "http://127.0.0.1:9/image.png"},
+          %{type: :image, url: "data:image/svg+xml;base64,#{svg}"},
+          %{
+            type: :file,
+            media_type: "text/html",
+            data: svg,
+            filename: "<img src=x onerror=window.hacked=1>"
+          }
+        ]
+
+    calls =
+      for {text, n} <- Enum.with_index(hostile),
+          do: %{id: "#{n}#{text}", name: text, arguments: %{text => text}}
+
+    results = for call <- calls, do: {call.id, {:ok, parts}}
+
+    conversation =
+      Context.new(parts, [id: hd(hostile), system_prompt: Enum.join(hostile)] ++ at(0))
+      |> Context.add_assistant_message(Enum.join(hostile, "\n"), calls, at(1))
+      |> Context.add_tool_results(results, at(2))
+      |> Context.interrupt(hd(hostile))
+      |> Context.put_prompt_block(hd(hostile), hd(hostile))
+
+    chat =
+      ChatContext.new(context: conversation, branch: hd(hostile))
+      |> ChatContext.branch(Enum.at(hostile, 3))
+
+    page =
+      Trace.to_html(chat,
+        title: hd(hostile),
+        request: :anthropic,
+        prices: %{hd(hostile) => [input: 1, output: 1]}
+      )
+
+    assert length(Regex.scan(~r/<script/i, page)) == 2
+    assert length(Regex.scan(~r{</script}i, page)) == 2
+
+    for {shown, opts} <- [
+          {page, []},
+          {page, [script: false]},
+          {"<!doctype html>" <> Trace.to_html(chat, title: hd(hostile), fragment: true), []}
+        ] do
+      browser = open(shown, context, opts)
+
+      if opts == [] and shown == page do
+        for tab <- ["Tokens", "Branches", "Compare", "Request", "Iterations"],
+            do: Browser.click(browser, "[role=tab]", tab)
+
+        Browser.click(browser, ".switch")
+        assert Browser.text(browser, "body") =~ "user⟦U+202E⟧gnp.exe"
+
+        assert Browser.eval(
+                 browser,
+                 "[...document.querySelectorAll('.message *')].every(one => one.getAttributeNames().every(name => !name.startsWith('on')))"
+               )
+      end
+
+      unless opts[:script] == false do
+        assert Browser.eval(browser, "typeof window.hacked") == "undefined"
+
+        assert Browser.eval(
+                 browser,
+                 "document.querySelectorAll('[href^=javascript], .message svg, .message iframe, img[src*=svg]').length"
+               ) == 0
+      end
+
+      assert Browser.complaints(browser) == []
+      Browser.close(browser)
+    end
+
+    # The policy is what forbids it, should the page ever be wrong.
+    wrong =
+      String.replace(
+        page,
+        "<main id=\"readable\">",
+        "<main id=\"readable\"><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+      )
+
+    browser = open(wrong, context)
+    assert Browser.eval(browser, "typeof window.hacked") == "undefined"
+    assert Enum.any?(Browser.complaints(browser), &(inspect(&1) =~ "Content Security Policy"))
+    Browser.close(browser)
+  end
+
+  test "can be read without its script: the newest 50 messages", context do
+    long = long(60)
+
+    browser = open(Trace.to_html(long), context, script: false)
+    # Scripts of the page do not run; the test's own do.
+    texts = Browser.texts(browser, "#readable pre")
+    assert length(texts) == 50
+    assert List.last(texts) == "question 60"
+    assert hd(texts) == "answer 36"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "switches between what was said and what the model sees", context do
+    conversation =
+      Enum.reduce(1..6, Context.new("start", at(0)), fn n, context ->
+        context
+        |> Context.add_assistant_message("look #{n}", [
+          %{id: "c#{n}", name: "look", arguments: %{}}
+        ])
+        |> Context.add_tool_results([
+          {"c#{n}", {:ok, "result #{n} " <> String.duplicate("x", 300) <> "the end"}}
+        ])
+        |> Context.add_user_message("question #{n}")
+      end)
+      |> Context.put_prompt_block("memory", "The user is Ann.")
+      |> Context.clear_tool_results(keep: 2)
+      |> Context.put_max_result_bytes(120)
+      |> Context.mark_as_summarized(1..2, "They began.")
+
+    assert {:ok, conversation, _info} = Context.compact(conversation, :drop, range: 3..3)
+
+    browser =
+      open(Trace.to_html(conversation, request: {:anthropic, pending: :interrupt}), context)
+
+    said = Browser.text(browser, "#messages")
+    assert said =~ "look 1" and said =~ "Iterations 1 to 2: the model sees a summary"
+    refute said =~ "They began."
+    Browser.press(browser, "v")
+    assert Browser.text(browser, ".switch") =~ "what the model sees"
+    seen = Browser.text(browser, "#messages")
+    refute seen =~ "look 1"
+
+    assert seen =~ "They began." and seen =~ "Iteration 3: hidden from the model" and
+             seen =~ "The user is Ann."
+
+    # What the page makes of it is what the model gets, word for word.
+    model =
+      for %{content: [%{type: :tool_result, content: text}]} <- Context.to_messages(conversation),
+          do: text
+
+    assert length(model) > 2 and Enum.any?(model, &(&1 =~ "left out"))
+
+    shown =
+      Browser.eval(
+        browser,
+        "[...document.querySelectorAll('.result pre')].map(one => one.textContent)"
+      )
+
+    assert shown == model
+    Browser.click(browser, ".switch")
+    assert Browser.text(browser, "#messages") =~ "the end"
+
+    Browser.eval(
+      browser,
+      "(document.querySelector('[name=show]').value = 'changed', document.querySelector('[name=show]').dispatchEvent(new Event('change')))"
+    )
+
+    assert Browser.text(browser, "[role=status]") =~ "found"
+    Browser.click(browser, "[role=tab]", "Request")
+    body = Browser.text(browser, "#request-body")
+    assert {:ok, request} = Context.JSON.decode(body)
+    assert request == Context.request!(conversation, :anthropic, pending: :interrupt)
+    assert Browser.text(browser, "table") =~ "iterations are summarized"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "compares branches, shows their tree, and follows links into them", context do
+    chat = ChatContext.new(context: talk()) |> ChatContext.branch("idea", iteration: 2)
+
+    asked = &Context.add_user_message(&1, "And Paris?")
+    chat = ChatContext.update_context(chat, asked, branch: "idea")
+
+    chat = ChatContext.branch(chat, "deeper", from: "idea")
+    browser = open(Trace.to_html(chat), context)
+    Browser.click(browser, "[role=tab]", "Branches")
+    assert Browser.texts(browser, ".panel > ul > li > ul > li > ul button") == ["deeper"]
+    Browser.click(browser, ".panel button", "idea")
+    assert Browser.text(browser, "#messages") =~ "And Paris?"
+    refute Browser.text(browser, "#messages") =~ "And this place?"
+    Browser.click(browser, "[role=tab]", "Compare")
+    assert Browser.text(browser, "#common") == "Both have the first 2 iterations."
+    assert [one, other] = Browser.texts(browser, ".columns > section")
+    assert one =~ "And this place?" and other =~ "And Paris?"
+    refute one =~ "It is sunny." and other =~ "It is sunny."
+    Browser.go(browser, "about:blank")
+    # A link to a message of a branch that is not the active one.
+    page = Trace.to_html(chat)
+    linked = open(page, context, hash: "#c1-i3-m0")
+    assert Browser.eval(linked, "document.activeElement.id") == "c1-i3-m0"
+    assert Browser.eval(linked, "document.activeElement.innerText") =~ "And Paris?"
+    Browser.click(linked, "#c1-i3-m0 a.link")
+    assert Browser.eval(linked, "location.hash") == "#c1-i3-m0"
+
+    for hash <- ["#c99-i1-m0", "#c0-i99-m9", "#c0-i1-m0\"><script>"] do
+      Browser.eval(linked, "location.hash = #{inspect(hash)}")
+      Browser.settle(linked)
+    end
+
+    assert Browser.complaints(linked) == []
+    Browser.close(linked)
+    Browser.close(browser)
+  end
+
+  test "can be used with the keyboard and with a screen reader, and finds what is looked for",
+       context do
+    browser = open(Trace.to_html(talk()), context)
+    Browser.press(browser, ["g", "j", "j"])
+    assert Browser.eval(browser, "document.activeElement.id") == "c0-i1-m1"
+    Browser.press(browser, "k")
+    assert Browser.eval(browser, "document.activeElement.id") == "c0-i1-m0"
+    Browser.press(browser, "G")
+    assert Browser.eval(browser, "document.activeElement.id") == "c0-i3-m1"
+    Browser.press(browser, "/")
+    Browser.type(browser, "SUNNY")
+    assert Browser.text(browser, "[role=status]") == "2 messages found"
+    assert Browser.texts(browser, "mark") |> Enum.uniq() |> Enum.sort() == ["Sunny", "sunny"]
+    Browser.press(browser, "Escape")
+    assert Browser.text(browser, "[role=status]") == "6 messages"
+    Browser.press(browser, "?")
+    assert Browser.eval(browser, "document.querySelector('dialog').open")
+    Browser.click(browser, "dialog button")
+    # Whoever tabs comes by every control, and each has a name.
+    %{"nodes" => nodes} = Browser.call(browser, "Accessibility.getFullAXTree", %{})
+
+    named =
+      for %{"role" => %{"value" => role}, "ignored" => false} = node <- nodes,
+          do: {role, get_in(node, ["name", "value"])}
+
+    for {role, name} <- named,
+        role in ~w(button link textbox searchbox combobox tab article feed navigation image),
+        do: assert(name not in [nil, ""], "a nameless #{role}")
+
+    for role <- ~w(main navigation feed article search status tab heading),
+        do: assert(List.keymember?(named, role, 0), "no #{role}")
+
+    assert Browser.eval(
+             browser,
+             "[...document.querySelectorAll('article')].map(one => one.getAttribute('aria-posinset')).join()"
+           ) == "1,2,3,4,5,6"
+
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "is light or dark as its reader wishes, and prints all messages", context do
+    long = long(100)
+
+    browser = open(Trace.to_html(long), context)
+    color = "getComputedStyle(document.body).backgroundColor"
+    light = Browser.eval(browser, color)
+
+    Browser.call(browser, "Emulation.setEmulatedMedia", %{
+      features: [%{name: "prefers-color-scheme", value: "dark"}]
+    })
+
+    assert light == "rgb(251, 251, 250)" and Browser.eval(browser, color) == "rgb(22, 22, 21)"
+    assert Browser.eval(browser, "document.querySelectorAll('article').length") < 60
+    %{"data" => pdf} = Browser.call(browser, "Page.printToPDF", %{})
+    assert "%PDF" <> _ = Base.decode64!(pdf)
+    Browser.eval(browser, "window.dispatchEvent(new Event('beforeprint'))")
+    assert Browser.eval(browser, "document.querySelectorAll('article').length") == 201
+    Browser.call(browser, "Emulation.setEmulatedMedia", %{media: "print"})
+
+    assert Browser.eval(browser, "getComputedStyle(document.querySelector('.bar')).display") ==
+             "none"
+
+    Browser.eval(browser, "window.dispatchEvent(new Event('afterprint'))")
+    assert Browser.eval(browser, "document.querySelectorAll('article').length") < 60
+    Browser.close(browser)
+  end
+
+  test "opens 1,000 iterations and 20 MB in a second, and holds only what is seen", context do
+    text = String.duplicate("lorem ipsum dolor sit amet, ", 250)
+
+    conversation =
+      Enum.reduce(1..1_000, Context.new("begin", at(0)), fn n, context ->
+        context
+        |> Context.add_assistant_message(
+          "#{n} #{text}",
+          [%{id: "c#{n}", name: "read", arguments: %{"path" => "#{n}"}}],
+          at(n)
+        )
+        |> Context.add_tool_results([{"c#{n}", {:ok, "#{n} #{text}#{text}"}}], at(n + 1))
+      end)
+
+    page = Trace.to_html(conversation)
+    assert byte_size(page) > 20_000_000
+    assert byte_size(page) <= 1.2 * byte_size(Context.to_snapshot(conversation)) + 300_000
+    browser = open(page, context)
+    # Something to read is there before all of it has come; the rest is the page's own work.
+    [painted, read, ready] =
+      Browser.eval(browser, """
+      (() => {
+        const [page] = performance.getEntriesByType('navigation');
+        const [paint] = performance.getEntriesByName('first-contentful-paint');
+        return [paint.startTime, page.responseEnd, page.domContentLoadedEventEnd];
+      })()
+      """)
+
+    most =
+      Browser.eval(
+        browser,
+        "(() => { let most = 0; const count = () => document.querySelectorAll('*').length; window.most = () => most = Math.max(most, count()); return window.most(); })()"
+      )
+
+    assert most < 1_500
+
+    # Scrolls to the end in 100 steps: each draws a new picture.
+    frames =
+      Browser.eval(browser, """
+      new Promise(done => {
+        const times = []; let step = 0, before = performance.now();
+        const next = now => {
+          times.push(now - before); before = now; window.most();
+          if (++step > 100) return done(times.sort((a, b) => a - b));
+          window.scrollTo(0, document.documentElement.scrollHeight * step / 100);
+          requestAnimationFrame(next);
+        };
+        requestAnimationFrame(next);
+      })
+      """)
+
+    assert Browser.eval(browser, "window.most()") < 2_000
+
+    IO.puts(
+      "\n  20 MB: to be read after #{round(painted)} ms, complete #{round(ready - read)} ms after its last byte came; " <>
+        "a frame of scrolling took #{round(Enum.at(frames, 50))} ms, 19 of 20 at most #{round(Enum.at(frames, 95))} ms"
+    )
+
+    # A second on a machine that has nothing else to do.
+    assert ready - read < 2_000
+    assert Enum.at(frames, 50) < 100
+    Browser.press(browser, "G")
+    assert Browser.text(browser, "#messages") =~ "999 lorem"
+    Browser.press(browser, "/")
+    Browser.type(browser, "500 lorem")
+    Browser.settle(browser)
+    assert Browser.text(browser, "[role=status]") =~ "found"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "shows the demo's conversation", %{tmp_dir: folder} = context do
+    arguments = ~w(run --no-compile demo/demo.exs --html demo.html)
+    env = [{"DEMO_DIR", folder}, {"MIX_ENV", to_string(Mix.env())}]
+    assert {words, 0} = System.cmd("mix", arguments, env: env, stderr_to_stdout: true)
+    assert words =~ "demo.html: "
+    browser = open(File.read!(Path.join(folder, "demo.html")), context)
+    assert Browser.text(browser, "#messages") =~ "Kraków"
+    Browser.click(browser, "[role=tab]", "Branches")
+    assert Browser.texts(browser, ".panel button") == ["main", "rhymes"]
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "stands in an iframe of another page", context do
+    fragment = Trace.to_html(talk(), fragment: true)
+    browser = open("<!doctype html><title>LiveView</title><p>Before</p>#{fragment}", context)
+    %{"root" => _} = Browser.call(browser, "DOM.getDocument", %{depth: -1, pierce: true})
+
+    %{"frameTree" => %{"childFrames" => [%{"frame" => %{"id" => frame}}]}} =
+      Browser.call(browser, "Page.getFrameTree", %{})
+
+    %{"executionContextId" => world} =
+      Browser.call(browser, "Page.createIsolatedWorld", %{frameId: frame})
+
+    %{"result" => %{"value" => text}} =
+      Browser.call(browser, "Runtime.evaluate", %{
+        contextId: world,
+        expression: "document.querySelector('#messages').innerText",
+        returnByValue: true
+      })
+
+    assert text =~ "What is the weather in Rome?" and text =~ "Approved by ann"
+    # It reaches nothing of the page around it.
+    assert Browser.eval(browser, "document.querySelector('iframe').getAttribute('sandbox')") ==
+             "allow-scripts"
+
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+end
