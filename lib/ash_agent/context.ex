@@ -941,9 +941,10 @@ defmodule AshAgent.Context do
   Takes the options of `request/3`, and `:body`: a map with the provider's other fields (model, tools, max_tokens, ...),
   which come before the message part. A field of the message part in it raises `ArgumentError`.
 
-  Each message is encoded once for each provider and set of options. The iodata is a list of binaries that point to these
-  encodings, so a body costs no more than encoding the new messages and listing the others. Appending never changes the
-  bytes before the appended message (cache breakpoints aside), so that providers' prompt caches hit.
+  Each message is encoded once for each provider and set of options, and the encodings of old iterations join into larger
+  ones. The iodata is a list of binaries that point to them: about as many as iterations since a multiple of 16, and one for
+  each megabyte. Appending never changes the bytes before the appended message (cache breakpoints aside), so that
+  providers' prompt caches hit.
 
   ## Examples
 

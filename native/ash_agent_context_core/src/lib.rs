@@ -41,7 +41,7 @@ pub use log::Stamp;
 pub use provider::event::Event;
 pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
-pub use request::segment::Segment;
+pub use request::segment::{KeptBytes, Segment};
 pub use request::Located;
 pub use response::{Given, Reading, Response, State, MAX_BYTES};
 pub use storage::changes::Changes;

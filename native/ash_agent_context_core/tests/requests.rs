@@ -580,8 +580,8 @@ fn kept(segments: &[Segment<'_>]) -> HashSet<(usize, usize)> {
     segments
         .iter()
         .filter_map(|segment| match segment {
-            Segment::Kept(bytes) => Some((bytes.as_ptr() as usize, bytes.len())),
-            Segment::Made(_) => None,
+            Segment::Kept(kept) => Some((kept.bytes().as_ptr() as usize, kept.bytes().len())),
+            Segment::Lent(_) | Segment::Made(_) => None,
         })
         .filter(|(_, len)| *len > 10)
         .collect()

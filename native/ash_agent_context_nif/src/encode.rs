@@ -13,7 +13,7 @@ use crate::resource::ContextResource;
 
 /// From this size on, text leaves as a binary that points into the context: below it, a copy is
 /// smaller than the pointer (and the VM keeps such binaries on the process heap).
-const SHARED: usize = 64;
+pub const SHARED: usize = 64;
 
 /// Encodes a value that lives nowhere but here.
 pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {

@@ -1,14 +1,14 @@
 //! The NIFs of requests.
 
 use ash_agent_context_core::{
-    json, Dialect, Error, Known, Located, Options, Prompt, Provider, Segment, SystemRole, Thinking,
-    Unready,
+    json, Dialect, Error, KeptBytes, Known, Located, Options, Prompt, Provider, Segment,
+    SystemRole, Thinking, Unready,
 };
-use rustler::{Atom, Encoder as _, Env, NewBinary, Term};
+use rustler::{Atom, Encoder as _, Env, NewBinary, Resource, ResourceArc, Term};
 
 use crate::atoms;
 use crate::decode::{self, Around, Number};
-use crate::encode::{self, Encoder};
+use crate::encode::{self, Encoder, SHARED};
 use crate::error::NifError;
 use crate::resource::{ContextResource, Handle};
 use crate::scheduler::{nif, Scheduler};
@@ -135,11 +135,37 @@ fn encode_request<'a>(
     let options = given.options(scheduler);
     let segments = within_work(context.get().encode_request(&options, &body))?;
     let encoder = Encoder::sharing(env, &context);
+    let mut kept = Vec::with_capacity(segments.len());
+    let shared = |segment| match segment {
+        Segment::Kept(bytes) if bytes.bytes().len() >= SHARED => {
+            kept.push(bytes);
+            None
+        }
+        segment => Some(segment),
+    };
+    // What is nothing here is shared.
+    let segments: Vec<_> = segments.into_iter().map(shared).collect();
+    let kept = ResourceArc::new(KeptResource(kept));
+    let mut binaries =
+        (0..kept.0.len()).map(|index| kept.make_binary(env, |kept| kept.bytes(index)));
     let list = segments.iter().map(|segment| match segment {
-        Segment::Kept(bytes) => encoder.binary(bytes),
-        Segment::Made(bytes) => NewBinary::from_slice(env, bytes).into(),
+        None => binaries.next().encode(env),
+        Some(Segment::Lent(bytes)) => encoder.binary(bytes),
+        Some(segment) => NewBinary::from_slice(env, segment.bytes()).into(),
     });
     Ok(encoder.list(list))
+}
+
+/// What the binaries of a request point into, for as long as one of them is used.
+struct KeptResource(Vec<KeptBytes>);
+
+#[rustler::resource_impl]
+impl Resource for KeptResource {}
+
+impl KeptResource {
+    fn bytes(&self, index: usize) -> &[u8] {
+        self.0.get(index).map(KeptBytes::bytes).unwrap_or_default()
+    }
 }
 
 fn request<'a>(

@@ -47,6 +47,18 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
     }
 }
 
+impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Steps<'a, I> {
+    /// The number of the first iteration of the next cover.
+    pub fn next_cover(&mut self) -> Option<u64> {
+        self.covers.peek().map(|(first, _)| *first)
+    }
+
+    /// Goes on with an iteration; there is no cover before it.
+    pub fn skip_to(&mut self, number: u64) {
+        self.next = number;
+    }
+}
+
 impl Context {
     /// What of the log is shown, where that is not all of it.
     #[must_use]
@@ -72,7 +84,11 @@ impl Context {
     }
 
     /// What the view has, from an iteration to another.
-    pub(crate) fn stretches(&self, from: u64, to: u64) -> impl Iterator<Item = Stretch<'_>> {
+    pub(crate) fn stretches(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> Steps<'_, impl Iterator<Item = (u64, &Cover)>> {
         let from = from.max(self.first_number());
         let start = self.cover(from).map_or(from, |(first, _)| first);
         let covers = self.view.as_deref().into_iter();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
-use crate::log::memo::{Memo, Pieces};
+use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
 use crate::log::part::{Content, PartKind};
+use crate::log::piece::Pieces;
 use crate::log::usage::{Reported, Usage};
 use crate::value::{Map, Size, Value};
 

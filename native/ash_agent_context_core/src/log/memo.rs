@@ -2,8 +2,6 @@
 
 use std::sync::OnceLock;
 
-use crate::log::hints::Ttl;
-
 /// Values one list keeps. Whoever asks for more kinds (a new model name every turn) gets them made
 /// anew each time instead of growing memory without bound.
 const LIMIT: usize = 12;
@@ -20,37 +18,6 @@ struct Link<T> {
     key: u64,
     value: T,
     next: OnceLock<Box<Link<T>>>,
-}
-
-/// Encodings by the options that decide them.
-pub(crate) type Pieces = Memo<Piece>;
-
-/// The elements that a message or an iteration adds to a request's list, each with a comma in
-/// front.
-#[derive(Debug, Default)]
-pub(crate) struct Piece {
-    /// JSON text; empty when nothing is added.
-    pub bytes: Box<[u8]>,
-    /// Where a cache breakpoint can be put in, the last such place.
-    pub mark: Option<usize>,
-    /// Cache breakpoints that were set by hand.
-    pub by_hand: Vec<ByHand>,
-    /// Whether the first element is the model's.
-    pub begins_with_model: bool,
-    /// Whether the first element is the model's and calls tools.
-    pub begins_with_calls: bool,
-    /// Whether the last element is the model's.
-    pub ends_with_model: bool,
-    /// Whether the last element is as it was imported, so that it may hold the messages after it.
-    pub ends_imported: bool,
-}
-
-/// A cache breakpoint that was set by hand.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ByHand {
-    /// Where it can be put in.
-    pub at: usize,
-    pub ttl: Ttl,
 }
 
 impl<T> Memo<T> {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use crate::log::call::{Places, ToolCall};
-use crate::log::memo::{Memo, Pieces};
+use crate::log::memo::Memo;
 use crate::log::original::Original;
 use crate::log::part::{Content, Part};
+use crate::log::piece::Pieces;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::value::json;

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::media::{words_of, Media};
-use crate::log::memo::{ByHand, Piece};
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind};
+use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
 use crate::provider::accepts::Accepts;
 use crate::provider::options::{Options, Thinking};
@@ -71,15 +71,6 @@ impl<'o> Writer<'o> {
         Self {
             changes: Some(Vec::new()),
             ..Self::new(options, accepts)
-        }
-    }
-
-    pub fn piece(self) -> Piece {
-        Piece {
-            bytes: self.json.0.into_boxed_slice(),
-            mark: self.mark,
-            by_hand: self.by_hand,
-            ..Piece::default()
         }
     }
 

@@ -1,16 +1,18 @@
 //! Putting a request together from what is encoded already.
 //!
 //! A complete iteration is one stretch of bytes, made when it is first asked for, from its
-//! messages' encodings where there are any. The current iteration is put together message by message.
+//! messages' encodings where there are any. The current iteration is put together message by message. Sixteen
+//! complete iterations become one stretch, and so do sixteen of those.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::hints::Ttl;
 use crate::log::iteration::Iteration;
-use crate::log::memo::{ByHand, Piece};
 use crate::log::message::Message;
+use crate::log::piece::{ByHand, Kept, Piece, Shape};
 use crate::value::Size;
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
@@ -20,6 +22,7 @@ use crate::provider::options::Options;
 use crate::provider::writer::{self, Writer};
 use crate::request::item::{items, Item};
 use crate::request::segment::Segment;
+use crate::request::slice::{Mark, Slice};
 use crate::value::builder::Json;
 
 /// Iterations between two cache breakpoints that stay where they are.
@@ -27,6 +30,15 @@ const CACHE_STEP: u64 = 5;
 
 /// Cache breakpoints that a request may have.
 const CACHE_POINTS: usize = 4;
+
+/// Pieces that are joined into a larger one.
+const FANOUT: u64 = 16;
+
+/// Bytes of the largest piece that is made of others: copying so many takes well under a millisecond.
+const JOINED: usize = 1024 * 1024;
+
+/// Slices that most requests have at most.
+const SLICES: usize = 32;
 
 /// Room for what stands around the texts of an iteration.
 const BESIDE_TEXT: usize = 512;
@@ -40,8 +52,7 @@ pub(crate) struct Body<'a, 'o> {
     /// The number of the first iteration that is sent.
     first: u64,
     slices: Vec<Slice<'a>>,
-    /// The places that may have a mark, in their order.
-    marks: Vec<Mark>,
+    run: Option<Run>,
     /// Whether the last element is the model's; `None` before the first.
     model_last: Option<bool>,
     /// The messages in the last element, when that is as it was imported.
@@ -54,107 +65,17 @@ pub(crate) struct Body<'a, 'o> {
     system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
     left: usize,
+    /// Bytes that may still be copied into larger pieces.
+    left_to_join: usize,
 }
 
-/// Where a cache breakpoint may stand.
+/// Whole pieces at the end of the slices, of iterations one after the other as in the log.
 #[derive(Clone, Copy)]
-struct Mark {
-    /// The slice; nothing for the system prompt beside the list.
-    slice: Option<usize>,
-    at: usize,
-    /// The number of the iteration.
-    number: u64,
-    /// For how long, where it was set by hand.
-    by_hand: Option<Ttl>,
-}
-
-/// Some bytes of a piece.
-struct Slice<'a> {
-    bytes: Bytes<'a>,
+struct Run {
+    /// The first slice.
     start: usize,
-    end: usize,
-    mark: Option<usize>,
-    by_hand: Vec<ByHand>,
-    begins_with_model: bool,
-    begins_with_calls: bool,
-    ends_with_model: bool,
-    ends_imported: bool,
-    /// Whether it was imported and asks for its continuation.
-    is_prefix: bool,
-    /// Whether it stands before the list begins, where a list begins after its system messages.
-    is_before: bool,
-}
-
-enum Bytes<'a> {
-    Kept(&'a [u8]),
-    Made(Box<[u8]>),
-}
-
-impl<'a> Slice<'a> {
-    fn of(piece: Result<&'a Piece, Piece>) -> Self {
-        match piece {
-            Ok(piece) => Self {
-                mark: piece.mark,
-                by_hand: piece.by_hand.clone(),
-                begins_with_model: piece.begins_with_model,
-                begins_with_calls: piece.begins_with_calls,
-                ends_with_model: piece.ends_with_model,
-                ends_imported: piece.ends_imported,
-                is_prefix: false,
-                is_before: false,
-                ..Self::kept(&piece.bytes)
-            },
-            Err(piece) => Self {
-                start: 0,
-                end: piece.bytes.len(),
-                mark: piece.mark,
-                by_hand: piece.by_hand,
-                begins_with_model: piece.begins_with_model,
-                begins_with_calls: piece.begins_with_calls,
-                ends_with_model: piece.ends_with_model,
-                ends_imported: piece.ends_imported,
-                is_prefix: false,
-                is_before: false,
-                bytes: Bytes::Made(piece.bytes),
-            },
-        }
-    }
-
-    const fn kept(bytes: &'a [u8]) -> Self {
-        Self {
-            start: 0,
-            end: bytes.len(),
-            mark: None,
-            by_hand: Vec::new(),
-            begins_with_model: false,
-            begins_with_calls: false,
-            ends_with_model: false,
-            ends_imported: false,
-            is_prefix: false,
-            is_before: false,
-            bytes: Bytes::Kept(bytes),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Kept(kept) => kept,
-            Bytes::Made(made) => made,
-        }
-    }
-
-    fn begins_with(&self, byte: u8) -> bool {
-        self.bytes().first() == Some(&byte)
-    }
-
-    fn part(&self, start: usize, end: usize) -> Segment<'a> {
-        match &self.bytes {
-            Bytes::Kept(kept) => Segment::Kept(kept.get(start..end).unwrap_or_default()),
-            Bytes::Made(made) => Segment::Made(Cow::Owned(
-                made.get(start..end).unwrap_or_default().to_vec(),
-            )),
-        }
-    }
+    /// The number of the iteration after the last one.
+    end: u64,
 }
 
 impl<'a, 'o> Body<'a, 'o> {
@@ -169,14 +90,15 @@ impl<'a, 'o> Body<'a, 'o> {
             options,
             key: options.key(),
             first: context.first_sent(options),
-            slices: Vec::with_capacity(context.count_iterations() + 8),
-            marks: Vec::new(),
+            slices: Vec::with_capacity(SLICES),
+            run: None,
             model_last: None,
             imported: Vec::new(),
             ends_imported: false,
             before_imported: None,
             system: None,
             left: options.most,
+            left_to_join: options.most.max(JOINED),
         }
     }
 
@@ -197,8 +119,8 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
         let item = Item::System(system, self.context.rendering(u64::MAX));
         let slice = match item.imported(self.options) {
-            Some(imported) => Slice::kept(imported.as_bytes()),
-            None => self.slice(item)?,
+            Some(imported) => Slice::lent(imported.as_bytes(), Shape::default(), 0),
+            None => self.slice(item, 0)?,
         };
         if slice.end == 0 {
             return Ok(());
@@ -206,49 +128,26 @@ impl<'a, 'o> Body<'a, 'o> {
         // An element of the list follows a comma; Responses knows both forms.
         let key = self.format.system_key();
         let Some(key) = key.filter(|_| !slice.begins_with(b',')) else {
-            self.push(slice, 0);
+            self.slices.push(slice);
             return Ok(());
         };
         head.value(key);
         head.raw(":");
-        self.add_places(None, &slice, 0);
         self.system = Some((std::mem::take(head), slice));
         head.raw(",");
         Ok(())
     }
 
-    /// Adds a slice, whatever comes before it.
-    fn push(&mut self, slice: Slice<'a>, number: u64) {
-        self.add_places(Some(self.slices.len()), &slice, number);
-        self.slices.push(slice);
-    }
-
-    fn add_places(&mut self, index: Option<usize>, slice: &Slice<'a>, number: u64) {
-        let place = |at, by_hand| Mark {
-            slice: index,
-            at,
-            number,
-            by_hand,
-        };
-        let by_hand = slice.by_hand.iter();
-        let is_taken = by_hand.clone().any(|mark| Some(mark.at) == slice.mark);
-        self.marks
-            .extend(by_hand.map(|mark| place(mark.at, Some(mark.ttl))));
-        if let Some(at) = slice.mark.filter(|_| self.options.cache && !is_taken) {
-            self.marks.push(place(at, None));
-        }
-    }
-
     fn add_iterations(&mut self) -> Result<(), Error> {
-        let mut steps = self.context.sent(self.options).peekable();
+        let mut steps = self.context.sent(self.options);
         while let Some(stretch) = steps.next() {
             match stretch {
                 Stretch::Iteration(iteration, rendering) => {
-                    let behind = match steps.peek() {
-                        Some(Stretch::Cover(first, ..)) => self.context.log.numbered(*first),
-                        _ => None,
-                    };
-                    self.add_iteration(iteration, rendering, behind)?;
+                    let behind = steps.covered_after(iteration.number);
+                    let end = self.context.current_iteration().saturating_sub(1);
+                    let until = steps.alike(iteration.number, end);
+                    let added = self.add_iteration(iteration, rendering, behind, until)?;
+                    steps.skip_to(iteration.number + added);
                 }
                 Stretch::Cover(_, last, summary, rendering) => {
                     // Elements imported before it do not contain the messages after it.
@@ -262,16 +161,18 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Adds an iteration; `behind` is the one after it that is not shown.
+    /// Adds an iteration, or several up to one; `behind` is the one after it that is not shown. Returns how many.
     fn add_iteration(
         &mut self,
         iteration: &'a Iteration,
         rendering: Rendering<'a>,
         behind: Option<&Iteration>,
-    ) -> Result<(), Error> {
+        until: u64,
+    ) -> Result<u64, Error> {
         let known = Context::known_items(iteration, self.first, self.options);
         if known > 0 {
-            return self.add_items(iteration, rendering, known);
+            self.add_items(iteration, rendering, known)?;
+            return Ok(1);
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
         let holds_hidden = behind.is_some_and(|behind| {
@@ -287,20 +188,123 @@ impl<'a, 'o> Body<'a, 'o> {
             // What is sent of it depends on other iterations.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
-        } else if let Some(piece) = iteration.pieces().get(key) {
-            self.add(Slice::of(Ok(piece)), iteration.number);
+        } else if let Some(kept) = iteration.pieces().kept(key) {
+            let is_plain = rendering.is_plain(kept.piece.longest);
+            let until = if is_plain { until } else { iteration.number };
+            let count = self.count_kept(&kept, iteration.number, until);
+            self.add_kept(kept, count, iteration.number, key);
+            return Ok(count as u64);
         } else if iteration.number < self.context.current_iteration()
             && self.is_whole(iteration, rendering)
         {
             self.spend(iteration.size())?;
-            let piece = iteration
-                .pieces()
-                .get_or_make(key, || self.encode(iteration, rendering));
-            self.add(Slice::of(piece), iteration.number);
+            let encode = || self.encode(iteration, rendering);
+            let kept = iteration.pieces().kept_or_make(key, encode);
+            for item in items(iteration, rendering, self.options) {
+                item.pieces().forget(self.key ^ item.rendering());
+            }
+            self.add_kept(kept, 1, iteration.number, key);
         } else {
             self.add_items(iteration, rendering, 0)?;
         }
-        Ok(())
+        Ok(1)
+    }
+
+    /// How many iterations from one on are in the same piece, one after the other.
+    ///
+    /// A piece has iterations of one conversation. Another one that has the first and the last of some has those
+    /// between them as well: what changes the messages of an iteration takes away everything after it.
+    fn count_kept(&self, kept: &Kept, number: u64, until: u64) -> usize {
+        let parts = (kept.piece.count() - kept.part) as u64;
+        let most = parts.min((until + 1).saturating_sub(number)).max(1);
+        let is_next = |count: u64| {
+            let other = self.context.log.numbered(number + count);
+            let other = other.and_then(|iteration| iteration.pieces().kept(self.key));
+            other.is_some_and(|other| {
+                Arc::ptr_eq(&other.piece, &kept.piece) && other.part == kept.part + count as usize
+            })
+        };
+        if most == 1 || is_next(most - 1) {
+            return most as usize;
+        }
+        let (mut yes, mut no) = (0, most - 1);
+        while no - yes > 1 {
+            let middle = yes.midpoint(no);
+            match is_next(middle) {
+                true => yes = middle,
+                false => no = middle,
+            }
+        }
+        no as usize
+    }
+
+    /// Adds what is kept of some iterations, and joins it with what is kept of those before it.
+    fn add_kept(&mut self, kept: Kept, count: usize, number: u64, key: u64) {
+        let parts = kept.part..kept.part + count;
+        let (run, start) = (self.run, self.slices.len());
+        self.add(Slice::of(kept.piece, parts, number));
+        let is_alone = self.slices.len() == start + 1;
+        let whole = self.slices.get(start..).and_then(<[Slice<'_>]>::last);
+        let whole = whole.and_then(Slice::whole);
+        let joins = |piece: &Arc<Piece>| piece.by_hand.is_empty() && key == self.key;
+        if whole.is_some_and(joins) {
+            let goes_on = run.filter(|run| is_alone && run.end == number);
+            let start = goes_on.map_or(self.slices.len() - 1, |run| run.start);
+            let end = number + count as u64;
+            self.run = Some(Run { start, end });
+            self.join(end);
+        }
+    }
+
+    /// Joins the pieces before an iteration, where they make a larger one complete.
+    fn join(&mut self, end: u64) {
+        let before = end - self.context.first_number();
+        let sizes = std::iter::successors(Some(FANOUT), |size| size.checked_mul(FANOUT));
+        for size in sizes.take_while(|size| before.is_multiple_of(*size)) {
+            if self.join_from(end - size).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Joins the pieces from an iteration on; nothing where there is none that begins with it, or too much for one.
+    fn join_from(&mut self, first: u64) -> Option<()> {
+        let run = self.run?;
+        let slices = self.slices.get(run.start..)?;
+        let start = slices.iter().rposition(|slice| slice.number == first)?;
+        let slices = slices.get(start..)?;
+        if slices.len() == 1 {
+            return Some(());
+        }
+        let pieces = slices.iter().filter_map(Slice::whole);
+        let bytes = pieces.clone().map(|piece| piece.bytes().len()).sum();
+        if bytes > JOINED {
+            return None;
+        }
+        self.left_to_join = self.left_to_join.checked_sub(bytes)?;
+        let iterations = (first..run.end).filter_map(|number| self.context.log.numbered(number));
+        let longest = iterations.clone().map(Iteration::longest_result).max();
+        let parts = pieces.clone().map(|piece| &**piece);
+        let joined = Arc::new(Piece::join(parts, longest.unwrap_or(0)));
+        let olds = pieces.flat_map(|piece| std::iter::repeat_n(piece, piece.count()));
+        let mut places: Vec<_> = iterations.zip(olds).enumerate().collect();
+        let replace = |(part, (iteration, old)): (usize, (&Iteration, &Arc<Piece>))| {
+            let piece = joined.clone();
+            iteration
+                .pieces()
+                .replace(self.key, old, Kept { piece, part })
+        };
+        // Of two threads that join the same ones, one is first at the last iteration.
+        if !places.pop().is_some_and(replace) {
+            return None;
+        }
+        for place in places {
+            replace(place);
+        }
+        let parts = 0..joined.count();
+        self.slices.truncate(run.start + start);
+        self.slices.push(Slice::of(joined, parts, first));
+        Some(())
     }
 
     /// Whether an iteration's elements are the same whatever comes before it. Imported ones
@@ -330,7 +334,8 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// All elements of an iteration, each written right after the one before.
     fn encode(&self, iteration: &Iteration, rendering: Rendering<'_>) -> Piece {
-        let mut whole = Piece::default();
+        let mut shape = Shape::default();
+        let mut all_by_hand = Vec::new();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
         let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
         for item in items(iteration, rendering, self.options) {
@@ -341,10 +346,12 @@ impl<'a, 'o> Body<'a, 'o> {
             let imported = item.imported(self.options);
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
-            } else if let Some(kept) = item.pieces().get(self.key ^ item.rendering()) {
-                bytes.extend_from_slice(&kept.bytes);
-                mark = kept.mark.map(|mark| start + mark);
-                let kept = kept.by_hand.iter();
+            } else if let Some(Kept { piece, part }) =
+                item.pieces().kept(self.key ^ item.rendering())
+            {
+                bytes.extend_from_slice(piece.bytes());
+                mark = piece.shape(part).mark.map(|mark| start + mark);
+                let kept = piece.by_hand.iter();
                 by_hand.extend(kept.map(|mark| shift(mark, start + mark.at)));
             } else {
                 let mut out = Writer::behind(bytes, self.options, self.format);
@@ -355,9 +362,9 @@ impl<'a, 'o> Body<'a, 'o> {
                 continue;
             }
             if start == 0 {
-                whole.begins_with_model = is_model;
-                whole.begins_with_calls = item.calls();
-            } else if self.joins(Some(whole.ends_with_model), is_model) {
+                shape.begins_with_model = is_model;
+                shape.begins_with_calls = item.calls();
+            } else if self.joins(Some(shape.ends_with_model), is_model) {
                 // Without the end of the one and the beginning of the other, and with a comma.
                 let seam = start - writer::CLOSE.len()..start + writer::open(is_model).len();
                 mark = mark.map(|mark| mark - seam.len() + 1);
@@ -366,13 +373,12 @@ impl<'a, 'o> Body<'a, 'o> {
                 }
                 bytes.splice(seam, [b',']);
             }
-            whole.mark = mark.or(whole.mark);
-            whole.by_hand.append(&mut by_hand);
-            whole.ends_with_model = is_model;
-            whole.ends_imported = imported.is_some();
+            shape.mark = mark.or(shape.mark);
+            all_by_hand.append(&mut by_hand);
+            shape.ends_with_model = is_model;
+            shape.ends_imported = imported.is_some();
         }
-        whole.bytes = bytes.into_boxed_slice();
-        whole
+        Piece::new(bytes, shape, all_by_hand)
     }
 
     /// Adds the items of an iteration after those that the provider knows.
@@ -394,14 +400,14 @@ impl<'a, 'o> Body<'a, 'o> {
                 Some(elements)
                     if !elements.is_empty() && !self.joins(self.model_last, item.is_model()) =>
                 {
-                    let mut slice = Slice::kept(elements.as_bytes());
-                    slice.begins_with_model = item.is_model();
-                    slice.begins_with_calls = item.calls();
-                    slice.ends_with_model = item.is_model();
-                    slice.ends_imported = true;
+                    let shape = Shape {
+                        ends_imported: true,
+                        ..item.shape()
+                    };
+                    let mut slice = Slice::lent(elements.as_bytes(), shape, iteration.number);
                     slice.is_before = self.is_before(item);
                     slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
-                    self.add(slice, iteration.number);
+                    self.add(slice);
                     self.imported.push(item);
                 }
                 _ => self.add_item(item, iteration.number)?,
@@ -411,31 +417,29 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
-        let mut slice = self.slice(item)?;
+        let mut slice = self.slice(item, number)?;
         slice.is_before = self.is_before(item);
-        self.add(slice, number);
+        self.add(slice);
         Ok(())
     }
 
     /// What the rules make of an item.
-    fn slice(&mut self, item: Item<'a>) -> Result<Slice<'a>, Error> {
+    fn slice(&mut self, item: Item<'a>, number: u64) -> Result<Slice<'a>, Error> {
         let key = self.key ^ item.rendering();
-        self.spend_unless(item.pieces().get(key).is_some(), item.size())?;
-        let (format, options) = (self.format, self.options);
-        let encode = || item.encode(format, options);
-        Ok(Slice::of(item.pieces().get_or_make(key, encode)))
+        let kept = match item.pieces().kept(key) {
+            Some(kept) => kept,
+            None => {
+                self.spend(item.size())?;
+                let encode = || item.encode(self.format, self.options);
+                item.pieces().kept_or_make(key, encode)
+            }
+        };
+        Ok(Slice::of(kept.piece, 0..1, number))
     }
 
     /// Mistral counts system messages as no beginning: a call after them has none of the user before it.
     fn is_before(&self, item: Item<'_>) -> bool {
         item.is_system() && self.format.user_before_calls() && !self.format.user_first()
-    }
-
-    fn spend_unless(&mut self, is_kept: bool, size: Size) -> Result<(), Error> {
-        if is_kept {
-            return Ok(());
-        }
-        self.spend(size)
     }
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
@@ -454,19 +458,20 @@ impl<'a, 'o> Body<'a, 'o> {
         self.format.alternates() && model_last == Some(begins_with_model)
     }
 
-    fn add(&mut self, mut slice: Slice<'a>, number: u64) {
-        if slice.end == 0 {
+    fn add(&mut self, mut slice: Slice<'a>) {
+        if slice.end == slice.start {
             return;
         }
-        let begins_with_model = slice.begins_with_model;
+        self.run = None;
+        let begins_with_model = slice.shape.begins_with_model;
         if self.joins(self.model_last, begins_with_model) {
-            self.remake_imported(number);
+            self.remake_imported(slice.number);
         }
         if self.ends_with_prefix() {
             // Only the last message may ask for its continuation.
-            self.remake_imported(number);
+            self.remake_imported(slice.number);
         }
-        let wants_user = match slice.begins_with_calls {
+        let wants_user = match slice.shape.begins_with_calls {
             true => self.format.user_before_calls(),
             false => self.format.user_first(),
         };
@@ -478,16 +483,16 @@ impl<'a, 'o> Body<'a, 'o> {
             if let Some(last) = self.slices.last_mut() {
                 last.end -= writer::CLOSE.len();
             }
-            self.slices.push(Slice::kept(b","));
-            slice.start = writer::open(begins_with_model).len();
+            self.slices.push(Slice::constant(","));
+            slice.start += writer::open(begins_with_model).len();
         }
         self.imported.clear();
         self.before_imported = self.model_last;
         if !slice.is_before {
-            self.model_last = Some(slice.ends_with_model);
+            self.model_last = Some(slice.shape.ends_with_model);
         }
-        self.ends_imported = slice.ends_imported;
-        self.push(slice, number);
+        self.ends_imported = slice.shape.ends_imported;
+        self.slices.push(slice);
     }
 
     /// Makes the last element by the rules, if it is an imported one, whose form may be any. There
@@ -497,20 +502,15 @@ impl<'a, 'o> Body<'a, 'o> {
             return;
         }
         self.slices.pop();
-        let len = self.slices.len();
-        self.marks.retain(|mark| mark.slice < Some(len));
         self.model_last = self.before_imported;
         for item in std::mem::take(&mut self.imported) {
-            self.add(
-                Slice::of(Err(item.encode(self.format, self.options))),
-                number,
-            );
+            let piece = item.encode(self.format, self.options);
+            self.add(Slice::of(Arc::new(piece), 0..1, number));
         }
     }
 
     fn stand_in(&mut self) {
-        self.slices
-            .push(Slice::kept(self.format.stand_in().as_bytes()));
+        self.slices.push(Slice::constant(self.format.stand_in()));
         self.model_last = Some(false);
     }
 
@@ -532,15 +532,17 @@ impl<'a, 'o> Body<'a, 'o> {
     /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
     /// last of all, and the newest of those that stay where they are while the conversation grows.
     fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
-        let (by_hand, placed): (Vec<Mark>, Vec<Mark>) =
-            self.marks.iter().partition(|mark| mark.by_hand.is_some());
+        let by_hand: Vec<Mark> = self
+            .marked()
+            .flat_map(|(index, slice)| slice.by_hand(index))
+            .collect();
         let room = match by_hand.is_empty() {
             true => CACHE_POINTS,
             // What was imported has its own.
             false => CACHE_POINTS.saturating_sub(self.count_imported()),
         };
         let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();
-        chosen.extend(self.choose_placed(&placed, room - chosen.len()));
+        chosen.extend(self.choose_placed(room - chosen.len()));
         chosen.sort_by_key(|mark| (mark.slice, mark.at));
         // Providers refuse an entry kept for an hour after one kept for minutes.
         let hour = |mark: &Mark| mark.by_hand == Some(Ttl::Hour);
@@ -552,21 +554,34 @@ impl<'a, 'o> Body<'a, 'o> {
         chosen.into_iter().enumerate().map(ttl).collect()
     }
 
-    fn choose_placed(&self, placed: &[Mark], room: usize) -> Vec<Mark> {
-        let (system, rest): (Vec<Mark>, Vec<Mark>) =
-            placed.iter().partition(|mark| mark.slice.is_none());
-        let mut chosen = system;
-        let mut newest_first = rest.iter().rev();
+    fn choose_placed(&self, room: usize) -> Vec<Mark> {
+        if !self.options.cache {
+            return Vec::new();
+        }
+        let system = self.system.iter();
+        let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
+        let slices = self.slices.iter().enumerate().rev();
+        let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
         chosen.extend(newest_first.next());
         let mut last = self.context.current_iteration();
-        for mark in newest_first {
-            if mark.number % CACHE_STEP == 0 && mark.number < last {
-                chosen.push(*mark);
-                last = mark.number;
-            }
+        while chosen.len() < room {
+            let is_next =
+                |mark: &Mark| mark.number.is_multiple_of(CACHE_STEP) && mark.number < last;
+            let Some(mark) = newest_first.find(is_next) else {
+                break;
+            };
+            last = mark.number;
+            chosen.push(mark);
         }
         chosen.truncate(room);
         chosen
+    }
+
+    /// Everything that may have a cache breakpoint, the system prompt first.
+    fn marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
+        let system = self.system.iter().map(|(_, slice)| (None, slice));
+        let slices = self.slices.iter().enumerate();
+        system.chain(slices.map(|(index, slice)| (Some(index), slice)))
     }
 
     /// Cache breakpoints in what was imported: no text can look like one.
@@ -576,10 +591,8 @@ impl<'a, 'o> Body<'a, 'o> {
             mark => mark.trim_start_matches([',', '{']),
         };
         let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
-        let system = self.system.iter().map(|(_, slice)| slice);
-        let slices = system.chain(&self.slices);
-        slices
-            .map(|slice| {
+        self.marked()
+            .map(|(_, slice)| {
                 slice
                     .bytes()
                     .windows(sign.len())

@@ -3,10 +3,10 @@
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
-use crate::log::memo::{Piece, Pieces};
 use crate::log::message::{Message, Role};
 use crate::log::original::Original as Imported;
 use crate::log::part::{Content, Part, PartKind};
+use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
@@ -76,17 +76,26 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// How its elements fit to others.
+    pub fn shape(self) -> Shape {
+        Shape {
+            begins_with_model: self.is_model(),
+            begins_with_calls: self.calls(),
+            ends_with_model: self.is_model(),
+            ..Shape::default()
+        }
+    }
+
     /// The elements by the rules.
     pub fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
         let mut out = Writer::new(options, format);
         self.render(format, &mut out);
-        let is_model = self.is_model();
-        Piece {
-            begins_with_model: is_model,
-            begins_with_calls: self.calls(),
-            ends_with_model: is_model,
-            ..out.piece()
-        }
+        let (bytes, mark, by_hand) = out.into_parts();
+        let shape = Shape {
+            mark,
+            ..self.shape()
+        };
+        Piece::new(bytes, shape, by_hand)
     }
 
     pub fn size(self) -> Size {

@@ -8,15 +8,19 @@ mod body;
 mod cost;
 mod item;
 pub mod segment;
+mod slice;
 
 use std::collections::HashSet;
 
+use crate::context::shown::Steps;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
+use crate::log::served::SplitPairs;
 use crate::value::json::AsJson;
 use crate::value::Map;
+use crate::view::cover::Cover;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
 use crate::view::{self, Stretch, View};
@@ -159,7 +163,7 @@ impl Context {
     }
 
     /// What is sent of the view.
-    fn sent(&self, options: &Options<'_>) -> impl Iterator<Item = Stretch<'_>> {
+    fn sent(&self, options: &Options<'_>) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let from = self.first_sent(options);
         let pairs = Pairs {
@@ -169,17 +173,62 @@ impl Context {
             from,
             knows_earlier: options.known != Known::Nothing,
         };
-        // Nearly always there are none, and each iteration of each request would ask.
-        let split = Some(self.log.split_pairs()).filter(|split| !split.is_empty());
-        self.stretches(from, u64::MAX)
-            .map(move |stretch| match stretch {
-                Stretch::Iteration(iteration, rendering) => {
-                    let rendering = rendering.at_most(most);
-                    let met = split.is_some_and(|split| split.meet(iteration.number));
-                    Stretch::Iteration(iteration, rendering.beside(met.then_some(pairs)))
-                }
-                cover @ Stretch::Cover(..) => cover,
-            })
+        Sent {
+            steps: self.stretches(from, u64::MAX),
+            most,
+            // Nearly always there are none, and each iteration of each request would ask.
+            split: Some(self.log.split_pairs()).filter(|split| !split.is_empty()),
+            pairs,
+        }
+    }
+}
+
+/// What is sent of a view.
+struct Sent<'a, I: Iterator<Item = (u64, &'a Cover)>> {
+    steps: Steps<'a, I>,
+    most: usize,
+    split: Option<&'a SplitPairs>,
+    pairs: Pairs<'a>,
+}
+
+impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Sent<'a, I> {
+    type Item = Stretch<'a>;
+
+    fn next(&mut self) -> Option<Stretch<'a>> {
+        Some(match self.steps.next()? {
+            Stretch::Iteration(iteration, rendering) => {
+                let rendering = rendering.at_most(self.most);
+                let met = self.split.filter(|split| split.meet(iteration.number));
+                Stretch::Iteration(iteration, rendering.beside(met.map(|_| self.pairs)))
+            }
+            cover @ Stretch::Cover(..) => cover,
+        })
+    }
+}
+
+impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Sent<'a, I> {
+    /// The last iteration, from one on and up to another, that looks as those before it, with nothing between them.
+    fn alike(&mut self, number: u64, end: u64) -> u64 {
+        match (self.split, self.steps.next_cover()) {
+            (Some(_), _) => number,
+            (None, None) => end,
+            // The one right before a cover may hold something of what is covered.
+            (None, Some(first)) => end.min(first.saturating_sub(2)),
+        }
+    }
+
+    /// The iteration right after one, if it is covered.
+    fn covered_after(&mut self, number: u64) -> Option<&'a Iteration> {
+        let first = self
+            .steps
+            .next_cover()
+            .filter(|first| *first == number + 1)?;
+        self.pairs.log.numbered(first)
+    }
+
+    /// Goes on with an iteration that is not covered.
+    fn skip_to(&mut self, number: u64) {
+        self.steps.skip_to(number);
     }
 }
 

@@ -1,14 +1,27 @@
 //! A request in pieces.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::log::piece::Piece;
 
 /// A stretch of a request's bytes.
 #[derive(Debug)]
 pub enum Segment<'a> {
-    /// Part of an encoding that the context keeps.
-    Kept(&'a [u8]),
+    /// Part of what was imported, in the context.
+    Lent(&'a [u8]),
+    /// Part of an encoding that is kept.
+    Kept(KeptBytes),
     /// Made for this request.
     Made(Cow<'static, [u8]>),
+}
+
+/// Bytes of an encoding, which live as long as somebody has them: the context may let go of them.
+#[derive(Debug, Clone)]
+pub struct KeptBytes {
+    pub(crate) piece: Arc<Piece>,
+    pub(crate) range: Range<usize>,
 }
 
 impl Segment<'_> {
@@ -16,8 +29,20 @@ impl Segment<'_> {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Kept(bytes) => bytes,
+            Self::Lent(bytes) => bytes,
+            Self::Kept(kept) => kept.bytes(),
             Self::Made(bytes) => bytes,
         }
+    }
+}
+
+impl KeptBytes {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.piece
+            .bytes()
+            .get(self.range.clone())
+            .unwrap_or_default()
     }
 }

@@ -107,6 +107,11 @@ impl<'a> Rendering<'a> {
         self
     }
 
+    /// Whether everything looks as in the log, where no result is longer than this.
+    pub(crate) fn is_plain(&self, longest: usize) -> bool {
+        self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
+    }
+
     /// What distinguishes the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
         self.key(iteration.count_calls(), iteration.longest_result())

@@ -1,0 +1,176 @@
+//! Encodings that are kept beside what they are made of.
+//!
+//! A piece has the elements of one message, of one iteration, or of several that follow each other. A larger piece
+//! takes the place of those that it was made from, which go when nobody reads them any more.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::log::hints::Ttl;
+use crate::log::memo::Memo;
+
+/// The elements that messages or iterations add to a request's list, each after a comma.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    /// JSON text; empty when nothing is added.
+    bytes: Box<[u8]>,
+    /// Where each part ends, and how it fits to its neighbours. A piece of several has several iterations, and none
+    /// of its neighbours join.
+    parts: Box<[(usize, Shape)]>,
+    /// Cache breakpoints that were set by hand; a piece of several has none.
+    pub by_hand: Vec<ByHand>,
+    /// Bytes of the longest result in it, where it has several iterations.
+    pub longest: usize,
+}
+
+/// How elements fit to those before and after them.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Where a cache breakpoint can be put in, the last such place.
+    pub mark: Option<usize>,
+    /// Whether the first element is the model's.
+    pub begins_with_model: bool,
+    /// Whether the first element is the model's and calls tools.
+    pub begins_with_calls: bool,
+    /// Whether the last element is the model's.
+    pub ends_with_model: bool,
+    /// Whether the last element is as it was imported, so that it may hold the messages after it.
+    pub ends_imported: bool,
+}
+
+/// A cache breakpoint that was set by hand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    /// Where it can be put in.
+    pub at: usize,
+    pub ttl: Ttl,
+}
+
+impl Piece {
+    pub fn new(bytes: Vec<u8>, shape: Shape, by_hand: Vec<ByHand>) -> Self {
+        Self {
+            parts: Box::new([(bytes.len(), shape)]),
+            bytes: bytes.into_boxed_slice(),
+            by_hand,
+            longest: 0,
+        }
+    }
+
+    /// Several iterations in one piece; `longest` is the longest result of all.
+    pub fn join<'p>(pieces: impl Iterator<Item = &'p Self> + Clone, longest: usize) -> Self {
+        let len = pieces.clone().map(|piece| piece.bytes.len()).sum();
+        let mut bytes = Vec::with_capacity(len);
+        let mut parts = Vec::with_capacity(pieces.clone().map(Self::count).sum());
+        for piece in pieces {
+            let start = bytes.len();
+            bytes.extend_from_slice(&piece.bytes);
+            parts.extend(piece.parts.iter().map(|(end, shape)| {
+                let mark = shape.mark.map(|mark| start + mark);
+                (start + end, Shape { mark, ..*shape })
+            }));
+        }
+        Self {
+            bytes: bytes.into_boxed_slice(),
+            parts: parts.into_boxed_slice(),
+            by_hand: Vec::new(),
+            longest,
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Number of its parts.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    pub fn shape(&self, part: usize) -> Shape {
+        self.parts
+            .get(part)
+            .map_or_else(Shape::default, |(_, shape)| *shape)
+    }
+
+    /// The bytes of some parts.
+    pub fn range(&self, parts: &Range<usize>) -> Range<usize> {
+        let end = |count: usize| {
+            let last = count.checked_sub(1).and_then(|last| self.parts.get(last));
+            last.map_or(0, |(end, _)| *end)
+        };
+        end(parts.start)..end(parts.end)
+    }
+}
+
+/// Where an encoding is.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub piece: Arc<Piece>,
+    /// Its part of the piece.
+    pub part: usize,
+}
+
+impl Kept {
+    pub fn alone(piece: Piece) -> Self {
+        Self {
+            piece: Arc::new(piece),
+            part: 0,
+        }
+    }
+}
+
+/// A place for an encoding.
+#[derive(Debug)]
+pub(crate) struct Slot(Mutex<Option<Kept>>);
+
+/// Encodings by the options that decide them.
+pub(crate) type Pieces = Memo<Slot>;
+
+impl Slot {
+    /// Does something with what is kept; never anything that takes long.
+    fn with<T>(&self, then: impl FnOnce(&mut Option<Kept>) -> T) -> T {
+        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Pieces {
+    /// What is kept under a key.
+    pub fn kept(&self, key: u64) -> Option<Kept> {
+        self.get(key)?.with(|kept| kept.clone())
+    }
+
+    /// What is kept under a key, made by `make` when there is nothing. Nobody waits for a piece that another thread
+    /// makes: both make it, and one is kept.
+    pub fn kept_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
+        if let Some(kept) = self.kept(key) {
+            return kept;
+        }
+        let made = Kept::alone(make());
+        match self.get_or_make(key, || Slot(Mutex::default())) {
+            Ok(slot) => slot.with(|kept| kept.get_or_insert(made).clone()),
+            // There is no room for another kind.
+            Err(_) => made,
+        }
+    }
+
+    /// Puts a larger piece in the place of one, if that is still there.
+    pub fn replace(&self, key: u64, old: &Arc<Piece>, new: Kept) -> bool {
+        let Some(slot) = self.get(key) else {
+            return false;
+        };
+        slot.with(|kept| match kept {
+            Some(known) if Arc::ptr_eq(&known.piece, old) => {
+                *known = new;
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// Lets go of what is kept under a key: something larger has it.
+    pub fn forget(&self, key: u64) {
+        if let Some(slot) = self.get(key) {
+            slot.with(Option::take);
+        }
+    }
+}

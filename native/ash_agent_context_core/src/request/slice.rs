@@ -1,0 +1,152 @@
+//! What a request is put together from: stretches of elements.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::log::hints::Ttl;
+use crate::log::piece::{Piece, Shape};
+use crate::request::segment::{KeptBytes, Segment};
+
+/// Where a cache breakpoint may stand.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    /// The slice; nothing for the system prompt beside the list.
+    pub slice: Option<usize>,
+    pub at: usize,
+    /// The number of the iteration.
+    pub number: u64,
+    /// For how long, where it was set by hand.
+    pub by_hand: Option<Ttl>,
+}
+
+/// Some elements, or all but the beginning or the end of them.
+pub(crate) struct Slice<'a> {
+    pub bytes: Bytes<'a>,
+    pub start: usize,
+    pub end: usize,
+    /// The number of the iteration that they belong to, or of the first one.
+    pub number: u64,
+    /// How they fit to others.
+    pub shape: Shape,
+    /// Whether it was imported and asks for its continuation.
+    pub is_prefix: bool,
+    /// Whether it stands before the list begins, where a list begins after its system messages.
+    pub is_before: bool,
+}
+
+pub(crate) enum Bytes<'a> {
+    Lent(&'a [u8]),
+    /// Some parts of a piece.
+    Kept(Arc<Piece>, Range<usize>),
+}
+
+impl<'a> Slice<'a> {
+    /// Some parts of a piece.
+    pub fn of(piece: Arc<Piece>, parts: Range<usize>, number: u64) -> Self {
+        let range = piece.range(&parts);
+        let last = piece.shape(parts.end.saturating_sub(1));
+        Self {
+            start: range.start,
+            end: range.end,
+            number,
+            shape: Shape {
+                ends_with_model: last.ends_with_model,
+                ends_imported: last.ends_imported,
+                ..piece.shape(parts.start)
+            },
+            is_prefix: false,
+            is_before: false,
+            bytes: Bytes::Kept(piece, parts),
+        }
+    }
+
+    pub fn lent(bytes: &'a [u8], shape: Shape, number: u64) -> Self {
+        Self {
+            start: 0,
+            end: bytes.len(),
+            number,
+            shape,
+            is_prefix: false,
+            is_before: false,
+            bytes: Bytes::Lent(bytes),
+        }
+    }
+
+    pub fn constant(text: &'static str) -> Self {
+        Self::lent(text.as_bytes(), Shape::default(), 0)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Lent(bytes) => bytes,
+            Bytes::Kept(piece, _) => piece.bytes(),
+        }
+    }
+
+    /// The piece, if this is all of one.
+    pub fn whole(&self) -> Option<&Arc<Piece>> {
+        match &self.bytes {
+            Bytes::Kept(piece, _) if (self.start, self.end) == (0, piece.bytes().len()) => {
+                Some(piece)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn begins_with(&self, byte: u8) -> bool {
+        self.bytes().first() == Some(&byte)
+    }
+
+    pub fn part(&self, start: usize, end: usize) -> Segment<'a> {
+        match &self.bytes {
+            Bytes::Lent(bytes) => Segment::Lent(bytes.get(start..end).unwrap_or_default()),
+            Bytes::Kept(piece, _) => Segment::Kept(KeptBytes {
+                piece: piece.clone(),
+                range: start..end,
+            }),
+        }
+    }
+
+    /// The cache breakpoints in it that were set by hand, oldest first.
+    pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
+        let marks = match &self.bytes {
+            Bytes::Lent(_) => &[],
+            Bytes::Kept(piece, _) => &*piece.by_hand,
+        };
+        marks.iter().map(move |mark| Mark {
+            slice,
+            at: mark.at,
+            number: self.number,
+            by_hand: Some(mark.ttl),
+        })
+    }
+
+    /// The other places for one, newest first.
+    pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
+        let parts = match &self.bytes {
+            Bytes::Lent(_) => None,
+            Bytes::Kept(piece, parts) => Some(parts.clone().rev().zip(std::iter::repeat(piece))),
+        };
+        parts
+            .into_iter()
+            .flatten()
+            .filter_map(move |(part, piece)| {
+                let at = piece.shape(part).mark?;
+                let is_taken = piece.by_hand.iter().any(|mark| mark.at == at);
+                (!is_taken).then(|| Mark {
+                    slice,
+                    at,
+                    number: self.number_of(part),
+                    by_hand: None,
+                })
+            })
+    }
+
+    fn number_of(&self, part: usize) -> u64 {
+        let first = match &self.bytes {
+            Bytes::Lent(_) => part,
+            Bytes::Kept(_, parts) => parts.start,
+        };
+        self.number + (part - first) as u64
+    }
+}
