@@ -294,7 +294,13 @@ defmodule AshAgent.Store do
       default: false,
       doc:
         "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
-    ]
+    ],
+    from:
+      Keyword.put(
+        @owner,
+        :doc,
+        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
+      )
   ]
 
   @doc """

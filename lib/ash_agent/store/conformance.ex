@@ -371,6 +371,15 @@ defmodule AshAgent.Store.Conformance do
           assert {:error, {:owned, "a"}} = Store.claim(store, kept.id, owner: "b", reclaim: true)
         end
 
+        test "is handed from one owner to another, and to nobody else", %{store: store} do
+          kept = create!(store, talk(), owner: "a")
+          assert {:error, {:owned, "a"}} = Store.claim(store, kept.id, owner: "b", from: "c")
+          assert {:ok, %{owner: "b"} = taken} = Store.claim(store, kept.id, owner: "b", from: "a")
+          assert {:error, {:owned, "b"}} = Store.append(store, kept, kept.value)
+          assert {:error, {:owned, "b"}} = Store.claim(store, kept.id, owner: "c", from: "a")
+          append!(store, taken, Context.add_user_message(taken.value, "mine"))
+        end
+
         test "goes to one of those who want it at once", %{store: store} do
           kept = create!(store, talk())
           answers = at_once(10, &Store.claim(store, kept.id, owner: "owner #{&1}"))

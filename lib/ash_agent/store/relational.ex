@@ -99,12 +99,14 @@ defmodule AshAgent.Store.Relational do
   end
 
   def claim(store, id, opts) do
+    from = if opts[:reclaim], do: opts[:owner], else: opts[:from]
+
     fields = [
       id: text(id),
       owner: text(opts[:owner]),
       lease: Integer.to_string(opts[:lease]),
       status: opts[:status] && text(opts[:status]),
-      reclaim: if(opts[:reclaim], do: text("yes"))
+      from: from && text(from)
     ]
 
     answer(run(store, :claim, &SQL.claim/1, fields), fn

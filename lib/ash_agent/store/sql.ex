@@ -218,7 +218,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
       status = coalesce(#{field("status")}, c.status), lease_until = #{later(d, field("lease"))}
     from input where c.id = #{field("id")} and (c.owner is null or c.lease_until < #{now(d)} or
-      (c.owner = #{field("owner")} and #{field("reclaim")} = 'yes'))
+      c.owner = #{field("from")})
     returning #{summary(d)}
     """
 
