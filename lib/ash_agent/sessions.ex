@@ -40,6 +40,7 @@ defmodule AshAgent.Sessions do
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
+  alias AshAgent.Runtime.Events
   alias AshAgent.Session.Keeper
   alias AshAgent.Sessions.{Error, Node}
 
@@ -415,15 +416,16 @@ defmodule AshAgent.Sessions do
     :exit, reason -> ended(reason, reason)
   end
 
-  # The session has not read the request, since it answers everything that it has accepted before it stops so.
-  defp ended({:shutdown, reason}, _exit) when reason in [:idle, :drained, :lost],
-    do: {:again, {:lost, reason}}
+  # The session has not read the request: it could not claim the conversation, or it has answered everything that it had
+  # accepted and stopped.
+  defp ended({:shutdown, reason}, _exit), do: {:again, {:lost, Events.label(:exit, reason)}}
 
   defp ended(:noproc, _exit), do: {:again, {:lost, :noproc}}
   defp ended({:nodedown, _node}, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
   defp ended(:noconnection, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
   defp ended(:timeout, exit), do: exit(exit)
-  defp ended(_reason, _exit), do: {:error, %Error{reason: {:lost, :exit}}}
+  defp ended({:failed, label}, _exit), do: {:error, %Error{reason: {:lost, label}}}
+  defp ended(reason, _exit), do: {:error, %Error{reason: {:lost, Events.label(:exit, reason)}}}
 
   defp find(config, id, mode) do
     case Node.find(config, id, mode) do

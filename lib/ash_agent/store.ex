@@ -116,8 +116,8 @@ defmodule AshAgent.Store do
   @callback list(struct(), keyword()) :: {:ok, page :: map()} | {:error, Error.t()}
   @callback delete(struct(), id()) :: :ok | {:error, :not_found | Error.t()}
   @callback history(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
-  @callback enqueue(struct(), id(), message :: Context.t(), keyword()) ::
-              {:ok, String.t()} | {:error, :not_found | Error.t()}
+  @callback enqueue(struct(), id() | kept(), message :: Context.t(), keyword()) ::
+              {:ok, String.t()} | {:error, refusal() | Error.t()}
   @callback waiting(struct(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   @callback calls(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
 
@@ -659,7 +659,8 @@ defmodule AshAgent.Store do
   @doc """
   Stores a message that a conversation will get later, and returns `{:ok, id}` or `{:error, :not_found}`.
 
-  It needs no claim. `input` is as in `AshAgent.Context.add_user_message/3`.
+  It needs no claim. Instead of an id, you can pass a claim: then the message is stored only if the claim stands, and the
+  next owner finds it. Otherwise the error is as in `t:refusal/0`. `input` is as in `AshAgent.Context.add_user_message/3`.
 
   ## Options
 
@@ -673,13 +674,17 @@ defmodule AshAgent.Store do
       {:ok, "request-17"}
   """
   @doc since: "0.1.0"
-  @spec enqueue(t(), id(), binary() | [Context.part()] | map(), keyword()) ::
-          {:ok, String.t()} | {:error, :not_found | Error.t() | Context.Error.t()}
-  def enqueue(store, id, input, opts \\ []) when is_binary(id) do
+  @spec enqueue(t(), id() | kept(), binary() | [Context.part()] | map(), keyword()) ::
+          {:ok, String.t()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  def enqueue(store, id, input, opts \\ []) when is_binary(id) or is_struct(id, Conversation) do
     opts = Options.validate!(opts, @enqueue)
     message = Context.new(input, metadata: opts[:metadata])
     opts = Keyword.put_new(opts, :id, message[:id])
-    if id?(id), do: call(store, :enqueue, [id, message, opts]), else: {:error, :not_found}
+    id = if is_binary(id), do: id, else: claimed!(id)
+
+    if not is_binary(id) or id?(id),
+      do: call(store, :enqueue, [id, message, opts]),
+      else: {:error, :not_found}
   rescue
     error in Context.Error -> {:error, error}
   end

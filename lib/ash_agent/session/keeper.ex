@@ -192,10 +192,10 @@ defmodule AshAgent.Session.Keeper do
   defp started(keeper, _ended),
     do: Journal.ask(fn -> Store.calls(keeper.store, keeper.kept.id, state: :started) end)
 
-  @doc "Stores a message for later: `{:ok, id}` or an error."
+  @doc "Stores a message for later, where the next owner finds it as well: `{:ok, id}` or an error."
   def enqueue(%__MODULE__{} = keeper, kind, input, metadata) do
     Journal.ask(fn ->
-      Store.enqueue(keeper.store, keeper.kept.id, input, kind: kind, metadata: metadata)
+      Store.enqueue(keeper.store, keeper.kept, input, kind: kind, metadata: metadata)
     end)
   end
 

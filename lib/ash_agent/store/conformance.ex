@@ -579,6 +579,18 @@ defmodule AshAgent.Store.Conformance do
           assert {:error, %Context.Error{}} = Store.enqueue(store, kept.id, [%{type: :nonsense}])
         end
 
+        test "is taken from an owner only while it is the owner", %{store: store} do
+          kept = create!(store, talk(), owner: "a")
+          assert {:ok, "p1"} = Store.enqueue(store, kept, "one", id: "p1")
+          {:ok, _} = Store.claim(store, kept.id, owner: "a", reclaim: true)
+          assert {:error, :stale} = Store.enqueue(store, kept, "two")
+          {:ok, next} = Store.claim(store, kept.id, owner: "b", from: "a")
+          assert {:error, {:owned, "b"}} = Store.enqueue(store, kept, "two")
+          assert {:ok, [%{id: "p1"}]} = Store.waiting(store, kept.id)
+          :ok = Store.delete(store, kept.id)
+          assert {:error, :not_found} = Store.enqueue(store, next, "two")
+        end
+
         test "of many at once are all there, and none twice", %{store: store} do
           kept = create!(store, talk(), owner: "a")
 
