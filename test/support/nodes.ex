@@ -46,18 +46,23 @@ defmodule AshAgent.Test.Nodes do
 
   @doc "Tells nodes of each other's ports, and connects them."
   def introduce(peers) do
-    ports =
-      Map.new(peers, fn {peer, node} ->
-        {short(node), :peer.call(peer, :persistent_term, :get, [{__MODULE__, :own}])}
-      end)
-
-    for {peer, _node} <- peers,
-        do: :peer.call(peer, :persistent_term, :put, [{__MODULE__, :others}, ports])
+    ports = Map.new(peers, fn {peer, node} -> {node, :peer.call(peer, __MODULE__, :port, [])} end)
+    for {peer, _node} <- peers, do: :peer.call(peer, __MODULE__, :know, [ports])
 
     for {peer, node} <- peers, {_peer, other} <- peers, other != node do
       true = :peer.call(peer, Node, :connect, [other], 60_000)
     end
   end
+
+  @doc "The port of the node that calls this, and those of others."
+  def port, do: :persistent_term.get({__MODULE__, :own})
+
+  def know(ports),
+    do:
+      :persistent_term.put(
+        {__MODULE__, :others},
+        Map.new(ports, fn {node, port} -> {short(node), port} end)
+      )
 
   @doc "Kills a VM, or sends it another signal."
   def kill(os_pid), do: signal(os_pid, "KILL")
