@@ -603,7 +603,8 @@ defmodule AshAgent.Store do
   as an idempotency key.
 
   The key is the same after a restart and in each attempt, and differs after a rewind, in a fork and in another branch. It
-  is a digest of the conversation, the branch, the iteration with its time, and the call's id.
+  is a digest of the conversation, the branch, the iteration with its time, the words of the user that began the turn, and
+  the call's id. So if you pass times yourself (`:at`), give what you say again after a rewind another time.
 
   ## Examples
 
@@ -632,7 +633,13 @@ defmodule AshAgent.Store do
       |> Map.fetch!(:started_at)
       |> DateTime.to_unix(:microsecond)
 
-    place = [context[:id], branch, Integer.to_string(number), Integer.to_string(started)]
+    place = [
+      context[:id],
+      branch,
+      Integer.to_string(number),
+      Integer.to_string(started),
+      said(context)
+    ]
 
     fn call_id ->
       # Each with its length, so that no two lists give one text.
@@ -640,6 +647,17 @@ defmodule AshAgent.Store do
       :sha256 |> :crypto.hash(text) |> Base.url_encode64(padding: false)
     end
   end
+
+  # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
+  defp said(context) do
+    messages = Context.get_iteration_messages(context, Context.turn_start(context))
+    texts = for %{role: :user, content: content} <- messages, do: text(content)
+    texts |> IO.iodata_to_binary() |> then(&:crypto.hash(:sha256, &1))
+  end
+
+  defp text(content) when is_binary(content), do: content
+  defp text(parts) when is_list(parts), do: for(%{type: :text, text: text} <- parts, do: text)
+  defp text(nil), do: ""
 
   @enqueue [
     id: [

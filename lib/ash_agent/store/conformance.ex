@@ -547,6 +547,23 @@ defmodule AshAgent.Store.Conformance do
 
           keys = [Store.call_key(before, "call_9", branch: "idea") | keys]
           assert Enum.uniq(keys) == keys
+
+          # An application may set times.
+          at = ~U[2026-01-01 10:00:00Z]
+
+          keys =
+            for words <- ["Pay Ann", "Pay Bob", [%{type: :text, text: "Pay Cid"}]] do
+              before
+              |> Context.rewind(to: 1)
+              |> Context.interrupt("stopped", at: at)
+              |> Context.add_user_message(words, at: at)
+              |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay}], at: at)
+              |> Context.add_tool_results([{"call_1", {:ok, 1}}], at: at)
+              |> Context.add_assistant_message(nil, [%{id: "call_9", name: :pay}], at: at)
+              |> Store.call_key("call_9")
+            end
+
+          assert Enum.uniq(keys) == keys
         end
       end
     end
