@@ -42,6 +42,13 @@ defmodule AshAgent.Session do
   `:lease`, it kills its run, all its callers get an error with `{:store_error, {:owned, owner}}`, and it stops with
   `{:shutdown, :lost}`. A store that cannot be reached ends the run alone; the next prompt tries again.
 
+  `AshAgent.Sessions` finds, starts and recovers such sessions on several nodes.
+
+  ## Other nodes
+
+  A session may be called from any node. Contexts reach other nodes as snapshots, which costs O(size of the conversation), and
+  are contexts again when a function returns them or `prompt_async/3` sends them. The `kept` of a result is not loaded then.
+
   ## Watching
 
   `subscribe/2` sends every change to the calling process: pieces of the current answer, and contexts, with numbers. A
@@ -86,7 +93,7 @@ defmodule AshAgent.Session do
 
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool}
-  alias AshAgent.Session.{Keeper, Subscribers}
+  alias AshAgent.Session.{Border, Keeper, Subscribers}
 
   @runtime_schema Options.schema() |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
   @runtime_options Keyword.keys(@runtime_schema)
@@ -157,6 +164,14 @@ defmodule AshAgent.Session do
       doc:
         "with `:store`, milliseconds until others may claim the conversation if this node has died. Every third of it the " <>
           "claim is renewed."
+    ],
+    idle: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: :infinity,
+      doc:
+        "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
+          "subscribers. The conversation is in the store."
     ]
   ]
 
@@ -243,6 +258,34 @@ defmodule AshAgent.Session do
   @doc false
   def start_sealed(opts) when is_function(opts, 0), do: start_link(opts.())
 
+  @doc false
+  # For `AshAgent.Sessions`: a conversation that `from` holds may be claimed, and one that cannot be claimed is not a crash.
+  def start_sealed(opts, from) do
+    opts = opts.()
+    start = Keyword.merge(options(opts), from: from, quiet?: true)
+    GenServer.start_link(__MODULE__, start, Keyword.take(opts, [:name, :hibernate_after]))
+  end
+
+  @doc false
+  def schema, do: @own_schema ++ @runtime_schema
+
+  @options [
+    prompt: @prompt,
+    prompt_async: @prompt_async,
+    steer: @steering,
+    resume: @resume,
+    approve: @approve,
+    deny: @deny,
+    subscribe: @subscription
+  ]
+
+  @doc false
+  # Checks the options of a function before its session is looked for.
+  def check!(opts, function) do
+    AshAgent.Options.validate!(opts, @options[function])
+    opts
+  end
+
   @doc """
   Returns a specification for a supervisor, with the options of `start_link/1` and `:id`.
 
@@ -290,7 +333,7 @@ defmodule AshAgent.Session do
   @spec prompt(session(), input(), keyword()) ::
           {:ok, Result.t()}
           | {:paused, Paused.t()}
-          | {:error, Error.t() | Context.Error.t() | :busy | :paused}
+          | {:error, Error.t() | Context.Error.t() | :busy | :paused | :draining}
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     {await, opts} = opts |> AshAgent.Options.validate!(@prompt) |> Keyword.pop!(:await)
@@ -325,11 +368,11 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec prompt_async(session(), input(), keyword()) ::
-          {:ok, reference()} | {:error, :busy | :paused}
+          {:ok, reference()} | {:error, :busy | :paused | :draining}
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     opts = AshAgent.Options.validate!(opts, @prompt_async)
-    call(session, {:run_async, self(), {:prompt, input, opts}}, :prompt_async)
+    run_async(session, {:prompt, input, opts}, :prompt_async)
   end
 
   @doc """
@@ -405,7 +448,7 @@ defmodule AshAgent.Session do
   @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
   def resume_async(session, opts \\ []) do
     opts = AshAgent.Options.validate!(opts, @runtime_context)
-    call(session, {:run_async, self(), {:resume, opts}}, :resume_async)
+    run_async(session, {:resume, opts}, :resume_async)
   end
 
   @doc """
@@ -637,12 +680,17 @@ defmodule AshAgent.Session do
 
   # A call may have to wait for a slow :on_change.
   defp call(session, message, function, timeout \\ :infinity),
-    do: Sealed.call(session, message, {__MODULE__, function}, timeout)
+    do: session |> Sealed.call(message, {__MODULE__, function}, timeout) |> Border.arrived()
+
+  defp run_async(session, job, function) do
+    run = fn -> call(session, {:run_async, self(), job}, function) end
+    if Border.away?(session), do: Border.relay(session, run), else: run.()
+  end
 
   ## Options, in the caller's process
 
   defp options(opts) do
-    opts = AshAgent.Options.validate!(opts, @own_schema ++ @runtime_schema)
+    opts = AshAgent.Options.validate!(opts, schema())
 
     unless opts[:store] == nil or AshAgent.Store.id?(opts[:id]),
       do:
@@ -670,10 +718,11 @@ defmodule AshAgent.Session do
 
   @impl true
   def handle_call(request, from, state),
-    do: Sealed.run(fn -> request |> called(from, state) |> go_on() end)
+    do: Sealed.run(fn -> request |> called(from, state) |> leaving(from) |> go_on() end)
 
   @impl true
-  def handle_cast(request, state), do: Sealed.run(fn -> {:noreply, cast(request, state)} end)
+  def handle_cast(request, state),
+    do: Sealed.run(fn -> go_on({:noreply, cast(request, state)}) end)
 
   @impl true
   def handle_info(message, state),
@@ -683,11 +732,21 @@ defmodule AshAgent.Session do
   def terminate(_reason, %{keeper: %Keeper{} = keeper, lost: nil} = state) do
     Sealed.run(fn ->
       end_tasks(state)
-      Keeper.release(keeper)
+      if unfinished?(state), do: Keeper.hand_over(keeper), else: Keeper.release(keeper)
     end)
   end
 
   def terminate(_reason, _state), do: :ok
+
+  defp unfinished?(%{keeper: keeper} = state) do
+    keeper.stale? or keeper.kept.status == :running or state.steers != [] or
+      not :queue.is_empty(state.queue)
+  end
+
+  defp leaving({:reply, reply, state}, {pid, _tag}),
+    do: {:reply, Border.leaving(reply, pid), state}
+
+  defp leaving(noreply, _from), do: noreply
 
   # Whoever has lost the conversation stops.
   defp go_on({:noreply, %{lost: reason} = state}) when reason != nil,
@@ -696,7 +755,46 @@ defmodule AshAgent.Session do
   defp go_on({:reply, reply, %{lost: reason} = state}) when reason != nil,
     do: {:stop, {:shutdown, :lost}, reply, state}
 
-  defp go_on(answer), do: answer
+  # So does one that is to leave memory, when its run has ended.
+  defp go_on({:noreply, %{leaving: reason, run: nil} = state}) when reason != nil,
+    do: {:stop, {:shutdown, reason}, left(state)}
+
+  defp go_on({:reply, reply, %{leaving: reason, run: nil} = state}) when reason != nil,
+    do: {:stop, {:shutdown, reason}, reply, left(state)}
+
+  defp go_on({:noreply, state}), do: {:noreply, rest(state)}
+  defp go_on({:reply, reply, state}), do: {:reply, reply, rest(state)}
+
+  # Measures the time in which nobody needs the session.
+  defp rest(%{idle: :infinity} = state), do: state
+
+  defp rest(%{timer: nil} = state) do
+    if needed?(state),
+      do: state,
+      else: %{state | timer: :erlang.start_timer(state.idle, self(), :idle)}
+  end
+
+  defp rest(state) do
+    if needed?(state) do
+      :erlang.cancel_timer(state.timer)
+      %{state | timer: nil}
+    else
+      state
+    end
+  end
+
+  defp needed?(state) do
+    state.run != nil or state.subscribers != %{} or
+      Enum.any?(:queue.to_list(state.queue), fn {_job, client, _id} -> client != nil end)
+  end
+
+  # Prompts that wait are in the store, for the next session of the conversation.
+  defp left(state) do
+    for {_job, client, _id} <- :queue.to_list(state.queue), do: reply(client, drained(state))
+    state
+  end
+
+  defp drained(state), do: {:error, %Error{reason: :drained, context: state.context}}
 
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
@@ -732,6 +830,10 @@ defmodule AshAgent.Session do
            keeper: keeper,
            steers: [],
            lost: nil,
+           # Why it is to stop when nothing runs, and the timer that finds that out.
+           leaving: nil,
+           idle: if(keeper, do: opts[:idle], else: :infinity),
+           timer: nil,
            context: context,
            llm: opts[:llm],
            runtime: opts[:runtime],
@@ -750,7 +852,7 @@ defmodule AshAgent.Session do
          }, {:continue, :go_on}}
 
       {:error, reason} ->
-        {:stop, reason}
+        {:stop, if(opts[:quiet?], do: {:shutdown, reason}, else: reason)}
     end
   end
 
@@ -759,7 +861,9 @@ defmodule AshAgent.Session do
 
     if opts[:store] do
       with {:ok, keeper} <-
-             Keeper.open(opts[:store], opts[:id], opts[:lease], fn -> named(initial.(), opts) end),
+             Keeper.open(opts[:store], opts[:id], Keyword.take(opts, [:lease, :from]), fn ->
+               named(initial.(), opts)
+             end),
            do: {:ok, Keeper.context(keeper), keeper}
     else
       with {:ok, context} <- initial.(), do: {:ok, context, nil}
@@ -903,11 +1007,22 @@ defmodule AshAgent.Session do
   defp told({:kept, token, kept}, %{run: %{token: token}} = state),
     do: put_in(state.keeper.kept, kept)
 
+  # A session that is to leave lets its run ask nothing more when all that it has done is stored.
+  defp told(
+         {:steered, token, _pid},
+         %{leaving: reason, run: %{token: token}, keeper: %{kept: %{value: context}}} = state
+       )
+       when reason != nil and context == state.context,
+       do: cut(state)
+
   # The run asks for messages of the turn.
   defp told({:steered, token, pid}, %{run: %{token: token}} = state) do
     send(pid, {token, state.steers})
     taken(%{state | steers: []}, for(%{id: id} when id != nil <- state.steers, do: id))
   end
+
+  defp told({:timeout, timer, :idle}, %{timer: timer} = state),
+    do: %{state | leaving: :idle, timer: nil}
 
   defp told({:lost, renewer, reason}, %{keeper: %{renewer: {renewer, _}}} = state),
     do: lose(state, reason)
@@ -945,7 +1060,16 @@ defmodule AshAgent.Session do
     %{state | subscribers: Subscribers.acknowledge(state.subscribers, ref, number)}
   end
 
+  # For a deployment: `:soon` when the current step has been stored, `:now` whatever runs.
+  defp cast({:drain, :soon}, %{keeper: %Keeper{}} = state), do: %{state | leaving: :drained}
+
+  defp cast({:drain, :now}, %{keeper: %Keeper{}} = state),
+    do: cut(%{state | leaving: :drained})
+
   defp cast(_request, state), do: ignored(state)
+
+  defp accept(_job, _client, %{leaving: reason} = state) when reason != nil,
+    do: {:reply, {:error, :draining}, state}
 
   defp accept({:prompt, input, opts} = job, client, state)
        when is_input(input) and is_list(opts) do
@@ -1207,6 +1331,15 @@ defmodule AshAgent.Session do
 
   defp lose(state, _reason), do: state
 
+  # The turn is for the next session of the conversation.
+  defp cut(%{run: nil} = state), do: state
+
+  defp cut(%{run: run} = state) do
+    state = state |> stop_run() |> uncertain()
+    reply(run.client, drained(state))
+    %{state | run: nil}
+  end
+
   defp stop_run(%{run: run} = state) do
     Task.shutdown(run.task, :brutal_kill)
     state |> end_tasks() |> drain(run.token)
@@ -1262,7 +1395,8 @@ defmodule AshAgent.Session do
     put(state, context)
   end
 
-  defp next(%{lost: reason} = state) when reason != nil, do: %{state | run: nil}
+  defp next(%{lost: lost, leaving: leaving} = state) when lost != nil or leaving != nil,
+    do: %{state | run: nil}
 
   # What came too late for its turn is a prompt.
   defp next(%{steers: [steer | steers]} = state),
@@ -1338,10 +1472,14 @@ defmodule AshAgent.Session do
 
   # Nobody waits for a prompt that an earlier session was given.
   defp tell(nil, _context), do: :ok
-  defp tell({:async, pid, ref}, context), do: send(pid, {__MODULE__, ref, {:context, context}})
+  defp tell({:async, pid, ref}, context), do: tell(pid, ref, {:context, context})
   defp tell({:call, _from}, _context), do: :ok
 
+  defp tell(pid, ref, message), do: send(pid, {__MODULE__, ref, Border.leaving(message, pid)})
+
   defp reply(nil, _reply), do: :ok
-  defp reply({:async, pid, ref}, reply), do: send(pid, {__MODULE__, ref, reply})
-  defp reply({:call, from}, reply), do: GenServer.reply(from, reply)
+  defp reply({:async, pid, ref}, reply), do: tell(pid, ref, reply)
+
+  defp reply({:call, {pid, _tag} = from}, reply),
+    do: GenServer.reply(from, Border.leaving(reply, pid))
 end

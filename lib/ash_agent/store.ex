@@ -116,8 +116,8 @@ defmodule AshAgent.Store do
   @callback list(struct(), keyword()) :: {:ok, page :: map()} | {:error, Error.t()}
   @callback delete(struct(), id()) :: :ok | {:error, :not_found | Error.t()}
   @callback history(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
-  @callback enqueue(struct(), id(), message :: Context.t(), keyword()) ::
-              {:ok, String.t()} | {:error, :not_found | Error.t()}
+  @callback enqueue(struct(), id() | kept(), message :: Context.t(), keyword()) ::
+              {:ok, String.t()} | {:error, refusal() | Error.t()}
   @callback waiting(struct(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   @callback calls(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
 
@@ -294,7 +294,13 @@ defmodule AshAgent.Store do
       default: false,
       doc:
         "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
-    ]
+    ],
+    from:
+      Keyword.put(
+        @owner,
+        :doc,
+        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
+      )
   ]
 
   @doc """
@@ -597,7 +603,8 @@ defmodule AshAgent.Store do
   as an idempotency key.
 
   The key is the same after a restart and in each attempt, and differs after a rewind, in a fork and in another branch. It
-  is a digest of the conversation, the branch, the iteration with its time, and the call's id.
+  is a digest of the conversation, the branch, the iteration with its time, the words of the user that began the turn, and
+  the call's id. So if you pass times yourself (`:at`), give what you say again after a rewind another time.
 
   ## Examples
 
@@ -626,7 +633,13 @@ defmodule AshAgent.Store do
       |> Map.fetch!(:started_at)
       |> DateTime.to_unix(:microsecond)
 
-    place = [context[:id], branch, Integer.to_string(number), Integer.to_string(started)]
+    place = [
+      context[:id],
+      branch,
+      Integer.to_string(number),
+      Integer.to_string(started),
+      said(context)
+    ]
 
     fn call_id ->
       # Each with its length, so that no two lists give one text.
@@ -634,6 +647,17 @@ defmodule AshAgent.Store do
       :sha256 |> :crypto.hash(text) |> Base.url_encode64(padding: false)
     end
   end
+
+  # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
+  defp said(context) do
+    messages = Context.get_iteration_messages(context, Context.turn_start(context))
+    texts = for %{role: :user, content: content} <- messages, do: text(content)
+    texts |> IO.iodata_to_binary() |> then(&:crypto.hash(:sha256, &1))
+  end
+
+  defp text(content) when is_binary(content), do: content
+  defp text(parts) when is_list(parts), do: for(%{type: :text, text: text} <- parts, do: text)
+  defp text(nil), do: ""
 
   @enqueue [
     id: [
@@ -653,7 +677,8 @@ defmodule AshAgent.Store do
   @doc """
   Stores a message that a conversation will get later, and returns `{:ok, id}` or `{:error, :not_found}`.
 
-  It needs no claim. `input` is as in `AshAgent.Context.add_user_message/3`.
+  It needs no claim. Instead of an id, you can pass a claim: then the message is stored only if the claim stands, and the
+  next owner finds it. Otherwise the error is as in `t:refusal/0`. `input` is as in `AshAgent.Context.add_user_message/3`.
 
   ## Options
 
@@ -667,13 +692,17 @@ defmodule AshAgent.Store do
       {:ok, "request-17"}
   """
   @doc since: "0.1.0"
-  @spec enqueue(t(), id(), binary() | [Context.part()] | map(), keyword()) ::
-          {:ok, String.t()} | {:error, :not_found | Error.t() | Context.Error.t()}
-  def enqueue(store, id, input, opts \\ []) when is_binary(id) do
+  @spec enqueue(t(), id() | kept(), binary() | [Context.part()] | map(), keyword()) ::
+          {:ok, String.t()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  def enqueue(store, id, input, opts \\ []) when is_binary(id) or is_struct(id, Conversation) do
     opts = Options.validate!(opts, @enqueue)
     message = Context.new(input, metadata: opts[:metadata])
     opts = Keyword.put_new(opts, :id, message[:id])
-    if id?(id), do: call(store, :enqueue, [id, message, opts]), else: {:error, :not_found}
+    id = if is_binary(id), do: id, else: claimed!(id)
+
+    if not is_binary(id) or id?(id),
+      do: call(store, :enqueue, [id, message, opts]),
+      else: {:error, :not_found}
   rescue
     error in Context.Error -> {:error, error}
   end

@@ -8,6 +8,7 @@ defmodule AshAgent.BoundaryTest do
     AshAgent.Toolbox,
     AshAgent.Runtime,
     AshAgent.Session,
+    AshAgent.Sessions,
     AshAgent.LLM
   ]
 

@@ -4,7 +4,8 @@ defmodule AshAgent.PublicOptionsTest do
   # Every public function that takes options is called with an option it does not have, and with each of its options set to
   # a function of five arguments, which is right for none of them. A function that is missing here fails the first test.
 
-  alias AshAgent.{ChatContext, Context, LLM, Response, Runtime, Session, Store, Toolbox, Trace}
+  alias AshAgent.{ChatContext, Context, LLM, Response, Runtime, Session, Sessions}
+  alias AshAgent.{Store, Toolbox, Trace}
   alias AshAgent.Context.Enhancer
   alias AshAgent.Runtime.{Permissions, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Conversation, Postgres, SQLite}
@@ -16,6 +17,12 @@ defmodule AshAgent.PublicOptionsTest do
   @any [{Context, :approve_tool_call, :by}, {Context, :deny_tool_call, :by}] ++
          [{Session, :approve, :by}, {Session, :deny, :by}] ++
          for(option <- [:llm, :context, :name, :id, :store], do: {Session, :start_link, option}) ++
+         for(
+           name <- [:start_link, :child_spec],
+           option <- [:llm, :context, :store],
+           do: {Sessions, name, option}
+         ) ++
+         for(name <- [:approve, :deny], do: {Sessions, name, :by}) ++
          for({module, name} <- [{Runtime, :run}, {Runtime, :resume}], do: {module, name, :llm}) ++
          for(
            {module, name} <- [{Runtime, :run}, {Runtime, :resume}],
@@ -159,6 +166,16 @@ defmodule AshAgent.PublicOptionsTest do
       {Session, :approve} => [self(), "a"],
       {Session, :deny} => [self(), "a", nil],
       {Session, :subscribe} => [self()],
+      {Sessions, :start_link} => [],
+      {Sessions, :child_spec} => [],
+      {Sessions, :prompt} => [:sessions, "c1", "Hi"],
+      {Sessions, :prompt_async} => [:sessions, "c1", "Hi"],
+      {Sessions, :steer} => [:sessions, "c1", "Hi"],
+      {Sessions, :resume} => [:sessions, "c1"],
+      {Sessions, :approve} => [:sessions, "c1", "a"],
+      {Sessions, :deny} => [:sessions, "c1", "a", nil],
+      {Sessions, :subscribe} => [:sessions, "c1"],
+      {Sessions, :drain} => [:sessions],
       {ToolExecutor, :execute_tools} => [[], %{}, %{}]
     }
   end

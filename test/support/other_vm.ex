@@ -10,7 +10,34 @@ defmodule AshAgent.Test.OtherVM do
   """
   def run(module, function, arguments, name \\ nil) do
     path = Enum.flat_map(:code.get_path(), &[~c"-pa", &1])
-    {:ok, vm, _node} = :peer.start(options(name, path))
+    run_in(options(name, path), module, function, arguments)
+  end
+
+  @doc "The same in a VM that the permissions of files concern, also when root starts it."
+  def run_unprivileged(module, function, arguments) do
+    path = Enum.flat_map(:code.get_path(), &[~c"-pa", &1])
+    run_in(Map.merge(options(nil, path), unprivileged()), module, function, arguments)
+  end
+
+  defp unprivileged do
+    case {System.cmd("id", ["-u"]), System.find_executable("setpriv")} do
+      {{"0\n", 0}, setpriv} when setpriv != nil ->
+        erl = Path.join([:code.root_dir(), "bin", "erl"])
+        capabilities = "-dac_override,-dac_read_search,-fowner"
+
+        %{
+          exec:
+            {to_charlist(setpriv),
+             [~c"--bounding-set", to_charlist(capabilities), to_charlist(erl)]}
+        }
+
+      _not_root ->
+        %{}
+    end
+  end
+
+  defp run_in(options, module, function, arguments) do
+    {:ok, vm, _node} = :peer.start(options)
 
     try do
       {:ok, :peer.call(vm, module, function, arguments, 60_000)}

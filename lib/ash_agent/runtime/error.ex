@@ -28,6 +28,7 @@ defmodule AshAgent.Runtime.Error do
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
       Nothing was started after that. Calls that have no result are pending
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
+    * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
   """
   @type reason ::
@@ -43,6 +44,7 @@ defmodule AshAgent.Runtime.Error do
           | {:store_error,
              AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
           | :cancelled
+          | :drained
           | {:exit, term()}
 
   @type t :: %__MODULE__{
@@ -129,6 +131,12 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"
+
+  defp describe(:drained),
+    do:
+      "the session's node is being drained. The next session of the conversation goes on with the turn: " <>
+        "AshAgent.Sessions.resume/3 waits for its answer"
+
   defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
 
   defp short(term), do: inspect(term, limit: 20, printable_limit: 500)

@@ -14,12 +14,13 @@ defmodule AshAgent.Session.Keeper do
   defstruct [:store, :kept, :renewer, stale?: false, taken: []]
 
   @doc """
-  Claims a conversation for the calling process, or creates it with the context that `initial` returns.
+  Claims a conversation for the calling process, or creates it with the context that `initial` returns. The options are
+  those of a claim: `:lease`, and `:from` for a conversation that this owner holds for it.
 
   Returns `{:ok, keeper}` or `{:error, reason}`.
   """
-  def open(store, id, lease, initial) do
-    with {:ok, kept} <- claim(store, id, lease, initial), do: opened(store, kept, lease)
+  def open(store, id, opts, initial) do
+    with {:ok, kept} <- claim(store, id, opts, initial), do: opened(store, kept, opts[:lease])
   end
 
   defp opened(store, %Conversation{kind: :context} = kept, lease),
@@ -30,16 +31,18 @@ defmodule AshAgent.Session.Keeper do
     {:error, :no_context}
   end
 
-  defp claim(store, id, lease, initial) do
-    own = [owner: owner(self()), lease: lease]
+  defp claim(store, id, opts, initial) do
+    own = [owner: owner(self()), lease: opts[:lease]]
 
-    case Journal.ask(fn -> Store.claim(store, id, own) end) do
+    case Journal.ask(fn -> Store.claim(store, id, own ++ Keyword.take(opts, [:from])) end) do
       {:error, {:store_error, :not_found}} ->
         with {:ok, context} <- initial.(), do: create(store, context, own, id)
 
       {:error, {:store_error, {:owned, owner}}} = owned ->
         # Its process was one of this VM and is gone.
-        if gone?(owner), do: take_over(store, id, owner, own), else: owned
+        if locate(owner) == :gone,
+          do: Journal.ask(fn -> Store.claim(store, id, own ++ [from: owner]) end),
+          else: owned
 
       answer ->
         answer
@@ -52,16 +55,43 @@ defmodule AshAgent.Session.Keeper do
       else: {:error, :other_id}
   end
 
-  defp take_over(store, id, owner, own) do
-    opts = Keyword.merge(own, owner: owner, reclaim: true)
-
-    with {:ok, kept} <- Journal.ask(fn -> Store.claim(store, id, opts) end),
-         {:ok, _} <- Journal.ask(fn -> Store.release(store, kept) end),
-         do: Journal.ask(fn -> Store.claim(store, id, own) end)
-  end
-
   # A name that tells which process of which VM it is.
   defp owner(pid), do: "#{node()} #{vm()} #{:erlang.pid_to_list(pid)}"
+
+  @doc "The name of this VM as an owner that holds conversations for sessions which start here."
+  def reserve, do: "#{node()} #{vm()} reserved"
+
+  @doc """
+  Where an owner's process is: `{:here, pid}`, `:gone` for one of this VM that has ended, `:reserved` for what this VM holds,
+  `{:there, node}`, or `:unknown`.
+  """
+  def locate(owner) do
+    with [name, vm, process] <- String.split(owner, " ", parts: 3),
+         {:ok, node} <- existing(name) do
+      cond do
+        node != node() -> {:there, node}
+        vm != vm() -> :unknown
+        true -> locate_here(process)
+      end
+    else
+      _other -> :unknown
+    end
+  end
+
+  defp existing(name) do
+    {:ok, String.to_existing_atom(name)}
+  rescue
+    _ in ArgumentError -> :error
+  end
+
+  defp locate_here("reserved"), do: :reserved
+
+  defp locate_here(text) do
+    pid = text |> String.to_charlist() |> :erlang.list_to_pid()
+    if Process.alive?(pid), do: {:here, pid}, else: :gone
+  rescue
+    _ in ArgumentError -> :unknown
+  end
 
   defp vm do
     with nil <- :persistent_term.get(__MODULE__, nil) do
@@ -75,19 +105,6 @@ defmodule AshAgent.Session.Keeper do
       :persistent_term.put(__MODULE__, made)
       made
     end
-  end
-
-  defp gone?(owner) do
-    prefix = "#{node()} #{vm()} "
-
-    String.starts_with?(owner, prefix) and
-      not (owner
-           |> binary_part(byte_size(prefix), byte_size(owner) - byte_size(prefix))
-           |> String.to_charlist()
-           |> :erlang.list_to_pid()
-           |> Process.alive?())
-  rescue
-    ArgumentError -> false
   end
 
   ## The process that renews
@@ -109,9 +126,9 @@ defmodule AshAgent.Session.Keeper do
     %{monitor: monitor} = state
 
     receive do
-      # One that crashed leaves its claim to whoever looks for those whose lease is over.
+      # One that crashed keeps its claim until the lease is over, so that it does not crash on all nodes in turn.
       {:DOWN, ^monitor, :process, _pid, reason} ->
-        if stopped?(reason), do: Journal.ask(fn -> Store.release(state.store, state.kept) end)
+        if stopped?(reason), do: hand_over(state)
     after
       max(div(state.lease, 3), 1) -> renewed(state, since)
     end
@@ -145,6 +162,10 @@ defmodule AshAgent.Session.Keeper do
   def release(%__MODULE__{} = keeper),
     do: Journal.ask(fn -> Store.release(keeper.store, keeper.kept) end)
 
+  @doc "Lets the claim's lease end now: whoever looks for those whose lease is over finds that there is something left to do."
+  def hand_over(%{store: store, kept: kept}),
+    do: Journal.ask(fn -> Store.renew(store, %{kept | lease: 1}) end)
+
   @doc "Reads what was written last where a run has ended in the middle."
   def refresh(%__MODULE__{stale?: false} = keeper), do: {:ok, keeper}
 
@@ -171,10 +192,10 @@ defmodule AshAgent.Session.Keeper do
   defp started(keeper, _ended),
     do: Journal.ask(fn -> Store.calls(keeper.store, keeper.kept.id, state: :started) end)
 
-  @doc "Stores a message for later: `{:ok, id}` or an error."
+  @doc "Stores a message for later, where the next owner finds it as well: `{:ok, id}` or an error."
   def enqueue(%__MODULE__{} = keeper, kind, input, metadata) do
     Journal.ask(fn ->
-      Store.enqueue(keeper.store, keeper.kept.id, input, kind: kind, metadata: metadata)
+      Store.enqueue(keeper.store, keeper.kept, input, kind: kind, metadata: metadata)
     end)
   end
 

@@ -371,6 +371,15 @@ defmodule AshAgent.Store.Conformance do
           assert {:error, {:owned, "a"}} = Store.claim(store, kept.id, owner: "b", reclaim: true)
         end
 
+        test "is handed from one owner to another, and to nobody else", %{store: store} do
+          kept = create!(store, talk(), owner: "a")
+          assert {:error, {:owned, "a"}} = Store.claim(store, kept.id, owner: "b", from: "c")
+          assert {:ok, %{owner: "b"} = taken} = Store.claim(store, kept.id, owner: "b", from: "a")
+          assert {:error, {:owned, "b"}} = Store.append(store, kept, kept.value)
+          assert {:error, {:owned, "b"}} = Store.claim(store, kept.id, owner: "c", from: "a")
+          append!(store, taken, Context.add_user_message(taken.value, "mine"))
+        end
+
         test "goes to one of those who want it at once", %{store: store} do
           kept = create!(store, talk())
           answers = at_once(10, &Store.claim(store, kept.id, owner: "owner #{&1}"))
@@ -538,6 +547,23 @@ defmodule AshAgent.Store.Conformance do
 
           keys = [Store.call_key(before, "call_9", branch: "idea") | keys]
           assert Enum.uniq(keys) == keys
+
+          # An application may set times.
+          at = ~U[2026-01-01 10:00:00Z]
+
+          keys =
+            for words <- ["Pay Ann", "Pay Bob", [%{type: :text, text: "Pay Cid"}]] do
+              before
+              |> Context.rewind(to: 1)
+              |> Context.interrupt("stopped", at: at)
+              |> Context.add_user_message(words, at: at)
+              |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay}], at: at)
+              |> Context.add_tool_results([{"call_1", {:ok, 1}}], at: at)
+              |> Context.add_assistant_message(nil, [%{id: "call_9", name: :pay}], at: at)
+              |> Store.call_key("call_9")
+            end
+
+          assert Enum.uniq(keys) == keys
         end
       end
     end
@@ -568,6 +594,18 @@ defmodule AshAgent.Store.Conformance do
           assert {:ok, []} = Store.waiting(store, kept.id)
           assert {:error, :not_found} = Store.enqueue(store, new_id(), "x")
           assert {:error, %Context.Error{}} = Store.enqueue(store, kept.id, [%{type: :nonsense}])
+        end
+
+        test "is taken from an owner only while it is the owner", %{store: store} do
+          kept = create!(store, talk(), owner: "a")
+          assert {:ok, "p1"} = Store.enqueue(store, kept, "one", id: "p1")
+          {:ok, _} = Store.claim(store, kept.id, owner: "a", reclaim: true)
+          assert {:error, :stale} = Store.enqueue(store, kept, "two")
+          {:ok, next} = Store.claim(store, kept.id, owner: "b", from: "a")
+          assert {:error, {:owned, "b"}} = Store.enqueue(store, kept, "two")
+          assert {:ok, [%{id: "p1"}]} = Store.waiting(store, kept.id)
+          :ok = Store.delete(store, kept.id)
+          assert {:error, :not_found} = Store.enqueue(store, next, "two")
         end
 
         test "of many at once are all there, and none twice", %{store: store} do

@@ -99,12 +99,14 @@ defmodule AshAgent.Store.Relational do
   end
 
   def claim(store, id, opts) do
+    from = if opts[:reclaim], do: opts[:owner], else: opts[:from]
+
     fields = [
       id: text(id),
       owner: text(opts[:owner]),
       lease: Integer.to_string(opts[:lease]),
       status: opts[:status] && text(opts[:status]),
-      reclaim: if(opts[:reclaim], do: text("yes"))
+      from: from && text(from)
     ]
 
     answer(run(store, :claim, &SQL.claim/1, fields), fn
@@ -152,16 +154,20 @@ defmodule AshAgent.Store.Relational do
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
-  def enqueue(store, id, %Context{} = message, opts) do
+  def enqueue(store, id_or_claim, %Context{} = message, opts) do
+    place = if is_binary(id_or_claim), do: [id: text(id_or_claim)], else: fence(id_or_claim)
+
     fields = [
-      id: text(id),
       prompt: text(opts[:id]),
       kind: text(opts[:kind]),
       document: Context.to_snapshot(message)
     ]
 
-    with {:ok, rows} <- run(store, :enqueue, &SQL.enqueue/1, fields),
-         do: if(rows == [], do: {:error, :not_found}, else: {:ok, opts[:id]})
+    answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
+      [] when is_binary(id_or_claim) -> {:error, :not_found}
+      [] -> refused(store, id_or_claim)
+      [_row] -> {:ok, opts[:id]}
+    end)
   end
 
   ## Reading

@@ -218,7 +218,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
       status = coalesce(#{field("status")}, c.status), lease_until = #{later(d, field("lease"))}
     from input where c.id = #{field("id")} and (c.owner is null or c.lease_until < #{now(d)} or
-      (c.owner = #{field("owner")} and #{field("reclaim")} = 'yes'))
+      c.owner = #{field("from")})
     returning #{summary(d)}
     """
 
@@ -267,11 +267,12 @@ defmodule AshAgent.Store.SQL do
   defp lock_of(:postgres), do: "for update of e skip locked"
   defp lock_of(d), do: skip_locked(d)
 
-  @doc "A message that waits for its turn."
+  @doc "A message that waits for its turn: from anybody, or from an owner only while that is the owner."
   @spec enqueue(dialect()) :: operation()
   def enqueue(d) do
     guard = """
-    update {conversations} as c set queued = c.queued + 1 from input where c.id = #{field("id")}
+    update {conversations} as c set queued = c.queued + 1 from input where c.id = #{field("id")} and
+      (#{field("owner")} is null or (c.owner = #{field("owner")} and c.epoch = #{number("epoch")}))
     returning #{summary(d)}, queued
     """
 

@@ -4,7 +4,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Context.Native
   alias AshAgent.Store.{Error, SQLite}
-  alias AshAgent.Test.{OtherVM, StoreWriter}
+  alias AshAgent.Test.{OtherVM, ReadOnly, StoreWriter}
 
   @moduletag :tmp_dir
 
@@ -106,6 +106,18 @@ defmodule AshAgent.Store.SQLiteFileTest do
     assert Exception.message(error) =~ "busy_timeout"
     assert {:ok, _} = await(busy)
     assert {:ok, _} = Store.append(two, kept, say(kept.value, "x"))
+  end
+
+  test "a file that may only be read is an error that says so", %{path: path} do
+    store = open!(path)
+    {:ok, _} = Store.create(store, Context.new("x", id: "c"))
+    for file <- Path.wildcard(path <> "*"), do: File.chmod!(file, 0o444)
+
+    assert {:ok, {:error, %Error{reason: {:read_only, _}} = error}} =
+             OtherVM.run_unprivileged(ReadOnly, :write, [path])
+
+    assert Exception.message(error) =~ "Check the permissions"
+    assert {:ok, %{revision: 1}} = Store.fetch(store, "c")
   end
 
   test "a full disk is an error, and what was written stays", %{path: path} do

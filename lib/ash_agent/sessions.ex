@@ -1,0 +1,461 @@
+defmodule AshAgent.Sessions do
+  @moduledoc """
+  The sessions of a node: finds or starts the session of a stored conversation, wherever it is, and recovers those whose
+  nodes have died.
+
+  Put it under a supervisor on every node, after the store and under the same name everywhere:
+
+      children = [
+        MyApp.Repo,
+        {AshAgent.Sessions,
+         name: MyApp.Sessions, store: AshAgent.Store.Postgres.new(MyApp.Repo), llm: llm, tools: tools}
+      ]
+
+      {:ok, result} = AshAgent.Sessions.prompt(MyApp.Sessions, "user-17", "Pay the invoice of May")
+
+  A conversation has at most one session at a time, an `AshAgent.Session` on the node that has claimed it in the store. Each
+  function here asks that session, from any node: it starts the session on this node if nobody has claimed the
+  conversation, and otherwise sends the request to the node that has. Only the store decides who owns a conversation, and
+  Erlang's distribution carries the messages, so the nodes have to be connected, for instance by `libcluster`. No registry
+  is needed.
+
+  A session that is not used leaves memory (`:idle`) and starts again with the next request. Results always work on the
+  caller's node: contexts cross nodes as snapshots.
+
+  ## Nodes that die
+
+  The claims of a node that died end with their leases. Until then, requests for its conversations return
+  `{:error, %AshAgent.Sessions.Error{reason: {:unreachable, owner}}}`. After that, the next request takes the conversation
+  over, and so do the other nodes by themselves: each looks from time to time (`:recover`) for conversations with expired
+  claims, and goes on with interrupted turns and waiting prompts. A node that was only cut off or stopped, and comes back
+  after its lease, finds that it has lost its conversations. It cannot write to them, and kills their runs.
+
+  ## Draining
+
+  `drain/2` prepares a node's stop: `ready?/1` is false from then on, idle sessions stop, runs stop when their current step
+  has been stored, and all claims end, so that other nodes can continue. When a supervisor stops `AshAgent.Sessions`, it
+  drains first. See [Production](production.html#several-nodes) for Kubernetes.
+  """
+
+  use Supervisor
+
+  alias AshAgent.{Context, LLM, Options, Session, Store}
+  alias AshAgent.Runtime.Events
+  alias AshAgent.Session.Keeper
+  alias AshAgent.Sessions.{Error, Node}
+
+  @own [
+    name: [
+      type: :atom,
+      required: true,
+      doc: "the name of the supervisor, the same on all nodes."
+    ],
+    store: [
+      type: :any,
+      required: true,
+      type_doc: "a store",
+      doc: "the `AshAgent.Store` that keeps the conversations."
+    ],
+    options: [
+      type: {:or, [{:fun, 1}, nil]},
+      type_doc: "a function of arity 1",
+      doc:
+        "gets the id of a conversation and returns options for its session, which take precedence over those given here. " <>
+          "Defaults to no function."
+    ],
+    lease: [
+      type: :pos_integer,
+      default: 30_000,
+      doc: "milliseconds until other nodes may claim the conversations of a node that has died."
+    ],
+    idle: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 300_000,
+      doc: "the time after which a session leaves memory if it neither runs nor has subscribers."
+    ],
+    recover: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      doc:
+        "how often to look for conversations with expired claims, on average. `:infinity` leaves that to other nodes. " <>
+          "Defaults to a third of `:lease`."
+    ],
+    batch: [
+      type: {:custom, &Store.limit?/1},
+      type_doc: "an integer from 1 to 10,000",
+      default: 100,
+      doc: "how many of them to take at a time."
+    ],
+    drain: [
+      type: :non_neg_integer,
+      default: 25_000,
+      doc:
+        "milliseconds that runs get to finish their current step when a supervisor stops this one."
+    ],
+    registry: [
+      type: {:custom, &__MODULE__.registry?/1},
+      type_doc: "`{module, term}`",
+      doc:
+        "registers each session as `{:via, module, {term, id}}`, for instance with `{Horde.Registry, MyApp.Registry}` or " <>
+          "`{:syn, :sessions}`. Defaults to a `Registry` of this node."
+    ]
+  ]
+
+  @drain [
+    timeout: [
+      type: :non_neg_integer,
+      doc:
+        "milliseconds that runs get to finish their current step. Then they are killed: the model is asked again elsewhere, and " <>
+          "the outcome of running tool calls is unknown. Defaults to `:drain` of this supervisor."
+    ]
+  ]
+
+  @type sessions :: atom()
+  @type id :: Store.id()
+
+  # How long a request waits for a session that just stops, or for a draining node to let go.
+  @patience 5_000
+  @pause 20
+
+  @doc false
+  def registry?({module, _term}), do: is_atom(module) and module not in [nil, true, false]
+  def registry?(_other), do: false
+
+  @doc """
+  Starts the supervisor, usually as a child of another one.
+
+  ## Options
+
+  #{Options.docs(@own)}
+
+  All other options are those of `AshAgent.Session.start_link/1`, for every session that starts: `:llm`, `:tools`,
+  `:system_prompt` and so on. `:llm` is required unless `:options` returns it.
+
+  Raises `ArgumentError` for unknown and wrong options.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Sessions, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, result} = AshAgent.Sessions.prompt(Example.Sessions, "c1", "Hi")
+      iex> result.output
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec start_link(keyword()) :: Supervisor.on_start()
+  def start_link(opts) when is_list(opts), do: opts |> config!() |> start_checked()
+
+  @doc false
+  def start_sealed(config) when is_function(config, 0), do: start_checked(config.())
+
+  defp start_checked(config), do: Supervisor.start_link(__MODULE__, config, name: config.name)
+
+  @doc """
+  Returns a specification for a supervisor, with the options of `start_link/1`. Its id is the name.
+
+  ## Examples
+
+      iex> AshAgent.Sessions.child_spec(name: MyApp.Sessions, store: MyApp.Conversations, llm: fn _ -> {:ok, %{}} end).id
+      MyApp.Sessions
+  """
+  @doc since: "0.1.0"
+  @spec child_spec(keyword()) :: Supervisor.child_spec()
+  def child_spec(opts) when is_list(opts) do
+    config = config!(opts)
+
+    # Supervisors print specifications, and the options of sessions contain keys.
+    %{
+      id: config.name,
+      start: {__MODULE__, :start_sealed, [fn -> config end]},
+      type: :supervisor,
+      shutdown: :infinity
+    }
+  end
+
+  defp config!(opts) do
+    shared = Keyword.drop(Session.schema(), Keyword.keys(@own) ++ [:id])
+    shared = if opts[:options], do: optional(shared, :llm), else: shared
+    opts = Options.validate!(opts, @own ++ shared)
+    {own, session} = Keyword.split(opts, Keyword.keys(@own))
+    own = Keyword.put_new(own, :recover, max(div(own[:lease], 3), 1))
+    session = if session[:llm], do: Keyword.update!(session, :llm, &LLM.new/1), else: session
+
+    own
+    |> Keyword.put_new(:registry, {Registry, Module.concat(own[:name], Names)})
+    |> Map.new()
+    |> Map.merge(%{session: session, ready: :atomics.new(1, [])})
+    |> Map.put_new(:options, nil)
+  end
+
+  defp optional(schema, name), do: Keyword.update!(schema, name, &Keyword.delete(&1, :required))
+
+  @impl true
+  def init(config), do: Node.children(config)
+
+  ## Requests
+
+  defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
+
+  @doc """
+  Sends a prompt to the session of a conversation, which is created if it does not exist, and returns its answer.
+
+  Takes the options of `AshAgent.Session.prompt/3` and returns what that returns, and also
+  `{:error, %AshAgent.Sessions.Error{}}` if the session could not be reached.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> llm = AshAgent.LLM.Scripted.new(["Hello!"])
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Prompts, store: store, llm: llm)
+      iex> {:ok, result} = AshAgent.Sessions.prompt(Example.Prompts, "c1", "Hi")
+      iex> result.output
+      "Hello!"
+  """
+  @doc since: "0.1.0"
+  @spec prompt(sessions(), id(), Session.input(), keyword()) ::
+          {:ok, AshAgent.Runtime.Result.t()}
+          | {:paused, AshAgent.Runtime.Paused.t()}
+          | {:error, Error.t() | AshAgent.Runtime.Error.t() | Context.Error.t() | :busy | :paused}
+  def prompt(sessions, id, input, opts \\ []) when is_input(input),
+    do: request(sessions, id, :create, :prompt, [input], opts)
+
+  @doc """
+  Like `prompt/4`, but returns `{:ok, ref}` when the prompt is stored, and sends messages to the caller, see
+  `AshAgent.Session.prompt_async/3`.
+
+  The messages are the same wherever the session is. If it ends, nothing more is sent; then look at the conversation, which
+  another node continues.
+  """
+  @doc since: "0.1.0"
+  @spec prompt_async(sessions(), id(), Session.input(), keyword()) ::
+          {:ok, reference()} | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy | :paused}
+  def prompt_async(sessions, id, input, opts \\ []) when is_input(input),
+    do: request(sessions, id, :create, :prompt_async, [input], opts)
+
+  @doc "Adds a message to the running turn, see `AshAgent.Session.steer/3`."
+  @doc since: "0.1.0"
+  @spec steer(sessions(), id(), Session.input(), keyword()) :: :ok | {:error, term()}
+  def steer(sessions, id, input, opts \\ []) when is_input(input),
+    do: request(sessions, id, :find, :steer, [input], opts)
+
+  @doc """
+  Continues without a new message, see `AshAgent.Session.resume/2`.
+
+  If a run is already continuing the turn, for instance since its node was drained, it waits for that one and returns the
+  answer.
+  """
+  @doc since: "0.1.0"
+  @spec resume(sessions(), id(), keyword()) ::
+          {:ok, AshAgent.Runtime.Result.t()}
+          | {:paused, AshAgent.Runtime.Paused.t()}
+          | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy}
+  def resume(sessions, id, opts \\ []), do: request(sessions, id, :find, :resume, [], opts)
+
+  @doc "Cancels the running prompt, see `AshAgent.Session.cancel/1`."
+  @doc since: "0.1.0"
+  @spec cancel(sessions(), id()) :: :ok | {:error, Error.t()}
+  def cancel(sessions, id), do: ask(sessions, id, :find, &Session.cancel/1)
+
+  @doc "Approves an undecided call, see `AshAgent.Session.approve/3`."
+  @doc since: "0.1.0"
+  @spec approve(sessions(), id(), String.t(), keyword()) :: :ok | {:error, term()}
+  def approve(sessions, id, call_id, opts \\ []) when is_binary(call_id),
+    do: request(sessions, id, :find, :approve, [call_id], opts)
+
+  @doc "Denies an undecided call, see `AshAgent.Session.deny/4`."
+  @doc since: "0.1.0"
+  @spec deny(sessions(), id(), String.t(), term(), keyword()) :: :ok | {:error, term()}
+  def deny(sessions, id, call_id, reason \\ nil, opts \\ []) when is_binary(call_id),
+    do: request(sessions, id, :find, :deny, [call_id, reason], opts)
+
+  @doc "Tells what a session does, see `AshAgent.Session.status/1`."
+  @doc since: "0.1.0"
+  @spec status(sessions(), id()) ::
+          :idle | :running | {:paused, [map()]} | {:error, Error.t()}
+  def status(sessions, id), do: ask(sessions, id, :find, &Session.status/1)
+
+  @doc """
+  Returns `{:ok, context}` with the current context of a conversation.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Contexts, store: store, llm: fn _ -> {:ok, %{}} end)
+      iex> {:error, error} = AshAgent.Sessions.context(Example.Contexts, "unknown")
+      iex> error.reason
+      :not_found
+  """
+  @doc since: "0.1.0"
+  @spec context(sessions(), id()) :: {:ok, Context.t()} | {:error, Error.t()}
+  def context(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.context(&1)})
+
+  @doc "Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`."
+  @doc since: "0.1.0"
+  @spec snapshot(sessions(), id()) :: {:ok, Session.snapshot()} | {:error, Error.t()}
+  def snapshot(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
+
+  @doc """
+  Sends every change of a conversation to the calling process, see `AshAgent.Session.subscribe/2`.
+
+  The session stays in memory while it has subscribers. When it ends, `{:DOWN, ref, :process, _, _}` arrives: subscribe
+  again, and continue with the new snapshot.
+  """
+  @doc since: "0.1.0"
+  @spec subscribe(sessions(), id(), keyword()) ::
+          {:ok, reference(), Session.snapshot()} | {:error, Error.t()}
+  def subscribe(sessions, id, opts \\ []),
+    do: request(sessions, id, :find, :subscribe, [], opts)
+
+  @doc """
+  Returns `{:ok, pid}` with the session of a conversation, on whatever node, for the other functions of `AshAgent.Session`.
+
+  It may stop at any time, for instance when it has been idle.
+  """
+  @doc since: "0.1.0"
+  @spec fetch_session(sessions(), id()) :: {:ok, pid()} | {:error, Error.t()}
+  def fetch_session(sessions, id), do: ask(sessions, id, :find, &{:ok, &1})
+
+  @doc """
+  Returns whether the node takes new prompts: it is started and not being drained. For readiness probes.
+
+  ## Examples
+
+      iex> AshAgent.Sessions.ready?(Not.Started)
+      false
+  """
+  @doc since: "0.1.0"
+  @spec ready?(sessions()) :: boolean()
+  def ready?(sessions) when is_atom(sessions) do
+    case Node.config(sessions) do
+      {:ok, config} -> Node.ready?(config)
+      :error -> false
+    end
+  end
+
+  @doc """
+  Prepares this node's stop, and returns `:ok` when no session is left on it.
+
+  From the first moment on, `ready?/1` is false, and prompts for conversations of this node are refused with `:draining`, or
+  wait on other nodes until they can take the conversation over. Sessions without a run stop at once. A run stops when its
+  current step, an answer of the model or the results of its tools, has been stored; its caller gets an error with the
+  reason `:drained`, and another node goes on with the turn. Waiting prompts are in the store.
+
+  ## Options
+
+  #{Options.docs(@drain)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Drained, store: store, llm: fn _ -> {:ok, %{}} end)
+      iex> AshAgent.Sessions.drain(Example.Drained, timeout: 1_000)
+      :ok
+      iex> AshAgent.Sessions.ready?(Example.Drained)
+      false
+  """
+  @doc since: "0.1.0"
+  @spec drain(sessions(), keyword()) :: :ok
+  def drain(sessions, opts \\ []) do
+    opts = Options.validate!(opts, @drain)
+    config = Node.config!(sessions)
+    Node.drain(config, opts[:timeout] || config.drain)
+  end
+
+  ## Finding and asking
+
+  # A conversation is not created for wrong options.
+  defp request(sessions, id, mode, function, args, opts) do
+    Session.check!(opts, function)
+    ask(sessions, id, mode, &apply(Session, function, [&1 | args] ++ [opts]))
+  end
+
+  # `fun` asks the session, and asks again if the session has not heard it.
+  defp ask(sessions, id, mode, fun) when is_atom(sessions) and is_binary(id) do
+    config = Node.config!(sessions)
+
+    if Store.id?(id),
+      do: attempt(config, id, mode, fun, System.monotonic_time(:millisecond) + @patience),
+      else: {:error, %Error{reason: :not_found}}
+  end
+
+  defp attempt(config, id, mode, fun, deadline) do
+    case find(config, id, mode) do
+      {:ok, session} -> session |> try_to(fun) |> again(config, id, mode, fun, deadline)
+      other -> again(other, config, id, mode, fun, deadline)
+    end
+  end
+
+  # A session that is gone or about to go has not begun with what it was asked, and neither has a draining node.
+  defp again(answer, config, id, mode, fun, deadline) do
+    reason = repeat(answer)
+
+    cond do
+      reason == nil ->
+        answer
+
+      System.monotonic_time(:millisecond) > deadline ->
+        {:error, %Error{reason: reason}}
+
+      true ->
+        receive do
+        after
+          @pause + :rand.uniform(@pause) -> attempt(config, id, mode, fun, deadline)
+        end
+    end
+  end
+
+  defp repeat({:again, reason}), do: reason
+  defp repeat({:error, :draining}), do: :draining
+  defp repeat(_answer), do: nil
+
+  defp try_to(session, fun) do
+    fun.(session)
+  catch
+    :exit, {reason, {Session, _function, _args}} = exit -> ended(reason, exit)
+    :exit, reason -> ended(reason, reason)
+  end
+
+  # The session has not read the request: it could not claim the conversation, or it has answered everything that it had
+  # accepted and stopped.
+  defp ended({:shutdown, reason}, _exit), do: {:again, {:lost, Events.label(:exit, reason)}}
+
+  defp ended(:noproc, _exit), do: {:again, {:lost, :noproc}}
+  defp ended({:nodedown, _node}, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
+  defp ended(:noconnection, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
+  defp ended(:timeout, exit), do: exit(exit)
+  defp ended({:failed, label}, _exit), do: {:error, %Error{reason: {:lost, label}}}
+  defp ended(reason, _exit), do: {:error, %Error{reason: {:lost, Events.label(:exit, reason)}}}
+
+  defp find(config, id, mode) do
+    case Node.find(config, id, mode) do
+      {:owned, owner} -> elsewhere(config, id, owner)
+      {:error, :draining} -> {:error, %Error{reason: :draining}}
+      answer -> answer
+    end
+  end
+
+  defp elsewhere(config, id, owner) do
+    case Keeper.locate(owner) do
+      {:there, node} -> remote(config, id, owner, node)
+      # One that was not started here.
+      {:here, session} -> {:ok, session}
+      :unknown -> {:error, %Error{reason: {:unreachable, owner}}}
+      _ended_or_starting -> {:again, {:unreachable, owner}}
+    end
+  end
+
+  defp remote(config, id, owner, node) do
+    case :erpc.call(node, Node, :serve, [config.name, id, owner], @patience) do
+      {:ok, session} -> {:ok, session}
+      {:error, :draining} -> {:error, :draining}
+      {:error, :unknown} -> {:error, %Error{reason: {:unreachable, owner}}}
+      {:error, %Error{}} = error -> error
+      # It has changed hands in the meantime.
+      {:owned, other} -> {:again, {:unreachable, other}}
+      {:again, reason} -> {:again, reason}
+    end
+  catch
+    _kind, _reason -> {:error, %Error{reason: {:unreachable, owner}}}
+  end
+end

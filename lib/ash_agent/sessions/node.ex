@@ -1,0 +1,289 @@
+defmodule AshAgent.Sessions.Node do
+  @moduledoc false
+
+  # The part of `AshAgent.Sessions` that concerns one node: its sessions, the search for expired claims, and draining.
+
+  use GenServer
+
+  require Logger
+
+  alias AshAgent.Runtime.{Events, Journal, Sealed}
+  alias AshAgent.Session
+  alias AshAgent.Session.Keeper
+  alias AshAgent.Sessions.Error
+  alias AshAgent.Store
+  alias AshAgent.Store.Conversation
+
+  # Starting a session means claiming and loading, which a supervisor waits for. So there are many supervisors.
+  @partitions 64
+
+  # How long a session that is to stop now may wait for the store.
+  @store_patience 5_000
+
+  @doc "What the supervisor of a node starts, and in which order. The last one stops first, and drains."
+  def children(config) do
+    names =
+      case config.registry do
+        {Registry, registry} -> [{Registry, keys: :unique, name: registry}]
+        _other -> []
+      end
+
+    children =
+      names ++
+        [
+          {PartitionSupervisor,
+           child_spec: DynamicSupervisor, name: sessions(config), partitions: @partitions},
+          %{
+            id: __MODULE__,
+            start: {__MODULE__, :start_link, [fn -> config end]},
+            shutdown: config.drain + 2 * @store_patience
+          }
+        ]
+
+    Supervisor.init(children, strategy: :rest_for_one)
+  end
+
+  def start_link(config), do: GenServer.start_link(__MODULE__, config.())
+
+  defp sessions(config), do: Module.concat(config.name, Partitions)
+
+  ## Asked by every process
+
+  def config(name) do
+    case :persistent_term.get({__MODULE__, name}, nil) do
+      nil -> :error
+      config -> {:ok, config}
+    end
+  end
+
+  def config!(name) do
+    case config(name) do
+      {:ok, config} ->
+        config
+
+      :error ->
+        raise ArgumentError,
+              "AshAgent.Sessions is not running under the name #{inspect(name)}; start it under a supervisor"
+    end
+  end
+
+  def ready?(%{ready: ready}), do: :atomics.get(ready, 1) == 1
+
+  @doc """
+  The session of a conversation on this node, started if nobody has claimed it. `:create` makes a conversation that does not
+  exist.
+
+  Returns `{:ok, pid}`, `{:owned, owner}`, `{:again, reason}` or `{:error, :draining | error}`.
+  """
+  def find(config, id, mode) do
+    case GenServer.whereis(via(config, id)) do
+      nil -> if ready?(config), do: start(config, id, mode), else: owned(config, id)
+      session -> {:ok, session}
+    end
+  end
+
+  # For another node, which has found this one's name in a claim.
+  def serve(name, id, owner) do
+    case {Keeper.locate(owner), config(name)} do
+      {{:here, pid}, _config} -> {:ok, pid}
+      {place, {:ok, config}} when place != :unknown -> find(config, id, :find)
+      _other -> {:error, :unknown}
+    end
+  end
+
+  # Who has a conversation is all that a draining node wants to know.
+  defp owned(config, id) do
+    case Journal.ask(fn -> Store.fetch(config.store, id) end) do
+      {:ok, %{owner: owner}} when owner != nil ->
+        if Keeper.locate(owner) in [:gone, :reserved],
+          do: {:error, :draining},
+          else: {:owned, owner}
+
+      _free_or_unknown ->
+        {:error, :draining}
+    end
+  end
+
+  defp via(%{registry: {module, registry}}, id), do: {:via, module, {registry, id}}
+
+  defp start(config, id, mode) do
+    opts = options(config, id, mode)
+
+    spec = %{
+      id: Session,
+      start: {__MODULE__, :start_session, [fn -> {config, opts} end]},
+      # A conversation that crashes its session is not to stop the others. It is found again when its lease is over.
+      restart: :temporary
+    }
+
+    case DynamicSupervisor.start_child({:via, PartitionSupervisor, {sessions(config), id}}, spec) do
+      {:ok, session} -> {:ok, session}
+      {:error, {:already_started, session}} -> {:ok, session}
+      {:error, reason} -> refused(reason)
+    end
+  end
+
+  # In the supervisor, so that draining, which asks it for its children, misses none.
+  def start_session(given) do
+    {config, opts} = given.()
+
+    if ready?(config),
+      do: Session.start_sealed(fn -> opts end, Keeper.reserve()),
+      else: {:error, :draining}
+  end
+
+  defp options(config, id, mode) do
+    given = if config.options, do: config.options.(id), else: []
+
+    config.session
+    |> Keyword.merge(given)
+    |> Keyword.merge(id: id, store: config.store, lease: config.lease, idle: config.idle)
+    |> Keyword.put(:name, via(config, id))
+    |> then(
+      &if mode == :find, do: Keyword.put(&1, :context, fn -> {:error, :not_found} end), else: &1
+    )
+  end
+
+  defp refused({:shutdown, reason}), do: refused(reason)
+  defp refused(:draining), do: {:error, :draining}
+  defp refused({:store_error, {:owned, owner}}), do: {:owned, owner}
+  # Created or changed by another node in the meantime.
+  defp refused({:store_error, reason}) when reason in [:exists, :stale],
+    do: {:again, {:store_error, reason}}
+
+  defp refused({:store_error, _} = reason), do: {:error, %Error{reason: reason}}
+  defp refused(:not_found), do: {:error, %Error{reason: :not_found}}
+  defp refused(reason), do: {:error, %Error{reason: {:start_error, reason}}}
+
+  ## Draining
+
+  @doc "Stops all sessions of this node, those that run within `timeout` milliseconds at their next step."
+  def drain(config, timeout) do
+    :atomics.put(config.ready, 1, 0)
+    stop(config, :soon, timeout)
+    stop(config, :now, @store_patience)
+    # A store that does not answer keeps them from stopping.
+    for pid <- running(config), do: Process.exit(pid, :kill)
+    :ok
+  end
+
+  defp stop(config, how, timeout) do
+    monitors =
+      for pid <- running(config), into: %{} do
+        GenServer.cast(pid, {:drain, how})
+        {Process.monitor(pid), pid}
+      end
+
+    await(monitors, System.monotonic_time(:millisecond) + timeout)
+  end
+
+  defp running(config) do
+    for {_partition, supervisor, _type, _modules} <-
+          PartitionSupervisor.which_children(sessions(config)),
+        is_pid(supervisor),
+        {_id, pid, _type, _modules} when is_pid(pid) <-
+          DynamicSupervisor.which_children(supervisor),
+        do: pid
+  end
+
+  defp await(monitors, _deadline) when monitors == %{}, do: :ok
+
+  defp await(monitors, deadline) do
+    receive do
+      {:DOWN, monitor, :process, _pid, _reason} when is_map_key(monitors, monitor) ->
+        await(Map.delete(monitors, monitor), deadline)
+    after
+      max(deadline - System.monotonic_time(:millisecond), 0) ->
+        for {monitor, _pid} <- monitors, do: Process.demonitor(monitor, [:flush])
+        :late
+    end
+  end
+
+  ## The process that looks for expired claims
+
+  @impl true
+  def init(config) do
+    # So that it drains when it is stopped.
+    Process.flag(:trap_exit, true)
+    :persistent_term.put({__MODULE__, config.name}, config)
+    :atomics.put(config.ready, 1, 1)
+    {:ok, look_later(%{config: config, looking: nil})}
+  end
+
+  @impl true
+  def handle_info(:look, state) do
+    config = state.config
+    {_pid, monitor} = spawn_monitor(fn -> Sealed.run(fn -> recover(config) end) end)
+    {:noreply, %{state | looking: monitor}}
+  end
+
+  def handle_info({:DOWN, monitor, :process, _pid, _reason}, %{looking: monitor} = state),
+    do: {:noreply, look_later(%{state | looking: nil})}
+
+  def handle_info(_message, state), do: {:noreply, state}
+
+  @impl true
+  def terminate(reason, %{config: config}) do
+    if reason in [:normal, :shutdown] or match?({:shutdown, _}, reason) do
+      drain(config, config.drain)
+      :persistent_term.erase({__MODULE__, config.name})
+    end
+  end
+
+  # As in `AshAgent.Session`. The configuration holds keys.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status), do: Map.new(status, &shown/1)
+
+  defp shown({:state, %{config: config}}), do: {:state, Map.take(config, [:name, :lease, :idle])}
+  defp shown({:log, _events}), do: {:log, []}
+  defp shown(other), do: other
+
+  # The nodes do not look all at the same time.
+  defp look_later(%{config: %{recover: :infinity}} = state), do: state
+
+  defp look_later(%{config: %{recover: recover}} = state) do
+    Process.send_after(self(), :look, div(recover, 2) + :rand.uniform(recover))
+    state
+  end
+
+  defp recover(config) do
+    search = [
+      owner: Keeper.reserve(),
+      lease: config.lease,
+      limit: config.batch,
+      status: Conversation.statuses()
+    ]
+
+    with true <- ready?(config),
+         {:ok, claims} <- Journal.ask(fn -> Store.expired(config.store, search) end) do
+      claims
+      |> Task.async_stream(&take(config, &1), max_concurrency: @partitions, timeout: :infinity)
+      |> Stream.run()
+
+      if length(claims) == config.batch, do: recover(config)
+    end
+  end
+
+  # Those with something left to do get a session, and the others are free.
+  defp take(config, kept) do
+    if left?(config, kept),
+      do: config |> start(kept.id, :find) |> report(),
+      else: Journal.ask(fn -> Store.release(config.store, kept) end)
+  catch
+    kind, reason -> report({:error, Events.label(kind, reason)})
+  end
+
+  defp left?(_config, %{status: :running}), do: true
+  defp left?(_config, %{status: :paused}), do: false
+
+  defp left?(config, kept),
+    do: Journal.ask(fn -> Store.waiting(config.store, kept.id) end) != {:ok, []}
+
+  defp report({:error, %Error{} = error}), do: report({:error, Exception.message(error)})
+
+  defp report({:error, words}) when words != :draining,
+    do: Logger.error("a conversation with an expired claim could not be continued: #{words}")
+
+  defp report(_started_or_taken), do: :ok
+end

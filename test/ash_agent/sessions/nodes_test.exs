@@ -1,0 +1,164 @@
+defmodule AshAgent.Sessions.NodesTest do
+  use ExUnit.Case, async: true
+
+  # Nodes on loopback with sessions on one file.
+
+  alias AshAgent.Test.{Agents, Nodes}
+
+  @moduletag :tmp_dir
+  @moduletag timeout: 300_000
+
+  defp group(names, folder, opts \\ [], fun) do
+    Nodes.group(names, fn call, nodes ->
+      at = &call.(&1, {Agents, &2, &3})
+      for name <- names, do: at.(name, :start, [Path.join(folder, "store.db"), opts])
+      fun.(at, nodes)
+    end)
+  end
+
+  test "whichever node is asked, one has the session, and what comes back works on the caller's",
+       %{
+         tmp_dir: folder
+       } do
+    group([:a, :b], folder, fn at, %{a: a} ->
+      assert {:ok, "re: one " <> _, ["one", answer]} = at.(:a, :ask, [:prompt, ["c", "one"]])
+      assert answer == "re: one #{a}"
+      # Here, not there.
+      assert {:ok, output, [_, _, "two", output]} = at.(:b, :ask, [:prompt, ["c", "two"]])
+      assert output == "re: two #{a}"
+      assert {:ok, [_, _, _, _]} = at.(:b, :ask, [:context, ["c"]])
+      assert {:ok, nil, [_, _, _, _]} = at.(:b, :ask, [:snapshot, ["c"]])
+      assert at.(:b, :ask, [:status, ["c"]]) == :idle
+
+      # Each new context, and the result.
+      assert {contexts, {:ok, output, texts}} = at.(:b, :listen, ["c", "three"])
+      assert output == "re: three #{a}"
+      assert [[_, _, _, _, "three"], ^texts] = Enum.uniq(contexts)
+
+      assert {:error, {:invalid_part, _, _}} = at.(:b, :ask, [:prompt, ["c", [%{type: :image}]]])
+      at.(:a, :start_held, ["c"])
+      assert at.(:b, :ask, [:status, ["c"]]) == :running
+      assert at.(:b, :ask, [:steer, ["c", "Quick!"]]) == :ok
+      assert at.(:b, :ask, [:cancel, ["c"]]) == :ok
+      assert {:error, :cancelled, [_ | _]} = at.(:a, :held_answer, [])
+      assert %{epoch: 1} = at.(:b, :owner, ["c"])
+    end)
+  end
+
+  test "of nodes that want one at once, one gets it, and the others send it their prompts", %{
+    tmp_dir: folder
+  } do
+    names = [:a, :b, :c]
+
+    group(names, folder, fn at, _nodes ->
+      ids = for n <- 1..15, do: "c#{n}"
+
+      names
+      |> Enum.map(fn name ->
+        Task.async(fn ->
+          at.(name, :at_once, [:prompt, for(id <- ids, do: [id, "from #{name}"])])
+        end)
+      end)
+      |> Task.await_many(120_000)
+      |> Enum.each(fn answers -> for answer <- answers, do: assert({:ok, _, _} = answer) end)
+
+      for id <- ids do
+        assert %{epoch: 1, texts: texts} = at.(:a, :owner, [id])
+        asked = for "from " <> name <- texts, do: name
+        assert Enum.sort(asked) == ["a", "b", "c"]
+        assert length(texts) == 6
+      end
+    end)
+  end
+
+  test "the conversations of a node that was killed are refused until its lease is over, and then go on",
+       %{
+         tmp_dir: folder
+       } do
+    group([:a, :b], folder, [lease: 10_000, recover: 200], fn at, %{a: a, b: b} ->
+      at.(:a, :start_prompt, ["c", "pay"])
+      at.(:a, :await_held, [])
+      Nodes.kill(at.(:a, :os_pid, []))
+      assert {:error, {:unreachable, owner}} = at.(:b, :ask, [:prompt, ["c", "two"]])
+      assert owner =~ "#{a} "
+      assert {:ok, output, texts} = at.(:b, :ask_until, [:prompt, ["c", "two"], [:unreachable]])
+      assert output == "re: two #{b}"
+      # The tool had started, so it is not called again.
+      assert texts == ["pay", "paid #{b}", "two", "re: two #{b}"]
+      assert {:ok, [%{state: :unknown}]} = at.(:b, :calls, ["c"])
+    end)
+  end
+
+  test "a node that was stopped for longer than its lease has lost its conversations, and writes nothing",
+       %{
+         tmp_dir: folder
+       } do
+    group([:a, :b], folder, [lease: 10_000, recover: 200], fn at, %{b: b} ->
+      at.(:a, :start_prompt, ["c", "hold one"])
+      at.(:a, :await_held, [])
+      {:ok, session} = at.(:a, :session, ["c"])
+      pid = at.(:a, :os_pid, [])
+      Nodes.signal(pid, "STOP")
+
+      # Another node has it, and its model is asked.
+      at.(:b, :go, [])
+      assert AshAgent.Test.Wait.until(fn -> at.(:b, :owner, ["c"]).status == :idle end, 60_000)
+      before = at.(:b, :owner, ["c"])
+      assert before.texts == ["hold one", "re: hold one #{b}"]
+
+      Nodes.signal(pid, "CONT")
+      # Its model answers now, too late.
+      at.(:a, :go_if_held, [])
+      assert AshAgent.Test.Wait.until(fn -> not at.(:a, :alive?, [session]) end, 60_000)
+      assert {:error, {:store_error, {:owned, owner}}, _} = at.(:a, :held_answer, [])
+      assert owner =~ "#{b} "
+      assert at.(:b, :owner, ["c"]) == before
+      # And it sends what it is asked to the new owner.
+      assert {:ok, output, _} = at.(:a, :ask, [:prompt, ["c", "two"]])
+      assert output == "re: two #{b}"
+    end)
+  end
+
+  test "nodes that are cut off from each other refuse with a reason, and find each other again",
+       %{
+         tmp_dir: folder
+       } do
+    group([:a, :b], folder, fn at, %{a: a, b: b} ->
+      assert {:ok, _, _} = at.(:a, :ask, [:prompt, ["c", "one"]])
+      at.(:a, :cut_off, [[b]])
+      at.(:b, :cut_off, [[a]])
+      assert {:error, {:unreachable, _}} = at.(:b, :ask, [:prompt, ["c", "two"]])
+      # One that is alive keeps its conversations.
+      assert {:ok, _, _} = at.(:a, :ask, [:prompt, ["c", "three"]])
+      at.(:a, :cut_off, [[]])
+      at.(:b, :cut_off, [[]])
+      assert {:ok, output, texts} = at.(:b, :ask, [:prompt, ["c", "four"]])
+      assert output == "re: four #{a}"
+      assert "two" not in texts
+      assert %{epoch: 1} = at.(:b, :owner, ["c"])
+    end)
+  end
+
+  test "a prompt that comes while its node is being drained goes to another node", %{
+    tmp_dir: folder
+  } do
+    group([:a, :b], folder, fn at, %{b: b} ->
+      assert {:ok, _, _} = at.(:a, :ask, [:prompt, ["idle", "one"]])
+      at.(:a, :start_prompt, ["c", "pay"])
+      at.(:a, :await_held, [])
+      draining = Task.async(fn -> at.(:a, :drain, [[timeout: 60_000]]) end)
+      assert AshAgent.Test.Wait.until(fn -> not at.(:a, :ready?, []) end)
+      assert {:ok, output, _} = at.(:b, :ask_until, [:prompt, ["idle", "two"], [:draining]])
+      assert output == "re: two #{b}"
+      # The draining node knows where it is now.
+      assert {:ok, output, _} = at.(:a, :ask, [:prompt, ["idle", "three"]])
+      assert output == "re: three #{b}"
+      at.(:a, :go, [])
+      assert Task.await(draining, 60_000) == :ok
+      assert {:error, :drained, _} = at.(:a, :held_answer, [])
+      assert {:ok, output, ["pay", output]} = at.(:b, :ask, [:resume, ["c"]])
+      assert output == "paid #{b}"
+      assert {:ok, [%{state: :ok}]} = at.(:b, :calls, ["c"])
+    end)
+  end
+end
