@@ -1500,6 +1500,7 @@ defmodule AshAgent.Context do
           output_tokens: non_neg_integer(),
           total_tokens: non_neg_integer(),
           cached_tokens: non_neg_integer(),
+          cache_write_tokens: non_neg_integer(),
           reasoning_tokens: non_neg_integer()
         }
 
@@ -1520,7 +1521,7 @@ defmodule AshAgent.Context do
       iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
       iex> context = AshAgent.Context.add_token_usage(context, %{"prompt_tokens" => 9, "completion_tokens" => 2})
       iex> AshAgent.Context.get_cumulative_tokens(context)
-      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, reasoning_tokens: 0}
+      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
@@ -1533,7 +1534,7 @@ defmodule AshAgent.Context do
   ## Examples
 
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_cumulative_tokens()
-      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, reasoning_tokens: 0}
+      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0", group: "Responses"
   @spec get_cumulative_tokens(t()) :: usage()
@@ -1551,6 +1552,42 @@ defmodule AshAgent.Context do
   @spec get_iteration_tokens(t(), integer()) :: usage() | nil
   def get_iteration_tokens(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: Native.context_iteration_usage(ref, number)
+
+  @doc """
+  Returns what the model's answers cost, `{:ok, cost}` with an integer of 10^-12 US dollars, or `{:error, error}` with the reason
+  `{:no_price, model}`, if tokens of a model without a price were reported.
+
+  Answers without a report cost nothing. The costs of sub-agents are not included. Costs O(n) from the first iteration that counts.
+
+  ## Options
+
+  #{Options.docs(:fetch_cost)}
+
+  Raises `ArgumentError` for wrong options.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> AshAgent.Context.fetch_cost(context, prices: [%{model: :any, input: 3_000_000, output: 15_000_000}])
+      {:ok, 57_000_000}
+      iex> {:error, error} = AshAgent.Context.fetch_cost(context, prices: [%{model: "m", input: 3_000_000, output: 15_000_000}])
+      iex> error.reason
+      {:no_price, nil}
+  """
+  @doc since: "0.1.0", group: "Responses"
+  @spec fetch_cost(t(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
+  def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts) do
+    opts = Options.validate!(opts, :fetch_cost)
+    spent(context, AshAgent.Prices.terms(opts[:prices]), nil, opts[:since])
+  end
+
+  @doc false
+  # `asked` is the model that was asked for, where an answer names none or one without a price.
+  def spent(%__MODULE__{ref: ref}, prices, asked, since) do
+    with {:error, reason} <- Native.context_spent(ref, prices, asked, since),
+         do: {:error, %Error{reason: reason}}
+  end
 
   @typedoc """
   How to count tokens:

@@ -101,6 +101,26 @@ defmodule AshAgent.Runtime do
 
   If a tool halts the run, the run ends even if there are calls to ask about; these are interrupted.
 
+  ## Costs
+
+  With `:prices`, see `AshAgent.Prices`, results and events tell what a run cost, with its sub-agents. With `:max_cost` as well, the
+  run ends before a model is asked when the turn has cost that much. An answer on its way is still received and paid for, so a turn
+  can cost one answer more, and with parallel sub-agents one more of each.
+
+  The costs of the turn's earlier runs count too, so neither a pause nor a crash begins a new account. A user message does. To
+  limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.fetch_cost/2`.
+
+  Without a price there is no call: if the model (its option `:model`; a function has none) has no price, the run ends with
+  `{:no_price, model}` before it asks or starts anything. If a model does not report its tokens, the run ends with `:unknown_cost`
+  instead of asking it again. An answer that broke off counts with what was reported until then.
+
+      iex> prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
+      iex> again = fn _ -> {:ok, %{tool_calls: [%{name: "roll"}], usage: %{input_tokens: 800, output_tokens: 20}}} end
+      iex> opts = [llm: again, tools: %{roll: fn _ -> {:ok, 1} end}, prices: prices, max_cost: 5_000_000_000]
+      iex> {:error, error} = AshAgent.Runtime.run(AshAgent.Context.new("Roll a six"), opts)
+      iex> {error.reason, error.iterations, error.cost}
+      {{:max_cost_exceeded, 5_000_000_000}, 2, 5_400_000_000}
+
   ## Permissions and hooks
 
   Each call passes these steps, in order:
@@ -205,8 +225,7 @@ defmodule AshAgent.Runtime do
     opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      run = state(context, opts, supervisor, within)
-      if run.journal, do: begin_kept(run), else: begin(run)
+      context |> state(opts, supervisor, within) |> begin_bounded()
     end)
   end
 
@@ -257,6 +276,8 @@ defmodule AshAgent.Runtime do
       offered: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
       gate: gate,
       bounds: bounds,
+      model: LLM.model_name(opts[:llm]),
+      outermost?: within.bounds == nil,
       max_iterations: opts[:max_iterations],
       first: first_of_turn(context, opts[:max_iterations]),
       timeout: opts[:timeout],
@@ -273,6 +294,7 @@ defmodule AshAgent.Runtime do
       noted: [],
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
+      cost: if(bounds.prices != [], do: 0),
       iterations: 0,
       finish_reason: nil,
       supervisor: supervisor,
@@ -313,6 +335,16 @@ defmodule AshAgent.Runtime do
 
       {pending, _} ->
         iteration(run, &execute(&1, pending, earlier))
+    end
+  end
+
+  # Before tools of an earlier run go on, since a run that may not ask cannot end well.
+  defp begin_bounded(run) do
+    with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
+         false <- Context.pending_tool_calls(run.context) == [] and finished?(run.context) do
+      failed(run, reason)
+    else
+      _may_ask -> if run.journal, do: begin_kept(run), else: begin(run)
     end
   end
 
@@ -441,30 +473,29 @@ defmodule AshAgent.Runtime do
       {:ok, context, response, first} ->
         message = Response.message(response)
         calls = Context.pending_tool_calls(context)
+        {run, cost} = add(run, context, response)
 
-        measured = %{
-          duration: Events.since(started),
-          content_bytes: Events.bytes(message.content),
-          tool_calls: length(calls)
+        run = %{
+          run
+          | iterations: run.iterations + 1,
+            finish_reason: Response.finish_reason(response)
         }
 
-        Events.emit(
-          run.events,
-          [:llm, :stop],
-          if(first, do: Map.put(measured, :time_to_first_token, first), else: measured),
-          %{usage: usage(response), finish_reason: Response.finish_reason(response)}
-        )
+        measured =
+          [time_to_first_token: first, cost: cost]
+          |> Enum.reject(fn {_name, value} -> value == nil end)
+          |> Enum.into(%{
+            duration: Events.since(started),
+            content_bytes: Events.bytes(message.content),
+            tool_calls: length(calls)
+          })
 
-        run =
-          add(
-            %{
-              run
-              | iterations: run.iterations + 1,
-                finish_reason: Response.finish_reason(response)
-            },
-            context,
-            response
-          )
+        Events.emit(run.events, [:llm, :stop], measured, %{
+          usage: usage(response),
+          finish_reason: Response.finish_reason(response)
+        })
+
+        run = changed(run, context)
 
         # A message that came meanwhile is for this turn. Calls that were cut off are to be read of.
         stop? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
@@ -494,10 +525,19 @@ defmodule AshAgent.Runtime do
     end
   end
 
+  # Counts an answer, and returns what it cost, if that is known.
   defp add(run, context, response) do
-    Bounds.report(run.bounds, run.context, context)
-    changed(%{run | usage: add_usage(run.usage, usage(response))}, context)
+    cost = Bounds.report(run.bounds, run.context, context, run.model)
+
+    # An answer that broke off is reported as far as it came.
+    if (cost == nil or Response.usage(response) == nil) and response.state == :complete,
+      do: Bounds.unreported(run.bounds)
+
+    run = %{run | usage: add_usage(run.usage, usage(response))}
+    {if(cost, do: spend(run, cost), else: run), cost}
   end
+
+  defp spend(run, cost), do: Map.update!(run, :cost, &(&1 && &1 + cost))
 
   defp answer(run) do
     left = ToolExecutor.left(run.deadline)
@@ -558,8 +598,12 @@ defmodule AshAgent.Runtime do
     response = answer && Answer.interrupted(answer, elem(reason, 0))
 
     case response && broken_off(run.context, response) do
-      {:ok, context} -> {:error, add(run, context, response), reason, stacktrace}
-      _nothing -> {:error, run, reason, stacktrace}
+      {:ok, context} ->
+        {run, _cost} = add(run, context, response)
+        {:error, changed(run, context), reason, stacktrace}
+
+      _nothing ->
+        {:error, run, reason, stacktrace}
     end
   end
 
@@ -845,6 +889,7 @@ defmodule AshAgent.Runtime do
 
         run =
           run
+          |> spend(child_cost(outcome))
           |> ended(call, outcome, duration)
           |> changed(add_result(run.context, call.id, result, metadata(outcome)))
 
@@ -856,6 +901,9 @@ defmodule AshAgent.Runtime do
 
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
   end
+
+  defp child_cost({_status, _term, {:sub_agents, %{cost: cost}}}), do: cost
+  defp child_cost(_outcome), do: 0
 
   defp ended(%{journal: nil} = run, _call, _outcome, _duration), do: run
 
@@ -916,6 +964,7 @@ defmodule AshAgent.Runtime do
       calls: waiting,
       iterations: run.iterations,
       usage: run.usage,
+      cost: run.cost,
       unknown: unknown,
       kept: kept_of(run)
     }
@@ -1015,6 +1064,7 @@ defmodule AshAgent.Runtime do
       context: run.context,
       iterations: run.iterations,
       usage: run.usage,
+      cost: run.cost,
       finish_reason: run.finish_reason,
       kept: kept_of(run)
     }
@@ -1025,6 +1075,7 @@ defmodule AshAgent.Runtime do
       reason: reason,
       context: run.context,
       usage: run.usage,
+      cost: run.cost,
       iterations: run.iterations,
       kept: kept_of(run)
     }

@@ -78,7 +78,7 @@ defmodule AshAgent.TracePageTest do
       Trace.to_html(talk(),
         title: "A trip",
         children: [child()],
-        prices: %{"m" => [input: 1, output: 2]}
+        prices: [%{model: "m", input: 1_000_000, output: 2_000_000}]
       )
 
     browser = open(page, context)
@@ -197,7 +197,7 @@ defmodule AshAgent.TracePageTest do
       Trace.to_html(chat,
         title: hd(hostile),
         request: :anthropic,
-        prices: %{hd(hostile) => [input: 1, output: 1]}
+        prices: [%{model: hd(hostile), input: 1, output: 1}]
       )
 
     assert length(Regex.scan(~r/<script/i, page)) == 2

@@ -60,6 +60,8 @@ defmodule AshAgent.Context.Native do
     response_message: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
+    context_spent: 4,
+    price_known: 2,
     context_fit: 3,
     context_keep_last: 3,
     context_remove_old: 3,

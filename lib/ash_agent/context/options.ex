@@ -207,6 +207,15 @@ defmodule AshAgent.Context.Options do
       by: [type: :any, doc: "who decides. Defaults to `nil`."],
       at: @time ++ [doc: "when. Defaults to now."]
     ],
+    fetch_cost:
+      AshAgent.Prices.schema() ++
+        [
+          since: [
+            type: :pos_integer,
+            default: 1,
+            doc: "the number of the first iteration that counts."
+          ]
+        ],
     count_tokens: [method: [default: :auto] ++ @method],
     fit:
       [

@@ -20,6 +20,7 @@ pub mod metadata;
 pub mod origin;
 pub mod original;
 pub mod part;
+pub mod price;
 pub mod provider;
 pub mod reply;
 pub mod results;

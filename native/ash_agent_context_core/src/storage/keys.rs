@@ -46,6 +46,7 @@ pub const INPUT_TOKENS: &str = "input_tokens";
 pub const OUTPUT_TOKENS: &str = "output_tokens";
 pub const TOTAL_TOKENS: &str = "total_tokens";
 pub const CACHED_TOKENS: &str = "cached_tokens";
+pub const CACHE_WRITE_TOKENS: &str = "cache_write_tokens";
 pub const REASONING_TOKENS: &str = "reasoning_tokens";
 pub const VIEW: &str = "view";
 pub const COVERS: &str = "covers";

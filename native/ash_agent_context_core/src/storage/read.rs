@@ -171,6 +171,11 @@ fn read_usage(value: Value) -> Result<Usage, Error> {
         output: take_count(&mut fields, keys::OUTPUT_TOKENS)?,
         total: take_count(&mut fields, keys::TOTAL_TOKENS)?,
         cached: take_count(&mut fields, keys::CACHED_TOKENS)?,
+        // Earlier releases did not note it.
+        written: match fields.get_mut(keys::CACHE_WRITE_TOKENS) {
+            Some(_) => take_count(&mut fields, keys::CACHE_WRITE_TOKENS)?,
+            None => 0,
+        },
         reasoning: take_count(&mut fields, keys::REASONING_TOKENS)?,
     })
 }

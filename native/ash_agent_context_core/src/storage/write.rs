@@ -82,6 +82,9 @@ pub(crate) fn usage(json: &mut Json, usage: Usage) {
         json.key(keys::TOTAL_TOKENS).value(&usage.total);
         json.key(keys::CACHED_TOKENS).value(&usage.cached);
         json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
+        if usage.written > 0 {
+            json.key(keys::CACHE_WRITE_TOKENS).value(&usage.written);
+        }
     });
 }
 

@@ -9,6 +9,7 @@ use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::price::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::trace::said::{arguments, content_text, lossy, result_text};
@@ -26,13 +27,15 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 /// What writes the data.
 pub(super) struct Writer<'t, 'a> {
     trace: &'t Trace<'a>,
+    prices: &'t Prices,
     pub texts: Texts,
 }
 
 impl<'t, 'a> Writer<'t, 'a> {
-    pub fn new(trace: &'t Trace<'a>) -> Self {
+    pub fn new(trace: &'t Trace<'a>, prices: &'t Prices) -> Self {
         Self {
             trace,
+            prices,
             texts: Texts::default(),
         }
     }
@@ -94,12 +97,12 @@ impl<'t, 'a> Writer<'t, 'a> {
         }
         json.list("says", |json| {
             for entry in iteration.entries() {
-                json.object(|json| self.entry(json, entry));
+                json.object(|json| self.entry(json, iteration, entry));
             }
         });
     }
 
-    fn entry(&mut self, json: &mut JsonObject<'_>, entry: &Entry) {
+    fn entry(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration, entry: &Entry) {
         let looked = Looked::new(entry, self.trace.look());
         let message = looked.message();
         json.text("role", message.role.name());
@@ -110,6 +113,9 @@ impl<'t, 'a> Writer<'t, 'a> {
         }
         if let Some(reported) = entry.usage.as_deref() {
             usage(json, reported.sum);
+        }
+        if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
+            json.field("cost", &cost);
         }
         if let Some(exchange) = looked.exchange() {
             json.list("calls", |json| {

@@ -106,8 +106,7 @@
     sum.input += input;
     sum.cached += cached;
     sum.output += output;
-    const prices = Object.hasOwn(data.prices, entry.model || '') && data.prices[entry.model];
-    if (prices) sum.cost = (sum.cost || 0) + ((input - cached) * prices[0] + cached * prices[1] + output * prices[2]) / 1e6;
+    if (entry.cost != null) sum.cost = (sum.cost || 0) + entry.cost / 1e12;
     return sum;
   }
 
