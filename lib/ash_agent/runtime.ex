@@ -79,8 +79,10 @@ defmodule AshAgent.Runtime do
   `unknown` of the `AshAgent.Runtime.Paused` has these calls. An approval lets a call start once, whoever resumes.
 
   When the store does not take a write, or somebody else has claimed the conversation, the run ends before its next step with
-  `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run. `AshAgent.Store.history/3` has
-  when each call of the model and of a tool ended, and how long it took.
+  `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run.
+
+  With or without a store, the context keeps when each request was made and answered (`AshAgent.Context.fetch_message/2`), when each tool
+  started and ended (`AshAgent.Context.tool_call_times/2`), and the view that each request was made from. `AshAgent.Trace` shows them.
 
   ## Approval
 
@@ -185,6 +187,8 @@ defmodule AshAgent.Runtime do
     Tool,
     ToolExecutor
   }
+
+  @broken_off "interrupted: the answer broke off"
 
   @doc """
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
@@ -297,6 +301,7 @@ defmodule AshAgent.Runtime do
       cost: if(bounds.prices != [], do: 0),
       iterations: 0,
       finish_reason: nil,
+      requested_at: nil,
       supervisor: supervisor,
       execution: %{
         tools: ToolExecutor.by_name(tools),
@@ -465,7 +470,7 @@ defmodule AshAgent.Runtime do
 
   defp ask(run) do
     started = System.monotonic_time()
-    at = now(run)
+    run = %{run | requested_at: now()}
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
 
@@ -501,8 +506,9 @@ defmodule AshAgent.Runtime do
         stop? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
         run = if stop?, do: steered(run), else: run
         stop? = stop? and run.context == context
-        noted = %{step: :answer, started_at: at, ended_at: now(run), usage: usage(response)}
-        run = if run.refused, do: run, else: flush(run, if(stop?, do: :idle), noted)
+
+        run =
+          if run.refused, do: run, else: flush(run, if(stop?, do: :idle), noted(run, response))
 
         cond do
           run.refused -> {:failed, run, run.refused}
@@ -523,6 +529,15 @@ defmodule AshAgent.Runtime do
 
         {:failed, run, reason}
     end
+  end
+
+  defp noted(run, response) do
+    times = %{
+      started_at: iso8601(run.requested_at),
+      ended_at: iso8601(now())
+    }
+
+    Map.merge(times, %{step: :answer, usage: usage(response)})
   end
 
   # Counts an answer, and returns what it cost, if that is known.
@@ -566,7 +581,7 @@ defmodule AshAgent.Runtime do
     do: broken(run, %{answer | response: response}, {:llm_error, :interrupted}, [])
 
   defp answered({{:returned, {:ok, response}}, answer}, run) do
-    case Context.add_response(run.context, response) do
+    case Context.add_response(run.context, response, requested_at: run.requested_at) do
       {:ok, context} -> {:ok, context, response, answer.first}
       {:error, error} -> broken(run, answer, {:invalid_answer, error}, [])
     end
@@ -597,7 +612,7 @@ defmodule AshAgent.Runtime do
   defp broken(run, answer, reason, stacktrace) do
     response = answer && Answer.interrupted(answer, elem(reason, 0))
 
-    case response && broken_off(run.context, response) do
+    case response && partly(run, response) do
       {:ok, context} ->
         {run, _cost} = add(run, context, response)
         {:error, changed(run, context), reason, stacktrace}
@@ -607,10 +622,15 @@ defmodule AshAgent.Runtime do
     end
   end
 
+  defp partly(run, response),
+    do: broken_off(run.context, response, @broken_off, requested_at: run.requested_at)
+
   @doc false
   # The conversation with a response to which nothing is added any more. None of its calls is run.
-  def broken_off(context, response, words \\ "interrupted: the answer broke off", opts \\ []) do
-    with {:ok, context} <- Context.add_response(context, response),
+  def broken_off(context, response, words, opts) do
+    {requested, opts} = Keyword.split(opts, [:requested_at])
+
+    with {:ok, context} <- Context.add_response(context, response, requested),
          do: {:ok, Context.interrupt(context, words, opts)}
   end
 
@@ -623,7 +643,7 @@ defmodule AshAgent.Runtime do
 
   # Gives the application the context as it would be if nothing more came.
   defp keep(run, response) do
-    case broken_off(run.context, Response.interrupt(response, :unfinished)) do
+    case partly(run, Response.interrupt(response, :unfinished)) do
       {:ok, context} -> Events.store(run.on_change, context)
       {:error, _error} -> :ok
     end
@@ -887,11 +907,13 @@ defmodule AshAgent.Runtime do
                                                            {run, halts} ->
         result = seen(run, call, reached, ToolExecutor.result(outcome))
 
+        times = times(duration)
+
         run =
           run
           |> spend(child_cost(outcome))
-          |> ended(call, outcome, duration)
-          |> changed(add_result(run.context, call.id, result, metadata(outcome)))
+          |> ended(call, outcome, times)
+          |> changed(add_result(run.context, call.id, result, metadata(outcome), times))
 
         case {outcome, result} do
           {{:halt, _}, {:ok, term}} -> {run, Map.put(halts, index, term)}
@@ -905,14 +927,28 @@ defmodule AshAgent.Runtime do
   defp child_cost({_status, _term, {:sub_agents, %{cost: cost}}}), do: cost
   defp child_cost(_outcome), do: 0
 
-  defp ended(%{journal: nil} = run, _call, _outcome, _duration), do: run
+  defp times(duration) do
+    ended_at = now()
 
-  defp ended(run, call, outcome, duration) do
+    %{
+      started_at: ended_at - System.convert_time_unit(duration, :native, :microsecond),
+      ended_at: ended_at
+    }
+  end
+
+  # Microseconds since 1970, which contexts read much faster than a DateTime.
+  defp now, do: System.os_time(:microsecond)
+
+  defp iso8601(micros), do: micros |> DateTime.from_unix!(:microsecond) |> DateTime.to_iso8601()
+
+  defp ended(%{journal: nil} = run, _call, _outcome, _times), do: run
+
+  defp ended(run, call, outcome, %{started_at: started_at, ended_at: ended_at}) do
     noted = %{
       id: call.id,
       name: Tool.name(call.name),
-      ended_at: now(run),
-      microseconds: System.convert_time_unit(duration, :native, :microsecond)
+      ended_at: iso8601(ended_at),
+      microseconds: ended_at - started_at
     }
 
     journal = Journal.finish(run.journal, call.id, elem(outcome, 0))
@@ -994,15 +1030,17 @@ defmodule AshAgent.Runtime do
   defp interrupted(%{journal: nil} = run), do: run
   defp interrupted(run), do: %{run | journal: Journal.finish_all(run.journal, :interrupted)}
 
-  defp add_result(context, id, result, metadata \\ nil) do
+  # `times` are those of the tool, if one has run.
+  defp add_result(context, id, result, metadata \\ nil, times \\ %{}) do
     opts = if metadata, do: [metadata: beside(context, id, metadata)], else: []
 
     try do
-      Context.add_tool_results(context, [{id, result}], opts)
+      Context.add_tool_results(context, [Map.merge(times, %{id: id, result: result})], opts)
     rescue
       error in [Context.Error, ArgumentError, FunctionClauseError] ->
         words = "the tool returned a term that cannot be stored: " <> Exception.message(error)
-        Context.add_tool_results(context, [{id, {:error, words}}], opts)
+        failed = Map.merge(times, %{id: id, result: {:error, words}})
+        Context.add_tool_results(context, [failed], opts)
     end
   end
 
@@ -1050,9 +1088,6 @@ defmodule AshAgent.Runtime do
         %{run | refused: run.refused || reason}
     end
   end
-
-  defp now(%{journal: nil}), do: nil
-  defp now(_run), do: DateTime.utc_now() |> DateTime.to_iso8601()
 
   defp kept_of(%{journal: nil}), do: nil
   defp kept_of(run), do: run.journal.kept

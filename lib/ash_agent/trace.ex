@@ -20,7 +20,9 @@ defmodule AshAgent.Trace do
 
   With `:prices`, the costs of models that have a price are shown.
 
-  Times are those in the conversation: when iterations begin and end, and when somebody decided about a call.
+  Times are those in the conversation: when iterations begin and end, when somebody decided about a call, and, as runs keep them, when
+  the model was asked and answered and when tools started and ended. A run also keeps the view that each request was made from, so that
+  a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all.
   """
 
   alias AshAgent.{ChatContext, Context, Prices}

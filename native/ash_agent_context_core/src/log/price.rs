@@ -72,7 +72,7 @@ impl Prices {
     }
 
     /// What an answer cost, in 10^-12 US dollars, where its tokens were reported: of the model that it names or of
-    /// the one that was asked for.
+    /// the one that was asked for. `opened` is when its iteration began, for an answer whose request is not known.
     ///
     /// # Errors
     /// The name of a model without a price, as far as it is known.
@@ -80,13 +80,14 @@ impl Prices {
         &self,
         entry: &'e Entry,
         asked: Option<&'e str>,
-        at: Time,
+        opened: Time,
     ) -> Result<Option<u64>, Option<&'e str>> {
         let Some(reported) = entry.usage.as_deref() else {
             return Ok(None);
         };
         let reply = entry.message.reply.as_deref();
         let named = reply.and_then(|reply| reply.model.as_deref());
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
         let rates = self.find([named, asked], at).ok_or(named.or(asked))?;
         Ok(Some(rates.cost(reported.sum)))
     }

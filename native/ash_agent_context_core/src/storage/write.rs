@@ -67,6 +67,14 @@ fn reply(json: &mut Json, reply: &Reply) {
             json.key(keys::FINISH_REASON).text(finish.name());
         }
         text(json, keys::FINISH_WORD, reply.word.as_deref());
+        for (key, at) in [
+            (keys::REQUESTED_AT, reply.requested_at),
+            (keys::RECEIVED_AT, reply.received_at),
+        ] {
+            if let Some(at) = at {
+                json.key(key).text(&time::to_text(at));
+            }
+        }
         if let Some(reason) = &reply.interrupted {
             json.key(keys::INTERRUPTED)
                 .object(|json| tagged::value(json.key(keys::REASON), reason));
@@ -207,6 +215,10 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                 match &outcome.output {
                     Output::Value(value) => tagged::value(json.key(keys::VALUE), value),
                     Output::Parts(items) => parts(json.key(keys::PARTS), items),
+                }
+                if let Some((started, ended)) = outcome.ran {
+                    json.key(keys::STARTED_AT).text(&time::to_text(started));
+                    json.key(keys::ENDED_AT).text(&time::to_text(ended));
                 }
                 unknown(json, outcome.extra.as_ref());
             });

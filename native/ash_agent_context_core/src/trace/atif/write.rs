@@ -231,8 +231,10 @@ impl Steps<'_, '_, '_> {
     fn message(&self, json: &mut JsonObject<'_>, iteration: &Iteration, entry: &Entry) {
         let looked = Looked::new(entry, self.writer.trace.look());
         let message = looked.message();
-        if entry.position == 0 {
-            json.text("timestamp", &time::to_text(iteration.started_at));
+        let received = message.reply.as_ref().and_then(|reply| reply.received_at);
+        let opened = (entry.position == 0).then_some(iteration.started_at);
+        if let Some(at) = received.or(opened) {
+            json.text("timestamp", &time::to_text(at));
         }
         json.text(
             "source",
