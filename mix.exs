@@ -376,7 +376,7 @@ defmodule AshAgentContext.MixProject do
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
         "Ecto, Ash and JSON": ~r"(EctoType|AshType|Embedded|JSON|Comparable)",
-        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox)",
+        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Prices)",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
         Looking: ~r"^AshAgent\.Trace"

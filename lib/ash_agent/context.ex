@@ -111,7 +111,13 @@ defmodule AshAgent.Context do
   `:unknown`, and reading it gives `{:error, reason}`.
   """
   @type tool_result ::
-          %{required(:id) => binary(), required(:result) => result()} | {binary(), result()}
+          %{
+            required(:id) => binary(),
+            required(:result) => result(),
+            optional(:started_at) => DateTime.t() | integer(),
+            optional(:ended_at) => DateTime.t() | integer()
+          }
+          | {binary(), result()}
   @type result :: {:ok, term()} | {:error, term()} | {:unknown, term()}
 
   @typedoc """
@@ -237,7 +243,11 @@ defmodule AshAgent.Context do
 
   The error is an `AshAgent.Response.Error` if the response failed or is still open; it says whether asking again may
   help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.
-  Costs O(size of the message). Takes the options of `add_user_message/3`.
+  Costs O(size of the message).
+
+  ## Options
+
+  #{Options.docs(:add_response)}
 
   ## Examples
 
@@ -261,9 +271,15 @@ defmodule AshAgent.Context do
   @spec add_response(t(), AshAgent.Response.t(), keyword()) ::
           {:ok, t()} | {:error, AshAgent.Response.Error.t() | Error.t()}
   def add_response(%__MODULE__{ref: ref}, %AshAgent.Response{ref: response}, opts \\ []) do
-    {metadata, at} = stamp(opts)
+    opts = Options.validate!(opts, :add_response)
 
-    case Native.context_add_response(ref, response, metadata, at) do
+    case Native.context_add_response(
+           ref,
+           response,
+           opts[:metadata],
+           opts[:requested_at],
+           opts[:at]
+         ) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       {:error, :bad_time} = error -> wrap!(error)
       reply -> wrap(reply)
@@ -289,6 +305,9 @@ defmodule AshAgent.Context do
   Answers pending tool calls, any number of them in any order, and returns the new context.
 
   When no call is pending any more, the iteration is complete and the next one opens.
+
+  A result may be a map that also has the times of the tool, `:started_at` and `:ended_at`, each a `DateTime` or microseconds since
+  1970, see `tool_call_times/2`.
 
   Takes the options of `add_user_message/3`. If a message's calls are answered in several steps, the metadata is merged.
 
@@ -481,7 +500,8 @@ defmodule AshAgent.Context do
 
   It is the message that `get_iteration_messages/2` returns at this position, in O(log n). A message added by
   `add_response/3` also has `:response`, a map with the `:provider`, the `:model` and the `:id`, the `:finish_reason` and
-  `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption.
+  `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption. It has
+  `:requested_at` and `:received_at` if they are known.
 
   ## Examples
 
@@ -1495,12 +1515,32 @@ defmodule AshAgent.Context do
   def tool_call_decision(%__MODULE__{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> ok!()
 
+  @doc """
+  Returns when the tool of a call started and ended, or `nil` if that is not known.
+
+  If the id occurs in several turns, it is the newest call. Costs as much as `tool_call_status/2`.
+
+  ## Examples
+
+      iex> times = %{started_at: ~U[2026-01-01 10:00:00.000000Z], ended_at: ~U[2026-01-01 10:00:02.000000Z]}
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :wait}])
+      iex> context = AshAgent.Context.add_tool_results(context, [Map.merge(%{id: "a", result: {:ok, nil}}, times)])
+      iex> AshAgent.Context.tool_call_times(context, "a") == times
+      true
+  """
+  @doc since: "0.1.0", group: "Approve"
+  @spec tool_call_times(t(), String.t()) ::
+          %{started_at: DateTime.t(), ended_at: DateTime.t()} | nil
+  def tool_call_times(%__MODULE__{ref: ref}, id) when is_binary(id),
+    do: ref |> Native.context_call_times(id) |> ok!()
+
   @typedoc "Tokens that providers reported. `total_tokens` is the provider's total, or else the sum of input and output."
   @type usage :: %{
           input_tokens: non_neg_integer(),
           output_tokens: non_neg_integer(),
           total_tokens: non_neg_integer(),
           cached_tokens: non_neg_integer(),
+          cache_write_tokens: non_neg_integer(),
           reasoning_tokens: non_neg_integer()
         }
 
@@ -1521,7 +1561,7 @@ defmodule AshAgent.Context do
       iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
       iex> context = AshAgent.Context.add_token_usage(context, %{"prompt_tokens" => 9, "completion_tokens" => 2})
       iex> AshAgent.Context.get_cumulative_tokens(context)
-      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, reasoning_tokens: 0}
+      %{input_tokens: 9, output_tokens: 2, total_tokens: 11, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
@@ -1534,7 +1574,7 @@ defmodule AshAgent.Context do
   ## Examples
 
       iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.get_cumulative_tokens()
-      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, reasoning_tokens: 0}
+      %{input_tokens: 0, output_tokens: 0, total_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0", group: "Responses"
   @spec get_cumulative_tokens(t()) :: usage()
@@ -1552,6 +1592,42 @@ defmodule AshAgent.Context do
   @spec get_iteration_tokens(t(), integer()) :: usage() | nil
   def get_iteration_tokens(%__MODULE__{ref: ref}, number) when is_integer(number),
     do: Native.context_iteration_usage(ref, number)
+
+  @doc """
+  Returns what the model's answers cost, `{:ok, cost}` with an integer of 10^-12 US dollars, or `{:error, error}` with the reason
+  `{:no_price, model}`, if tokens of a model without a price were reported.
+
+  Answers without a report cost nothing. The costs of sub-agents are not included. Costs O(n) from the first iteration that counts.
+
+  ## Options
+
+  #{Options.docs(:fetch_cost)}
+
+  Raises `ArgumentError` for wrong options.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> AshAgent.Context.fetch_cost(context, prices: [%{model: :any, input: 3_000_000, output: 15_000_000}])
+      {:ok, 57_000_000}
+      iex> {:error, error} = AshAgent.Context.fetch_cost(context, prices: [%{model: "m", input: 3_000_000, output: 15_000_000}])
+      iex> error.reason
+      {:no_price, nil}
+  """
+  @doc since: "0.1.0", group: "Responses"
+  @spec fetch_cost(t(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
+  def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts) do
+    opts = Options.validate!(opts, :fetch_cost)
+    spent(context, AshAgent.Prices.terms(opts[:prices]), nil, opts[:since])
+  end
+
+  @doc false
+  # `asked` is the model that was asked for, where an answer names none or one without a price.
+  def spent(%__MODULE__{ref: ref}, prices, asked, since) do
+    with {:error, reason} <- Native.context_spent(ref, prices, asked, since),
+         do: {:error, %Error{reason: reason}}
+  end
 
   @typedoc """
   How to count tokens:

@@ -185,6 +185,14 @@ defmodule AshAgent.LLM do
     end
   end
 
+  @doc false
+  # The name of the model that is asked for, if its options tell.
+  def model_name({_module, opts}) do
+    with name when not is_binary(name) <- opts[:model], do: nil
+  end
+
+  def model_name(_function), do: nil
+
   @doc """
   Returns whether a model can stream, which is whether it is a module with `c:stream/3`.
 

@@ -373,7 +373,7 @@ defmodule AshAgent.Response do
       iex> body = ~s({"message":{"content":"Hi"},"done":true,"prompt_eval_count":5,"eval_count":2})
       iex> {:ok, response} = AshAgent.Response.decode(:ollama, body)
       iex> AshAgent.Response.usage(response)
-      %{input_tokens: 5, output_tokens: 2, total_tokens: 7, cached_tokens: 0, reasoning_tokens: 0}
+      %{input_tokens: 5, output_tokens: 2, total_tokens: 7, cached_tokens: 0, cache_write_tokens: 0, reasoning_tokens: 0}
   """
   @doc since: "0.1.0"
   @spec usage(t()) :: map() | nil

@@ -79,8 +79,10 @@ defmodule AshAgent.Runtime do
   `unknown` of the `AshAgent.Runtime.Paused` has these calls. An approval lets a call start once, whoever resumes.
 
   When the store does not take a write, or somebody else has claimed the conversation, the run ends before its next step with
-  `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run. `AshAgent.Store.history/3` has
-  when each call of the model and of a tool ended, and how long it took.
+  `{:store_error, reason}`. Each result, pause and error has the newest `kept` for the next run.
+
+  With or without a store, the context keeps when each request was made and answered (`AshAgent.Context.fetch_message/2`), when each tool
+  started and ended (`AshAgent.Context.tool_call_times/2`), and the view that each request was made from. `AshAgent.Trace` shows them.
 
   ## Approval
 
@@ -100,6 +102,26 @@ defmodule AshAgent.Runtime do
   call. Values that are never the same twice, such as a time or a token, belong in the tool.
 
   If a tool halts the run, the run ends even if there are calls to ask about; these are interrupted.
+
+  ## Costs
+
+  With `:prices`, see `AshAgent.Prices`, results and events tell what a run cost, with its sub-agents. With `:max_cost` as well, the
+  run ends before a model is asked when the turn has cost that much. An answer on its way is still received and paid for, so a turn
+  can cost one answer more, and with parallel sub-agents one more of each.
+
+  The costs of the turn's earlier runs count too, so neither a pause nor a crash begins a new account. A user message does. To
+  limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.fetch_cost/2`.
+
+  Without a price there is no call: if the model (its option `:model`; a function has none) has no price, the run ends with
+  `{:no_price, model}` before it asks or starts anything. If a model does not report its tokens, the run ends with `:unknown_cost`
+  instead of asking it again. An answer that broke off counts with what was reported until then.
+
+      iex> prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
+      iex> again = fn _ -> {:ok, %{tool_calls: [%{name: "roll"}], usage: %{input_tokens: 800, output_tokens: 20}}} end
+      iex> opts = [llm: again, tools: %{roll: fn _ -> {:ok, 1} end}, prices: prices, max_cost: 5_000_000_000]
+      iex> {:error, error} = AshAgent.Runtime.run(AshAgent.Context.new("Roll a six"), opts)
+      iex> {error.reason, error.iterations, error.cost}
+      {{:max_cost_exceeded, 5_000_000_000}, 2, 5_400_000_000}
 
   ## Permissions and hooks
 
@@ -166,6 +188,8 @@ defmodule AshAgent.Runtime do
     ToolExecutor
   }
 
+  @broken_off "interrupted: the answer broke off"
+
   @doc """
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
   %AshAgent.Runtime.Paused{}}` if calls need a decision.
@@ -205,8 +229,7 @@ defmodule AshAgent.Runtime do
     opts = options(opts)
 
     ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      run = state(context, opts, supervisor, within)
-      if run.journal, do: begin_kept(run), else: begin(run)
+      context |> state(opts, supervisor, within) |> begin_bounded()
     end)
   end
 
@@ -257,6 +280,8 @@ defmodule AshAgent.Runtime do
       offered: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
       gate: gate,
       bounds: bounds,
+      model: LLM.model_name(opts[:llm]),
+      outermost?: within.bounds == nil,
       max_iterations: opts[:max_iterations],
       first: first_of_turn(context, opts[:max_iterations]),
       timeout: opts[:timeout],
@@ -273,8 +298,10 @@ defmodule AshAgent.Runtime do
       noted: [],
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
+      cost: if(bounds.prices != [], do: 0),
       iterations: 0,
       finish_reason: nil,
+      requested_at: nil,
       supervisor: supervisor,
       execution: %{
         tools: ToolExecutor.by_name(tools),
@@ -313,6 +340,16 @@ defmodule AshAgent.Runtime do
 
       {pending, _} ->
         iteration(run, &execute(&1, pending, earlier))
+    end
+  end
+
+  # Before tools of an earlier run go on, since a run that may not ask cannot end well.
+  defp begin_bounded(run) do
+    with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
+         false <- Context.pending_tool_calls(run.context) == [] and finished?(run.context) do
+      failed(run, reason)
+    else
+      _may_ask -> if run.journal, do: begin_kept(run), else: begin(run)
     end
   end
 
@@ -433,7 +470,7 @@ defmodule AshAgent.Runtime do
 
   defp ask(run) do
     started = System.monotonic_time()
-    at = now(run)
+    run = %{run | requested_at: now()}
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
 
@@ -441,37 +478,37 @@ defmodule AshAgent.Runtime do
       {:ok, context, response, first} ->
         message = Response.message(response)
         calls = Context.pending_tool_calls(context)
+        {run, cost} = add(run, context, response)
 
-        measured = %{
-          duration: Events.since(started),
-          content_bytes: Events.bytes(message.content),
-          tool_calls: length(calls)
+        run = %{
+          run
+          | iterations: run.iterations + 1,
+            finish_reason: Response.finish_reason(response)
         }
 
-        Events.emit(
-          run.events,
-          [:llm, :stop],
-          if(first, do: Map.put(measured, :time_to_first_token, first), else: measured),
-          %{usage: usage(response), finish_reason: Response.finish_reason(response)}
-        )
+        measured =
+          [time_to_first_token: first, cost: cost]
+          |> Enum.reject(fn {_name, value} -> value == nil end)
+          |> Enum.into(%{
+            duration: Events.since(started),
+            content_bytes: Events.bytes(message.content),
+            tool_calls: length(calls)
+          })
 
-        run =
-          add(
-            %{
-              run
-              | iterations: run.iterations + 1,
-                finish_reason: Response.finish_reason(response)
-            },
-            context,
-            response
-          )
+        Events.emit(run.events, [:llm, :stop], measured, %{
+          usage: usage(response),
+          finish_reason: Response.finish_reason(response)
+        })
+
+        run = changed(run, context)
 
         # A message that came meanwhile is for this turn. Calls that were cut off are to be read of.
         stop? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
         run = if stop?, do: steered(run), else: run
         stop? = stop? and run.context == context
-        noted = %{step: :answer, started_at: at, ended_at: now(run), usage: usage(response)}
-        run = if run.refused, do: run, else: flush(run, if(stop?, do: :idle), noted)
+
+        run =
+          if run.refused, do: run, else: flush(run, if(stop?, do: :idle), noted(run, response))
 
         cond do
           run.refused -> {:failed, run, run.refused}
@@ -494,10 +531,28 @@ defmodule AshAgent.Runtime do
     end
   end
 
-  defp add(run, context, response) do
-    Bounds.report(run.bounds, run.context, context)
-    changed(%{run | usage: add_usage(run.usage, usage(response))}, context)
+  defp noted(run, response) do
+    times = %{
+      started_at: iso8601(run.requested_at),
+      ended_at: iso8601(now())
+    }
+
+    Map.merge(times, %{step: :answer, usage: usage(response)})
   end
+
+  # Counts an answer, and returns what it cost, if that is known.
+  defp add(run, context, response) do
+    cost = Bounds.report(run.bounds, run.context, context, run.model)
+
+    # An answer that broke off is reported as far as it came.
+    if (cost == nil or Response.usage(response) == nil) and response.state == :complete,
+      do: Bounds.unreported(run.bounds)
+
+    run = %{run | usage: add_usage(run.usage, usage(response))}
+    {if(cost, do: spend(run, cost), else: run), cost}
+  end
+
+  defp spend(run, cost), do: Map.update!(run, :cost, &(&1 && &1 + cost))
 
   defp answer(run) do
     left = ToolExecutor.left(run.deadline)
@@ -526,7 +581,7 @@ defmodule AshAgent.Runtime do
     do: broken(run, %{answer | response: response}, {:llm_error, :interrupted}, [])
 
   defp answered({{:returned, {:ok, response}}, answer}, run) do
-    case Context.add_response(run.context, response) do
+    case Context.add_response(run.context, response, requested_at: run.requested_at) do
       {:ok, context} -> {:ok, context, response, answer.first}
       {:error, error} -> broken(run, answer, {:invalid_answer, error}, [])
     end
@@ -557,16 +612,25 @@ defmodule AshAgent.Runtime do
   defp broken(run, answer, reason, stacktrace) do
     response = answer && Answer.interrupted(answer, elem(reason, 0))
 
-    case response && broken_off(run.context, response) do
-      {:ok, context} -> {:error, add(run, context, response), reason, stacktrace}
-      _nothing -> {:error, run, reason, stacktrace}
+    case response && partly(run, response) do
+      {:ok, context} ->
+        {run, _cost} = add(run, context, response)
+        {:error, changed(run, context), reason, stacktrace}
+
+      _nothing ->
+        {:error, run, reason, stacktrace}
     end
   end
 
+  defp partly(run, response),
+    do: broken_off(run.context, response, @broken_off, requested_at: run.requested_at)
+
   @doc false
   # The conversation with a response to which nothing is added any more. None of its calls is run.
-  def broken_off(context, response, words \\ "interrupted: the answer broke off", opts \\ []) do
-    with {:ok, context} <- Context.add_response(context, response),
+  def broken_off(context, response, words, opts) do
+    {requested, opts} = Keyword.split(opts, [:requested_at])
+
+    with {:ok, context} <- Context.add_response(context, response, requested),
          do: {:ok, Context.interrupt(context, words, opts)}
   end
 
@@ -579,7 +643,7 @@ defmodule AshAgent.Runtime do
 
   # Gives the application the context as it would be if nothing more came.
   defp keep(run, response) do
-    case broken_off(run.context, Response.interrupt(response, :unfinished)) do
+    case partly(run, Response.interrupt(response, :unfinished)) do
       {:ok, context} -> Events.store(run.on_change, context)
       {:error, _error} -> :ok
     end
@@ -843,10 +907,13 @@ defmodule AshAgent.Runtime do
                                                            {run, halts} ->
         result = seen(run, call, reached, ToolExecutor.result(outcome))
 
+        times = times(duration)
+
         run =
           run
-          |> ended(call, outcome, duration)
-          |> changed(add_result(run.context, call.id, result, metadata(outcome)))
+          |> spend(child_cost(outcome))
+          |> ended(call, outcome, times)
+          |> changed(add_result(run.context, call.id, result, metadata(outcome), times))
 
         case {outcome, result} do
           {{:halt, _}, {:ok, term}} -> {run, Map.put(halts, index, term)}
@@ -857,14 +924,31 @@ defmodule AshAgent.Runtime do
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
   end
 
-  defp ended(%{journal: nil} = run, _call, _outcome, _duration), do: run
+  defp child_cost({_status, _term, {:sub_agents, %{cost: cost}}}), do: cost
+  defp child_cost(_outcome), do: 0
 
-  defp ended(run, call, outcome, duration) do
+  defp times(duration) do
+    ended_at = now()
+
+    %{
+      started_at: ended_at - System.convert_time_unit(duration, :native, :microsecond),
+      ended_at: ended_at
+    }
+  end
+
+  # Microseconds since 1970, which contexts read much faster than a DateTime.
+  defp now, do: System.os_time(:microsecond)
+
+  defp iso8601(micros), do: micros |> DateTime.from_unix!(:microsecond) |> DateTime.to_iso8601()
+
+  defp ended(%{journal: nil} = run, _call, _outcome, _times), do: run
+
+  defp ended(run, call, outcome, %{started_at: started_at, ended_at: ended_at}) do
     noted = %{
       id: call.id,
       name: Tool.name(call.name),
-      ended_at: now(run),
-      microseconds: System.convert_time_unit(duration, :native, :microsecond)
+      ended_at: iso8601(ended_at),
+      microseconds: ended_at - started_at
     }
 
     journal = Journal.finish(run.journal, call.id, elem(outcome, 0))
@@ -916,6 +1000,7 @@ defmodule AshAgent.Runtime do
       calls: waiting,
       iterations: run.iterations,
       usage: run.usage,
+      cost: run.cost,
       unknown: unknown,
       kept: kept_of(run)
     }
@@ -945,15 +1030,17 @@ defmodule AshAgent.Runtime do
   defp interrupted(%{journal: nil} = run), do: run
   defp interrupted(run), do: %{run | journal: Journal.finish_all(run.journal, :interrupted)}
 
-  defp add_result(context, id, result, metadata \\ nil) do
+  # `times` are those of the tool, if one has run.
+  defp add_result(context, id, result, metadata \\ nil, times \\ %{}) do
     opts = if metadata, do: [metadata: beside(context, id, metadata)], else: []
 
     try do
-      Context.add_tool_results(context, [{id, result}], opts)
+      Context.add_tool_results(context, [Map.merge(times, %{id: id, result: result})], opts)
     rescue
       error in [Context.Error, ArgumentError, FunctionClauseError] ->
         words = "the tool returned a term that cannot be stored: " <> Exception.message(error)
-        Context.add_tool_results(context, [{id, {:error, words}}], opts)
+        failed = Map.merge(times, %{id: id, result: {:error, words}})
+        Context.add_tool_results(context, [failed], opts)
     end
   end
 
@@ -1002,9 +1089,6 @@ defmodule AshAgent.Runtime do
     end
   end
 
-  defp now(%{journal: nil}), do: nil
-  defp now(_run), do: DateTime.utc_now() |> DateTime.to_iso8601()
-
   defp kept_of(%{journal: nil}), do: nil
   defp kept_of(run), do: run.journal.kept
 
@@ -1015,6 +1099,7 @@ defmodule AshAgent.Runtime do
       context: run.context,
       iterations: run.iterations,
       usage: run.usage,
+      cost: run.cost,
       finish_reason: run.finish_reason,
       kept: kept_of(run)
     }
@@ -1025,6 +1110,7 @@ defmodule AshAgent.Runtime do
       reason: reason,
       context: run.context,
       usage: run.usage,
+      cost: run.cost,
       iterations: run.iterations,
       kept: kept_of(run)
     }

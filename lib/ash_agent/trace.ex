@@ -18,10 +18,14 @@ defmodule AshAgent.Trace do
   The application's metadata, providers' signatures, reasoning that only a provider can read, and the bytes of files other than images
   are left out. A runtime context is never part of a conversation, so it is never part of a page.
 
-  Times are those in the conversation: when iterations begin and end, and when somebody decided about a call.
+  With `:prices`, the costs of models that have a price are shown.
+
+  Times are those in the conversation: when iterations begin and end, when somebody decided about a call, and, as runs keep them, when
+  the model was asked and answered and when tools started and ended. A run also keeps the view that each request was made from, so that
+  a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all.
   """
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.{ChatContext, Context, Prices}
   alias AshAgent.Context.{Error, Native}
   alias AshAgent.Runtime.Tool
   alias AshAgent.Trace.Printed
@@ -37,16 +41,7 @@ defmodule AshAgent.Trace do
     ]
   ]
 
-  @prices [
-    prices: [
-      type: {:custom, &__MODULE__.prices?/1},
-      type_doc: "a map of models to lists of prices",
-      default: %{},
-      doc:
-        "the prices of a million tokens, by the model's name in its answers: " <>
-          "`%{\"gpt-4o\" => [input: 2.5, cached: 1.25, output: 10.0]}`. Costs are shown for models with a price."
-    ]
-  ]
+  @prices Prices.schema()
 
   @atif_options [
                   agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
@@ -116,7 +111,7 @@ defmodule AshAgent.Trace do
       Native.trace_html(
         all_told(shown, opts[:children]),
         opts[:masked],
-        {opts[:title], request, prices(opts[:prices]), opts[:fragment]}
+        {opts[:title], request, Prices.terms(opts[:prices]), opts[:fragment]}
       )
     )
   end
@@ -148,7 +143,7 @@ defmodule AshAgent.Trace do
   @spec to_atif(Context.t() | ChatContext.t(), keyword()) :: String.t()
   def to_atif(%module{} = shown, opts \\ []) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @atif_options)
-    given = {opts[:agent], opts[:version], tools(opts[:tools]), prices(opts[:prices])}
+    given = {opts[:agent], opts[:version], tools(opts[:tools]), Prices.terms(opts[:prices])}
     ok!(Native.trace_atif(all_told(shown, opts[:children]), opts[:masked], given))
   end
 
@@ -231,11 +226,6 @@ defmodule AshAgent.Trace do
     if is_integer(origin) and origin < number, do: positions[origin]
   end
 
-  defp prices(prices) do
-    for {model, of} <- prices,
-        do: {model, {of[:input] / 1, (of[:cached] || of[:input]) / 1, of[:output] / 1}}
-  end
-
   defp request({provider, opts}), do: Context.checked_options(provider, opts)
   defp request(provider), do: request({provider, []})
 
@@ -243,21 +233,6 @@ defmodule AshAgent.Trace do
   def request?(nil), do: true
   def request?({provider, opts}), do: provider in Context.providers() and Keyword.keyword?(opts)
   def request?(provider), do: provider in Context.providers()
-
-  @doc false
-  def prices?(prices) when is_map(prices) and not is_struct(prices),
-    do: Enum.all?(prices, &price?/1)
-
-  def prices?(_other), do: false
-
-  defp price?({model, prices}) when is_binary(model) do
-    Keyword.keyword?(prices) and String.valid?(model) and
-      Keyword.keys(prices) -- [:input, :cached, :output] == [] and
-      Enum.all?(prices, fn {_of, price} -> is_number(price) and price >= 0 end) and
-      is_number(prices[:input]) and is_number(prices[:output])
-  end
-
-  defp price?(_other), do: false
 
   defp ok!({:ok, reply}), do: reply
   defp ok!({:error, reason}), do: raise(Error, reason: reason)

@@ -108,6 +108,7 @@ defmodule AshAgent.RuntimeTest do
                output_tokens: 2,
                total_tokens: 13,
                cached_tokens: 5,
+               cache_write_tokens: 0,
                reasoning_tokens: 0
              }
 

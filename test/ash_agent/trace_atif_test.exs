@@ -65,7 +65,7 @@ defmodule AshAgent.TraceAtifTest do
   describe "to_atif/2" do
     test "puts everything where the format has it" do
       {parent, child} = family()
-      prices = %{"m" => [input: 1, output: 1]}
+      prices = [%{model: "m", input: 1_000_000, output: 1_000_000}]
 
       trajectory =
         atif(parent,

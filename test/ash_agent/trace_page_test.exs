@@ -78,7 +78,7 @@ defmodule AshAgent.TracePageTest do
       Trace.to_html(talk(),
         title: "A trip",
         children: [child()],
-        prices: %{"m" => [input: 1, output: 2]}
+        prices: [%{model: "m", input: 1_000_000, output: 2_000_000}]
       )
 
     browser = open(page, context)
@@ -197,7 +197,7 @@ defmodule AshAgent.TracePageTest do
       Trace.to_html(chat,
         title: hd(hostile),
         request: :anthropic,
-        prices: %{hd(hostile) => [input: 1, output: 1]}
+        prices: [%{model: hd(hostile), input: 1, output: 1}]
       )
 
     assert length(Regex.scan(~r/<script/i, page)) == 2
@@ -259,6 +259,69 @@ defmodule AshAgent.TracePageTest do
     assert length(texts) == 50
     assert List.last(texts) == "question 60"
     assert hd(texts) == "answer 36"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "shows times of the model, of people and of tools, and what the model saw in each request",
+       context do
+    {:ok, answer} = AshAgent.Response.from_message(%{content: "It is open."})
+    calls = [%{id: "c1", name: "ask"}, %{id: "c2", name: "look"}]
+    {:ok, asking} = AshAgent.Response.from_message(%{content: "Let me see.", tool_calls: calls})
+    requested = fn seconds -> [requested_at: DateTime.add(@at, seconds)] end
+
+    ran = fn id, from, to ->
+      times = %{started_at: DateTime.add(@at, from), ended_at: DateTime.add(@at, to)}
+      Map.merge(times, %{id: id, result: {:ok, "found by " <> id}})
+    end
+
+    conversation =
+      Context.new("Is it open?", at(0))
+      |> Context.add_response!(asking, requested.(1) ++ at(3))
+      |> Context.approve_tool_call("c1", [by: "ann"] ++ at(93))
+      |> Context.add_tool_results([ran.("c1", 93, 97), ran.("c2", 94, 95)], at(97))
+      |> Context.put_prompt_block("memory", "The user is Ann.", at(97))
+      |> Context.clear_tool_results([keep: 0] ++ at(97))
+      |> Context.add_response!(answer, requested.(98) ++ at(99))
+      |> Context.add_user_message("Thanks", at(100))
+      |> Context.put_prompt_block("memory", nil, at(101))
+
+    browser = open(Trace.to_html(conversation), context)
+    [first, second | _] = Browser.texts(browser, ".row")
+
+    assert first =~
+             "model 2.0 s, 1 min 30 s of waiting for a decision, 2 calls 4.0 s"
+
+    assert second =~ "model 1.0 s"
+    assert Browser.texts(browser, ".legend span") == ["model", "people", "tools", "rest"]
+    said = Browser.text(browser, "#messages")
+    assert said =~ "answered in 2.0 s" and said =~ "ran 4.0 s" and said =~ "ran 1.0 s"
+
+    assert Browser.eval(browser, "document.querySelector('[name=view]').hidden")
+    Browser.press(browser, "v")
+
+    assert Browser.texts(browser, "[name=view] option") ==
+             ["as of now", "request of iteration 1", "request of iteration 2"]
+
+    seen = fn choice ->
+      Browser.eval(
+        browser,
+        "(document.querySelector('[name=view]').value = #{choice}, document.querySelector('[name=view]').dispatchEvent(new Event('change')))"
+      )
+
+      Browser.text(browser, "#messages")
+    end
+
+    now = seen.(0)
+    assert now =~ "Thanks" and not (now =~ "The user is Ann.") and not (now =~ "found by c1")
+    first = seen.(1)
+    assert first =~ "found by c1" and not (first =~ "It is open.")
+    second = seen.(2)
+    assert second =~ "The user is Ann." and second =~ "It is open."
+    refute second =~ "found by c1" or second =~ "Thanks"
+
+    Browser.press(browser, "v")
+    assert Browser.text(browser, "#messages") =~ "found by c1"
     assert Browser.complaints(browser) == []
     Browser.close(browser)
   end

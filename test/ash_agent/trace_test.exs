@@ -306,7 +306,7 @@ defmodule AshAgent.TraceTest do
             {[titel: "x"], ~r/unknown options \[:titel\]/},
             {[title: 1], ~r/:title/},
             {[request: :nobody], ~r/:request/},
-            {[prices: %{"m" => [input: -1, output: 1]}], ~r/:prices/},
+            {[prices: [%{model: "m", input: -1, output: 1}]], ~r/:prices/},
             {[children: ["x"]], ~r/a list of contexts and chats/}
           ] do
         assert_raise ArgumentError, words, fn -> Trace.to_html(context, opts) end

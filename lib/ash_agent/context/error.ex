@@ -27,6 +27,7 @@ defmodule AshAgent.Context.Error do
           | {:illegal_status, id :: String.t(), from :: atom(),
              to :: :asked | :approved | :denied}
           | {:invalid_usage, key :: term()}
+          | {:no_price, model :: String.t() | nil}
           | :no_assistant_message
           | {:cannot_fit, least :: non_neg_integer()}
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
@@ -128,6 +129,12 @@ defmodule AshAgent.Context.Error do
   defp describe({:invalid_usage, key}) do
     "#{inspect(key)} in the report on tokens is not a non-negative integer; correct it or leave it out"
   end
+
+  defp describe({:no_price, nil}),
+    do: "no price for a model that does not tell its name; add one with model: :any"
+
+  defp describe({:no_price, model}),
+    do: "no price for the model #{inspect(model)}; add one to :prices, or one with model: :any"
 
   defp describe(:no_assistant_message) do
     "there is no message of the model that the report on tokens could belong to. " <>

@@ -130,6 +130,17 @@ defmodule AshAgent.Context.Options do
         @max_result_bytes ++ [doc: "see `put_max_result_bytes/3`. Defaults to `nil`."]
     ],
     message: @message,
+    add_response:
+      @message ++
+        [
+          requested_at: [
+            type: {:or, [{:struct, DateTime}, :integer, nil]},
+            type_doc: "a `DateTime`, or microseconds since 1970",
+            doc:
+              "when the response was requested, from this context. It is kept with the time of the message, and so is the " <>
+                "view (without its masks), see `AshAgent.Trace`. Defaults to no times."
+          ]
+        ],
     interrupt:
       @message ++
         [
@@ -207,6 +218,15 @@ defmodule AshAgent.Context.Options do
       by: [type: :any, doc: "who decides. Defaults to `nil`."],
       at: @time ++ [doc: "when. Defaults to now."]
     ],
+    fetch_cost:
+      AshAgent.Prices.schema() ++
+        [
+          since: [
+            type: :pos_integer,
+            default: 1,
+            doc: "the number of the first iteration that counts."
+          ]
+        ],
     count_tokens: [method: [default: :auto] ++ @method],
     fit:
       [

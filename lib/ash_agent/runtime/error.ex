@@ -8,6 +8,7 @@ defmodule AshAgent.Runtime.Error do
     * `reason` - to match on, see `t:reason/0`
     * `context` - the conversation so far
     * `usage` - the sum of the usage that the models of this run reported
+    * `cost` - what the run's answers cost with those of its sub-agents, in 10^-12 US dollars; `nil` without `:prices`
     * `iterations` - how often the model answered in this run
     * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
   """
@@ -18,6 +19,9 @@ defmodule AshAgent.Runtime.Error do
     * `{:max_iterations_exceeded, max}` - the turn has used all its iterations
     * `{:max_calls_exceeded, max}` - the run and its sub-agents have made that many model calls
     * `{:max_total_tokens_exceeded, max}` - the models of the run, sub-agents included, have reported that many tokens
+    * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars
+    * `{:no_price, model}` - with `:max_cost`, a model without a price; `nil` is one that does not tell its name
+    * `:unknown_cost` - with `:max_cost`, a model did not report tokens or has no price, so the run cannot go on
     * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
     * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
@@ -35,6 +39,9 @@ defmodule AshAgent.Runtime.Error do
           {:max_iterations_exceeded, pos_integer()}
           | {:max_calls_exceeded, pos_integer()}
           | {:max_total_tokens_exceeded, pos_integer()}
+          | {:max_cost_exceeded, pos_integer()}
+          | {:no_price, String.t() | nil}
+          | :unknown_cost
           | {:timeout, pos_integer()}
           | {:llm_timeout, pos_integer()}
           | {:llm_error, term()}
@@ -51,12 +58,13 @@ defmodule AshAgent.Runtime.Error do
           reason: reason(),
           context: Context.t(),
           usage: map(),
+          cost: non_neg_integer() | nil,
           iterations: non_neg_integer(),
           kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:reason, :context]
-  defexception [:reason, :context, usage: %{}, iterations: 0, kept: nil]
+  defexception [:reason, :context, usage: %{}, cost: nil, iterations: 0, kept: nil]
 
   @impl true
   def message(%{reason: reason}), do: describe(reason)
@@ -74,6 +82,19 @@ defmodule AshAgent.Runtime.Error do
   defp describe({:max_total_tokens_exceeded, max}) do
     "the models of the run and its sub-agents have reported #{max} tokens or more. " <>
       "Run again to continue, or pass a greater :max_total_tokens"
+  end
+
+  defp describe({:max_cost_exceeded, max}) do
+    "the turn has cost #{max} * 10^-12 US dollars or more, sub-agents included. " <>
+      "Add a user message, or run again with a greater :max_cost"
+  end
+
+  defp describe({:no_price, _model} = reason),
+    do: "the run has a :max_cost, but " <> Context.Error.message(%Context.Error{reason: reason})
+
+  defp describe(:unknown_cost) do
+    "the run has a :max_cost, but a model did not report its tokens, or named itself as a model without a price. " <>
+      "Add the price, or run again without :max_cost"
   end
 
   defp describe({:timeout, timeout}),

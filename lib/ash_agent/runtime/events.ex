@@ -20,7 +20,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :iteration, :pause]` | `system_time`, `tool_calls` | |
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
-  | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls` | `usage`, `finish_reason` |
+  | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
@@ -31,7 +31,7 @@ defmodule AshAgent.Runtime.Events do
   as usual with `:telemetry`: `System.convert_time_unit(duration, :native, :millisecond)`.
 
   A delta is the content of one piece of a stream, and its `bytes` are those of text, thinking and arguments. Answers that
-  are not streamed have no deltas and no `time_to_first_token`. `finish_reason` is a
+  are not streamed have no deltas and no `time_to_first_token`. `cost` is in 10^-12 US dollars, and only known with `:prices`. `finish_reason` is a
   `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied` or
   `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
   `AshAgent.Session`; a call that runs without a decision has no such event. A pause comes before the iteration's stop and

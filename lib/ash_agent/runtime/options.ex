@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.Options do
 
   # The options of a run, of which sessions and sub-agents take some, too.
 
-  alias AshAgent.Options
+  alias AshAgent.{Options, Prices}
   alias AshAgent.Runtime.Permissions
 
   @timeout [
@@ -45,6 +45,13 @@ defmodule AshAgent.Runtime.Options do
                   "run ends with `{:max_total_tokens_exceeded, max}`. Answers on their way are still received. Defaults to " <>
                   "`10_000_000`."
             ],
+            max_cost: [
+              type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+              type_doc: "a positive integer of 10^-12 US dollars, or `:infinity`",
+              doc:
+                "what the answers of a turn may cost, with those of all sub-agents, before no other model is asked and the run ends " <>
+                  "with `{:max_cost_exceeded, max}`, see below. Needs `:prices`. Defaults to `:infinity`."
+            ],
             max_sub_agents: [
               type: {:or, [:non_neg_integer, {:in, [:infinity, nil]}]},
               type_doc: "a non-negative integer or `:infinity`",
@@ -52,6 +59,7 @@ defmodule AshAgent.Runtime.Options do
                 "how many sub-agents this run may start, at all depths together. The call of one more gets an error, which the " <>
                   "model reads. Defaults to `50`."
             ],
+            prices: Prices.schema()[:prices],
             runtime_context: [
               type: :map,
               default: %{},

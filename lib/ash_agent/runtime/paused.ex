@@ -10,6 +10,7 @@ defmodule AshAgent.Runtime.Paused do
       `AshAgent.Context.undecided_tool_calls/1` returns them
     * `iterations` - how often the model was asked in this run
     * `usage` - the sum of the usage that the models of this run reported
+    * `cost` - what those answers and the ones of sub-agents cost, in 10^-12 US dollars; `nil` without `:prices`
     * `unknown` - the ids of those calls that were started before, and whose outcome is unknown after a crash. Approve one to
       run it again; deny it to tell the model
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
@@ -22,12 +23,13 @@ defmodule AshAgent.Runtime.Paused do
           calls: [map()],
           iterations: non_neg_integer(),
           usage: %{optional(atom() | binary()) => number()},
+          cost: non_neg_integer() | nil,
           unknown: [String.t()],
           kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:context, :calls]
-  defstruct [:context, :calls, iterations: 0, usage: %{}, unknown: [], kept: nil]
+  defstruct [:context, :calls, iterations: 0, usage: %{}, cost: nil, unknown: [], kept: nil]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

@@ -7,6 +7,7 @@ defmodule AshAgent.Runtime.Result do
     * `context` - the conversation, up to and including the answer
     * `iterations` - how often the model was asked in this run
     * `usage` - the sum of the usage that the models of this run reported, see `AshAgent.Response.usage/1`
+    * `cost` - what those answers and the ones of sub-agents cost, in 10^-12 US dollars; `nil` without `:prices`
     * `finish_reason` - why the model stopped, if it said so, see `t:AshAgent.Response.finish_reason/0`; after `:length`, the output is
       incomplete
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
@@ -20,6 +21,7 @@ defmodule AshAgent.Runtime.Result do
           context: Context.t(),
           iterations: non_neg_integer(),
           usage: %{optional(atom() | binary()) => number()},
+          cost: non_neg_integer() | nil,
           finish_reason: AshAgent.Response.finish_reason() | nil,
           kept: AshAgent.Store.kept() | nil
         }
@@ -31,6 +33,7 @@ defmodule AshAgent.Runtime.Result do
     output: nil,
     iterations: 0,
     usage: %{},
+    cost: nil,
     finish_reason: nil,
     kept: nil
   ]

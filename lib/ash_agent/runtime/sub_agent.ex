@@ -26,7 +26,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   The child's context has `:parent_id` and `:tool_call_id` in its metadata. The parent's message with the results has in
   its metadata, under `:sub_agents` and the call's id, a map with the child's `:id`, `:status` (`:answered`, `:halted` or
-  `:error`), `:iterations` and `:usage`. A child's usage is not added to the parent's. To store the child's conversation,
+  `:error`), `:iterations`, `:usage` and, in a run with `:prices`, `:cost`. A child's usage is not added to the parent's. To store the child's conversation,
   use `:on_child` or `:on_change`.
 
   If a child fails, for whatever reason, the call gets an error that the parent's model reads.
@@ -47,8 +47,8 @@ defmodule AshAgent.Runtime.SubAgent do
   own hooks run after them, and its own `:approval` replaces the parent's. A run cannot wait for a person in the middle of
   a call: calls that need a person's decision (`:ask`) are denied, and the child's model is told why.
 
-  The limits `:max_calls`, `:max_total_tokens` and `:max_sub_agents` of the outermost `AshAgent.Runtime.run/2` apply to
-  all sub-agents together.
+  The limits `:max_calls`, `:max_total_tokens`, `:max_cost` and `:max_sub_agents`, and the `:prices`, of the outermost
+  `AshAgent.Runtime.run/2` apply to all sub-agents together.
 
   A sub-agent may have sub-agents among its tools, and with `:tools` as a function even itself; `:max_depth` limits the
   depth.
@@ -307,8 +307,9 @@ defmodule AshAgent.Runtime.SubAgent do
   defp outcome({:error, %Error{} = error}),
     do: noted({:error, words(error.reason)}, :error, error.iterations, error)
 
-  defp noted(result, status, iterations, %{context: context, usage: usage}) do
+  defp noted(result, status, iterations, %{context: context, usage: usage, cost: cost}) do
     noted = %{id: context[:id], status: status, iterations: iterations, usage: usage}
+    noted = if cost, do: Map.put(noted, :cost, cost), else: noted
     %Outcome{result: result, metadata: {:sub_agents, noted}}
   end
 
@@ -321,6 +322,14 @@ defmodule AshAgent.Runtime.SubAgent do
 
   defp words({:max_total_tokens_exceeded, max}),
     do: "the run has used up its #{max} tokens, and the sub-agent had no answer yet"
+
+  defp words({:max_cost_exceeded, _max}),
+    do: "the run has spent all that it may, and the sub-agent had no answer yet"
+
+  defp words({:no_price, _model}),
+    do: "the sub-agent's model has no price, so it may not be asked"
+
+  defp words(:unknown_cost), do: "what the run has cost is not known, so no model may be asked"
 
   defp words({:timeout, timeout}), do: "the sub-agent took longer than #{timeout} ms"
   defp words({:llm_timeout, timeout}), do: "the sub-agent's model took longer than #{timeout} ms"

@@ -1,5 +1,6 @@
 //! The conversation: the log, what is shown of it, and the tokens that are counted of that.
 
+pub mod asked;
 pub mod cost;
 pub mod fit;
 pub mod prompt;
@@ -9,6 +10,7 @@ pub mod usage;
 
 use std::sync::Arc;
 
+use crate::context::asked::Asked;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
@@ -34,6 +36,8 @@ pub struct Context {
     pub(crate) view: Option<Arc<View>>,
     /// Tokens of completed iterations as they are shown.
     pub(crate) tallies: Tallies,
+    /// What requests were made from.
+    pub(crate) asked: Asked,
 }
 
 impl Context {
@@ -53,6 +57,7 @@ impl Context {
             log,
             view: None,
             tallies: Tallies::default(),
+            asked: Asked::default(),
         }
     }
 
@@ -62,6 +67,7 @@ impl Context {
             log,
             view: self.view.clone(),
             tallies: self.tallies.clone(),
+            asked: self.asked.clone(),
         }
     }
 
@@ -220,6 +226,15 @@ impl Context {
         self.log.tool_call_decision(id)
     }
 
+    /// When the tool of a call started and ended, if that is known: the newest call of this id.
+    ///
+    /// # Complexity
+    /// As [`Context::tool_call_status`].
+    #[must_use]
+    pub fn tool_call_times(&self, id: &str) -> Option<(Time, Time)> {
+        self.log.tool_call_times(id)
+    }
+
     /// The conversation with one note more or another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
@@ -266,6 +281,7 @@ impl Context {
         let mut next = self.with(log);
         if is_cut {
             next.tallies = next.tallies.up_to(done);
+            next.asked.cut(next.current_iteration().saturating_add(1));
             next.cut_view();
         }
         Ok(next)
@@ -298,6 +314,7 @@ impl Context {
     pub(crate) fn cut(&mut self, index: usize) {
         self.log.cut(index);
         self.tallies = self.tallies.up_to(index);
+        self.asked.cut(self.current_iteration().saturating_add(1));
     }
 
     /// The number of the last iteration that two conversations have in common, with all before it.
@@ -306,7 +323,10 @@ impl Context {
     /// O(n) at most; what the two share is not compared.
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
-        self.log.last_common(&other.log)
+        let common = self.log.last_common(&other.log)?;
+        let differs = self.asked.differs_at(&other.asked);
+        let before = differs.map_or(common, |number| common.min(number.saturating_sub(1)));
+        (before >= self.first_number()).then_some(before)
     }
 
     /// The conversation's id; [`Context::fork`] gives another one.
@@ -434,10 +454,22 @@ impl Context {
         self.log.let_go()
     }
 
+    /// The view that an iteration's request was made from, where that is known, and the iteration since which it was
+    /// used: `None` in it is the log as it is. Masks are not kept with it.
+    #[must_use]
+    pub fn asked_with(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
+        let mut replies = iteration
+            .entries()
+            .filter_map(|entry| entry.message.reply.as_ref());
+        replies.find(|reply| reply.requested_at.is_some())?;
+        let (since, view) = self.asked.of(iteration.number)?;
+        Some((since, view.map(|view| &**view)))
+    }
+
     /// Tells the log how much stands beside it.
     pub(crate) fn weigh_view(&mut self) {
         let view = self.view().map_or(Size::default(), View::size);
-        self.log.put_beside(view);
+        self.log.put_beside(view.plus(self.asked.size()));
     }
 
     /// Whoever changes what a context holds says so here.
@@ -450,6 +482,6 @@ impl Context {
 impl PartialEq for Context {
     /// Equal contents, down to ids and times. Handles play no part.
     fn eq(&self, other: &Self) -> bool {
-        self.log == other.log && self.view == other.view
+        self.log == other.log && self.view == other.view && self.asked == other.asked
     }
 }

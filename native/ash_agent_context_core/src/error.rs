@@ -117,6 +117,11 @@ pub enum Error {
         /// The key that is wrong; nil when no known key is there.
         key: Value,
     },
+    /// Tokens of a model whose price is not given.
+    NoPrice {
+        /// The model, as far as it is known.
+        model: Option<Box<str>>,
+    },
     /// A report on tokens without a message of the model.
     NoAssistantMessage,
     /// A budget that cannot be met.
@@ -263,6 +268,7 @@ impl fmt::Display for Error {
             Self::IllegalStatus { id, from, to } => {
                 write!(f, "tool call {id:?} is {from} and cannot become {to}")
             }
+            Self::NoPrice { model } => write!(f, "no price for the model {model:?}"),
             Self::InvalidUsage { key } => write!(f, "not a provider's report on tokens: {key:?}"),
             Self::NoAssistantMessage => write!(f, "there is no message of the model yet"),
             Self::CannotFit { least } => write!(f, "{least} tokens have to stay"),

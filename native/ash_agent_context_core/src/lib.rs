@@ -34,6 +34,7 @@ pub use log::message::{Message, Outcome, Output, Role, Status};
 pub use log::metadata::Metadata;
 pub use log::origin::Origin;
 pub use log::part::{Content, Part, PartKind, Place, Source};
+pub use log::price::{Price, Prices, Rates};
 pub use log::provider::Provider;
 pub use log::reply::{Finish, Reply};
 pub use log::usage::{Reported, Usage};

@@ -250,6 +250,7 @@ fn caches_that_are_counted_apart_are_part_of_the_input() {
                 output: 4000,
                 total: 4321,
                 cached: 20,
+                written: 300,
                 reasoning: 0,
             };
             assert_eq!(usage, expected);

@@ -20,6 +20,7 @@ nif!(context_is_approved_normal, context_is_approved_dirty(context: Handle, id: 
 nif!(context_undecided_calls_normal, context_undecided_calls_dirty(context: Handle) => undecided_calls);
 nif!(context_deny_normal, context_deny_dirty(context: Handle, id: Term<'a>, reason: Term<'a>, by: Term<'a>, at: Term<'a>) => deny);
 nif!(context_call_status_normal, context_call_status_dirty(context: Handle, id: Term<'a>) => call_status);
+nif!(context_call_times_normal, context_call_times_dirty(context: Handle, id: Term<'a>) => call_times);
 nif!(context_call_decision_normal, context_call_decision_dirty(context: Handle, id: Term<'a>) => call_decision);
 
 fn ask<'a>(
@@ -102,6 +103,18 @@ fn call_status<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, id: Term
     scheduler.allow(context.get().find_call_cost())?;
     let status = context.get().tool_call_status(id.decode()?);
     Ok(status.map(words::call_status).encode(env))
+}
+
+fn call_times<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, id: Term<'a>) -> Reply<'a> {
+    scheduler.allow(context.get().find_call_cost())?;
+    let Some((started, ended)) = context.get().tool_call_times(id.decode()?) else {
+        return Ok(atoms::nil().to_term(env));
+    };
+    let encoder = Encoder::copying(env);
+    let mut fields = Fields::new(env);
+    fields.put(atoms::started_at(), encoder.time(started));
+    fields.put(atoms::ended_at(), encoder.time(ended));
+    Ok(fields.end())
 }
 
 fn call_decision<'a>(

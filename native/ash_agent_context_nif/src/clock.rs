@@ -10,10 +10,13 @@ use crate::decode::{self, Around};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
-/// The given `DateTime`, or now when it is `nil`.
+/// The given `DateTime` or microseconds since 1970, or now when it is `nil`.
 pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
         return time::from_micros(now_micros()).ok_or(NifError::BadTime);
+    }
+    if let Ok(micros) = term.decode() {
+        return time::from_micros(micros).ok_or(NifError::BadTime);
     }
     let value = decode::value(term, Around::Nothing, scheduler)?;
     time::from_value(&value).ok_or(NifError::BadTime)

@@ -103,6 +103,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             word(env, to),
         )
             .encode(env),
+        Error::NoPrice { model } => (atoms::no_price(), model.as_deref()).encode(env),
         Error::InvalidUsage { key: at } => (atoms::invalid_usage(), key(at)).encode(env),
         Error::NoAssistantMessage => atoms::no_assistant_message().encode(env),
         Error::CannotFit { least } => (atoms::cannot_fit(), least).encode(env),

@@ -25,7 +25,7 @@ nif!(response_interrupt_normal, response_interrupt_dirty(response: ResponseHandl
 nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Term<'a>) => decode_whole);
 nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
 nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
-nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, at: Term<'a>) => add);
+nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, requested_at: Term<'a>, at: Term<'a>) => add);
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -289,16 +289,22 @@ fn add<'a>(
     context: Handle,
     response: ResponseHandle,
     metadata: Term<'a>,
+    requested_at: Term<'a>,
     at: Term<'a>,
 ) -> Answer<'a> {
     let response = response.get()?;
     scheduler.allow(cost(response))?;
     scheduler.allow(context.get().append_cost())?;
+    let is_given = requested_at != atoms::nil().to_term(env);
+    let requested_at = is_given.then(|| clock::at(requested_at, scheduler));
     let stamp = Stamp {
         at: clock::at(at, scheduler)?,
         metadata: decode::metadata(metadata, scheduler)?,
     };
-    Ok(answer(env, context.get().add_response(response, stamp)?))
+    let next = context
+        .get()
+        .add_answer(response, requested_at.transpose()?, stamp)?;
+    Ok(answer(env, next))
 }
 
 /// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
@@ -366,6 +372,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
             state.to_term(env),
             self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
         ];
-        self.fields(&keys, &values)
+        let shown = self.fields(&keys, &values);
+        let times = [
+            (atoms::requested_at(), reply.requested_at),
+            (atoms::received_at(), reply.received_at),
+        ];
+        times.into_iter().fold(shown, |shown, (key, at)| match at {
+            Some(at) => shown.map_put(key, self.time(at)).unwrap_or(shown),
+            None => shown,
+        })
     }
 }

@@ -11,6 +11,7 @@ use crate::error::NifError;
 use crate::request::Given;
 use crate::resource::Handle;
 use crate::scheduler::{nif, Scheduler};
+use crate::tokens;
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 
@@ -21,11 +22,8 @@ nif!(trace_print_normal, trace_print_dirty(told: Term<'a>, masked: bool, options
 /// `{name, id, parent | nil, origin | nil, active?, context}`
 type Terms = (String, String, Option<String>, Option<usize>, bool, Handle);
 
-/// `{title | nil, request | nil, [{model, {input, cached, output}}], fragment?}`
-type PageTerms<'a> = (Option<String>, Term<'a>, PriceTerms, bool);
-
-/// `[{model, {input, cached, output}}]`
-type PriceTerms = Vec<(String, (f64, f64, f64))>;
+/// `{title | nil, request | nil, prices, fragment?}`
+type PageTerms<'a> = (Option<String>, Term<'a>, Term<'a>, bool);
 
 /// What a trace of these conversations gives.
 fn with_trace<T>(
@@ -66,7 +64,7 @@ fn html<'a>(
     let (title, request, prices, fragment): PageTerms<'a> = options.decode()?;
     let is_given = request != atoms::nil().to_term(env);
     let request = is_given.then(|| Given::decode(request)).transpose()?;
-    let prices = self::prices(prices);
+    let prices = tokens::prices(prices)?;
     let options = PageOptions {
         title: title.as_deref(),
         request: request
@@ -79,11 +77,6 @@ fn html<'a>(
     Ok(text(env, &page))
 }
 
-fn prices(terms: PriceTerms) -> Vec<(String, [f64; 3])> {
-    let price = |(model, (input, cached, output))| (model, [input, cached, output]);
-    terms.into_iter().map(price).collect()
-}
-
 /// `{agent, version, tools | nil, prices}`
 fn atif<'a>(
     env: Env<'a>,
@@ -92,14 +85,13 @@ fn atif<'a>(
     masked: bool,
     options: Term<'a>,
 ) -> Reply<'a> {
-    let (agent, version, tools, prices): (String, String, Term<'a>, PriceTerms) =
-        options.decode()?;
+    let (agent, version, tools, prices): (String, String, Term<'a>, Term<'a>) = options.decode()?;
     let tools = decode::value(tools, Around::Items, scheduler)?;
     let options = AtifOptions {
         agent: &agent,
         version: &version,
         tools: (tools != Value::Nil).then_some(&tools),
-        prices: &self::prices(prices),
+        prices: &tokens::prices(prices)?,
     };
     let text = with_trace(scheduler, told, masked, |trace| trace.to_atif(&options))?;
     Ok(NewBinary::from_slice(env, &text).into())

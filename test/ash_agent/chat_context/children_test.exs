@@ -207,6 +207,7 @@ defmodule AshAgent.ChatContext.ChildrenTest do
                output_tokens: 2,
                total_tokens: 9,
                cached_tokens: 0,
+               cache_write_tokens: 0,
                reasoning_tokens: 0
              }
 

@@ -12,6 +12,7 @@ defmodule AshAgent.Context.UsageTest do
     output_tokens: 0,
     total_tokens: 0,
     cached_tokens: 0,
+    cache_write_tokens: 0,
     reasoning_tokens: 0
   }
 
@@ -20,12 +21,13 @@ defmodule AshAgent.Context.UsageTest do
   defp read(report),
     do: answered() |> Context.add_token_usage(report) |> Context.get_cumulative_tokens()
 
-  defp usage(input, output, total, cached, reasoning) do
+  defp usage(input, output, total, cached, reasoning, written \\ 0) do
     %{
       input_tokens: input,
       output_tokens: output,
       total_tokens: total,
       cached_tokens: cached,
+      cache_write_tokens: written,
       reasoning_tokens: reasoning
     }
   end
@@ -54,11 +56,11 @@ defmodule AshAgent.Context.UsageTest do
     openai_responses:
       {%{
          input_tokens: 328,
-         input_tokens_details: %{cached_tokens: 100},
+         input_tokens_details: %{cached_tokens: 100, cache_write_tokens: 40},
          output_tokens: 52,
          output_tokens_details: %{reasoning_tokens: 20},
          total_tokens: 380
-       }, {328, 52, 380, 100, 20}},
+       }, {328, 52, 380, 100, 20, 40}},
     # What was read from the cache and written to it is beside the input.
     anthropic:
       {%{
@@ -68,7 +70,7 @@ defmodule AshAgent.Context.UsageTest do
          cache_creation: %{ephemeral_5m_input_tokens: 188, ephemeral_1h_input_tokens: 0},
          output_tokens: 393,
          service_tier: "standard"
-       }, {1209, 393, 1602, 1000, 0}},
+       }, {1209, 393, 1602, 1000, 0, 188}},
     anthropic_without_cache:
       {%{
          input_tokens: 12,
@@ -100,7 +102,7 @@ defmodule AshAgent.Context.UsageTest do
          totalTokens: 1682,
          cacheReadInputTokens: 1000,
          cacheWriteInputTokens: 24
-       }, {1054, 628, 1682, 1000, 0}},
+       }, {1054, 628, 1682, 1000, 0, 24}},
     bedrock_without_cache:
       {%{inputTokens: 30, outputTokens: 8, totalTokens: 38}, {30, 8, 38, 0, 0}},
     ollama:
@@ -119,22 +121,15 @@ defmodule AshAgent.Context.UsageTest do
          output_tokens: 6,
          total_tokens: 11,
          cached_tokens: 2,
+         cache_write_tokens: 1,
          reasoning_tokens: 3
-       }, {5, 6, 11, 2, 3}}
+       }, {5, 6, 11, 2, 3, 1}}
   ]
 
-  for {name, {report, {input, output, total, cached, reasoning}}} <- @reports do
+  for {name, {report, figures}} <- @reports do
     test "reads the report of #{name}, with atom and string keys" do
       report = unquote(Macro.escape(report))
-
-      expected =
-        usage(
-          unquote(input),
-          unquote(output),
-          unquote(total),
-          unquote(cached),
-          unquote(reasoning)
-        )
+      expected = usage(unquote_splicing(Tuple.to_list(figures)))
 
       assert read(report) == expected
       assert read(strings(report)) == expected
@@ -318,6 +313,7 @@ defmodule AshAgent.Context.UsageTest do
               input_tokens: between(0, 1000),
               output_tokens: between(0, 100),
               cached_tokens: between(0, 10),
+              cache_write_tokens: between(0, 10),
               reasoning_tokens: between(0, 10)
             }
 
@@ -340,7 +336,8 @@ defmodule AshAgent.Context.UsageTest do
           output,
           input + output,
           sum.(reports, :cached_tokens),
-          sum.(reports, :reasoning_tokens)
+          sum.(reports, :reasoning_tokens),
+          sum.(reports, :cache_write_tokens)
         )
       end
 

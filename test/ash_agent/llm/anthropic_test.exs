@@ -93,6 +93,7 @@ defmodule AshAgent.LLM.AnthropicTest do
                   output_tokens: 7,
                   total_tokens: 15,
                   cached_tokens: 3,
+                  cache_write_tokens: 0,
                   reasoning_tokens: 0
                 },
                 finish_reason: "tool_use",

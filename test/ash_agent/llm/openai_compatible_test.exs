@@ -216,6 +216,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
                  output_tokens: 5,
                  total_tokens: 15,
                  cached_tokens: 8,
+                 cache_write_tokens: 0,
                  reasoning_tokens: 0
                },
                finish_reason: "stop",

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.StoreTest do
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Runtime.{Error, Paused}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.Test.{PgSQL, WatchedStore}
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
@@ -13,8 +13,18 @@ defmodule AshAgent.Runtime.StoreTest do
     store
   end
 
+  defp postgres do
+    store = Store.Postgres.new(PgSQL.pool!())
+    {:ok, 1} = Store.Postgres.Migrations.migrate(store)
+    store
+  end
+
+  # PostgreSQL is other tests' as well.
+  defp id(%Store.Postgres{}), do: "run #{System.unique_integer([:positive])}"
+  defp id(_own), do: "c"
+
   defp create(store, opts \\ [owner: "a"]) do
-    {:ok, kept} = Store.create(store, Context.new("Go", id: "c"), opts)
+    {:ok, kept} = Store.create(store, Context.new("Go", id: id(store)), opts)
     kept
   end
 
@@ -319,9 +329,15 @@ defmodule AshAgent.Runtime.StoreTest do
   end
 
   describe "an approval" do
-    test "is used once, whoever resumes" do
+    test "is used once, whoever resumes", do: used_once(&sqlite/0)
+
+    @tag :p1_pgsql
+    @tag integrations: ["PostgreSQL", "p1_pgsql"]
+    test "is used once with PostgreSQL, whoever resumes", do: used_once(&postgres/0)
+
+    defp used_once(open) do
       for _ <- 1..20 do
-        store = sqlite()
+        store = open.()
         opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
         assert {:paused, paused} = run(store, create(store, []), opts)
         approved = Context.approve_tool_call(paused.context, "a")
@@ -364,8 +380,14 @@ defmodule AshAgent.Runtime.StoreTest do
       assert Context.equal?(stored.value, error.context)
     end
 
-    test "is for the arguments that the journal starts" do
-      store = sqlite()
+    test "is for the arguments that the journal starts", do: journal_starts(sqlite())
+
+    @tag :p1_pgsql
+    @tag integrations: ["PostgreSQL", "p1_pgsql"]
+    test "is for the arguments that the journal in PostgreSQL starts",
+      do: journal_starts(postgres())
+
+    defp journal_starts(store) do
       hook = fn call, _ -> {:ok, %{call | arguments: %{"id" => "changed"}}} end
       opts = [llm: llm(1, ["a"]), before_tool: hook, approval: fn _, _ -> :ask end]
       assert {:paused, %{calls: [%{arguments: shown}]} = paused} = run(store, create(store), opts)
@@ -381,7 +403,7 @@ defmodule AshAgent.Runtime.StoreTest do
       assert effects() == []
       assert {:ok, _} = run(store, paused.kept, [context: approved] ++ opts)
       assert [{"changed", _}] = effects()
-      assert {:ok, [%{call: %{arguments: ^shown}}]} = Store.calls(store, "c")
+      assert {:ok, [%{call: %{arguments: ^shown}}]} = Store.calls(store, paused.kept.id)
     end
   end
 

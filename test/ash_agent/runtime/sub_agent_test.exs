@@ -130,6 +130,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
                    output_tokens: 1,
                    total_tokens: 8,
                    cached_tokens: 0,
+                   cache_write_tokens: 0,
                    reasoning_tokens: 0
                  }
                }

@@ -4,7 +4,7 @@ defmodule AshAgent.Store.PostgresFaultsTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, Postgres}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.{PgSQL, StoreWriter}
+  alias AshAgent.Test.{PgServer, PgSQL, StoreWriter}
 
   @secret "a secret of the user"
 
@@ -154,22 +154,14 @@ defmodule AshAgent.Store.PostgresFaultsTest do
 
       for _round <- 1..2 do
         acknowledged =
-          StoreWriter.kill_in_the_middle(Postgres, log(), fn _vm -> control("stop") end)
+          StoreWriter.kill_in_the_middle(Postgres, log(), fn _vm -> PgServer.control("stop") end)
 
         assert {:error, %Error{reason: {:unavailable, _}} = error} = Store.fetch(store, "c")
         assert Exception.message(error) =~ "fetch the conversation"
-        control("restart")
-        {:ok, kept} = fetch(store, "c", 100)
+        PgServer.control("restart")
+        {:ok, kept} = PgServer.until_back(fn -> Store.fetch(store, "c") end)
         assert :ok = StoreWriter.check(kept.value, acknowledged)
         assert {:ok, _} = Store.append(store, kept, kept.value)
-      end
-    end
-
-    # Every connection of the pool finds out for itself.
-    defp fetch(store, id, tries) do
-      with {:error, %Error{}} when tries > 0 <- Store.fetch(store, id) do
-        Process.sleep(50)
-        fetch(store, id, tries - 1)
       end
     end
 
@@ -177,13 +169,5 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       do:
         Path.join(System.tmp_dir!(), "ash_agent_store_#{System.unique_integer([:positive])}.log")
         |> tap(&on_exit(fn -> File.rm(&1) end))
-
-    # As bin/postgres started it.
-    defp control(command) do
-      script =
-        ". bin/postgres; as_postgres $ASH_AGENT_CONTEXT_PGCTL -m immediate -w #{command} >/dev/null 2>&1"
-
-      {_, 0} = System.cmd("bash", ["-c", script])
-    end
   end
 end

@@ -85,10 +85,13 @@ defmodule AshAgent.LLM.Scripted.Stream do
       nil ->
         %{}
 
-      %{input_tokens: input, output_tokens: output, cached_tokens: cached} ->
+      %{input_tokens: input, output_tokens: output, cached_tokens: cached} = usage ->
+        written = usage.cache_write_tokens
+
         counted = %{
-          input_tokens: input - cached,
+          input_tokens: input - cached - written,
           cache_read_input_tokens: cached,
+          cache_creation_input_tokens: written,
           output_tokens: output
         }
 

@@ -30,6 +30,16 @@ impl Context {
         Cost::from(reason.size()).times(self.current().count_pending())
     }
 
+    /// Of [`Context::spent`].
+    #[must_use]
+    pub fn spent_cost(&self, since: u64) -> Cost {
+        let before = since.saturating_sub(self.first_number());
+        let iterations = self.count_iterations() as u64;
+        // Most iterations have two messages, of which one is an answer.
+        let steps = iterations.saturating_sub(before).saturating_mul(4);
+        Cost::steps(usize::try_from(steps).unwrap_or(usize::MAX))
+    }
+
     /// Of [`Context::rewind`].
     #[must_use]
     pub fn rewind_cost(&self, to: i64) -> Cost {

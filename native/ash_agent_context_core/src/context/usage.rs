@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
+use crate::log::price::Prices;
 use crate::log::usage::{Reported, Usage};
 use crate::tokens::Method;
 use crate::value::time::Time;
@@ -66,6 +67,31 @@ impl Context {
     #[must_use]
     pub const fn usage(&self) -> Usage {
         self.log.usage
+    }
+
+    /// What the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked for, where
+    /// an answer names none or one without a price.
+    ///
+    /// # Errors
+    /// [`Error::NoPrice`]
+    ///
+    /// # Complexity
+    /// O(messages from that iteration on)
+    pub fn spent(&self, prices: &Prices, asked: Option<&str>, since: u64) -> Result<u64, Error> {
+        let first = since.max(self.first_number());
+        let numbers = first..=self.current_iteration();
+        let iterations = numbers.filter_map(|number| self.log.numbered(number));
+        let mut sum: u64 = 0;
+        for iteration in iterations {
+            for entry in iteration.entries() {
+                let cost = prices.cost(entry, asked, iteration.started_at);
+                let cost = cost.map_err(|model| Error::NoPrice {
+                    model: model.map(Into::into),
+                })?;
+                sum = sum.saturating_add(cost.unwrap_or(0));
+            }
+        }
+        Ok(sum)
     }
 
     /// The last report, and whether its message has the reasoning that was counted.

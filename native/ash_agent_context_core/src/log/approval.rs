@@ -204,6 +204,12 @@ impl Log {
         exchange.decision(slot)
     }
 
+    /// When the tool of a call started and ended, if that is known: the newest call of this id.
+    pub fn tool_call_times(&self, id: &str) -> Option<(Time, Time)> {
+        let (slot, _, exchange) = self.find_call(id)?;
+        exchange.slot(slot)?.ran
+    }
+
     fn find_call(&self, id: &str) -> Option<(usize, &ToolCall, &Exchange)> {
         self.iterations_back()
             .flat_map(|iteration| iteration.entries().rev())

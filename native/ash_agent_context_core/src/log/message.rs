@@ -10,6 +10,7 @@ use crate::log::piece::Pieces;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::value::json;
+use crate::value::time::Time;
 use crate::value::wording;
 use crate::value::{Map, Size, Value};
 
@@ -225,6 +226,8 @@ pub struct Outcome {
     pub status: Status,
     /// The result, or the reason of the error.
     pub output: Output,
+    /// When the tool started and when it ended, where that is known.
+    pub ran: Option<(Time, Time)>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The text for the model, where it is not the output itself. Made with the result, so that
@@ -252,6 +255,7 @@ impl Outcome {
         };
         Self {
             status,
+            ran: None,
             extra: None,
             text: describe(status, &output),
             output,
@@ -264,6 +268,12 @@ impl Outcome {
         let size = extra.as_ref().map_or(Size::default(), Map::size);
         self.size = self.size.plus(size);
         self.extra = extra;
+        self
+    }
+
+    /// The result with the times of the tool.
+    pub(crate) const fn with_times(mut self, ran: Option<(Time, Time)>) -> Self {
+        self.ran = ran;
         self
     }
 
@@ -319,7 +329,10 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
 
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
-        self.status == other.status && self.output == other.output && self.extra == other.extra
+        self.status == other.status
+            && self.output == other.output
+            && self.ran == other.ran
+            && self.extra == other.extra
     }
 }
 

@@ -21,6 +21,7 @@ pub mod origin;
 pub mod original;
 pub mod part;
 pub mod piece;
+pub mod price;
 pub mod provider;
 pub mod reply;
 pub mod results;

@@ -1,6 +1,7 @@
 //! What there is to say of a model's message beside its words.
 
 use crate::log::provider::Provider;
+use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 
 /// Where a message of the model came from, why it ends, and whether it is all there.
@@ -16,6 +17,10 @@ pub struct Reply {
     pub finish: Option<Finish>,
     /// The same in the provider's word.
     pub word: Option<Box<str>>,
+    /// When it was asked for.
+    pub requested_at: Option<Time>,
+    /// When all of it was there.
+    pub received_at: Option<Time>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
     /// Fields of a snapshot that this version does not know.

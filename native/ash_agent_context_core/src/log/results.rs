@@ -4,9 +4,10 @@ use crate::error::Error;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::result_parts;
 use crate::value::fields::{utf8, Fields};
+use crate::value::time::{self, Time};
 use crate::value::Value;
 
-/// Reads `[%{id: id, result: result} | {id, result}]`.
+/// Reads `[%{id: id, result: result, started_at: time, ended_at: time} | {id, result}]`; times may be absent.
 ///
 /// # Errors
 /// [`Error::InvalidToolResult`], [`Error::InvalidPart`].
@@ -23,16 +24,16 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
         position,
         key: Value::atom(key),
     };
-    let (id, result) = match item {
+    let (id, result, ran) = match item {
         Value::Tuple(pair) => match <[Value; 2]>::try_from(pair.into_vec()) {
-            Ok([id, result]) => (id, result),
+            Ok([id, result]) => (id, result, None),
             Err(_) => return Err(wrong("id")),
         },
         item => {
             let mut fields = Fields::of(item).ok_or_else(|| wrong("id"))?;
             let id = fields.take("id").ok_or_else(|| wrong("id"))?;
             let result = fields.take("result").ok_or_else(|| wrong("result"))?;
-            (id, result)
+            (id, result, times(&mut fields).map_err(wrong)?)
         }
     };
     let id = utf8(id).map_err(|_| wrong("id"))?;
@@ -41,12 +42,31 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
     };
     match <[Value; 2]>::try_from(result.into_vec()) {
         Ok([Value::Atom(status), term]) => match &*status {
-            "ok" => Ok((id, ok(term)?)),
-            "error" => Ok((id, error(term))),
-            "unknown" => Ok((id, Outcome::new(Status::Unknown, Output::Value(term)))),
+            "ok" => Ok((id, ok(term)?.with_times(ran))),
+            "error" => Ok((id, error(term).with_times(ran))),
+            "unknown" => {
+                let outcome = Outcome::new(Status::Unknown, Output::Value(term));
+                Ok((id, outcome.with_times(ran)))
+            }
             _ => Err(wrong("result")),
         },
         _ => Err(wrong("result")),
+    }
+}
+
+/// When the tool started and when it ended: both or none.
+fn times(fields: &mut Fields) -> Result<Option<(Time, Time)>, &'static str> {
+    let mut time = |key| match fields.take_given(key) {
+        None => Ok(None),
+        // A run has many of these times, and reading a struct takes longer than all the rest.
+        Some(Value::Int(micros)) => time::from_micros(micros).map(Some).ok_or(key),
+        Some(at) => time::from_value(&at).map(Some).ok_or(key),
+    };
+    match (time("started_at")?, time("ended_at")?) {
+        (Some(started), Some(ended)) => Ok(Some((started, ended))),
+        (None, None) => Ok(None),
+        (None, _) => Err("started_at"),
+        (_, None) => Err("ended_at"),
     }
 }
 

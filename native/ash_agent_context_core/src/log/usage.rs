@@ -11,6 +11,8 @@ pub struct Usage {
     pub total: u64,
     /// Of the request, what came from the provider's cache.
     pub cached: u64,
+    /// Of the request, what the provider wrote to its cache.
+    pub written: u64,
     /// Of the answer, what the model thought.
     pub reasoning: u64,
 }
@@ -35,6 +37,7 @@ impl Usage {
             output: self.output.saturating_add(other.output),
             total: self.total.saturating_add(other.total),
             cached: self.cached.saturating_add(other.cached),
+            written: self.written.saturating_add(other.written),
             reasoning: self.reasoning.saturating_add(other.reasoning),
         }
     }
@@ -47,6 +50,7 @@ impl Usage {
             output: self.output.saturating_sub(part.output),
             total: self.total.saturating_sub(part.total),
             cached: self.cached.saturating_sub(part.cached),
+            written: self.written.saturating_sub(part.written),
             reasoning: self.reasoning.saturating_sub(part.reasoning),
         }
     }

@@ -25,9 +25,11 @@ pub(crate) struct Figures {
     pub total: &'static [&'static str],
     /// Of the request, what came from the cache.
     pub cached: &'static [&'static str],
+    /// Of the request, what was written to the cache, where `input` or `whole_input` has it.
+    pub written: &'static [&'static str],
     /// Of the answer, what the model thought.
     pub reasoning: &'static [&'static str],
-    /// Objects with details of the request, such as `cached`.
+    /// Objects with details of the request, such as `cached` and `written`.
     pub input_details: &'static [&'static str],
     /// Objects with details of the answer, such as `reasoning`.
     pub output_details: &'static [&'static str],
@@ -47,6 +49,7 @@ impl Figures {
         thoughts: &[],
         total: &[],
         cached: &[],
+        written: &[],
         reasoning: &[],
         input_details: &[],
         output_details: &[],

@@ -125,13 +125,14 @@ enum Kind {
     Candidates,
     Total,
     Cached,
+    Written,
     Reasoning,
 }
 
 /// Some keys of a report.
 type Keys = fn(&Figures) -> &'static [&'static str];
 
-const KINDS: [(Kind, Keys); 14] = [
+const KINDS: [(Kind, Keys); 15] = [
     (Kind::Around, |figures| figures.around),
     (Kind::InputDetails, |figures| figures.input_details),
     (Kind::OutputDetails, |figures| figures.output_details),
@@ -145,6 +146,7 @@ const KINDS: [(Kind, Keys); 14] = [
     (Kind::Candidates, |figures| figures.candidates),
     (Kind::Total, |figures| figures.total),
     (Kind::Cached, |figures| figures.cached),
+    (Kind::Written, |figures| figures.written),
     (Kind::Reasoning, |figures| figures.reasoning),
 ];
 
@@ -222,7 +224,8 @@ impl<'r, R: Report> Found<'r, R> {
         let zero = |number: Option<u64>| number.unwrap_or(0);
         // What is read from a cache and written to it may not be in the input.
         let read = self.number(Kind::CacheRead);
-        let beside = zero(read).saturating_add(zero(self.number(Kind::CacheWritten)));
+        let apart = self.number(Kind::CacheWritten);
+        let beside = zero(read).saturating_add(zero(apart));
         let input = match self.number(Kind::Input) {
             Some(input) => input.saturating_add(beside),
             None => self.number(Kind::WholeInput).unwrap_or(beside),
@@ -235,10 +238,12 @@ impl<'r, R: Report> Found<'r, R> {
         let total = zero(self.number(Kind::Total));
         let (cached, inside) = self.detail(Kind::Cached, Kind::InputDetails)?;
         let cached = zero(cached.or(read).or(inside));
+        let (written, noted) = self.detail(Kind::Written, Kind::InputDetails)?;
+        let written = zero(written.or(apart).or(noted));
         let (reasoning, within) = self.detail(Kind::Reasoning, Kind::OutputDetails)?;
         let reasoning = zero(reasoning.or(thoughts).or(within));
         let is_known = self.numbers.iter().any(Option::is_some);
-        if !is_known && inside.or(within).is_none() {
+        if !is_known && inside.or(noted).or(within).is_none() {
             return Err(Error::InvalidUsage { key: Value::Nil });
         }
         Ok(Usage {
@@ -246,6 +251,7 @@ impl<'r, R: Report> Found<'r, R> {
             output,
             total: total.max(input.saturating_add(output)),
             cached,
+            written,
             reasoning,
         })
     }

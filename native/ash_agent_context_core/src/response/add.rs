@@ -8,8 +8,9 @@ use crate::fault::Fault;
 use crate::log::call::MessagePlace;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
-use crate::log::reply::Finish;
+use crate::log::reply::{Finish, Reply};
 use crate::log::Stamp;
+use crate::value::time::Time;
 use crate::value::Value;
 
 use super::{Response, State};
@@ -37,6 +38,23 @@ impl Context {
     /// # Complexity
     /// O(size of the message)
     pub fn add_response(&self, response: &Response, stamp: Stamp) -> Result<Self, Error> {
+        self.add_answer(response, None, stamp)
+    }
+
+    /// The same for a response whose request was made from this conversation at a time, if that is known. Then both
+    /// times are kept, and the view that the request was made from.
+    ///
+    /// # Errors
+    /// As [`Context::add_response`].
+    ///
+    /// # Complexity
+    /// O(size of the message, covers of a view that changed)
+    pub fn add_answer(
+        &self,
+        response: &Response,
+        requested_at: Option<Time>,
+        stamp: Stamp,
+    ) -> Result<Self, Error> {
         match response.state() {
             State::Complete | State::Interrupted(_) => {}
             State::Open => return Err(Error::Response(Fault::Open)),
@@ -71,11 +89,23 @@ impl Context {
         }
         let waits = exchange.pending() > 0 || calls.is_empty();
         let calls = calls.into_boxed_slice();
-        let message = Message::new(Role::Assistant, said.content, calls, stamp.metadata)
-            .with_reply(response.reply());
+        let reply = match requested_at {
+            None => response.reply(),
+            Some(_) => Some(Reply {
+                requested_at,
+                received_at: Some(stamp.at),
+                ..response.reply().unwrap_or_default()
+            }),
+        };
+        let message =
+            Message::new(Role::Assistant, said.content, calls, stamp.metadata).with_reply(reply);
         log.append_answered(message, exchange);
         log.updated_at = stamp.at;
         let mut next = self.with(log);
+        if requested_at.is_some() {
+            next.asked.note(place.iteration, self.view.clone());
+            next.weigh_view();
+        }
         if let Some(usage) = response.usage() {
             next = next.add_usage(usage, stamp.at)?;
         }

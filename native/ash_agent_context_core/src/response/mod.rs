@@ -372,7 +372,7 @@ impl Response {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
             },
-            extra: None,
+            ..Reply::default()
         };
         (reply != Reply::default()).then_some(reply)
     }

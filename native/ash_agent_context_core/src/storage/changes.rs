@@ -2,7 +2,6 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::storage::dump::iteration_text;
 use crate::value::time;
 
 /// A conversation's parts that are not those of another one.
@@ -28,7 +27,7 @@ impl Context {
         let kept = base.filter(|base| base.first_number() == self.first_number());
         let iterations = match kept {
             Some(base) => self.changed_since(base),
-            None => self.iterations().map(written).collect(),
+            None => self.iterations().map(|own| self.written(own)).collect(),
         };
         Changes {
             head: Some(head).filter(|head| base.map(Self::head).as_ref() != Some(head)),
@@ -44,7 +43,7 @@ impl Context {
             common.saturating_add(1).min(self.current_iteration())
         });
         let changed = self.iterations().filter(|own| own.number >= first);
-        changed.map(written).collect()
+        changed.map(|own| self.written(own)).collect()
     }
 
     fn changed_since(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
@@ -61,17 +60,18 @@ impl Context {
             let kept = base
                 .log
                 .numbered(number)
-                .is_some_and(|kept| is_same(iteration, kept));
-            (!kept).then(|| written(iteration))
+                .is_some_and(|kept| is_same(iteration, kept))
+                && self.asked.at(number) == base.asked.at(number);
+            (!kept).then(|| self.written(iteration))
         });
         changed.collect()
+    }
+
+    fn written(&self, iteration: &Iteration) -> (u64, Vec<u8>) {
+        (iteration.number, self.iteration_text(iteration))
     }
 }
 
 fn is_same(own: &Iteration, kept: &Iteration) -> bool {
     std::ptr::eq(own, kept) || own == kept
-}
-
-fn written(iteration: &Iteration) -> (u64, Vec<u8>) {
-    (iteration.number, iteration_text(iteration))
 }

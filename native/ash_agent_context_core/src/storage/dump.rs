@@ -13,6 +13,7 @@ use crate::storage::write::{message, text, unknown};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::time;
 use crate::value::Size;
+use crate::view::View;
 
 /// Iterations that [`Context::delta_size`] counts; of more it takes the whole conversation's size.
 const FEW: u64 = 256;
@@ -92,7 +93,11 @@ impl Context {
         let view = self.view().map_or(Size::default(), view::size);
         let head = head.plus(self.metadata().size()).plus(view);
         self.newest(u64::try_from(since).unwrap_or_default())
-            .fold(head, |sum, iteration| sum.plus(iteration.size()))
+            .fold(head, |sum, iteration| {
+                let view = self.asked.at(iteration.number).flatten();
+                let view = view.map_or(Size::default(), View::noted_size);
+                sum.plus(iteration.size()).plus(view)
+            })
     }
 
     /// The iterations from a number on, newest first.
@@ -130,9 +135,13 @@ impl Context {
                     let mut newest: Vec<_> = self.newest(since.number).collect();
                     newest.reverse();
                     let shared = std::iter::once(since.shared).chain(std::iter::repeat(0));
-                    iterations.list(newest.into_iter().zip(shared), iteration);
+                    iterations.list(newest.into_iter().zip(shared), |json, (one, shared)| {
+                        self.iteration_document(json, one, shared);
+                    });
                 }
-                _ => iterations.list(self.iterations().zip(std::iter::repeat(0)), iteration),
+                _ => iterations.list(self.iterations(), |json, one| {
+                    self.iteration_document(json, one, 0);
+                }),
             }
             unknown(json, self.extra());
         });
@@ -156,6 +165,38 @@ impl Context {
         }
     }
 
+    /// One iteration as it stands in a document.
+    pub(crate) fn iteration_text(&self, of: &Iteration) -> Vec<u8> {
+        let size = of.size();
+        let expected = size.bytes.saturating_add(size.terms.saturating_mul(20));
+        let mut json = Json::with_capacity(expected);
+        self.iteration_document(&mut json, of, 0);
+        json.into_bytes()
+    }
+
+    fn iteration_document(&self, json: &mut Json, iteration: &Iteration, shared: usize) {
+        json.object(|json| {
+            json.key(keys::NUMBER).value(&iteration.number);
+            json.key(keys::STARTED_AT)
+                .text(&time::to_text(iteration.started_at));
+            match iteration.completed_at {
+                Some(at) => json.key(keys::COMPLETED_AT).text(&time::to_text(at)),
+                None => json.key(keys::COMPLETED_AT).value(&()),
+            }
+            tagged::entries(json.key(keys::METADATA), &iteration.metadata);
+            if let Some(view) = self.asked.at(iteration.number) {
+                view::write_asked(json, view);
+            }
+            json.key(keys::MESSAGES).list(
+                iteration.entries().skip(shared),
+                |json, entry: &Entry| {
+                    message(json, &entry.message, Some(entry));
+                },
+            );
+            unknown(json, iteration.extra.as_ref());
+        });
+    }
+
     /// The document without its iterations and the time of the last change, which is the only field of it that
     /// each operation changes.
     pub(crate) fn head(&self) -> Vec<u8> {
@@ -170,30 +211,4 @@ impl Context {
         });
         json.into_bytes()
     }
-}
-
-/// One iteration as it stands in a document.
-pub(crate) fn iteration_text(of: &Iteration) -> Vec<u8> {
-    let size = of.size();
-    let mut json = Json::with_capacity(size.bytes.saturating_add(size.terms.saturating_mul(20)));
-    iteration(&mut json, (of, 0));
-    json.into_bytes()
-}
-
-fn iteration(json: &mut Json, (iteration, shared): (&Iteration, usize)) {
-    json.object(|json| {
-        json.key(keys::NUMBER).value(&iteration.number);
-        json.key(keys::STARTED_AT)
-            .text(&time::to_text(iteration.started_at));
-        match iteration.completed_at {
-            Some(at) => json.key(keys::COMPLETED_AT).text(&time::to_text(at)),
-            None => json.key(keys::COMPLETED_AT).value(&()),
-        }
-        tagged::entries(json.key(keys::METADATA), &iteration.metadata);
-        json.key(keys::MESSAGES)
-            .list(iteration.entries().skip(shared), |json, entry: &Entry| {
-                message(json, &entry.message, Some(entry));
-            });
-        unknown(json, iteration.extra.as_ref());
-    });
 }

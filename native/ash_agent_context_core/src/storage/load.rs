@@ -20,6 +20,7 @@ use crate::value::json;
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
+use crate::view::View;
 
 impl Context {
     /// The conversation of a document that [`Context::to_snapshot`] wrote.
@@ -206,9 +207,10 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let first = || {
-            let (iteration, messages) = read_iteration(first, None, self.trust)?;
-            let mut context = Context::starting(&self.id, iteration.started_at, iteration);
-            read_messages(&mut context, messages, self.trust)?;
+            let read = read_iteration(first, None, self.trust)?;
+            let mut context = Context::starting(&self.id, read.empty.started_at, read.empty);
+            note_view(&mut context, read.view);
+            read_messages(&mut context, read.messages, self.trust)?;
             Ok(context)
         };
         let mut context = first().map_err(|error: Error| in_iterations(error, 0))?;
@@ -238,8 +240,9 @@ impl Head {
             return Err(wrong(keys::ITERATIONS, "at least one iteration"));
         };
         let open_first = || {
-            let (iteration, messages) = read_iteration(first, Some(since), self.trust)?;
-            let mut context = cut_before(base, since, iteration);
+            let read = read_iteration(first, Some(since), self.trust)?;
+            let mut context = cut_before(base, since, read.empty);
+            note_view(&mut context, read.view);
             let entries = base
                 .log
                 .numbered(since)
@@ -252,7 +255,7 @@ impl Head {
                 let expected = format!("no more than {}", context.current().entries().len());
                 return Err(wrong(keys::SHARED, expected));
             }
-            read_messages(&mut context, messages, self.trust)?;
+            read_messages(&mut context, read.messages, self.trust)?;
             Ok(context)
         };
         let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
@@ -338,9 +341,10 @@ fn open_all(
                 ));
             }
             let due = context.current_iteration().saturating_add(1);
-            let (iteration, messages) = read_iteration(value, Some(due), trust)?;
-            context.log.open(iteration);
-            read_messages(context, messages, trust)
+            let read = read_iteration(value, Some(due), trust)?;
+            context.log.open(read.empty);
+            note_view(context, read.view);
+            read_messages(context, read.messages, trust)
         };
         read().map_err(|error| in_iterations(error, position))?;
     }
@@ -353,12 +357,23 @@ fn in_iterations(error: Error, position: usize) -> Error {
         .within(Value::text(keys::ITERATIONS))
 }
 
-/// An iteration without its messages, and these.
-fn read_iteration(
-    value: Value,
-    due: Option<u64>,
-    trust: Trust,
-) -> Result<(Iteration, Vec<Value>), Error> {
+/// An iteration that is being read.
+struct Read {
+    /// Without its messages.
+    empty: Iteration,
+    messages: Vec<Value>,
+    /// The view that its request was made from, where it is another one than before.
+    view: Option<Option<View>>,
+}
+
+fn note_view(context: &mut Context, view: Option<Option<View>>) {
+    if let Some(view) = view {
+        let number = context.current_iteration();
+        context.asked.note(number, view.map(Arc::new));
+    }
+}
+
+fn read_iteration(value: Value, due: Option<u64>, trust: Trust) -> Result<Read, Error> {
     let mut fields = fields(value, "an iteration")?;
     let number = at(
         keys::NUMBER,
@@ -377,7 +392,16 @@ fn read_iteration(
         .unwrap_or_default()
         .into();
     let messages = at(keys::MESSAGES, take_list(&mut fields, keys::MESSAGES))?;
-    Ok((iteration.with_extra(rest(fields)?), messages))
+    let view = match fields.take(keys::VIEW) {
+        None => None,
+        Some(Value::Nil) => Some(None),
+        Some(view) => Some(Some(at(keys::VIEW, Stored::read_asked(view, trust))?)),
+    };
+    Ok(Read {
+        empty: iteration.with_extra(rest(fields)?),
+        messages,
+        view,
+    })
 }
 
 fn read_messages(context: &mut Context, messages: Vec<Value>, trust: Trust) -> Result<(), Error> {

@@ -131,6 +131,8 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
         text(keys::ID)?,
         text(keys::FINISH_WORD)?,
     );
+    let [requested_at, received_at] =
+        [keys::REQUESTED_AT, keys::RECEIVED_AT].map(|key| take_given_time(&mut fields, key));
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|value| {
         let mut fields = self::fields(value, "why the message broke off")?;
         let mut reason = fields.take(keys::REASON).unwrap_or(Value::Nil);
@@ -146,6 +148,8 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
         id,
         finish: finish.flatten().flatten(),
         word,
+        requested_at: requested_at?,
+        received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
         extra: rest(fields)?,
     })
@@ -171,6 +175,11 @@ fn read_usage(value: Value) -> Result<Usage, Error> {
         output: take_count(&mut fields, keys::OUTPUT_TOKENS)?,
         total: take_count(&mut fields, keys::TOTAL_TOKENS)?,
         cached: take_count(&mut fields, keys::CACHED_TOKENS)?,
+        // Earlier releases did not note it.
+        written: match fields.get_mut(keys::CACHE_WRITE_TOKENS) {
+            Some(_) => take_count(&mut fields, keys::CACHE_WRITE_TOKENS)?,
+            None => 0,
+        },
         reasoning: take_count(&mut fields, keys::REASONING_TOKENS)?,
     })
 }
@@ -478,7 +487,17 @@ fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Er
         (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
         (_, Some(_)) => return Err(wrong(keys::PARTS, "a list of parts, or a value instead")),
     };
-    Ok(Outcome::new(status, output).with_extra(rest(fields)?))
+    let started = take_given_time(&mut fields, keys::STARTED_AT)?;
+    let ended = take_given_time(&mut fields, keys::ENDED_AT)?;
+    if started.is_some() != ended.is_some() {
+        return Err(wrong(
+            keys::ENDED_AT,
+            "the times of the start and the end, both or none",
+        ));
+    }
+    Ok(Outcome::new(status, output)
+        .with_times(started.zip(ended))
+        .with_extra(rest(fields)?))
 }
 
 pub(crate) fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
@@ -518,6 +537,12 @@ pub(crate) fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<st
 
 pub(crate) fn take_time(fields: &mut Fields, key: &'static str) -> Result<Time, Error> {
     read_time(&fields.take(key).unwrap_or(Value::Nil))
+}
+
+/// A time that may be absent.
+fn take_given_time(fields: &mut Fields, key: &'static str) -> Result<Option<Time>, Error> {
+    let time = fields.take_given(key).as_ref().map(read_time);
+    at(key, time.transpose())
 }
 
 pub(crate) fn read_time(value: &Value) -> Result<Time, Error> {

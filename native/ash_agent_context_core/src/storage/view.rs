@@ -20,37 +20,49 @@ use crate::view::masks::Masks;
 use crate::view::{Cleared, View};
 
 pub(crate) fn write(json: &mut JsonObject<'_>, view: &View) {
-    json.key(keys::VIEW).object(|json| {
-        json.key(keys::COVERS).list(view.covers(), cover);
-        if let Some(cleared) = view.cleared() {
-            json.key(keys::CLEARED).object(|json| {
-                json.key(keys::ITERATION).value(&cleared.iteration);
-                json.key(keys::CALLS).value(&cleared.calls);
-                text(json, keys::PLACEHOLDER, Some(&cleared.placeholder));
+    json.key(keys::VIEW)
+        .object(|json| write_fields(json, view, view.masks()));
+}
+
+/// The view that an iteration's request was made from; `None` is the log as it is.
+pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
+    let json = json.key(keys::VIEW);
+    match view {
+        Some(view) => json.object(|json| write_fields(json, view, None)),
+        None => json.value(&()),
+    }
+}
+
+fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
+    json.key(keys::COVERS).list(view.covers(), cover);
+    if let Some(cleared) = view.cleared() {
+        json.key(keys::CLEARED).object(|json| {
+            json.key(keys::ITERATION).value(&cleared.iteration);
+            json.key(keys::CALLS).value(&cleared.calls);
+            text(json, keys::PLACEHOLDER, Some(&cleared.placeholder));
+        });
+    }
+    if let Some(most) = view.max_result_bytes() {
+        json.key(keys::MAX_RESULT_BYTES).value(&most);
+    }
+    if let Some(masks) = masks {
+        json.key(keys::MASKS)
+            .list(masks.iter(), |json, (pattern, replacement)| {
+                json.object(|json| {
+                    text(json, keys::PATTERN, Some(pattern));
+                    text(json, keys::REPLACEMENT, Some(replacement));
+                });
             });
-        }
-        if let Some(most) = view.max_result_bytes() {
-            json.key(keys::MAX_RESULT_BYTES).value(&most);
-        }
-        if let Some(masks) = view.masks() {
-            json.key(keys::MASKS)
-                .list(masks.iter(), |json, (pattern, replacement)| {
-                    json.object(|json| {
-                        text(json, keys::PATTERN, Some(pattern));
-                        text(json, keys::REPLACEMENT, Some(replacement));
-                    });
+    }
+    if !view.blocks().is_empty() {
+        json.key(keys::BLOCKS)
+            .list(view.blocks(), |json, (name, block)| {
+                json.object(|json| {
+                    text(json, keys::NAME, Some(name));
+                    text(json, keys::TEXT, Some(block));
                 });
-        }
-        if !view.blocks().is_empty() {
-            json.key(keys::BLOCKS)
-                .list(view.blocks(), |json, (name, block)| {
-                    json.object(|json| {
-                        text(json, keys::NAME, Some(name));
-                        text(json, keys::TEXT, Some(block));
-                    });
-                });
-        }
-    });
+            });
+    }
 }
 
 fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
@@ -98,17 +110,62 @@ impl Stored {
     /// `known` has been compiled already.
     pub fn read(value: Value, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut fields = fields(value, "a view")?;
+        let masks = read_masks(&mut fields, known)?;
         let stored = Self {
-            covers: read_list(&mut fields, keys::COVERS, |cover| read_cover(cover, trust))?,
-            cleared: read_given(&mut fields, keys::CLEARED, read_cleared)?,
-            max_result_bytes: read_given(&mut fields, keys::MAX_RESULT_BYTES, read_size)?,
-            masks: read_masks(&mut fields, known)?,
-            blocks: read_list(&mut fields, keys::BLOCKS, |value| {
-                read_pair(value, keys::NAME, keys::TEXT)
-            })?,
+            masks,
+            ..Self::read_unmasked(&mut fields, trust)?
         };
         rest(fields)?;
         Ok(stored)
+    }
+
+    fn read_unmasked(fields: &mut Fields, trust: Trust) -> Result<Self, Error> {
+        Ok(Self {
+            covers: read_list(fields, keys::COVERS, |cover| read_cover(cover, trust))?,
+            cleared: read_given(fields, keys::CLEARED, read_cleared)?,
+            max_result_bytes: read_given(fields, keys::MAX_RESULT_BYTES, read_size)?,
+            masks: None,
+            blocks: read_list(fields, keys::BLOCKS, |value| {
+                read_pair(value, keys::NAME, keys::TEXT)
+            })?,
+        })
+    }
+
+    /// A view that requests were made from. Whether the conversation has what it covers does not matter: it is only
+    /// shown.
+    pub fn read_asked(value: Value, trust: Trust) -> Result<View, Error> {
+        let mut fields = fields(value, "a view")?;
+        let stored = Self::read_unmasked(&mut fields, trust)?;
+        rest(fields)?;
+        let mut view = View::default();
+        view.cleared = stored.cleared.map(Arc::new);
+        view.max_result_bytes = stored.max_result_bytes;
+        view.blocks = stored.blocks.into();
+        let mut behind = 1;
+        for (position, covered) in stored.covers.into_iter().enumerate() {
+            let Covered {
+                first,
+                last,
+                summary,
+            } = covered;
+            if first < behind || last < first {
+                return Err(misplaced(
+                    position,
+                    "a range of iterations, after the cover before it",
+                ));
+            }
+            let messages = 0;
+            view.put(
+                first,
+                Cover {
+                    last,
+                    summary,
+                    messages,
+                },
+            );
+            behind = last.saturating_add(1);
+        }
+        Ok(view)
     }
 
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
@@ -129,10 +186,7 @@ impl Stored {
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
                     "a range of iterations without pending calls, after the cover before it";
-                let error = wrong(keys::LAST, expected);
-                return Err(error
-                    .within(index(position))
-                    .within(Value::text(keys::COVERS)));
+                return Err(misplaced(position, expected));
             }
             match summary {
                 Some(summary) => context.put_summary(first, last, summary),
@@ -142,6 +196,12 @@ impl Stored {
         }
         Ok(())
     }
+}
+
+fn misplaced(position: usize, expected: &'static str) -> Error {
+    wrong(keys::LAST, expected)
+        .within(index(position))
+        .within(Value::text(keys::COVERS))
 }
 
 fn may_cover(context: &Context, first: u64, last: u64) -> bool {

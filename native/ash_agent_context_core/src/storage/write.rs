@@ -67,6 +67,14 @@ fn reply(json: &mut Json, reply: &Reply) {
             json.key(keys::FINISH_REASON).text(finish.name());
         }
         text(json, keys::FINISH_WORD, reply.word.as_deref());
+        for (key, at) in [
+            (keys::REQUESTED_AT, reply.requested_at),
+            (keys::RECEIVED_AT, reply.received_at),
+        ] {
+            if let Some(at) = at {
+                json.key(key).text(&time::to_text(at));
+            }
+        }
         if let Some(reason) = &reply.interrupted {
             json.key(keys::INTERRUPTED)
                 .object(|json| tagged::value(json.key(keys::REASON), reason));
@@ -82,6 +90,9 @@ pub(crate) fn usage(json: &mut Json, usage: Usage) {
         json.key(keys::TOTAL_TOKENS).value(&usage.total);
         json.key(keys::CACHED_TOKENS).value(&usage.cached);
         json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
+        if usage.written > 0 {
+            json.key(keys::CACHE_WRITE_TOKENS).value(&usage.written);
+        }
     });
 }
 
@@ -204,6 +215,10 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                 match &outcome.output {
                     Output::Value(value) => tagged::value(json.key(keys::VALUE), value),
                     Output::Parts(items) => parts(json.key(keys::PARTS), items),
+                }
+                if let Some((started, ended)) = outcome.ran {
+                    json.key(keys::STARTED_AT).text(&time::to_text(started));
+                    json.key(keys::ENDED_AT).text(&time::to_text(ended));
                 }
                 unknown(json, outcome.extra.as_ref());
             });

@@ -7,8 +7,9 @@ use crate::log::decision::Decision;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::price::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::trace::said::{arguments, content_text, lossy, result_text};
@@ -18,21 +19,26 @@ use crate::value::builder::{Json, JsonObject};
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::rendering::Rendering;
-use crate::view::View;
+use crate::view::{with_blocks, View};
 
 /// Images that a browser shows and that hold no program.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
+/// Views of requests that a page tells of.
+const VIEWS: usize = 20;
+
 /// What writes the data.
 pub(super) struct Writer<'t, 'a> {
     trace: &'t Trace<'a>,
+    prices: &'t Prices,
     pub texts: Texts,
 }
 
 impl<'t, 'a> Writer<'t, 'a> {
-    pub fn new(trace: &'t Trace<'a>) -> Self {
+    pub fn new(trace: &'t Trace<'a>, prices: &'t Prices) -> Self {
         Self {
             trace,
+            prices,
             texts: Texts::default(),
         }
     }
@@ -80,9 +86,7 @@ impl<'t, 'a> Writer<'t, 'a> {
                 json.object(|json| self.iteration(json, iteration));
             }
         });
-        if let Some(view) = context.view() {
-            json.object("view", |json| self.view(json, context, view));
-        }
+        self.views(json, context);
     }
 
     fn iteration(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration) {
@@ -94,12 +98,12 @@ impl<'t, 'a> Writer<'t, 'a> {
         }
         json.list("says", |json| {
             for entry in iteration.entries() {
-                json.object(|json| self.entry(json, entry));
+                json.object(|json| self.entry(json, iteration, entry));
             }
         });
     }
 
-    fn entry(&mut self, json: &mut JsonObject<'_>, entry: &Entry) {
+    fn entry(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration, entry: &Entry) {
         let looked = Looked::new(entry, self.trace.look());
         let message = looked.message();
         json.text("role", message.role.name());
@@ -107,9 +111,16 @@ impl<'t, 'a> Writer<'t, 'a> {
         self.content(json, &message.content);
         if let Some(reply) = &message.reply {
             self.reply(json, reply);
+            let times = reply.requested_at.zip(reply.received_at);
+            if let Some((asked, answered)) = times {
+                json.field("asked", &[millis(asked), millis(answered)]);
+            }
         }
         if let Some(reported) = entry.usage.as_deref() {
             usage(json, reported.sum);
+        }
+        if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
+            json.field("cost", &cost);
         }
         if let Some(exchange) = looked.exchange() {
             json.list("calls", |json| {
@@ -161,6 +172,9 @@ impl<'t, 'a> Writer<'t, 'a> {
             self.text(json, "asked", asked.into());
         }
         if let Some(outcome) = exchange.slot(slot) {
+            if let Some((started, ended)) = outcome.ran {
+                json.field("ran", &[millis(started), millis(ended)]);
+            }
             json.object("result", |json| self.result(json, outcome));
         }
     }
@@ -255,8 +269,48 @@ impl<'t, 'a> Writer<'t, 'a> {
         }
     }
 
+    /// The view as it is now, and the newest ones that requests were made from.
+    fn views(&mut self, json: &mut JsonObject<'_>, context: &Context) {
+        let asked = asked_views(context);
+        // How long a result may be changes texts, and texts of views that agree in it are told once.
+        let mut told = Vec::new();
+        if let Some(view) = context.view() {
+            json.object("view", |json| {
+                self.view(json, context, view);
+                told.push(view.max_result_bytes());
+                let cleared = asked.is_empty();
+                json.object("seen", |json| self.seen(json, context, view, cleared));
+            });
+        } else {
+            told.push(None);
+        }
+        if asked.is_empty() {
+            return;
+        }
+        let plain = View::default();
+        json.list("asked", |json| {
+            for (first, last, view) in asked {
+                let view = view.unwrap_or(&plain);
+                let most = view.max_result_bytes();
+                json.object(|json| {
+                    json.field("from", &first).field("to", &last);
+                    self.view(json, context, view);
+                    match told.iter().position(|known| *known == most) {
+                        Some(position) => {
+                            json.field("as", &position);
+                        }
+                        None => {
+                            json.object("seen", |json| self.seen(json, context, view, false));
+                        }
+                    }
+                });
+                told.push(most);
+            }
+        });
+    }
+
     fn view(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View) {
-        let look = self.trace.model_look(context, u64::MAX);
+        let look = self.trace.model_look(context, view, u64::MAX);
         json.list("covers", |json| {
             for (first, cover) in view.covers() {
                 json.object(|json| {
@@ -288,24 +342,27 @@ impl<'t, 'a> Writer<'t, 'a> {
                 json.text(name);
             }
         });
-        if let Some(system) = view.system.as_deref() {
-            let shown = look.message(system);
-            let shown = shown.as_ref().unwrap_or(system);
+        if !view.blocks().is_empty() {
+            let system = with_blocks(context.system(), view.blocks());
+            let system = Message::new(Role::System, system, Box::default(), None);
+            let shown = look.message(&system);
+            let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));
         }
-        json.object("seen", |json| self.seen(json, context));
     }
 
     /// Texts that a model saw in other words than they were said: by the numbers of the iteration, the
-    /// message and the call. Cleared results and covered iterations are told elsewhere.
-    fn seen(&mut self, json: &mut JsonObject<'_>, context: &Context) {
+    /// message and the call. Cleared results and covered iterations are told elsewhere; with `cleared`, the view clears
+    /// some, and these have no other words.
+    fn seen(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View, cleared: bool) {
         for iteration in context.iterations() {
             let mut slots = 0;
             for entry in iteration.entries() {
-                let look = self
-                    .trace
-                    .model_look(context, iteration.number)
-                    .behind(slots);
+                let look = self.trace.model_look(context, view, iteration.number);
+                let look = match cleared {
+                    true => look.behind(slots),
+                    false => Rendering { cleared: 0, ..look },
+                };
                 slots += entry.message.calls.len();
                 let place = format!("{}.{}", iteration.number, entry.position);
                 self.seen_entry(json, entry, look, &place);
@@ -370,6 +427,30 @@ impl<'t, 'a> Writer<'t, 'a> {
             self.text(json, "text", between.into());
         });
     }
+}
+
+/// The newest views that requests were made from: the numbers of the first and the last iteration whose requests
+/// were, and the view.
+fn asked_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
+    let mut found: Vec<(u64, u64, u64, Option<&View>)> = Vec::new();
+    for iteration in context.iterations() {
+        let Some((since, view)) = context.asked_with(iteration) else {
+            continue;
+        };
+        match found.last_mut() {
+            Some((known, _, last, _)) if *known == since => *last = iteration.number,
+            _ => found.push((since, iteration.number, iteration.number, view)),
+        }
+    }
+    // Where all were made from the log as it is, there is nothing to choose from.
+    if found.iter().all(|(_, _, _, view)| view.is_none()) && context.view().is_none() {
+        return Vec::new();
+    }
+    let newest = found.len().saturating_sub(VIEWS);
+    let newest = found.into_iter().skip(newest);
+    newest
+        .map(|(_, first, last, view)| (first, last, view))
+        .collect()
 }
 
 /// How many iterations from the first two conversations have in common.

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::context::Context;
+use crate::log::price::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::Writer;
 use crate::trace::said::{said, Said};
@@ -26,14 +27,14 @@ const READABLE: usize = 50;
 const READABLE_BYTES: usize = 120_000;
 
 /// What is wanted of a page.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PageOptions<'a> {
     /// Its title.
     pub title: Option<&'a str>,
     /// Whose request is shown.
     pub request: Option<Options<'a>>,
-    /// What a million tokens of a model cost: of input, of cached input, and of output.
-    pub prices: &'a [(String, [f64; 3])],
+    /// What models cost.
+    pub prices: &'a Prices,
     /// Whether it is to be put into another page.
     pub fragment: bool,
 }
@@ -104,17 +105,12 @@ impl Trace<'_> {
     fn data(&self, options: &PageOptions<'_>) -> Vec<u8> {
         let mut json = Json::default();
         json.object(|json| {
-            let mut writer = Writer::new(self);
+            let mut writer = Writer::new(self, options.prices);
             json.field("version", &1);
             json.list("conversations", |json| writer.conversations(json));
             if let Some(request) = &options.request {
                 json.object("request", |json| self.request(json, &writer.texts, request));
             }
-            json.object("prices", |json| {
-                for (model, prices) in options.prices {
-                    json.field(model, prices);
-                }
-            });
             writer.texts.finish(json.key("texts"));
         });
         json.into_bytes()

@@ -11,6 +11,7 @@ use crate::value::cost::Cost;
 use crate::value::Value;
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
+use crate::view::View;
 
 /// A conversation to look at: a branch or a sub-agent's among others.
 #[derive(Debug, Clone, Copy)]
@@ -78,12 +79,17 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// How a model saw an iteration, as far as it may be shown.
-    pub(super) fn model_look<'b>(&'b self, context: &'b Context, number: u64) -> Rendering<'b> {
-        let look = context.rendering(number);
+    /// How a model saw an iteration by a view, as far as it may be shown. The masks are those in force.
+    pub(super) fn model_look<'b>(
+        &'b self,
+        context: &'b Context,
+        view: &'b View,
+        number: u64,
+    ) -> Rendering<'b> {
+        let in_force = context.view().and_then(View::masks);
         Rendering {
-            masks: self.masks.as_deref().or(look.masks),
-            ..look
+            masks: self.masks.as_deref().or(in_force),
+            ..view.rendering(number)
         }
     }
 

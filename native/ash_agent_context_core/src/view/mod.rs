@@ -81,6 +81,26 @@ impl View {
         self.covers_size.plus(self.other_size)
     }
 
+    /// How much of it is noted with a request.
+    pub(crate) fn noted_size(&self) -> Size {
+        let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
+        let terms = 8 + 4 * self.blocks.len();
+        self.covers_size.plus(Size::new(terms, blocks))
+    }
+
+    /// Whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
+    pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
+        let covers = |view: &'_ Self| view.covers.size();
+        let mut pairs = self.covers().zip(other.covers());
+        covers(self) == covers(other)
+            && pairs.all(|((first, own), (start, other))| {
+                first == start && own.last == other.last && own.summary == other.summary
+            })
+            && self.cleared == other.cleared
+            && self.max_result_bytes == other.max_result_bytes
+            && self.blocks == other.blocks
+    }
+
     pub(crate) fn resize(&mut self) {
         let masks = self.masks().map_or(0, Masks::count);
         let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();

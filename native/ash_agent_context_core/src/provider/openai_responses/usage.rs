@@ -13,6 +13,7 @@ impl Reports for Room {
             total: &["total_tokens"],
             input_details: &["input_tokens_details"],
             cached: &["cached_tokens"],
+            written: &["cache_write_tokens"],
             output_details: &["output_tokens_details"],
             reasoning: &["reasoning_tokens"],
             ..Figures::NONE

@@ -7,6 +7,7 @@ use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::Content;
+use crate::log::price::Prices;
 use crate::log::usage::Usage;
 use crate::trace::atif::part::{content, is_said, is_said_part, own_parts, parts, thoughts};
 use crate::trace::atif::OWN;
@@ -20,7 +21,7 @@ use crate::value::{time, wording, Value};
 const NESTED: usize = 32;
 
 /// What is not in a conversation and yet in a trajectory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AtifOptions<'a> {
     /// The agent's name.
     pub agent: &'a str,
@@ -28,8 +29,8 @@ pub struct AtifOptions<'a> {
     pub version: &'a str,
     /// The tools that it had, as OpenAI's function calls describe them.
     pub tools: Option<&'a Value>,
-    /// What a million tokens of a model cost: of input, of cached input, and of output.
-    pub prices: &'a [(String, [f64; 3])],
+    /// What models cost.
+    pub prices: &'a Prices,
 }
 
 impl Trace<'_> {
@@ -90,7 +91,7 @@ impl Writer<'_, '_> {
                 json.field("total_cached_tokens", &usage.cached);
             }
             if let Some(cost) = self.total_cost(told) {
-                json.field("total_cost_usd", &cost);
+                json.field("total_cost_usd", &dollars(cost));
             }
             json.field("total_steps", &count);
         });
@@ -141,23 +142,24 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn cost(&self, entry: &Entry) -> Option<f64> {
-        let usage = entry.usage.as_deref()?.sum;
-        let model = entry.message.reply.as_ref()?.model.as_deref()?;
-        let mut prices = self.options.prices.iter();
-        let (_, [input, cached, output]) = prices.find(|(known, _)| known == model)?;
-        // Exact up to 2^53 tokens.
-        #[expect(clippy::cast_precision_loss)]
-        let of = |tokens: u64, price: &f64| tokens as f64 * price / 1e6;
-        let fresh = usage.input.saturating_sub(usage.cached);
-        Some(of(fresh, input) + of(usage.cached, cached) + of(usage.output, output))
+    fn cost(&self, iteration: &Iteration, entry: &Entry) -> Option<u64> {
+        let cost = self.options.prices.cost(entry, None, iteration.started_at);
+        cost.ok().flatten()
     }
 
-    fn total_cost(&self, told: &Told<'_>) -> Option<f64> {
-        let entries = told.context.iterations().flat_map(Iteration::entries);
-        let costs: Vec<f64> = entries.filter_map(|entry| self.cost(entry)).collect();
-        (!costs.is_empty()).then(|| costs.iter().sum())
+    fn total_cost(&self, told: &Told<'_>) -> Option<u64> {
+        let costs = told.context.iterations().flat_map(|iteration| {
+            let entries = iteration.entries();
+            entries.filter_map(move |entry| self.cost(iteration, entry))
+        });
+        costs.reduce(u64::saturating_add)
     }
+}
+
+/// Dollars; exact up to 9,000 of them.
+#[expect(clippy::cast_precision_loss)]
+fn dollars(cost: u64) -> f64 {
+    cost as f64 / 1e12
 }
 
 fn model(iteration: &Iteration) -> Option<&str> {
@@ -229,8 +231,10 @@ impl Steps<'_, '_, '_> {
     fn message(&self, json: &mut JsonObject<'_>, iteration: &Iteration, entry: &Entry) {
         let looked = Looked::new(entry, self.writer.trace.look());
         let message = looked.message();
-        if entry.position == 0 {
-            json.text("timestamp", &time::to_text(iteration.started_at));
+        let received = message.reply.as_ref().and_then(|reply| reply.received_at);
+        let opened = (entry.position == 0).then_some(iteration.started_at);
+        if let Some(at) = received.or(opened) {
+            json.text("timestamp", &time::to_text(at));
         }
         json.text(
             "source",
@@ -242,7 +246,7 @@ impl Steps<'_, '_, '_> {
         );
         content(json.key("message"), &message.content);
         if message.role == Role::Assistant {
-            self.agent(json, entry, message);
+            self.agent(json, iteration, entry, message);
             if let Some(exchange) = looked.exchange() {
                 self.calls(json, message, exchange);
             }
@@ -269,7 +273,13 @@ impl Steps<'_, '_, '_> {
         });
     }
 
-    fn agent(&self, json: &mut JsonObject<'_>, entry: &Entry, message: &Message) {
+    fn agent(
+        &self,
+        json: &mut JsonObject<'_>,
+        iteration: &Iteration,
+        entry: &Entry,
+        message: &Message,
+    ) {
         if let Some(model) = message
             .reply
             .as_ref()
@@ -288,8 +298,8 @@ impl Steps<'_, '_, '_> {
                 json.field("prompt_tokens", &reported.sum.input);
                 json.field("completion_tokens", &reported.sum.output);
                 json.field("cached_tokens", &reported.sum.cached);
-                if let Some(cost) = self.writer.cost(entry) {
-                    json.field("cost_usd", &cost);
+                if let Some(cost) = self.writer.cost(iteration, entry) {
+                    json.field("cost_usd", &dollars(cost));
                 }
                 if reported.sum.reasoning > 0 {
                     json.object("extra", |json| {

@@ -34,6 +34,9 @@
     return `${Math.floor(millis / 3600000)} h ${Math.floor(millis / 60000) % 60} min`;
   }
 
+  const length = ([from, to]) => Math.max(0, to - from);
+  const asked = entry => (entry.asked ? length(entry.asked) : 0);
+
   const money = cost => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
 
   // Characters that would turn a text round, or that cannot be seen, get a sign.
@@ -49,7 +52,10 @@
     one.index = index;
     one.all = origin ? origin.all.slice(0, one.origin[1]).concat(one.iterations) : one.iterations;
     one.children = [];
-    one.view = one.view || { covers: [], seen: {}, blocks: [] };
+    // The view of now, and those that requests were made from.
+    one.views = [one.view || { covers: [], seen: {}, blocks: [] }, ...(one.asked || [])];
+    for (const view of one.views) view.seen = view.seen || one.views[view.as].seen;
+    one.view = one.views[0];
   }
   for (const one of conversations) {
     const above = one.within ? one.within[0] : one.origin && one.origin[0];
@@ -66,6 +72,7 @@
     if (system) items.push({ kind: 'system', of, key: `c${of.index}-system`, content: system });
     let covered = null;
     for (const iteration of of.all) {
+      if (seen && iteration.number > of.view.to) break;
       const cover = coverOf(of, iteration.number);
       if (seen && cover) {
         if (cover !== covered) items.push({ kind: 'cover', of, cover, key: `c${of.index}-i${cover.first}-cover` });
@@ -106,8 +113,7 @@
     sum.input += input;
     sum.cached += cached;
     sum.output += output;
-    const prices = Object.hasOwn(data.prices, entry.model || '') && data.prices[entry.model];
-    if (prices) sum.cost = (sum.cost || 0) + ((input - cached) * prices[0] + cached * prices[1] + output * prices[2]) / 1e6;
+    if (entry.cost != null) sum.cost = (sum.cost || 0) + entry.cost / 1e12;
     return sum;
   }
 
@@ -257,7 +263,7 @@
     const key = `${item.key}-${slot}`;
     const agents = item.of.children.filter(one => one.within && one.within[1] === call.id);
     return h('section', { class: 'call', 'aria-label': `Call of ${visible(call.name)}` },
-      h('h3', {}, ...marked(visible(call.name)), h('span', { class: 'note' }, ` ${visible(call.id)}${call.kind ? `, ${call.kind}` : ''}`)),
+      h('h3', {}, ...marked(visible(call.name)), h('span', { class: 'note' }, ` ${visible(call.id)}${call.kind ? `, ${call.kind}` : ''}${call.ran ? `, ran ${span(length(call.ran))}` : ''}`)),
       block(`${key}-arguments`, pretty(text(call.arguments))),
       decisionOf(call, key),
       resultOf(item, call, slot, `${key}-result`),
@@ -285,6 +291,7 @@
     const { iteration, entry } = item;
     const notes = [`iteration ${iteration.number}`];
     if (entry === iteration.says[0]) notes.push(`${clock(iteration.from)} UTC`, iteration.to == null ? 'open' : span(iteration.to - iteration.from));
+    if (entry.asked) notes.push(`answered in ${span(asked(entry))}`);
     if (entry.model) notes.push(entry.model);
     const usage = usageWords(usageOf([entry]));
     if (usage) notes.push(usage);
@@ -485,25 +492,41 @@
     return svg;
   }
 
+  // How long the model, people and tools took. Parallel calls count once.
+  function spent(iteration) {
+    const times = { model: 0, people: 0, tools: 0 };
+    for (const entry of iteration.says) {
+      times.model += asked(entry);
+      const calls = entry.calls || [];
+      const ran = calls.map(call => call.ran).filter(Boolean);
+      if (ran.length) times.tools += length([ran.reduce((min, [from]) => Math.min(min, from), Infinity), ran.reduce((max, [, to]) => Math.max(max, to), 0)]);
+      const decided = calls.map(call => call.decision && call.decision.at).filter(Boolean);
+      if (entry.asked && decided.length) times.people += length([entry.asked[1], decided.reduce((max, at) => Math.max(max, at), 0)]);
+    }
+    return times;
+  }
+
   function timeline(of) {
     const rows = of.all.map((iteration, index) => {
       const before = of.all[index - 1];
       const waited = before && before.to != null && iteration.turn === iteration.number ? Math.max(0, iteration.from - before.to) : 0;
-      return { iteration, waited, took: iteration.to == null ? 0 : Math.max(0, iteration.to - iteration.from) };
+      return { iteration, waited, took: iteration.to == null ? 0 : Math.max(0, iteration.to - iteration.from), ...spent(iteration) };
     });
     const most = Math.max(1, ...rows.slice(0, 100000).map(row => row.took));
     return { rows, most };
   }
 
-  function timeRow({ iteration, took, waited }, most) {
+  function timeRow({ iteration, took, waited, model, people, tools }, most) {
     const calls = iteration.says.flatMap(entry => entry.calls || []);
     const failed = calls.some(call => !['ok', 'pending', 'approved'].includes(call.status)) || iteration.says.some(entry => entry.interrupted != null);
     const words = [iteration.to == null ? 'open' : span(took)];
-    if (calls.length) words.push(plural(calls.length, 'call'));
+    if (model) words.push(`model ${span(model)}`);
+    if (people >= 1000) words.push(`${span(people)} of waiting for a decision`);
+    if (calls.length) words.push(plural(calls.length, 'call') + (tools ? ` ${span(tools)}` : ''));
     if (waited >= 1000) words.push(`after ${span(waited)} of waiting for the user`);
     if (coverOf(state.of, iteration.number)) words.push('not in view');
     if (failed) words.push('error');
-    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${clock(iteration.from).slice(11)} ${words.join(', ')}`), () => jump(iteration.number), { class: failed ? 'row failed' : 'row' }), bar([[failed ? 'bad' : 'took', took / most]]));
+    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${clock(iteration.from).slice(11)} ${words.join(', ')}`), () => jump(iteration.number), { class: failed ? 'row failed' : 'row' }), bar([['model', model / most], ['people', people / most], ['tools', tools / most], [failed ? 'bad' : 'took', Math.max(0, took - model - people - tools) / most]]));
   }
 
   function turnsOf(of) {
@@ -603,9 +626,23 @@
   const search = h('input', { type: 'search', name: 'search', 'aria-label': 'Search in all messages', placeholder: 'Search  ( / )', oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(update, 150); } });
   const filter = h('select', { name: 'show', 'aria-label': 'Show', onchange: update }, ...Object.entries(FILTERS).map(([name, [label]]) => h('option', { value: name }, label)));
   const switched = button('', () => { state.seen = !state.seen; update(); }, { class: 'switch', 'aria-pressed': 'false' });
+  // Which request's view is shown; the first is that of the next request.
+  const which = h('select', { name: 'view', 'aria-label': 'What the model saw in', onchange: update });
   const side = h('nav', { 'aria-label': 'Overview', class: 'side' });
 
+  const viewWords = view => {
+    if (view.to == null) return 'as of now';
+    return view.from === view.to ? `request of iteration ${view.from}` : `requests of iterations ${view.from} to ${view.to}`;
+  };
+
+  function choices() {
+    which.replaceChildren(...state.of.views.map((view, index) => h('option', { value: index }, viewWords(view))));
+    which.value = 0;
+  }
+
   function update() {
+    which.hidden = !state.seen || state.of.views.length < 2;
+    state.of.view = state.of.views[which.hidden ? 0 : which.value];
     state.query = search.value.trim();
     state.show = filter.value;
     switched.textContent = state.seen ? 'Showing what the model sees' : 'Showing what was said';
@@ -617,7 +654,9 @@
   }
 
   function open(of) {
+    state.of.view = state.of.views[0];
     state.of = of;
+    choices();
     overview();
     update();
     window.scrollTo(0, 0);
@@ -670,6 +709,7 @@
 
   function iterations() {
     const { rows, most } = timeline(state.of);
+    if (rows.some(row => row.model)) panel.append(h('p', { class: 'legend' }, ...['model', 'people', 'tools', 'took'].map(name => h('span', { class: name }, name === 'took' ? 'rest' : name))));
     new Rows(panel, row => timeRow(row, most)).show(rows);
   }
 
@@ -712,10 +752,11 @@
   document.body.prepend(
     h('a', { href: '#messages', class: 'skip' }, 'Skip to the messages'),
     h('header', { class: 'top' }, h('h1', { dir: 'auto' }, document.title), h('p', { class: 'note', dir: 'auto' }, [...facts, ...masked].filter(Boolean).join(' \u00b7 '))),
-    h('div', { class: 'bar', role: 'search' }, search, filter, switched, button('Keys', () => help.showModal()), status),
+    h('div', { class: 'bar', role: 'search' }, search, filter, switched, which, button('Keys', () => help.showModal()), status),
     h('div', { class: 'page' }, side, h('main', { id: 'messages', tabindex: '-1' }, feed)),
     help);
   document.getElementById('readable').remove();
+  choices();
   overview();
   update();
   follow();

@@ -60,6 +60,7 @@ const FIGURES: Figures = Figures {
     output: &["completion_tokens"],
     total: &["total_tokens"],
     cached: &["cached_tokens", "prompt_cache_hit_tokens"],
+    written: &["cache_write_tokens"],
     reasoning: &["reasoning_tokens"],
     input_details: &["prompt_tokens_details"],
     output_details: &["completion_tokens_details"],
