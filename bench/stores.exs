@@ -1,9 +1,10 @@
-# What a turn costs in a store at different lengths of a conversation, and what loading costs:
+# What a turn costs in a store at different lengths of a conversation, what a run's journal costs, and what loading costs:
 #
 #     MIX_ENV=prod mix run bench/stores.exs
 #
 # A turn is an agent's iteration with a call: its answer of 2 KB, the start of the call and its result, three writes. Beside it,
-# the whole snapshot is written after each of the two changes, into a table of its own of the same database. PostgreSQL is measured where
+# the whole snapshot is written after each of the two changes, into a table of its own of the same database. A run is one of
+# AshAgent.Runtime with such turns and a model and a tool that take no time, with the store and without. PostgreSQL is measured where
 # ASH_AGENT_CONTEXT_PGPORT and ASH_AGENT_CONTEXT_PGPASSWORD name one on loopback, through Postgrex when that is on the code path and else
 # through the distribution's Erlang driver.
 
@@ -17,7 +18,7 @@ defmodule AshAgent.Bench.Stores do
   alias AshAgent.Bench.Harness
   alias AshAgent.Context
   alias AshAgent.Context.Native
-  alias AshAgent.Store
+  alias AshAgent.{Runtime, Store}
 
   @lengths if Harness.quick?(), do: [10, 1_000], else: [10, 1_000, 10_000]
   @batches if Harness.quick?(), do: 3, else: 9
@@ -47,9 +48,48 @@ defmodule AshAgent.Bench.Stores do
         :ok = Store.delete(store, context[:id])
       end
 
+      journal(store)
       loading(store)
     end
   end
+
+  # What an iteration of a run takes.
+  defp journal(store) do
+    turns = 50
+
+    run = fn opts ->
+      {time, {:ok, _}} =
+        :timer.tc(fn ->
+          Runtime.run(
+            Context.new("start", id: "bench-run"),
+            [llm: &model(&1, turns), tools: tools(), max_iterations: turns + 1] ++ opts.()
+          )
+        end)
+
+      time / (turns + 1)
+    end
+
+    kept = fn ->
+      _ = Store.delete(store, "bench-run")
+      {:ok, kept} = Store.create(store, Context.new("start", id: "bench-run"), owner: "bench")
+      [store: store, kept: kept]
+    end
+
+    without = for(_ <- 1..@batches, do: run.(fn -> [] end)) |> Harness.median()
+    with_store = for(_ <- 1..@batches, do: run.(kept)) |> Harness.median()
+    :ok = Store.delete(store, "bench-run")
+
+    IO.puts(
+      "\nan iteration of a run: #{show(with_store)} us with the store, #{show(without)} us without"
+    )
+  end
+
+  defp model(%{current_iteration: n}, turns) when n > turns, do: {:ok, %{content: "Done"}}
+
+  defp model(%{current_iteration: n}, _turns),
+    do: {:ok, %{content: text(n), tool_calls: [call(n)]}}
+
+  defp tools, do: %{"search" => fn %{"query" => _} -> {:ok, "found"} end}
 
   # 1,000 messages of 2 KB.
   defp loading(store) do
