@@ -226,6 +226,16 @@ defmodule AshAgent.Sessions do
 
   The messages are the same wherever the session is. If it ends, nothing more is sent; then look at the conversation, which
   another node continues.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Async, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, ref} = AshAgent.Sessions.prompt_async(Example.Async, "c1", "Hi")
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, {:ok, result}} -> result.output
+      ...> end
+      "Hello!"
   """
   @doc since: "0.1.0"
   @spec prompt_async(sessions(), id(), Session.input(), keyword()) ::
@@ -233,7 +243,17 @@ defmodule AshAgent.Sessions do
   def prompt_async(sessions, id, input, opts \\ []) when is_input(input),
     do: request(sessions, id, :create, :prompt_async, [input], opts)
 
-  @doc "Adds a message to the running turn, see `AshAgent.Session.steer/3`."
+  @doc """
+  Adds a message to the running turn, see `AshAgent.Session.steer/3`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Steering, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Steering, "c1", "Hi")
+      iex> AshAgent.Sessions.steer(Example.Steering, "c1", "Shorter, please!")
+      {:error, :idle}
+  """
   @doc since: "0.1.0"
   @spec steer(sessions(), id(), Session.input(), keyword()) :: :ok | {:error, term()}
   def steer(sessions, id, input, opts \\ []) when is_input(input),
@@ -244,6 +264,15 @@ defmodule AshAgent.Sessions do
 
   If a run is already continuing the turn, for instance since its node was drained, it waits for that one and returns the
   answer.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Resuming, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hi", id: "c1"))
+      iex> {:ok, result} = AshAgent.Sessions.resume(Example.Resuming, "c1")
+      iex> result.output
+      "Hello!"
   """
   @doc since: "0.1.0"
   @spec resume(sessions(), id(), keyword()) ::
@@ -252,24 +281,78 @@ defmodule AshAgent.Sessions do
           | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy}
   def resume(sessions, id, opts \\ []), do: request(sessions, id, :find, :resume, [], opts)
 
-  @doc "Cancels the running prompt, see `AshAgent.Session.cancel/1`."
+  @doc """
+  Cancels the running prompt, see `AshAgent.Session.cancel/1`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Cancelling, store: store, llm: fn _ -> Process.sleep(:infinity) end)
+      iex> {:ok, ref} = AshAgent.Sessions.prompt_async(Example.Cancelling, "c1", "Think for ever")
+      iex> AshAgent.Sessions.cancel(Example.Cancelling, "c1")
+      :ok
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, {:error, error}} -> error.reason
+      ...> end
+      :cancelled
+  """
   @doc since: "0.1.0"
   @spec cancel(sessions(), id()) :: :ok | {:error, Error.t()}
   def cancel(sessions, id), do: ask(sessions, id, :find, &Session.cancel/1)
 
-  @doc "Approves an undecided call, see `AshAgent.Session.approve/3`."
+  @doc """
+  Approves an undecided call, see `AshAgent.Session.approve/3`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "Done."])
+      iex> {:ok, _} =
+      ...>   AshAgent.Sessions.start_link(name: Example.Approving, store: store, llm: llm, tools: %{"clean_up" => fn _ -> {:ok, 3} end}, approval: fn _, _ -> :ask end)
+      iex> {:paused, _paused} = AshAgent.Sessions.prompt(Example.Approving, "c1", "Clean up")
+      iex> AshAgent.Sessions.approve(Example.Approving, "c1", "call_1", by: "ann")
+      :ok
+      iex> {:ok, result} = AshAgent.Sessions.resume(Example.Approving, "c1")
+      iex> result.output
+      "Done."
+  """
   @doc since: "0.1.0"
   @spec approve(sessions(), id(), String.t(), keyword()) :: :ok | {:error, term()}
   def approve(sessions, id, call_id, opts \\ []) when is_binary(call_id),
     do: request(sessions, id, :find, :approve, [call_id], opts)
 
-  @doc "Denies an undecided call, see `AshAgent.Session.deny/4`."
+  @doc """
+  Denies an undecided call, see `AshAgent.Session.deny/4`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "clean_up"}]}, "Done."])
+      iex> {:ok, _} =
+      ...>   AshAgent.Sessions.start_link(name: Example.Denying, store: store, llm: llm, tools: %{"clean_up" => fn _ -> {:ok, 3} end}, approval: fn _, _ -> :ask end)
+      iex> {:paused, _paused} = AshAgent.Sessions.prompt(Example.Denying, "c1", "Clean up")
+      iex> AshAgent.Sessions.deny(Example.Denying, "c1", "call_1", "not on Fridays", by: "ann")
+      :ok
+      iex> {:ok, result} = AshAgent.Sessions.resume(Example.Denying, "c1")
+      iex> result.output
+      "Done."
+  """
   @doc since: "0.1.0"
   @spec deny(sessions(), id(), String.t(), term(), keyword()) :: :ok | {:error, term()}
   def deny(sessions, id, call_id, reason \\ nil, opts \\ []) when is_binary(call_id),
     do: request(sessions, id, :find, :deny, [call_id, reason], opts)
 
-  @doc "Tells what a session does, see `AshAgent.Session.status/1`."
+  @doc """
+  Tells what a session does, see `AshAgent.Session.status/1`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Status, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Status, "c1", "Hi")
+      iex> AshAgent.Sessions.status(Example.Status, "c1")
+      :idle
+  """
   @doc since: "0.1.0"
   @spec status(sessions(), id()) ::
           :idle | :running | {:paused, [map()]} | {:error, Error.t()}
@@ -290,7 +373,18 @@ defmodule AshAgent.Sessions do
   @spec context(sessions(), id()) :: {:ok, Context.t()} | {:error, Error.t()}
   def context(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.context(&1)})
 
-  @doc "Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`."
+  @doc """
+  Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Snapshots, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Snapshots, "c1", "Hi")
+      iex> {:ok, snapshot} = AshAgent.Sessions.snapshot(Example.Snapshots, "c1")
+      iex> AshAgent.Context.count_messages(snapshot.context)
+      2
+  """
   @doc since: "0.1.0"
   @spec snapshot(sessions(), id()) :: {:ok, Session.snapshot()} | {:error, Error.t()}
   def snapshot(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
@@ -300,6 +394,18 @@ defmodule AshAgent.Sessions do
 
   The session stays in memory while it has subscribers. When it ends, `{:DOWN, ref, :process, _, _}` arrives: subscribe
   again, and continue with the new snapshot.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Subscriptions, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Subscriptions, "c1", "Hi")
+      iex> {:ok, ref, _snapshot} = AshAgent.Sessions.subscribe(Example.Subscriptions, "c1")
+      iex> {:ok, _ref} = AshAgent.Sessions.prompt_async(Example.Subscriptions, "c1", "And now?")
+      iex> receive do
+      ...>   {AshAgent.Session, ^ref, _number, {:context, context}} -> AshAgent.Context.count_messages(context)
+      ...> end
+      3
   """
   @doc since: "0.1.0"
   @spec subscribe(sessions(), id(), keyword()) ::
@@ -311,6 +417,15 @@ defmodule AshAgent.Sessions do
   Returns `{:ok, pid}` with the session of a conversation, on whatever node, for the other functions of `AshAgent.Session`.
 
   It may stop at any time, for instance when it has been idle.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Finding, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Finding, "c1", "Hi")
+      iex> {:ok, session} = AshAgent.Sessions.fetch_session(Example.Finding, "c1")
+      iex> AshAgent.Session.put_llm(session, fn _ -> {:ok, %{content: "Bye!"}} end)
+      :ok
   """
   @doc since: "0.1.0"
   @spec fetch_session(sessions(), id()) :: {:ok, pid()} | {:error, Error.t()}

@@ -113,10 +113,8 @@ defmodule AshAgent.Soak.Cluster do
   # Clients end when they are answered; then nothing is to be left over.
   defp settle(state) do
     for {_key, node} <- state.nodes, do: :peer.call(node.peer, Member, :stop_clients, [])
-    deadline = now() + 360_000
 
-    clients? =
-      wait(fn -> Enum.all?(state.nodes, fn {_, node} -> ended?(state, node) end) end, deadline)
+    clients? = wait(fn -> Enum.all?(state.nodes, fn {_, node} -> ended?(state, node) end) end)
 
     say("all clients have ended: #{clients?}")
 
@@ -124,7 +122,7 @@ defmodule AshAgent.Soak.Cluster do
         where <- :peer.call(node.peer, Member, :stuck, []),
         do: say(where)
 
-    nothing? = wait(fn -> Database.left(state.db) == {0, 0} end, deadline)
+    nothing? = wait(fn -> Database.left(state.db) == {0, 0} end)
     say("no conversation has anything left to do: #{nothing?}")
     unless nothing?, do: for(row <- Database.what_is_left(state.db), do: say(inspect(row)))
     %{clients?: clients?, nothing?: nothing?}
@@ -133,7 +131,8 @@ defmodule AshAgent.Soak.Cluster do
   defp ended?(state, node),
     do: :peer.call(node.peer, Member, :state, []).ended == clients(state.options)
 
-  defp wait(fun, deadline) do
+  # Of those that want the same conversation, the last one waits for all others.
+  defp wait(fun, deadline \\ now() + 600_000) do
     cond do
       fun.() ->
         true

@@ -4,6 +4,14 @@ defmodule AshAgent.Soak.Cluster.Database do
   alias AshAgent.{Context, Store}
   alias AshAgent.Test.PgSQL
 
+  @tables [
+    {"conversations",
+     "kind, parent_id, document, metadata, active, status, revision, epoch, queued, owner, lease_until, created_at, updated_at"},
+    {"branches", "number, base, since, updated_at, label, document"},
+    {"iterations", "branch, number, document"},
+    {"history", "revision, epoch, owner, at, document"}
+  ]
+
   def open do
     {query, transaction} = PgSQL.connect!()
     store = Store.Postgres.new({query, transaction})
@@ -17,26 +25,10 @@ defmodule AshAgent.Soak.Cluster.Database do
   end
 
   @doc "One conversation through the store, and copies of its rows."
-  def fill(db, count) do
-    context =
-      Enum.reduce(1..5, Context.new("Hello!", id: "c0"), fn number, context ->
-        context
-        |> Context.add_assistant_message(
-          "Answer #{number}. " <> String.duplicate("Some words. ", 20)
-        )
-        |> Context.add_user_message("Question #{number}?")
-      end)
-      |> Context.add_assistant_message("Yes.")
+  def fill(db, from \\ 1, count) do
+    if from == 1, do: create(db)
 
-    {:ok, _} = Store.create(db.store, context)
-
-    for {table, columns} <- [
-          {"conversations",
-           "kind, parent_id, document, metadata, active, status, revision, epoch, queued, owner, lease_until, created_at, updated_at"},
-          {"branches", "number, base, since, updated_at, label, document"},
-          {"iterations", "branch, number, document"},
-          {"history", "revision, epoch, owner, at, document"}
-        ] do
+    for {table, columns} <- @tables do
       key = if table == "conversations", do: "id", else: "conversation_id"
       # The line's document has the id, too.
       values =
@@ -51,13 +43,26 @@ defmodule AshAgent.Soak.Cluster.Database do
 
       rows(db, """
       with made as (insert into ash_agent_#{table} (#{key}, #{columns})
-        select 'c' || n, #{values} from ash_agent_#{table}, generate_series(1, #{count}) as n where #{key} = 'c0' returning 1)
+        select 'c' || n, #{values} from ash_agent_#{table}, generate_series(#{from}, #{count}) as n where #{key} = 'c0' returning 1)
       select count(*) from made
       """)
     end
 
-    rows(db, "select count(*) from (select 1) as x")
     :ok
+  end
+
+  defp create(db) do
+    context =
+      Enum.reduce(1..5, Context.new("Hello!", id: "c0"), fn number, context ->
+        context
+        |> Context.add_assistant_message(
+          "Answer #{number}. " <> String.duplicate("Some words. ", 20)
+        )
+        |> Context.add_user_message("Question #{number}?")
+      end)
+      |> Context.add_assistant_message("Yes.")
+
+    {:ok, _} = Store.create(db.store, context)
   end
 
   @doc "What a node owns and runs: ids with their epochs."
@@ -140,11 +145,6 @@ defmodule AshAgent.Soak.Cluster.Database do
 
       {table, number(rows), number(bytes)}
     end
-  end
-
-  def statements(db) do
-    [[calls]] = rows(db, "select xact_commit from pg_stat_database where datname = 'postgres'")
-    number(calls)
   end
 
   defp first([[value]]), do: number(value)

@@ -134,14 +134,14 @@ defmodule AshAgent.Soak.Cluster.Member do
       outcome = prompt(id, text)
       note([outcome(outcome, text), " ", text | reason(outcome)])
       # Nobody asks again at once after a refusal.
-      if match?({:refused, _}, outcome), do: Process.sleep(200 + :rand.uniform(800))
+      if match?({:refused, _}, outcome), do: Process.sleep(1_000 + :rand.uniform(2_000))
       client(options, number, count + 1)
     end
   end
 
   # A few conversations are wanted by many at once.
   defp conversation(all) do
-    number = if :rand.uniform(20) == 1, do: :rand.uniform(min(100, all)), else: :rand.uniform(all)
+    number = if :rand.uniform(20) == 1, do: :rand.uniform(min(500, all)), else: :rand.uniform(all)
     "c#{number}"
   end
 
@@ -156,7 +156,7 @@ defmodule AshAgent.Soak.Cluster.Member do
     :exit, _reason -> {:refused, :exit}
   end
 
-  defp now(id, text), do: said(Sessions.prompt(@sessions, id, text, await: 300_000), text)
+  defp now(id, text), do: said(Sessions.prompt(@sessions, id, text, await: 900_000), text)
 
   defp later(id, text) do
     with {:ok, ref} <- Sessions.prompt_async(@sessions, id, text) do

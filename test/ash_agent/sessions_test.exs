@@ -168,6 +168,7 @@ defmodule AshAgent.SessionsTest do
     assert Exception.message(error) =~ "lease"
   end
 
+  @tag :capture_log
   test "a turn whose session crashed is taken up again", %{store: store} do
     sessions = start(store, llm: llm(), lease: 500, recover: 20)
     {:ok, _} = Sessions.prompt_async(sessions, "c", "one")
