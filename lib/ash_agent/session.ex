@@ -1184,7 +1184,14 @@ defmodule AshAgent.Session do
             shutdown: :brutal_kill
           )
 
-        run = %{task: task, token: token, client: client}
+        run = %{
+          task: task,
+          token: token,
+          client: client,
+          first: Context.turn_start(context),
+          started: System.monotonic_time()
+        }
+
         put(%{state | run: run, paused?: false}, context)
 
       {:error, error} ->
@@ -1368,8 +1375,12 @@ defmodule AshAgent.Session do
     state = changed(state, broken_off(state, label, words, opts), ended)
     if state.context != before, do: tell(run.client, state.context)
 
-    if state.lost == nil,
-      do: reply(run.client, {:error, %Error{reason: reason, context: state.context}})
+    if state.lost == nil do
+      ended = {:error, %Error{reason: reason, context: state.context}}
+      told = %{first_iteration: run.first, depth: 0}
+      Runtime.ended(state.runtime[:on_event], run.started, ended, told)
+      reply(run.client, ended)
+    end
 
     next(state)
   end

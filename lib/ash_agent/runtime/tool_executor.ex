@@ -153,8 +153,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   @doc false
   # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
-  # {:ok | :error, term, metadata} from a tool that has something to note beside its result. `fun` also gets how long the
-  # call took, in native units. `settings.keys`, when given, has the idempotency keys by the calls' ids.
+  # {:ok | :error, term, {metadata, contexts}} from a sub-agent, with what to note beside its result, and its conversations.
+  # `fun` also gets how long the call took, in native units. `settings.keys`, when given, has the idempotency keys by the
+  # calls' ids.
   # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
   # was folded so far; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
@@ -385,8 +386,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     {:error, "timed out after #{timeout} ms"}
   end
 
-  defp returned(%SubAgent.Outcome{result: {status, term}, metadata: metadata}),
-    do: {status, term, metadata}
+  defp returned(%SubAgent.Outcome{result: {status, term}} = outcome),
+    do: {status, term, {outcome.metadata, outcome.contexts}}
 
   defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
   defp returned(:error), do: {:error, "the tool failed"}
