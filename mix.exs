@@ -32,7 +32,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   alias Mix.Task.Compiler.Diagnostic
 
   @crate "ash_agent_context_nif"
-  @features [:exact_tokens, :sqlite]
+  @features [:exact_tokens, :otlp, :sqlite]
   @default_features []
 
   @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
