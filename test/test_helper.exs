@@ -6,6 +6,7 @@ libraries = [
   jason: Jason,
   json: JSON,
   kino: Kino.Render,
+  opentelemetry: :otel_ctx,
   req: Req
 ]
 

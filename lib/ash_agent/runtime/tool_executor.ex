@@ -37,11 +37,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
   ## Processes
 
   Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
-  are killed. The `$callers` of a tool's process include the caller.
+  are killed. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
+  continues the caller's trace.
   """
 
   alias AshAgent.{Options, Runtime}
   alias AshAgent.Runtime.{Events, SubAgent, Tool}
+  alias AshAgent.Trace.Caller
 
   @schema [
     timeout: [
@@ -283,11 +285,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
         scope = scope(settings, timeout, entry)
         function = Tool.function(tool, arguments, with_key(settings, entry), scope)
 
-        task =
-          Task.Supervisor.async_nolink(settings.supervisor, fn -> guarded(function) end,
-            shutdown: :brutal_kill
-          )
-
+        task = Caller.task(settings.supervisor, fn -> guarded(function) end)
         deadline = deadline(timeout, tool.grace)
 
         {:running, task.ref,

@@ -117,6 +117,13 @@ defmodule AshAgent.Trace.Exporter do
 
   Neither logs nor crash reports nor `inspect/1` show headers or what was said.
 
+  ## Live traces
+
+  If `:opentelemetry_api` is available when this package is compiled, the processes of models, tools and sub-agents continue the
+  OpenTelemetry trace of the process that called `AshAgent.Runtime.run/2` or `AshAgent.Session.prompt/3`. So the spans that a tool
+  makes, such as those of its database queries, become part of the trace of the web request that asked. The exporter's traces are
+  separate ones, since their ids follow from conversations.
+
   ## Options
 
   #{AshAgent.Options.docs(@schema)}
