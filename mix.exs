@@ -32,7 +32,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   alias Mix.Task.Compiler.Diagnostic
 
   @crate "ash_agent_context_nif"
-  @features [:exact_tokens, :sqlite]
+  @features [:exact_tokens, :otlp, :sqlite]
   @default_features []
 
   @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
@@ -299,6 +299,7 @@ defmodule AshAgentContext.MixProject do
     :finch,
     :jason,
     :kino,
+    :opentelemetry_api,
     :postgrex,
     :req,
     :spark,
@@ -324,6 +325,7 @@ defmodule AshAgentContext.MixProject do
         {:finch, "~> 0.18", optional: true},
         {:jason, "~> 1.4", optional: true},
         {:kino, "~> 0.14", optional: true},
+        {:opentelemetry_api, "~> 1.0", optional: true},
         {:req, "~> 0.5", optional: true},
         {:telemetry, "~> 1.0", optional: true},
         {:ex_doc, "~> 0.31", only: :dev, runtime: false}

@@ -6,6 +6,7 @@ libraries = [
   jason: Jason,
   json: JSON,
   kino: Kino.Render,
+  opentelemetry: :otel_ctx,
   req: Req
 ]
 
@@ -13,6 +14,8 @@ missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do:
 
 missing = if AshAgent.Test.Browser.executable(), do: missing, else: [:chromium | missing]
 missing = if AshAgent.Test.AtifModels.find(), do: missing, else: [:atif | missing]
+missing = if AshAgent.Test.OtlpModels.find(), do: missing, else: [:otlp | missing]
+missing = if AshAgent.Test.Phoenix.executable(), do: missing, else: [:phoenix | missing]
 
 repo = MyApp.Repo
 postgres? = Code.ensure_loaded?(repo) and System.get_env("ASH_AGENT_CONTEXT_PGPORT") != nil

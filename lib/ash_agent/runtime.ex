@@ -227,10 +227,38 @@ defmodule AshAgent.Runtime do
   # the bounds that they share.
   def run(context, opts, within) do
     opts = options(opts)
+    started = System.monotonic_time()
 
-    ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> state(opts, supervisor, within) |> begin_bounded()
-    end)
+    reply =
+      ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
+        context |> state(opts, supervisor, within) |> begin_bounded()
+      end)
+
+    told = %{first_iteration: Context.turn_start(context), depth: within.depth}
+    ended(opts[:on_event], started, reply, told)
+    reply
+  end
+
+  @doc false
+  # Tells of the end of a run. Only the application's function gets contexts: that of the run and those of its sub-agents,
+  # with the iteration that the run's first turn began with, and how many runs there are around this one.
+  def ended(on_event, started, {_, %{context: context} = ended} = reply, told) do
+    on_event
+    |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
+    |> Events.emit(
+      [:run, :stop],
+      %{duration: Events.since(started)},
+      ending(reply),
+      Map.merge(told, Map.take(ended, [:context, :sub_agents]))
+    )
+  end
+
+  defp ending({:ok, result}), do: %{status: result.status}
+  defp ending({:paused, _paused}), do: %{status: :paused}
+
+  defp ending({:error, error}) do
+    {kind, label} = failure(error.reason)
+    %{status: :error, kind: kind, reason: label}
   end
 
   @doc false
@@ -296,6 +324,7 @@ defmodule AshAgent.Runtime do
       journal: Journal.new(opts, context, within[:taken] || []),
       refused: nil,
       noted: [],
+      sub_agents: [],
       events: Events.new(opts[:on_event], %{context_id: context[:id]}),
       usage: %{},
       cost: if(bounds.prices != [], do: 0),
@@ -465,6 +494,7 @@ defmodule AshAgent.Runtime do
   defp failure({timeout, _}) when timeout in [:timeout, :llm_timeout], do: {:timeout, timeout}
   defp failure({:llm_exception, kind, reason}), do: {kind, Events.label(kind, reason)}
   defp failure({reason, _}), do: {:error, reason}
+  defp failure(reason), do: {:error, reason}
 
   ## The model
 
@@ -912,7 +942,7 @@ defmodule AshAgent.Runtime do
         run =
           run
           |> spend(child_cost(outcome))
-          |> ended(call, outcome, times)
+          |> noted(call, outcome, times)
           |> changed(add_result(run.context, call.id, result, metadata(outcome), times))
 
         case {outcome, result} do
@@ -924,7 +954,7 @@ defmodule AshAgent.Runtime do
     {state, run, for({_index, term} <- Enum.sort(halts), do: term)}
   end
 
-  defp child_cost({_status, _term, {:sub_agents, %{cost: cost}}}), do: cost
+  defp child_cost({_status, _term, {{:sub_agents, %{cost: cost}}, _contexts}}), do: cost
   defp child_cost(_outcome), do: 0
 
   defp times(duration) do
@@ -941,9 +971,12 @@ defmodule AshAgent.Runtime do
 
   defp iso8601(micros), do: micros |> DateTime.from_unix!(:microsecond) |> DateTime.to_iso8601()
 
-  defp ended(%{journal: nil} = run, _call, _outcome, _times), do: run
+  defp noted(run, call, outcome, times) do
+    run = %{run | sub_agents: run.sub_agents ++ contexts(outcome)}
+    if run.journal, do: journal(run, call, outcome, times), else: run
+  end
 
-  defp ended(run, call, outcome, %{started_at: started_at, ended_at: ended_at}) do
+  defp journal(run, call, outcome, %{started_at: started_at, ended_at: ended_at}) do
     noted = %{
       id: call.id,
       name: Tool.name(call.name),
@@ -958,8 +991,11 @@ defmodule AshAgent.Runtime do
   defp seen(run, call, :called, result), do: Gate.result(run.gate, call, result, gate_env(run))
   defp seen(_run, _call, :refused, result), do: result
 
-  defp metadata({_status, _term, metadata}), do: metadata
+  defp metadata({_status, _term, {metadata, _contexts}}), do: metadata
   defp metadata(_outcome), do: nil
+
+  defp contexts({_status, _term, {_metadata, contexts}}), do: contexts
+  defp contexts(_outcome), do: []
 
   defp carried_out({:refused, run, _halts}, _calls), do: unkept(run)
   defp carried_out({:timeout, run, _halts}, _calls), do: timed_out(run)
@@ -1002,6 +1038,7 @@ defmodule AshAgent.Runtime do
       usage: run.usage,
       cost: run.cost,
       unknown: unknown,
+      sub_agents: run.sub_agents,
       kept: kept_of(run)
     }
 
@@ -1101,6 +1138,7 @@ defmodule AshAgent.Runtime do
       usage: run.usage,
       cost: run.cost,
       finish_reason: run.finish_reason,
+      sub_agents: run.sub_agents,
       kept: kept_of(run)
     }
   end
@@ -1112,6 +1150,7 @@ defmodule AshAgent.Runtime do
       usage: run.usage,
       cost: run.cost,
       iterations: run.iterations,
+      sub_agents: run.sub_agents,
       kept: kept_of(run)
     }
   end

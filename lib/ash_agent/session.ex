@@ -94,6 +94,7 @@ defmodule AshAgent.Session do
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool}
   alias AshAgent.Session.{Border, Keeper, Subscribers}
+  alias AshAgent.Trace.Caller
 
   @runtime_schema Options.schema() |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
   @runtime_options Keyword.keys(@runtime_schema)
@@ -337,7 +338,7 @@ defmodule AshAgent.Session do
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     {await, opts} = opts |> AshAgent.Options.validate!(@prompt) |> Keyword.pop!(:await)
-    call(session, {:run, {:prompt, input, opts}}, :prompt, await)
+    call(session, {:run, {:prompt, input, called_by(opts)}}, :prompt, await)
   end
 
   @doc """
@@ -372,7 +373,7 @@ defmodule AshAgent.Session do
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     opts = AshAgent.Options.validate!(opts, @prompt_async)
-    run_async(session, {:prompt, input, opts}, :prompt_async)
+    run_async(session, {:prompt, input, called_by(opts)}, :prompt_async)
   end
 
   @doc """
@@ -428,7 +429,7 @@ defmodule AshAgent.Session do
   def resume(session, opts \\ []) do
     {await, opts} = opts |> AshAgent.Options.validate!(@resume) |> Keyword.pop!(:await)
 
-    call(session, {:run, {:resume, opts}}, :resume, await)
+    call(session, {:run, {:resume, called_by(opts)}}, :resume, await)
   end
 
   @doc """
@@ -448,7 +449,7 @@ defmodule AshAgent.Session do
   @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
   def resume_async(session, opts \\ []) do
     opts = AshAgent.Options.validate!(opts, @runtime_context)
-    run_async(session, {:resume, opts}, :resume_async)
+    run_async(session, {:resume, called_by(opts)}, :resume_async)
   end
 
   @doc """
@@ -1174,17 +1175,28 @@ defmodule AshAgent.Session do
           |> Keyword.put(:on_change, state.on_change)
 
         keeper = state.keeper
+        caller = caller(job)
         new? = context != state.context
         if new?, do: tell(client, context)
 
         task =
           Task.Supervisor.async_nolink(
             state.supervisor,
-            fn -> Sealed.run(fn -> run(context, new?, opts, within, keeper) end) end,
+            fn ->
+              Caller.continue(caller)
+              Sealed.run(fn -> run(context, new?, opts, within, keeper) end)
+            end,
             shutdown: :brutal_kill
           )
 
-        run = %{task: task, token: token, client: client}
+        run = %{
+          task: task,
+          token: token,
+          client: client,
+          first: Context.turn_start(context),
+          started: System.monotonic_time()
+        }
+
         put(%{state | run: run, paused?: false}, context)
 
       {:error, error} ->
@@ -1238,6 +1250,11 @@ defmodule AshAgent.Session do
     message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
     context |> Context.interrupt() |> Context.add_user_message(input, message)
   end
+
+  # The trace of the process that asked: the job may have waited since.
+  defp caller(job), do: job |> Tuple.to_list() |> List.last() |> Keyword.get(:caller)
+
+  defp called_by(opts), do: Keyword.put(opts, :caller, Caller.current())
 
   defp given(opts), do: for({:runtime_context, %{} = map} <- opts, do: {:runtime_context, map})
 
@@ -1368,8 +1385,12 @@ defmodule AshAgent.Session do
     state = changed(state, broken_off(state, label, words, opts), ended)
     if state.context != before, do: tell(run.client, state.context)
 
-    if state.lost == nil,
-      do: reply(run.client, {:error, %Error{reason: reason, context: state.context}})
+    if state.lost == nil do
+      ended = {:error, %Error{reason: reason, context: state.context}}
+      told = %{first_iteration: run.first, depth: 0}
+      Runtime.ended(state.runtime[:on_event], run.started, ended, told)
+      reply(run.client, ended)
+    end
 
     next(state)
   end

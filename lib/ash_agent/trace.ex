@@ -1,6 +1,6 @@
 defmodule AshAgent.Trace do
   @moduledoc """
-  Shows a conversation as an HTML page, at any time, also from its stored form, and as a trajectory for other programs.
+  Shows a conversation as an HTML page, at any time, also from its stored form, and as a trajectory or as spans for other programs.
 
       iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
       iex> page = AshAgent.Trace.to_html(context, title: "Sums")
@@ -27,8 +27,7 @@ defmodule AshAgent.Trace do
 
   alias AshAgent.{ChatContext, Context, Prices}
   alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Runtime.Tool
-  alias AshAgent.Trace.Printed
+  alias AshAgent.Trace.{Otlp, Printed}
 
   @children [
     children: [
@@ -52,6 +51,8 @@ defmodule AshAgent.Trace do
                     doc: "the tools that the agent had. Defaults to no tools."
                   ]
                 ] ++ @children ++ @prices ++ Printed.masked()
+
+  @otlp_options Otlp.options() ++ @children ++ Printed.masked()
 
   @html_options [
                   title: [
@@ -150,17 +151,53 @@ defmodule AshAgent.Trace do
   defp tools(nil), do: nil
 
   defp tools(tools) do
-    for tool <- Tool.new(tools) do
-      function = %{"name" => tool.name, "parameters" => tool.parameters}
-
-      function =
-        if tool.description,
-          do: Map.put(function, "description", tool.description),
-          else: function
-
-      %{"type" => "function", "function" => function}
-    end
+    for function <- Otlp.definitions(tools), do: %{"type" => "function", "function" => function}
   end
+
+  @doc """
+  Returns a conversation as OTLP, the protocol of OpenTelemetry, with spans by its semantic conventions for generative AI.
+
+  Each turn is a trace: a span `invoke_agent`, and in it, beside each other, `chat` for each answer of the model and `execute_tool`
+  for each call that has a result. The turns of a sub-agent are within the call that it was made for. For a chat, the active branch
+  is written. `gen_ai.conversation.id` tells viewers which traces belong together; `ash_agent.turn`, `ash_agent.iteration` and
+  `ash_agent.context.id` tell where in the conversation a span is.
+
+  The ids of traces and spans follow from the conversation, so writing a turn again, alone or with others, gives the same trace.
+
+  With `messages: true`, spans have what was said, valid against the conventions' JSON schemas: the `chat` spans the messages since
+  the last answer, the answer, the system prompt and the tools, and the `execute_tool` spans arguments and results. Numbers of tokens
+  are those of the `chat` spans alone, as viewers add them up. A summary that the model reads in place of iterations comes before the
+  messages after them. The name of the requested model is not stored, so `gen_ai.request.model` is the model that answered.
+
+  Times are those that are stored. Where only an iteration's are known, its answer and its calls have these, and an answer after which
+  the user spoke again has the time at which its iteration began.
+
+  The result is a message of the type `TracesData`, which is also the body of a request to a receiver: see `AshAgent.Trace.Exporter`
+  for sending it. It needs the feature `:otlp`:
+
+      config :ash_agent_context, features: [:otlp]
+
+  Costs O(n). Raises the errors of `to_html/2`, and `AshAgent.Context.Error` with `{:unknown_iteration, number, range}`, with
+  `{:trace_too_large, bytes}` if the result would be longer than that, and with `{:feature_missing, "otlp"}`.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@otlp_options)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
+      iex> json = AshAgent.Trace.to_otlp(context, format: :json, agent: "sums")
+      iex> {:ok, %{"resourceSpans" => [%{"scopeSpans" => [%{"spans" => spans}]}]}} = AshAgent.Context.JSON.decode(json)
+      iex> for span <- spans, do: span["name"]
+      ["invoke_agent sums", "chat"]
+      iex> AshAgent.Trace.to_otlp(context, turn: 1) == AshAgent.Trace.to_otlp(context, turn: :last)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec to_otlp(Context.t() | ChatContext.t(), keyword()) :: binary()
+  def to_otlp(%module{} = shown, opts \\ []) when module in [Context, ChatContext],
+    do: Otlp.encode(shown, AshAgent.Options.validate!(opts, @otlp_options))
 
   @doc """
   Reads a trajectory in ATIF 1.0 to 1.8, a map with string keys or its JSON text, and returns `{:ok, context, report}` or

@@ -31,12 +31,15 @@ defmodule AshAgent.PublicOptionsTest do
          ) ++
          [
            {Trace, :to_atif, :tools},
+           {Trace, :to_otlp, :tools},
+           {Trace.Exporter, :start_link, :tools},
+           {Trace.Exporter, :start_link, :name},
            {SubAgent, :tool, :llm},
            {ToolExecutor, :execute_tools, :supervisor}
          ]
 
   # Functions for supervisors: the started function checks the options.
-  @started [{SQLite, :child_spec}, {Session, :child_spec}]
+  @started [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}]
 
   # Its options are for the model, which checks them.
   @elsewhere [AshAgent.LLM]
@@ -151,6 +154,9 @@ defmodule AshAgent.PublicOptionsTest do
       {Trace, :from_atif!} => [%{}],
       {Trace, :to_atif} => [context],
       {Trace, :to_html} => [context],
+      {Trace, :to_otlp} => [context],
+      {Trace.Exporter, :export} => [:nobody, context],
+      {Trace.Exporter, :start_link} => [],
       {Toolbox, :new} => [],
       {Toolbox, :run} => [toolbox, %{}],
       {Permissions, :new} => [],

@@ -812,7 +812,8 @@ defmodule AshAgent.RuntimeTest do
                [:iteration, :start],
                [:llm, :start],
                [:llm, :stop],
-               [:iteration, :stop]
+               [:iteration, :stop],
+               [:run, :stop]
              ]
 
       refute inspect(events, limit: :infinity) =~ "SECRET"
@@ -848,7 +849,8 @@ defmodule AshAgent.RuntimeTest do
                _,
                _,
                {[:llm, :exception], %{duration: _}, %{kind: :error, reason: RuntimeError}},
-               {[:iteration, :exception], _, _}
+               {[:iteration, :exception], _, _},
+               {[:run, :stop], _, %{status: :error, kind: :error, reason: RuntimeError}}
              ] = events
 
       refute inspect(events, limit: :infinity) =~ "SECRET"
@@ -860,6 +862,47 @@ defmodule AshAgent.RuntimeTest do
       hang = fn _ -> Process.sleep(:infinity) end
       {{:ok, _}, events} = events(llm: llm, tools: %{hang: hang}, tool_timeout: 10)
       assert Enum.any?(events, &match?({[:tool, :exception], _, %{kind: :timeout}}, &1))
+    end
+
+    test "tell the end of each run, with its context and those of its sub-agents" do
+      {{:ok, result}, events} = events(llm: Scripted.new(["Hi"]))
+      context = result.context
+      assert {[:run, :stop], %{duration: _}, told} = List.last(events)
+
+      assert %{status: :answered, context: ^context, sub_agents: [], first_iteration: 1, depth: 0} =
+               told
+
+      me = self()
+
+      helper =
+        Runtime.SubAgent.tool(
+          name: "helper",
+          llm: Scripted.new(["found", "found"]),
+          on_event: fn event -> send(me, {:child, event.event, event.metadata}) end
+        )
+
+      task = %{"task" => "look"}
+      helped = [calls([call("a", "helper", task), call("b", "helper", task)]), "Done"]
+      {{:ok, result}, events} = events(llm: Scripted.new(helped), tools: [helper])
+      assert {_, _, %{sub_agents: [_, _] = contexts}} = List.last(events)
+      assert result.sub_agents == contexts
+      assert_received {:child, [_, _, :run, :stop], %{depth: 1, sub_agents: []}}
+
+      assert for(context <- contexts, do: Context.metadata(context).tool_call_id) |> Enum.sort() ==
+               ["a", "b"]
+
+      halt = %{halt: fn _ -> {:halt, 1} end}
+      {{:ok, _}, events} = events(llm: Scripted.new([calls([call("a", :halt)])]), tools: halt)
+      assert {[:run, :stop], _, %{status: :halted}} = List.last(events)
+
+      ask = [approval: fn _, _ -> :ask end, tools: halt]
+      {{:paused, _}, events} = events([llm: Scripted.new([calls([call("a", :halt)])])] ++ ask)
+      assert {[:run, :stop], _, %{status: :paused}} = List.last(events)
+
+      again = Scripted.new([calls([call("a", :gone)]), calls([call("b", :gone)])])
+      {{:error, _}, events} = events(llm: again, max_iterations: 1)
+      assert {_, _, %{status: :error, reason: :max_iterations_exceeded}} = List.last(events)
+      assert Enum.count(events, &match?({[:run, :stop], _, _}, &1)) == 1
     end
 
     test "come as one map to a function of one argument" do

@@ -33,6 +33,11 @@ defmodule AshAgent.Test.Integrations do
   defp version("PostgreSQL"), do: :persistent_term.get({__MODULE__, :postgresql})
   defp version("JSON"), do: "of Elixir " <> System.version()
   defp version("ATIF"), do: AshAgent.Test.AtifModels.find() |> elem(1) |> Enum.join(" and ")
+  defp version("OTLP"), do: AshAgent.Test.OtlpModels.find() |> elem(1) |> Enum.join(" and ")
+
+  defp version("OpenTelemetry"), do: Application.spec(:opentelemetry_api, :vsn)
+  defp version("Phoenix"), do: AshAgent.Test.Phoenix.version()
+
   defp version("Chromium"), do: AshAgent.Test.Browser.version() |> String.replace("Chromium ", "")
 
   defp version(name),

@@ -32,6 +32,7 @@ defmodule AshAgent.Context.Error do
           | {:cannot_fit, least :: non_neg_integer()}
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
           | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
+          | {:trace_too_large, most :: pos_integer()}
           | {:feature_missing, feature :: String.t()}
           | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
           | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
@@ -159,6 +160,10 @@ defmodule AshAgent.Context.Error do
   defp describe({:summary_too_long, tokens, replaced}) do
     "the summary has #{tokens} tokens, but the iterations it would replace have only #{replaced}. " <>
       "Give a shorter summary, or hide the iterations with fit/3"
+  end
+
+  defp describe({:trace_too_large, most}) do
+    "the trace would have more than #{most} bytes. Write fewer turns with :turn, or leave out :messages"
   end
 
   defp describe({:feature_missing, feature}) do

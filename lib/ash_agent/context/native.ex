@@ -108,6 +108,7 @@ defmodule AshAgent.Context.Native do
     import_atif: 3,
     trace_html: 3,
     trace_atif: 3,
+    trace_otlp: 3,
     trace_print: 3,
     json_decode: 1,
     json_encode: 1,

@@ -197,7 +197,7 @@ defmodule AshAgent.LLM.Client do
       |> Keyword.update!(:transport, &Transport.new/1)
       |> client.check()
 
-    _ = uri(client, opts[:base_url])
+    _ = uri(client, :base_url, opts[:base_url])
     opts
   end
 
@@ -225,8 +225,8 @@ defmodule AshAgent.LLM.Client do
     with hidden when hidden != nil <- hide(client, name, function.()), do: hidden.()
   end
 
-  # Headers may hold secrets too.
-  defp headers(client, headers) do
+  @doc "Headers with their values in functions, since they may be secrets, too."
+  def headers(client, headers) do
     Enum.map(headers, fn
       {name, value} when is_function(value, 0) and (is_binary(name) or is_atom(name)) ->
         {header_name(client, name), value}
@@ -250,7 +250,8 @@ defmodule AshAgent.LLM.Client do
 
   defp sendable?(text), do: String.valid?(text) and not (text =~ ~r/[\x00-\x1f\x7f]/)
 
-  defp uri(client, url) when is_binary(url) do
+  @doc "The parts of a URL, which an option has."
+  def uri(client, name, url) when is_binary(url) do
     case URI.new(url) do
       {:ok, %URI{scheme: scheme, host: host, userinfo: nil, fragment: nil} = uri}
       when scheme in ["http", "https"] and is_binary(host) and host != "" and
@@ -258,11 +259,11 @@ defmodule AshAgent.LLM.Client do
         uri
 
       _ ->
-        refuse(client, ":base_url to be an http or https URL without credentials")
+        refuse(client, "#{inspect(name)} to be an http or https URL without credentials")
     end
   end
 
-  defp uri(client, _url), do: refuse(client, ":base_url to be text")
+  def uri(client, name, _url), do: refuse(client, "#{inspect(name)} to be text")
 
   ## A call
 
@@ -297,7 +298,7 @@ defmodule AshAgent.LLM.Client do
 
     with {:ok, credentials} <- credentials(client, opts),
          {:ok, body} <- encode(context, opts, Map.merge(call.body, own)) do
-      uri = uri(client, opts[:base_url])
+      uri = uri(client, :base_url, opts[:base_url])
       path = String.trim_trailing(uri.path || "", "/") <> call.path
       given = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
 

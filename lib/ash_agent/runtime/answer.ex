@@ -8,6 +8,7 @@ defmodule AshAgent.Runtime.Answer do
 
   alias AshAgent.{LLM, Response}
   alias AshAgent.Runtime.{Events, ToolExecutor}
+  alias AshAgent.Trace.Caller
 
   # call: what to ask and how, see `ask/1`. tag: where pieces are sent to. response: what came. first: after how long
   # the first piece came. unkept: bytes since the last time that `keep` was called; since: when the first of them came.
@@ -44,7 +45,7 @@ defmodule AshAgent.Runtime.Answer do
     await(%__MODULE__{
       call: call,
       tag: tag,
-      task: Task.Supervisor.async_nolink(call.supervisor, work, shutdown: :brutal_kill),
+      task: Caller.task(call.supervisor, work),
       started: System.monotonic_time(),
       deadline: if(timeout == :infinity, do: timeout, else: now() + timeout)
     })

@@ -10,6 +10,8 @@ defmodule AshAgent.Runtime.Error do
     * `usage` - the sum of the usage that the models of this run reported
     * `cost` - what the run's answers cost with those of its sub-agents, in 10^-12 US dollars; `nil` without `:prices`
     * `iterations` - how often the model answered in this run
+    * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
+      `AshAgent.Trace.to_html/2`
     * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
   """
 
@@ -60,11 +62,20 @@ defmodule AshAgent.Runtime.Error do
           usage: map(),
           cost: non_neg_integer() | nil,
           iterations: non_neg_integer(),
+          sub_agents: [Context.t()],
           kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:reason, :context]
-  defexception [:reason, :context, usage: %{}, cost: nil, iterations: 0, kept: nil]
+  defexception [
+    :reason,
+    :context,
+    usage: %{},
+    cost: nil,
+    iterations: 0,
+    sub_agents: [],
+    kept: nil
+  ]
 
   @impl true
   def message(%{reason: reason}), do: describe(reason)

@@ -3,10 +3,11 @@ defmodule AshAgent.Runtime.Events do
   The events of a run.
 
   Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a
-  handler is attached, also in the middle of a run. All events of a run come from one process, in order. They do not
-  contain the text of messages, arguments or results, with one exception: for the function, the metadata of `[:ash_agent,
-  :runtime, :llm, :delta]` has the new pieces as `:events`, a list of `t:AshAgent.Response.event/0`. `:telemetry` never
-  gets texts.
+  handler is attached, also in the middle of a run. All events of a run come from one process, in order; only the end of a
+  run that was cancelled or killed is told by its session. They do not contain the text of messages, arguments or results,
+  with two exceptions for the function: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new pieces as
+  `:events`, a list of `t:AshAgent.Response.event/0`, and that of `[:ash_agent, :runtime, :run, :stop]` has the contexts of
+  the run and of its sub-agents. `:telemetry` never gets texts or contexts.
 
   The function takes one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
   metadata. It is called between the steps of the run and between the pieces of a stream, and nothing is read from the
@@ -26,6 +27,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
+  | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind` and `reason` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth` |
 
   All metadata have `context_id` and `iteration`, the number within the conversation. Durations are in native time units,
   as usual with `:telemetry`: `System.convert_time_unit(duration, :native, :millisecond)`.
@@ -38,6 +40,10 @@ defmodule AshAgent.Runtime.Events do
   counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
+
+  The end of a run has the `status` `:answered`, `:halted`, `:paused` or `:error`. `first_iteration` is the number of the
+  iteration that the turn began with, and `depth` tells how many runs there are around this one, so it is 0 unless the run
+  is a sub-agent's. It comes once for each call of `AshAgent.Runtime.run/2`.
 
       iex> me = self()
       iex> {:ok, _} =

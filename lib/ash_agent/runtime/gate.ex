@@ -7,6 +7,7 @@ defmodule AshAgent.Runtime.Gate do
   # that they leave undecided is denied.
 
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
+  alias AshAgent.Trace.Caller
 
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
@@ -186,7 +187,7 @@ defmodule AshAgent.Runtime.Gate do
 
   defp reply(supervisor, fun, timeout) do
     sealed = fn -> Sealed.run(fun) end
-    task = Task.Supervisor.async_nolink(supervisor, sealed, shutdown: :brutal_kill)
+    task = Caller.task(supervisor, sealed)
     Task.yield(task, timeout) || Task.shutdown(task, :brutal_kill)
   end
 end

@@ -13,6 +13,8 @@ defmodule AshAgent.Runtime.Paused do
     * `cost` - what those answers and the ones of sub-agents cost, in 10^-12 US dollars; `nil` without `:prices`
     * `unknown` - the ids of those calls that were started before, and whose outcome is unknown after a crash. Approve one to
       run it again; deny it to tell the model
+    * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
+      `AshAgent.Trace.to_html/2`
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 
@@ -25,11 +27,21 @@ defmodule AshAgent.Runtime.Paused do
           usage: %{optional(atom() | binary()) => number()},
           cost: non_neg_integer() | nil,
           unknown: [String.t()],
+          sub_agents: [Context.t()],
           kept: AshAgent.Store.kept() | nil
         }
 
   @enforce_keys [:context, :calls]
-  defstruct [:context, :calls, iterations: 0, usage: %{}, cost: nil, unknown: [], kept: nil]
+  defstruct [
+    :context,
+    :calls,
+    iterations: 0,
+    usage: %{},
+    cost: nil,
+    unknown: [],
+    sub_agents: [],
+    kept: nil
+  ]
 
   defimpl Inspect do
     # Counts only, as with the context: this ends up in logs.

@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.Repeat do
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
+  alias AshAgent.Trace.Caller
 
   @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. It may have been " <>
              "carried out. Find out before calling again"
@@ -37,7 +38,7 @@ defmodule AshAgent.Runtime.Repeat do
   defp ask(execution, function, call, attempt) do
     call = %{call | arguments: Map.get(attempt.call, :arguments, call.arguments)}
     work = fn -> Sealed.run(fn -> function.(call, attempt.key) end) end
-    task = Task.Supervisor.async_nolink(execution.supervisor, work, shutdown: :brutal_kill)
+    task = Caller.task(execution.supervisor, work)
 
     limit = min(execution.timeout, ToolExecutor.left(execution.deadline))
 

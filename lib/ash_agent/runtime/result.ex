@@ -10,6 +10,8 @@ defmodule AshAgent.Runtime.Result do
     * `cost` - what those answers and the ones of sub-agents cost, in 10^-12 US dollars; `nil` without `:prices`
     * `finish_reason` - why the model stopped, if it said so, see `t:AshAgent.Response.finish_reason/0`; after `:length`, the output is
       incomplete
+    * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
+      `AshAgent.Trace.to_html/2`
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 
@@ -23,6 +25,7 @@ defmodule AshAgent.Runtime.Result do
           usage: %{optional(atom() | binary()) => number()},
           cost: non_neg_integer() | nil,
           finish_reason: AshAgent.Response.finish_reason() | nil,
+          sub_agents: [Context.t()],
           kept: AshAgent.Store.kept() | nil
         }
 
@@ -35,6 +38,7 @@ defmodule AshAgent.Runtime.Result do
     usage: %{},
     cost: nil,
     finish_reason: nil,
+    sub_agents: [],
     kept: nil
   ]
 

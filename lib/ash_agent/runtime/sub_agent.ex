@@ -60,9 +60,9 @@ defmodule AshAgent.Runtime.SubAgent do
 
   defmodule Outcome do
     @moduledoc false
-    # A result and its metadata.
-    @enforce_keys [:result, :metadata]
-    defstruct [:result, :metadata]
+    # A result and its metadata, and the conversations of the sub-agent and of those that worked for it.
+    @enforce_keys [:result, :metadata, :contexts]
+    defstruct [:result, :metadata, :contexts]
   end
 
   @inherited [:before_tool, :after_tool, :approval]
@@ -307,10 +307,11 @@ defmodule AshAgent.Runtime.SubAgent do
   defp outcome({:error, %Error{} = error}),
     do: noted({:error, words(error.reason)}, :error, error.iterations, error)
 
-  defp noted(result, status, iterations, %{context: context, usage: usage, cost: cost}) do
+  defp noted(result, status, iterations, %{context: context, usage: usage, cost: cost} = ended) do
     noted = %{id: context[:id], status: status, iterations: iterations, usage: usage}
     noted = if cost, do: Map.put(noted, :cost, cost), else: noted
-    %Outcome{result: result, metadata: {:sub_agents, noted}}
+    contexts = [context | ended.sub_agents]
+    %Outcome{result: result, metadata: {:sub_agents, noted}, contexts: contexts}
   end
 
   # Words for the parent's model, without the reasons of foreign code.

@@ -37,11 +37,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
   ## Processes
 
   Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
-  are killed. The `$callers` of a tool's process include the caller.
+  are killed. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
+  continues the caller's trace.
   """
 
   alias AshAgent.{Options, Runtime}
   alias AshAgent.Runtime.{Events, SubAgent, Tool}
+  alias AshAgent.Trace.Caller
 
   @schema [
     timeout: [
@@ -153,8 +155,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   @doc false
   # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
-  # {:ok | :error, term, metadata} from a tool that has something to note beside its result. `fun` also gets how long the
-  # call took, in native units. `settings.keys`, when given, has the idempotency keys by the calls' ids.
+  # {:ok | :error, term, {metadata, contexts}} from a sub-agent, with what to note beside its result, and its conversations.
+  # `fun` also gets how long the call took, in native units. `settings.keys`, when given, has the idempotency keys by the
+  # calls' ids.
   # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
   # was folded so far; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
@@ -282,11 +285,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
         scope = scope(settings, timeout, entry)
         function = Tool.function(tool, arguments, with_key(settings, entry), scope)
 
-        task =
-          Task.Supervisor.async_nolink(settings.supervisor, fn -> guarded(function) end,
-            shutdown: :brutal_kill
-          )
-
+        task = Caller.task(settings.supervisor, fn -> guarded(function) end)
         deadline = deadline(timeout, tool.grace)
 
         {:running, task.ref,
@@ -385,8 +384,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     {:error, "timed out after #{timeout} ms"}
   end
 
-  defp returned(%SubAgent.Outcome{result: {status, term}, metadata: metadata}),
-    do: {status, term, metadata}
+  defp returned(%SubAgent.Outcome{result: {status, term}} = outcome),
+    do: {status, term, {outcome.metadata, outcome.contexts}}
 
   defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
   defp returned(:error), do: {:error, "the tool failed"}

@@ -168,6 +168,11 @@ pub enum Error {
         /// The number of the last iteration.
         last: u64,
     },
+    /// A trace that would have more bytes than one may have.
+    TraceTooLarge {
+        /// The bytes that it may have.
+        most: usize,
+    },
 }
 
 /// Terms that cannot be stored.
@@ -299,6 +304,7 @@ impl fmt::Display for Error {
                 f,
                 "unknown iteration {number}; the context has {first} to {last}"
             ),
+            Self::TraceTooLarge { most } => write!(f, "the trace has more than {most} bytes"),
         }
     }
 }

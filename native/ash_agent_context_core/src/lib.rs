@@ -53,6 +53,8 @@ pub use storage::load::has_masks;
 pub use storage::trust::{Approvals, Structs, Trust};
 pub use tokens::{Method, Tokens};
 pub use trace::{AtifOptions, PageOptions, Printed, Told, Trace};
+#[cfg(feature = "otlp")]
+pub use trace::{Conventions, OtlpOptions, Turns};
 pub use value::cost::Cost;
 pub use value::time::Time;
 pub use value::{json, time};

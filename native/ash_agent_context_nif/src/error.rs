@@ -96,6 +96,7 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
             range(env, *first, *last),
         )
             .encode(env),
+        Error::TraceTooLarge { most } => (atoms::trace_too_large(), most).encode(env),
         Error::IllegalStatus { id, from, to } => (
             atoms::illegal_status(),
             &**id,

@@ -11,6 +11,7 @@ mod error;
 mod import;
 mod json;
 mod messages;
+mod otlp;
 mod request;
 mod resource;
 mod response;
@@ -50,7 +51,7 @@ mod atoms {
         aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
         json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
-        unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
     }
 }
 

@@ -26,7 +26,7 @@ type Terms = (String, String, Option<String>, Option<usize>, bool, Handle);
 type PageTerms<'a> = (Option<String>, Term<'a>, Term<'a>, bool);
 
 /// What a trace of these conversations gives.
-fn with_trace<T>(
+pub fn with_trace<T>(
     scheduler: Scheduler,
     told: Term<'_>,
     masked: bool,

@@ -165,6 +165,8 @@ defmodule AshAgent.Context.HandleTest do
       for show <- [
             &AshAgent.Trace.to_html/1,
             &AshAgent.Trace.to_atif/1,
+            &AshAgent.Trace.to_otlp/1,
+            &AshAgent.Trace.to_otlp(Context.new("x"), children: [&1]),
             &AshAgent.Trace.to_html(Context.new("x"), children: [&1])
           ],
           do: assert_names_node(fn -> show.(context) end)

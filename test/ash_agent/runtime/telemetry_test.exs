@@ -34,7 +34,13 @@ defmodule AshAgent.Runtime.TelemetryTest do
     end)
   end
 
-  @events for name <- [[:iteration, :start], [:llm, :start], [:llm, :stop], [:iteration, :stop]],
+  @events for name <- [
+                [:iteration, :start],
+                [:llm, :start],
+                [:llm, :stop],
+                [:iteration, :stop],
+                [:run, :stop]
+              ],
               do: [:ash_agent, :runtime | name]
 
   if Code.ensure_loaded?(:telemetry) do
@@ -58,6 +64,9 @@ defmodule AshAgent.Runtime.TelemetryTest do
       assert_receive {[_, _, :llm, :delta], %{bytes: 7}, %{iteration: 1} = metadata}
       assert metadata |> Map.keys() |> Enum.sort() == [:context_id, :iteration]
       assert_receive {:told, %{metadata: %{events: [{:text, 0, "SECRET "}]}}}
+      assert_receive {[_, _, :run, :stop], %{duration: _}, metadata}
+      assert metadata |> Map.keys() |> Enum.sort() == [:context_id, :iteration, :status]
+      assert_receive {:told, %{metadata: %{status: :answered, context: %Context{}}}}
     end
 
     @tag :capture_log
@@ -71,8 +80,8 @@ defmodule AshAgent.Runtime.TelemetryTest do
       end
 
       assert {:ok, %{output: "Hi"}} = run(on_event: load)
-      [_, _, llm_stop, stop] = @events
-      for event <- [llm_stop, stop], do: assert_receive({^event, %{}, %{iteration: 1}})
+      [_, _ | events] = @events
+      for event <- events, do: assert_receive({^event, %{}, %{iteration: 1}})
     end
 
     test "that is not there is not looked for: a run asks the code server for nothing" do

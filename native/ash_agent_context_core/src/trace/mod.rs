@@ -2,6 +2,8 @@
 
 mod atif;
 mod data;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod page;
 mod request;
 mod said;
@@ -11,6 +13,8 @@ mod told;
 mod visible;
 
 pub use atif::write::AtifOptions;
+#[cfg(feature = "otlp")]
+pub use otlp::options::{Conventions, OtlpOptions, Turns};
 pub use page::PageOptions;
 pub use terminal::Printed;
 pub use told::{Told, Trace};

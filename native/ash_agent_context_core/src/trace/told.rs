@@ -37,6 +37,9 @@ pub struct Trace<'a> {
     pub(super) masks: Option<Arc<Masks>>,
 }
 
+/// Sub-agents within each other that a document has; a run allows three unless it is told otherwise.
+pub(super) const NESTED: usize = 32;
+
 /// The call of another conversation that one was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Within<'a> {
@@ -97,6 +100,17 @@ impl<'a> Trace<'a> {
         match &self.masks {
             Some(masks) => masks.value(value),
             None => value.clone(),
+        }
+    }
+
+    /// What a conversation is called in a document with all of them; several branches have one id.
+    pub(super) fn document_id(&self, at: usize) -> String {
+        let id_of = |told: &Told<'_>| told.context.id().to_owned();
+        let id = self.told.get(at).map(id_of).unwrap_or_default();
+        let before = self.told.iter().take(at);
+        match before.filter(|told| told.context.id() == id).count() {
+            0 => id,
+            before => format!("{id}#{before}"),
         }
     }
 

@@ -12,13 +12,10 @@ use crate::log::usage::Usage;
 use crate::trace::atif::part::{content, is_said, is_said_part, own_parts, parts, thoughts};
 use crate::trace::atif::OWN;
 use crate::trace::said::{arguments, lossy};
-use crate::trace::told::{Looked, Told, Trace, Within};
+use crate::trace::told::{Looked, Told, Trace, Within, NESTED};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::AsJson;
 use crate::value::{time, wording, Value};
-
-/// Sub-agents within each other that a document has; a run allows three unless it is told otherwise.
-const NESTED: usize = 32;
 
 /// What is not in a conversation and yet in a trajectory.
 #[derive(Debug)]
@@ -73,7 +70,7 @@ impl Writer<'_, '_> {
         let context = told.context;
         json.text("schema_version", "ATIF-v1.7");
         json.text("session_id", self.session);
-        json.text("trajectory_id", &self.id(at));
+        json.text("trajectory_id", &self.trace.document_id(at));
         json.object("agent", |json| self.agent(json, told));
         let children = self.children(at, depth);
         let mut steps = Steps {
@@ -118,17 +115,6 @@ impl Writer<'_, '_> {
             Some((child, within.call))
         });
         own.take_while(|_| depth < NESTED).collect()
-    }
-
-    /// A conversation's id; several branches have one id.
-    fn id(&self, at: usize) -> String {
-        let id_of = |told: &Told<'_>| told.context.id().to_owned();
-        let id = self.trace.told.get(at).map(id_of).unwrap_or_default();
-        let before = self.trace.told.iter().take(at);
-        match before.filter(|told| told.context.id() == id).count() {
-            0 => id,
-            before => format!("{id}#{before}"),
-        }
     }
 
     fn agent(&self, json: &mut JsonObject<'_>, told: &Told<'_>) {
@@ -376,7 +362,7 @@ impl Steps<'_, '_, '_> {
             json.key("subagent_trajectory_ref")
                 .list(children, |json, child| {
                     json.bare_object(|json| {
-                        json.text("trajectory_id", &self.writer.id(*child));
+                        json.text("trajectory_id", &self.writer.trace.document_id(*child));
                     });
                 });
         }

@@ -1,0 +1,151 @@
+defmodule AshAgent.Trace.Otlp do
+  @moduledoc false
+
+  # Conversations as OTLP: the options, and the way into the core.
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Runtime.Tool
+  alias AshAgent.Trace.Printed
+
+  @attributes [
+    type: {:custom, &__MODULE__.attributes?/1},
+    type_doc: "a map of names to strings, numbers, booleans or lists of them"
+  ]
+
+  # Those of an exporter, which has one format and knows which turns are over.
+  @shared [
+    agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
+    version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
+    messages: [
+      type: :boolean,
+      default: false,
+      doc:
+        "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
+          "Names, ids, times, numbers of tokens and kinds of failures are always written."
+    ],
+    conventions: [
+      type: {:in, [:v1_41, :next]},
+      default: :v1_41,
+      doc:
+        "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
+          "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
+    ],
+    tools: [
+      type: :any,
+      type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
+      doc: "the tools that the agent had. Defaults to no tools."
+    ],
+    resource:
+      @attributes ++
+        [
+          default: %{},
+          doc:
+            "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
+              "`service.name`, that is the agent's name."
+        ],
+    attributes:
+      @attributes ++
+        [
+          default: %{},
+          doc:
+            "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
+        ]
+  ]
+
+  @own [
+    format: [
+      type: {:in, [:protobuf, :json]},
+      default: :protobuf,
+      doc: "`:json` is for files; most receivers take only `:protobuf`."
+    ],
+    turn: [
+      type: {:custom, &__MODULE__.turn?/1},
+      type_doc: "a number, a range of numbers, `:last` or `nil`",
+      default: nil,
+      doc:
+        "the number of an iteration, for the turn that it belongs to, or a range of them, or `:last`. With `nil`, all turns are " <>
+          "written."
+    ]
+  ]
+
+  def options, do: @own ++ @shared
+  def shared, do: @shared
+
+  @doc "Encodes what was checked; `error` says why the last turn failed, where a conversation does not."
+  @spec encode(Context.t() | ChatContext.t(), keyword(), String.t() | nil) :: binary()
+  def encode(shown, opts, error \\ nil) do
+    told = [told(shown, true) | Enum.map(opts[:children], &told(&1, false))]
+    names = {opts[:agent], opts[:version], error}
+    flags = {opts[:format] == :json, opts[:conventions] == :next, opts[:messages]}
+    tools = opts[:tools] && definitions(opts[:tools])
+    resource = Map.merge(%{"service.name" => opts[:agent]}, named(opts[:resource]))
+    values = {tools, resource, named(opts[:attributes])}
+
+    case Native.trace_otlp(told, opts[:masked], {names, flags, turns(opts[:turn]), values}) do
+      {:ok, bytes} -> bytes
+      {:error, reason} -> raise Error, reason: reason
+    end
+  end
+
+  @doc "Raises if the library was built without the feature."
+  @spec available!() :: :ok
+  def available! do
+    nothing = {{"", nil, nil}, {false, false, false}, nil, {nil, %{}, %{}}}
+
+    with {:error, reason} <- Native.trace_otlp([], true, nothing),
+         do: raise(Error, reason: reason)
+
+    :ok
+  end
+
+  @doc "Tools as models are told of them."
+  def definitions(tools) do
+    for tool <- Tool.new(tools) do
+      definition = %{"name" => tool.name, "parameters" => tool.parameters}
+
+      if tool.description,
+        do: Map.put(definition, "description", tool.description),
+        else: definition
+    end
+  end
+
+  defp told(%Context{} = context, active?), do: Printed.told(context, active?)
+
+  defp told(%ChatContext{} = chat, active?) do
+    branch = ChatContext.active(chat)
+    {branch.name, chat.id, chat.parent_id, nil, active?, branch.context.ref}
+  end
+
+  defp turns(nil), do: nil
+  defp turns(:last), do: {0, 0}
+  defp turns(first..last//_), do: {first, last}
+  defp turns(number), do: {number, number}
+
+  defp named(map), do: Map.new(map, fn {name, value} -> {to_string(name), value} end)
+
+  @doc false
+  def turn?(first..last//1) when first in 1..last//1, do: true
+  def turn?(number), do: number in [nil, :last] or (is_integer(number) and number > 0)
+
+  @doc false
+  def attributes?(map) when is_map(map) and not is_struct(map),
+    do: Enum.all?(map, fn {name, value} -> name?(name) and value?(value) end)
+
+  def attributes?(_other), do: false
+
+  defp name?(name) when is_atom(name), do: name != nil
+  defp name?(name), do: is_binary(name) and name != "" and String.valid?(name)
+
+  defp value?(values) when is_list(values),
+    do: not List.improper?(values) and Enum.all?(values, &scalar?/1)
+
+  defp value?(value), do: scalar?(value)
+
+  defp scalar?(text) when is_binary(text), do: String.valid?(text)
+
+  defp scalar?(number) when is_integer(number),
+    do: number in -0x8000000000000000..0x7FFFFFFFFFFFFFFF
+
+  defp scalar?(value), do: is_float(value) or is_boolean(value)
+end

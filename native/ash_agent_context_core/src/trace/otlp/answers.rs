@@ -1,0 +1,139 @@
+//! The spans within a turn: answers, and the calls that they make.
+
+use crate::error::Error;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome};
+use crate::trace::otlp::attributes::{failure, result_failure, Attributes};
+use crate::trace::otlp::ids::{self, Of};
+use crate::trace::otlp::messages;
+use crate::trace::otlp::options::{Conventions, Turns};
+use crate::trace::otlp::proto::Kind;
+use crate::trace::otlp::spans::{Caller, Conversation, Within, Writer};
+use crate::trace::otlp::times;
+use crate::trace::otlp::unread::Unread;
+use crate::trace::told::{Looked, NESTED};
+
+impl<'a> Writer<'_, 'a> {
+    pub fn answer(
+        &mut self,
+        of: &Conversation<'_, 'a>,
+        (iteration, position): (&'a Iteration, usize),
+        entry: &'a Entry,
+        unread: &Unread<'a>,
+        within: Within,
+    ) -> Result<(), Error> {
+        let looked = Looked::new(entry, self.trace.look());
+        let message = looked.message();
+        let mut attributes = self.attributes(of, "chat");
+        attributes.answer(message);
+        attributes.count("ash_agent.iteration", iteration.number);
+        if let Some(reported) = entry.usage.as_deref() {
+            attributes.usage(reported.sum);
+        }
+        let is_compacted = of.compacted.is_some_and(|last| iteration.number > last);
+        if is_compacted && self.options.conventions == Conventions::Next {
+            attributes.flag("gen_ai.conversation.compacted");
+        }
+        if self.options.messages {
+            let read = unread.before(iteration.number);
+            attributes.text("gen_ai.input.messages", self.input(&read));
+            attributes.text("gen_ai.output.messages", messages::output(message));
+            self.put_setting(of, &mut attributes);
+        }
+        let reply = message.reply.as_deref();
+        let name = match reply.and_then(|reply| reply.model.as_deref()) {
+            Some(model) => format!("chat {model}"),
+            None => "chat".to_owned(),
+        };
+        let id = ids::span(&of.id, iteration, Of::Answer(position));
+        let times = times::answer(of.context, iteration, entry);
+        self.push(
+            within,
+            id,
+            (name, Kind::Client),
+            times,
+            attributes,
+            failure(message),
+        )
+    }
+
+    pub fn calls(
+        &mut self,
+        of: &Conversation<'_, 'a>,
+        (iteration, position): (&'a Iteration, usize),
+        entry: &'a Entry,
+        within: Within,
+    ) -> Result<(), Error> {
+        let looked = Looked::new(entry, self.trace.look());
+        let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+        for (slot, outcome) in slots.enumerate() {
+            let Some(call) = entry.message.calls.get(slot) else {
+                break;
+            };
+            let depth = of.caller.map_or(0, |caller| caller.depth);
+            let children = match depth < NESTED {
+                true => self.children.remove(&(of.at, iteration.number, &*call.id)),
+                false => None,
+            };
+            if outcome.is_none() && children.is_none() {
+                continue;
+            }
+            let id = ids::span(&of.id, iteration, Of::Call(position, slot));
+            let shown = looked.message();
+            let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
+            let name = format!("execute_tool {}", call.name.as_str());
+            let times = times::call(of.context, iteration, entry, slot);
+            let failed = outcome.and_then(|outcome| result_failure(outcome.status));
+            self.push(
+                within,
+                id,
+                (name, Kind::Internal),
+                times,
+                attributes,
+                failed,
+            )?;
+            let caller = Caller {
+                within: Within {
+                    span: Some(id),
+                    ..within
+                },
+                conversation: of.user_id(),
+                tool: call.name.as_str(),
+                depth: depth + 1,
+            };
+            for child in children.into_iter().flatten() {
+                self.conversation(child, Turns::All, Some(&caller))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn call_attributes(
+        &self,
+        of: &Conversation<'_, '_>,
+        iteration: &Iteration,
+        message: &Message,
+        slot: usize,
+        outcome: Option<&Outcome>,
+    ) -> Attributes {
+        let mut attributes = self.attributes(of, "execute_tool");
+        let Some(call) = message.calls.get(slot) else {
+            return attributes;
+        };
+        let name = call.name.as_str();
+        attributes.text("gen_ai.tool.name", name);
+        attributes.text("gen_ai.tool.call.id", &*call.id);
+        attributes.text("gen_ai.tool.type", "function");
+        attributes.known(
+            "gen_ai.tool.description",
+            messages::description(self.options.tools, name),
+        );
+        attributes.count("ash_agent.iteration", iteration.number);
+        if self.options.messages {
+            attributes.text("gen_ai.tool.call.arguments", messages::arguments(call));
+            attributes.known("gen_ai.tool.call.result", outcome.map(messages::response));
+        }
+        attributes
+    }
+}

@@ -1,0 +1,145 @@
+//! Attributes of spans, by the names that the conventions have for them.
+
+use crate::log::message::{Message, Status};
+use crate::log::provider::Provider;
+use crate::log::reply::{Finish, Reply};
+use crate::log::usage::Usage;
+use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
+use crate::value::Value;
+
+/// What stands for a provider that is not known, since a name is required.
+const UNKNOWN: &str = "unknown";
+
+/// The attributes of a span in the making.
+#[derive(Default)]
+pub(super) struct Attributes(pub Vec<KeyValue>);
+
+impl Attributes {
+    pub fn text(&mut self, key: &str, text: impl Into<String>) {
+        self.put(key, Any::Text(text.into()));
+    }
+
+    pub fn known(&mut self, key: &str, text: Option<impl Into<String>>) {
+        if let Some(text) = text {
+            self.text(key, text);
+        }
+    }
+
+    pub fn flag(&mut self, key: &str) {
+        self.put(key, Any::Flag(true));
+    }
+
+    pub fn count(&mut self, key: &str, count: u64) {
+        self.put(key, Any::Int(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    pub fn value(&mut self, key: &str, value: &Value) {
+        self.0.push(KeyValue {
+            key: key.to_owned(),
+            value: Some(any_value(value)),
+        });
+    }
+
+    pub fn usage(&mut self, usage: Usage) {
+        // Of the last two: none is what a provider says that has no such thing.
+        self.count("gen_ai.usage.input_tokens", usage.input);
+        self.count("gen_ai.usage.output_tokens", usage.output);
+        if usage.cached > 0 {
+            self.count("gen_ai.usage.cache_read.input_tokens", usage.cached);
+        }
+        if usage.reasoning > 0 {
+            self.count("gen_ai.usage.reasoning.output_tokens", usage.reasoning);
+        }
+    }
+
+    /// Who answered, and how the answer ends.
+    pub fn answer(&mut self, message: &Message) {
+        let reply = message.reply.as_deref();
+        self.text("gen_ai.provider.name", provider_name(reply));
+        // What was asked for is not kept, and viewers look for it.
+        let model = reply.and_then(|reply| reply.model.as_deref());
+        self.known("gen_ai.request.model", model);
+        self.known("gen_ai.response.model", model);
+        self.known(
+            "gen_ai.response.id",
+            reply.and_then(|reply| reply.id.as_deref()),
+        );
+        let reason = AnyValue {
+            value: Some(Any::Text(finish_reason(message).to_owned())),
+        };
+        let reasons = AnyValues {
+            values: vec![reason],
+        };
+        self.put("gen_ai.response.finish_reasons", Any::List(reasons));
+    }
+
+    fn put(&mut self, key: &str, any: Any) {
+        self.0.push(KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(any) }),
+        });
+    }
+}
+
+/// A value that the application gave: text, a number, a flag, or a list of them.
+pub(super) fn any_value(value: &Value) -> AnyValue {
+    let value = match value {
+        Value::Bool(flag) => Some(Any::Flag(*flag)),
+        Value::Int(number) => Some(Any::Int(*number)),
+        Value::Float(number) => Some(Any::Double(*number)),
+        Value::List(items) => Some(Any::List(AnyValues {
+            values: items.iter().map(any_value).collect(),
+        })),
+        other => other.as_name().map(|text| Any::Text(text.to_owned())),
+    };
+    AnyValue { value }
+}
+
+pub(super) fn provider_name(reply: Option<&Reply>) -> &'static str {
+    match reply.and_then(|reply| reply.provider) {
+        Some(Provider::OpenAiChat | Provider::OpenAiResponses) => "openai",
+        Some(Provider::Gemini) => "gcp.gemini",
+        Some(Provider::Bedrock) => "aws.bedrock",
+        Some(Provider::Mistral) => "mistral_ai",
+        Some(other) => other.name(),
+        None => UNKNOWN,
+    }
+}
+
+/// Why an answer ends, in the conventions' word where they have one.
+pub(super) fn finish_reason(message: &Message) -> &'static str {
+    let reply = message.reply.as_deref();
+    match reply.and_then(|reply| reply.finish) {
+        Some(Finish::ToolCalls) => "tool_call",
+        Some(other) => other.name(),
+        None if message.is_interrupted() => Finish::Error.name(),
+        None if message.calls.is_empty() => Finish::Stop.name(),
+        None => "tool_call",
+    }
+}
+
+/// What kind of failure an answer is, if it is one.
+pub(super) fn failure(message: &Message) -> Option<&str> {
+    let reply = message.reply.as_deref()?;
+    match &reply.interrupted {
+        Some(reason) => Some(first_word(reason)),
+        None => (reply.finish == Some(Finish::Error)).then_some("error"),
+    }
+}
+
+/// Only names of reasons are few; anything else may be the words of a provider.
+fn first_word(reason: &Value) -> &str {
+    match reason {
+        Value::Atom(name) => name,
+        Value::Tuple(items) => match items.first() {
+            Some(Value::Atom(name)) => name,
+            _ => "interrupted",
+        },
+        _ => "interrupted",
+    }
+}
+
+/// What kind of failure a result is, if it is one.
+pub(super) fn result_failure(status: Status) -> Option<&'static str> {
+    (status != Status::Ok).then(|| status.name())
+}

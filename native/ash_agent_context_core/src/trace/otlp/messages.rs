@@ -1,0 +1,276 @@
+//! Messages as the conventions' JSON schemas have them.
+
+use crate::log::call::ToolCall;
+use crate::log::media::{Location, Media};
+use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::part::{Content, Part, PartKind};
+use crate::trace::otlp::attributes::finish_reason;
+use crate::trace::otlp::options::Conventions;
+use crate::trace::otlp::unread::Read;
+use crate::trace::said::{lossy, part_text};
+use crate::trace::told::{Looked, Trace};
+use crate::value::builder::{Json, JsonObject};
+use crate::value::json::{AsJson, AsObject};
+use crate::value::{Map, Value};
+
+/// What was said before an answer.
+pub(super) fn input(trace: &Trace<'_>, conventions: Conventions, read: &[Read<'_>]) -> String {
+    list(|json| {
+        for one in read {
+            match one {
+                Read::Summary(summary) => {
+                    let shown = trace.look().message(summary);
+                    let shown = shown.as_ref().unwrap_or(summary);
+                    message(json, shown.role.name(), |json| match conventions {
+                        Conventions::V1_41 => parts(json, shown),
+                        Conventions::Next => compaction(json, shown),
+                    });
+                }
+                Read::Message(entry) => {
+                    let looked = Looked::new(entry, trace.look());
+                    let shown = looked.message();
+                    message(json, shown.role.name(), |json| parts(json, shown));
+                }
+                Read::Results(entry) => {
+                    let looked = Looked::new(entry, trace.look());
+                    let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
+                    for (call, outcome) in looked.message().calls.iter().zip(slots) {
+                        if let Some(outcome) = outcome {
+                            message(json, "tool", |json| result(json, call, outcome));
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// An answer.
+pub(super) fn output(answer: &Message) -> String {
+    list(|json| {
+        json.bare_object(|json| {
+            json.text("role", Role::Assistant.name());
+            json.list("parts", |json| parts(json, answer));
+            json.text("finish_reason", finish_reason(answer));
+        });
+    })
+}
+
+/// The parts of a system prompt.
+pub(super) fn instructions(system: &Message) -> String {
+    list(|json| parts(json, system))
+}
+
+/// The tools that the agent had.
+pub(super) fn definitions(tools: &Value) -> String {
+    list(|json| {
+        for tool in items(tools) {
+            json.separate();
+            json.bare_object(|json| {
+                json.text("type", "function");
+                for (key, value) in tool.iter() {
+                    if let Some(key) = key.as_name() {
+                        json.field(key, &AsJson(value));
+                    }
+                }
+            });
+        }
+    })
+}
+
+/// What a tool is for.
+pub(super) fn description<'a>(tools: Option<&'a Value>, name: &str) -> Option<&'a str> {
+    let of = |tool: &&Map, key| tool.get_named(key).and_then(Value::as_name) == Some(name);
+    let tool = items(tools?).find(|tool| of(tool, "name"))?;
+    tool.get_named("description").and_then(Value::as_name)
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Map> {
+    let Value::List(items) = list else {
+        return [].iter().filter_map(as_map);
+    };
+    items.iter().filter_map(as_map)
+}
+
+fn as_map(value: &Value) -> Option<&Map> {
+    match value {
+        Value::Map(map) => Some(map),
+        _ => None,
+    }
+}
+
+/// What a call passes to its tool.
+pub(super) fn arguments(call: &ToolCall) -> String {
+    match &call.arguments.value {
+        Value::Binary(text) => lossy(text).into_owned(),
+        value => crate::value::json::write(value),
+    }
+}
+
+/// What a model reads of a result, as the attribute has it: text, or a list of parts.
+pub(super) fn response(outcome: &Outcome) -> String {
+    match &outcome.output {
+        Output::Value(_) => lossy(outcome.text().unwrap_or_default()).into_owned(),
+        Output::Parts(all) => list(|json| all.iter().for_each(|part| write_part(json, part))),
+    }
+}
+
+fn list(fill: impl FnOnce(&mut Json)) -> String {
+    let mut json = Json::default();
+    json.raw("[");
+    fill(&mut json);
+    json.raw("]");
+    // What we write is text and pieces of JSON.
+    String::from_utf8(json.into_bytes()).unwrap_or_default()
+}
+
+fn message(json: &mut Json, role: &str, fill: impl FnOnce(&mut Json)) {
+    json.separate();
+    json.bare_object(|json| {
+        json.text("role", role).list("parts", fill);
+    });
+}
+
+fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) {
+    json.separate();
+    json.bare_object(|json| {
+        json.text("type", kind);
+        fill(json);
+    });
+}
+
+/// What a message says and which calls it makes, in the order in which the model made them.
+fn parts(json: &mut Json, message: &Message) {
+    let mut calls = message.calls.iter().peekable();
+    let content = match &message.content {
+        Content::Parts(parts) => parts.len(),
+        Content::None => 0,
+        Content::Text(_) => 1,
+    };
+    for position in 0..content {
+        while let Some(call) = calls.next_if(|call| call.parts_before() <= position) {
+            write_call(json, call);
+        }
+        match &message.content {
+            Content::Text(text) => element(json, "text", |json| {
+                json.text("content", &lossy(text));
+            }),
+            Content::Parts(parts) => {
+                if let Some(part) = parts.get(position) {
+                    write_part(json, part);
+                }
+            }
+            Content::None => {}
+        }
+    }
+    for call in calls {
+        write_call(json, call);
+    }
+}
+
+fn compaction(json: &mut Json, summary: &Message) {
+    let text = crate::trace::said::content_text(&summary.content);
+    element(json, "compaction", |json| {
+        json.text("content", &text);
+    });
+}
+
+fn write_call(json: &mut Json, call: &ToolCall) {
+    element(json, "tool_call", |json| {
+        json.text("id", &call.id).text("name", call.name.as_str());
+        match &call.arguments.value {
+            Value::Binary(text) => json.text("arguments", &lossy(text)),
+            value => json.field("arguments", &AsJson(value)),
+        };
+    });
+}
+
+fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
+    element(json, "tool_call_response", |json| {
+        json.text("id", &call.id);
+        match &outcome.output {
+            Output::Value(_) => {
+                json.text("response", &lossy(outcome.text().unwrap_or_default()));
+            }
+            Output::Parts(all) => {
+                json.list("response", |json| {
+                    all.iter().for_each(|part| write_part(json, part));
+                });
+            }
+        }
+    });
+}
+
+fn write_part(json: &mut Json, part: &Part) {
+    match &part.kind {
+        PartKind::Text(text) => element(json, "text", |json| {
+            json.text("content", &lossy(text));
+        }),
+        PartKind::Thinking(text) => element(json, "reasoning", |json| {
+            json.text("content", &lossy(text));
+        }),
+        // Nobody but its provider can read it.
+        PartKind::RedactedThinking(_) => {}
+        PartKind::ProviderBlock { data, .. } => block(json, part, data),
+        kind => {
+            if let Some(media) = Media::of(kind) {
+                write_media(json, &media, kind);
+            }
+        }
+    }
+}
+
+fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
+    let fill = |json: &mut JsonObject<'_>| {
+        // What is no image, film or recording is a document in the coming version.
+        let modality = match kind {
+            PartKind::File { .. } => "document",
+            kind => kind.name(),
+        };
+        json.text("modality", modality);
+        if let Some(media_type) = media.guessed_type() {
+            json.text("mime_type", media_type);
+        }
+    };
+    match media.source {
+        Location::Inline(data) => element(json, "blob", |json| {
+            fill(json);
+            json.text("content", data);
+        }),
+        Location::Web(uri) | Location::Store(uri) => element(json, "uri", |json| {
+            fill(json);
+            json.text("uri", uri);
+        }),
+        Location::Stored(_, id) => element(json, "file", |json| {
+            fill(json);
+            json.text("file_id", id);
+        }),
+    }
+}
+
+/// A provider's block: what it did with one of its own tools, or anything else.
+fn block(json: &mut Json, part: &Part, data: &Map) {
+    let text = |key| data.get_named(key).and_then(Value::as_name);
+    let kind = text("type").unwrap_or("block");
+    let Some(half) = part.half() else {
+        return element(json, "provider_block", |json| {
+            json.text("block", &part_text(part));
+        });
+    };
+    let id = ["tool_use_id", "call_id", "id"].into_iter().find_map(text);
+    let field = match half.is_result {
+        true => "server_tool_call_response",
+        false => "server_tool_call",
+    };
+    element(json, field, |json| {
+        if let Some(id) = id {
+            json.text("id", id);
+        }
+        if !half.is_result {
+            json.text("name", text("name").unwrap_or(kind));
+        }
+        json.object(field, |json| {
+            json.text("type", kind).field("block", &AsObject(data));
+        });
+    });
+}

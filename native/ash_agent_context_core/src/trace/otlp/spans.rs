@@ -1,0 +1,253 @@
+//! The spans of a conversation: turns, and in them answers and calls beside each other.
+
+use std::collections::HashMap;
+
+use prost::Message as _;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::iteration::Iteration;
+use crate::trace::otlp::attributes::Attributes;
+use crate::trace::otlp::messages;
+use crate::trace::otlp::options::{OtlpOptions, Turns};
+use crate::trace::otlp::proto::{Code, Kind, Span, Status};
+use crate::trace::otlp::times::Times;
+use crate::trace::otlp::unread::{Read, Unread};
+use crate::trace::told::Trace;
+use crate::value::time::Time;
+
+/// The trace and the span that another span is within.
+#[derive(Clone, Copy)]
+pub(super) struct Within {
+    pub trace: [u8; 16],
+    pub span: Option<[u8; 8]>,
+}
+
+/// Who a conversation was made for.
+pub(super) struct Caller<'c> {
+    /// The span of the call.
+    pub within: Within,
+    /// The conversation that the user has.
+    pub conversation: &'c str,
+    /// The tool that the sub-agent is.
+    pub tool: &'c str,
+    pub depth: usize,
+}
+
+/// What spans of one conversation have in common.
+pub(super) struct Conversation<'c, 'a> {
+    pub at: usize,
+    pub id: String,
+    pub context: &'a Context,
+    pub caller: Option<&'c Caller<'c>>,
+    /// Whether it is the one that was asked for.
+    pub is_main: bool,
+    /// The system prompt, as the attribute has it.
+    pub system: Option<String>,
+    /// The iteration that the first summary ends with.
+    pub compacted: Option<u64>,
+}
+
+impl Conversation<'_, '_> {
+    /// The conversation that the user has.
+    pub fn user_id(&self) -> &str {
+        let id = || self.context.id();
+        self.caller.map_or_else(id, |caller| caller.conversation)
+    }
+}
+
+pub(super) struct Writer<'t, 'a> {
+    pub trace: &'t Trace<'a>,
+    pub options: &'t OtlpOptions<'t>,
+    /// Conversations by the conversation, the iteration and the call that they were made for.
+    pub children: HashMap<(usize, u64, &'a str), Vec<usize>>,
+    tools: Option<String>,
+    spans: Vec<Span>,
+    bytes: usize,
+    most: usize,
+}
+
+impl<'t, 'a> Writer<'t, 'a> {
+    pub fn new(trace: &'t Trace<'a>, options: &'t OtlpOptions<'t>, most: usize) -> Self {
+        Self {
+            trace,
+            options,
+            children: HashMap::new(),
+            tools: options.tools.map(messages::definitions),
+            spans: Vec::new(),
+            bytes: 0,
+            most,
+        }
+    }
+
+    pub fn write(mut self) -> Result<Vec<Span>, Error> {
+        let trace = self.trace;
+        let told = &trace.told;
+        let mut apart = Vec::new();
+        for (child, within) in trace.within().into_iter().enumerate() {
+            let place = within.zip(told.get(child)).and_then(|(within, child)| {
+                let parent = told.get(within.conversation)?;
+                let call = within.call?;
+                let number = made_in(parent.context, call, child.context.created_at())?;
+                Some((within.conversation, number, call))
+            });
+            match place {
+                Some(place) => self.children.entry(place).or_default().push(child),
+                None if told.get(child).is_some_and(|told| told.is_active) => {}
+                None => apart.push(child),
+            }
+        }
+        let active = told.iter().position(|told| told.is_active).unwrap_or(0);
+        self.conversation(active, self.options.turns, None)?;
+        if self.options.turns == Turns::All {
+            for child in apart {
+                self.conversation(child, Turns::All, None)?;
+            }
+        }
+        Ok(self.spans)
+    }
+
+    pub fn conversation(
+        &mut self,
+        at: usize,
+        turns: Turns,
+        caller: Option<&Caller<'_>>,
+    ) -> Result<(), Error> {
+        let Some(told) = self.trace.told.get(at) else {
+            return Ok(());
+        };
+        let context = told.context;
+        let numbers = numbers(context, turns)?;
+        let system = context.shown_system().filter(|_| self.options.messages);
+        let summaries = context.view().into_iter().flat_map(|view| view.covers());
+        let of = Conversation {
+            at,
+            id: self.trace.document_id(at),
+            context,
+            caller,
+            is_main: told.is_active,
+            system: system.map(|system| {
+                let look = self.trace.look().message(system);
+                messages::instructions(look.as_ref().unwrap_or(system))
+            }),
+            compacted: summaries
+                .filter(|(_, cover)| cover.summary.is_some())
+                .map(|(_, cover)| cover.last)
+                .min(),
+        };
+        let mut turn: Vec<&Iteration> = Vec::new();
+        let mut unread = None;
+        for iteration in iterations(context, numbers) {
+            let unread = unread.get_or_insert_with(|| Unread::at(context, iteration));
+            if turn
+                .first()
+                .is_some_and(|first| first.turn != iteration.turn)
+            {
+                self.turn(&of, &turn, unread, false)?;
+                turn.clear();
+            }
+            turn.push(iteration);
+        }
+        match unread {
+            Some(mut unread) => self.turn(&of, &turn, &mut unread, true),
+            None => Ok(()),
+        }
+    }
+
+    pub fn attributes(&self, of: &Conversation<'_, '_>, operation: &str) -> Attributes {
+        let mut attributes = Attributes::default();
+        attributes.text("gen_ai.operation.name", operation);
+        attributes.text("gen_ai.conversation.id", of.user_id());
+        attributes.text("ash_agent.context.id", of.context.id());
+        attributes
+    }
+
+    pub fn input(&self, read: &[Read<'_>]) -> String {
+        messages::input(self.trace, self.options.conventions, read)
+    }
+
+    /// What a model has in all its answers.
+    pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut Attributes) {
+        attributes.known("gen_ai.system_instructions", of.system.clone());
+        // They are the agent's, and a sub-agent has others.
+        let tools = self.tools.clone().filter(|_| of.is_main);
+        attributes.known("gen_ai.tool.definitions", tools);
+    }
+
+    pub fn push(
+        &mut self,
+        within: Within,
+        id: [u8; 8],
+        (name, kind): (String, Kind),
+        times: Times,
+        mut attributes: Attributes,
+        failed: Option<&str>,
+    ) -> Result<(), Error> {
+        attributes.known("error.type", failed);
+        let (start_time_unix_nano, end_time_unix_nano) = times.nanos();
+        let span = Span {
+            trace_id: within.trace.to_vec(),
+            span_id: id.to_vec(),
+            parent_span_id: within.span.map_or(Vec::new(), |id| id.to_vec()),
+            name,
+            kind: kind.into(),
+            start_time_unix_nano,
+            end_time_unix_nano,
+            attributes: attributes.0,
+            status: failed.map(|_| Status {
+                code: Code::Error.into(),
+            }),
+        };
+        self.bytes = self.bytes.saturating_add(span.encoded_len());
+        if self.bytes > self.most {
+            return Err(Error::TraceTooLarge { most: self.most });
+        }
+        self.spans.push(span);
+        Ok(())
+    }
+}
+
+/// The iteration with the call that a conversation was made for at a time: an id may be used again.
+fn made_in(parent: &Context, call: &str, at: Time) -> Option<u64> {
+    let mut with_call = parent
+        .iterations()
+        .filter(|iteration| iteration.calls().any(|(one, _)| &*one.id == call));
+    let first = with_call.next()?;
+    let later = with_call.take_while(|iteration| iteration.started_at <= at);
+    Some(later.last().unwrap_or(first).number)
+}
+
+/// The numbers of the first and of the last iteration of turns.
+fn numbers(context: &Context, turns: Turns) -> Result<(u64, u64), Error> {
+    let (first, last) = (context.first_number(), context.current_iteration());
+    let unknown = |number: u64| Error::UnknownIteration {
+        number: i64::try_from(number).unwrap_or(i64::MAX),
+        first,
+        last,
+    };
+    let turn = |number: u64| {
+        let known = i64::try_from(number)
+            .ok()
+            .and_then(|number| context.iteration(number));
+        known
+            .map(|iteration| iteration.turn)
+            .ok_or_else(|| unknown(number))
+    };
+    Ok(match turns {
+        Turns::All => (first, last),
+        Turns::Last => (context.turn(), last),
+        Turns::Between(from, to) => {
+            let (from, to) = (turn(from)?, turn(to)?);
+            let next = iterations(context, (to, last)).find(|iteration| iteration.turn > to);
+            (
+                from,
+                next.map_or(last, |next| next.number.saturating_sub(1)),
+            )
+        }
+    })
+}
+
+fn iterations(context: &Context, (first, last): (u64, u64)) -> impl Iterator<Item = &Iteration> {
+    (first.max(context.first_number())..=last)
+        .filter_map(|number| context.iteration(i64::try_from(number).ok()?))
+}

@@ -1,0 +1,83 @@
+//! What a model has not read before it gives an answer: what came since its last one.
+
+use crate::context::Context;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::message::Message;
+
+/// A message that an answer follows.
+#[derive(Clone, Copy)]
+pub(super) enum Read<'a> {
+    /// What stands for iterations.
+    Summary(&'a Message),
+    /// What somebody said.
+    Message(&'a Entry),
+    /// The results of the calls of a message.
+    Results(&'a Entry),
+}
+
+/// What is new since the last answer.
+pub(super) struct Unread<'a> {
+    context: &'a Context,
+    new: Vec<Read<'a>>,
+    /// The iteration of the last answer.
+    answered: u64,
+}
+
+impl<'a> Unread<'a> {
+    /// What is new when an iteration begins.
+    pub fn at(context: &'a Context, first: &Iteration) -> Self {
+        let mut unread = Self {
+            context,
+            new: Vec::new(),
+            answered: 0,
+        };
+        let mut before: Vec<&Iteration> = Vec::new();
+        let mut number = first.number.saturating_sub(1);
+        while let Some(iteration) = i64::try_from(number)
+            .ok()
+            .and_then(|number| context.iteration(number))
+        {
+            before.push(iteration);
+            if iteration.has_assistant() || number == 0 {
+                break;
+            }
+            number -= 1;
+        }
+        for iteration in before.into_iter().rev() {
+            for entry in iteration.entries() {
+                unread.add(iteration.number, entry);
+            }
+        }
+        unread
+    }
+
+    /// Takes down an entry of an iteration.
+    pub fn add(&mut self, number: u64, entry: &'a Entry) {
+        if !entry.is_model() {
+            self.new.push(Read::Message(entry));
+            return;
+        }
+        self.answered = number;
+        self.new.clear();
+        if entry.exchange.is_some() {
+            self.new.push(Read::Results(entry));
+        }
+    }
+
+    /// What the answer in an iteration is to.
+    pub fn before(&self, number: u64) -> Vec<Read<'a>> {
+        let covers = self.context.view().into_iter();
+        let covers = covers.flat_map(|view| view.covers.range(..number).rev());
+        // They do not overlap, so an earlier one ends earlier.
+        let met = covers.take_while(|(_, cover)| cover.last >= self.answered);
+        let ended = met.filter(|(_, cover)| cover.last < number);
+        let mut all: Vec<Read<'a>> = ended
+            .filter_map(|(_, cover)| cover.summary.as_deref())
+            .map(Read::Summary)
+            .collect();
+        all.reverse();
+        all.extend(&self.new);
+        all
+    }
+}

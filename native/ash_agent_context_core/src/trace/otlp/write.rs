@@ -1,0 +1,57 @@
+//! The spans as bytes.
+
+use prost::Message as _;
+
+use crate::error::Error;
+use crate::trace::otlp::attributes::any_value;
+use crate::trace::otlp::json;
+use crate::trace::otlp::options::OtlpOptions;
+use crate::trace::otlp::proto::{KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
+use crate::trace::otlp::spans::Writer;
+use crate::trace::told::Trace;
+use crate::value::Value;
+
+/// Bytes of a trace at most: what stands in many spans, such as the system prompt, makes more of a
+/// conversation than it is.
+const MOST: usize = 256 * 1024 * 1024;
+
+impl Trace<'_> {
+    /// The conversation that a reader wants to see first, with its sub-agents, as a message of the type
+    /// `TracesData`, which is also the request that receivers of OTLP take.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`] for turns that there are none of; [`Error::TraceTooLarge`].
+    ///
+    /// # Complexity
+    /// O(n), and for each answer O(the system prompt and the tools) with [`OtlpOptions::messages`].
+    pub fn to_otlp(&self, options: &OtlpOptions<'_>) -> Result<Vec<u8>, Error> {
+        let spans = Writer::new(self, options, MOST).write()?;
+        let attributes = options.resource.iter();
+        let traces = TracesData {
+            resource_spans: vec![ResourceSpans {
+                resource: Some(Resource {
+                    attributes: attributes.map(key_value).collect(),
+                }),
+                scope_spans: vec![ScopeSpans {
+                    scope: Some(Scope {
+                        name: "ash_agent_context".to_owned(),
+                        version: env!("CARGO_PKG_VERSION").to_owned(),
+                    }),
+                    spans,
+                    schema_url: options.conventions.schema_url().to_owned(),
+                }],
+            }],
+        };
+        Ok(match options.is_json {
+            true => json::write(&traces),
+            false => traces.encode_to_vec(),
+        })
+    }
+}
+
+fn key_value((key, value): &(String, Value)) -> KeyValue {
+    KeyValue {
+        key: key.clone(),
+        value: Some(any_value(value)),
+    }
+}
