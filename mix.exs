@@ -363,6 +363,7 @@ defmodule AshAgentContext.MixProject do
             "Build",
             "Read",
             "Requests",
+            "Other libraries",
             "Responses",
             "View and budget",
             "Approve",
