@@ -365,6 +365,7 @@ defmodule AshAgentContext.MixProject do
             "Build",
             "Read",
             "Requests",
+            "Other libraries",
             "Responses",
             "View and budget",
             "Approve",
@@ -377,8 +378,9 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
-        "Ecto, Ash and JSON": ~r"(EctoType|AshType|Embedded|JSON|Comparable)",
-        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Prices)",
+        "Ecto, Ash and JSON":
+          ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.Conversation)",
+        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|Prices)",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
         Looking: ~r"^AshAgent\.Trace"

@@ -51,7 +51,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Handle, Native, Options, Trust}
+  alias AshAgent.Context.{Error, Handle, Native, Options, Peer, Trust}
   alias AshAgent.Options, as: Check
 
   @enforce_keys [:ref, :current_iteration]
@@ -1214,6 +1214,150 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Requests"
   @spec from_messages!([map()], keyword()) :: t()
   def from_messages!(messages, opts \\ []), do: messages |> from_messages(opts) |> bang_import!()
+
+  @doc """
+  Makes a context from a conversation of ReqLLM: a `ReqLLM.Context`, or a list of its messages, as structs or as maps with the same
+  fields. Returns what `from_messages/2` returns, with the same repairs and options.
+
+  Calls that the provider has run itself (`builtin?`) are not calls to answer. Fields that a context has no place for, such as
+  `reasoning_details` of other providers, are kept in the message's metadata, so that `to_req_llm/1` returns the same messages again.
+  Tools are not part of the conversation.
+
+  ## Examples
+
+      iex> messages = [
+      ...>   %{role: :user, content: [%{type: :text, text: "Weather?"}]},
+      ...>   %{role: :assistant, content: [], tool_calls: [%{id: "a", type: "function", function: %{name: "get", arguments: "{}"}}]},
+      ...>   %{role: :tool, tool_call_id: "a", name: "get", content: [%{type: :text, text: "sunny"}]}
+      ...> ]
+      iex> {:ok, context, %{repairs: []}} = AshAgent.Context.from_req_llm(messages)
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: "get", arguments: %{}, result: {:ok, "sunny"}}]
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec from_req_llm(map() | [map()], keyword()) ::
+          {:ok, t(), import_report()} | {:error, Error.t()}
+  def from_req_llm(context_or_messages, opts \\ [])
+
+  def from_req_llm(%{messages: messages}, opts), do: from_req_llm(messages, opts)
+  def from_req_llm(%{"messages" => messages}, opts), do: from_req_llm(messages, opts)
+
+  def from_req_llm(messages, opts) when is_list(messages),
+    do: Peer.import(Peer.ReqLLM, messages, opts)
+
+  @doc """
+  Returns the messages as a `ReqLLM.Context`, or as maps with the same fields if ReqLLM is not loaded.
+
+  Like `to_messages/1`, it shows the view. Parts that ReqLLM has no form for are left out, such as audio.
+
+  ## Examples
+
+      iex> %{messages: [message]} = AshAgent.Context.new("Hello!") |> AshAgent.Context.to_req_llm()
+      iex> {message.role, Enum.map(message.content, & &1.text)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec to_req_llm(t()) :: struct() | %{messages: [map()], tools: []}
+  def to_req_llm(%__MODULE__{} = context) do
+    messages = Peer.export(Peer.ReqLLM, context, to_messages(context))
+    Peer.build(ReqLLM.Context, %{messages: messages, tools: []})
+  end
+
+  @doc """
+  Makes a context from messages of LangChain, as structs or as maps with the same fields. Returns what `from_messages/2` returns.
+
+  Calls that did not come in whole (`status: :incomplete`) are not calls to answer. Fields that a context has no place for are kept in
+  the message's metadata, so that `to_langchain/1` returns the same messages again.
+
+  ## Examples
+
+      iex> {:ok, context, _report} = AshAgent.Context.from_langchain([%{role: :user, content: "Hello!", name: "ann"}])
+      iex> [%{role: :user, content: "Hello!"}] = AshAgent.Context.to_messages(context)
+      iex> [%{content: "Hello!", name: "ann"}] = AshAgent.Context.to_langchain(context)
+      iex> AshAgent.Context.count_messages(context)
+      1
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec from_langchain([map()], keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
+  def from_langchain(messages, opts \\ []) when is_list(messages),
+    do: Peer.import(Peer.LangChain, messages, opts)
+
+  @doc """
+  Returns the messages as those of LangChain, or as maps with the same fields if LangChain is not loaded. Like `to_messages/1`, it
+  shows the view.
+
+  ## Examples
+
+      iex> [message] = AshAgent.Context.new("Hello!") |> AshAgent.Context.to_langchain()
+      iex> {message.role, Enum.map(message.content, & &1.content)}
+      {:user, ["Hello!"]}
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec to_langchain(t()) :: [struct() | map()]
+  def to_langchain(%__MODULE__{} = context),
+    do: Peer.export(Peer.LangChain, context, to_messages(context))
+
+  @doc """
+  Makes a context from a `Jido.AI.Context`, or from a map with the same fields. Returns what `from_messages/2` returns.
+
+  The context has the id of Jido's, unless the option `:id` is given. Timestamps, `refs` and other fields that a context has no place
+  for are kept in the message's metadata, so that `to_jido/1` returns the same entries again.
+
+  ## Examples
+
+      iex> jido = %{id: "j1", system_prompt: "Be brief.", entries: [%{role: :user, content: "Hello!"}]}
+      iex> {:ok, context, _report} = AshAgent.Context.from_jido(jido)
+      iex> {context[:id], AshAgent.Context.count_messages(context)}
+      {"j1", 2}
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec from_jido(map(), keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
+  # Jido keeps the newest entry first.
+  def from_jido(%{entries: entries} = jido, opts \\ []) when is_list(entries) do
+    prompt =
+      case jido do
+        %{system_prompt: text} when is_binary(text) -> [%{role: :system, content: text}]
+        _none -> []
+      end
+
+    opts =
+      case jido do
+        %{id: id} when is_binary(id) -> Keyword.put_new(opts, :id, id)
+        _none -> opts
+      end
+
+    Peer.import(Peer.Jido, prompt ++ Enum.reverse(entries), opts)
+  end
+
+  @doc """
+  Returns the conversation as a `Jido.AI.Context`, or as a map with the same fields if Jido AI is not loaded. Like `to_messages/1`, it
+  shows the view.
+
+  ## Examples
+
+      iex> jido = AshAgent.Context.new("Hello!", id: "c1", system_prompt: "Be brief.") |> AshAgent.Context.to_jido()
+      iex> {jido.id, jido.system_prompt, Enum.map(jido.entries, & &1.content)}
+      {"c1", "Be brief.", ["Hello!"]}
+  """
+  @doc since: "0.1.0", group: "Other libraries"
+  @spec to_jido(t()) :: struct() | map()
+  def to_jido(%__MODULE__{} = context) do
+    messages = to_messages(context)
+
+    # One with a timestamp was an entry.
+    {prompt, messages} =
+      case {messages, metadata(context)} do
+        {[%{role: :system, content: text} | rest], noted}
+        when is_binary(text) and not is_map_key(noted, "jido") ->
+          {text, rest}
+
+        _none ->
+          {nil, messages}
+      end
+
+    entries = Peer.Jido |> Peer.export(context, messages) |> Enum.reverse()
+    Peer.build(Jido.AI.Context, %{id: context[:id], entries: entries, system_prompt: prompt})
+  end
 
   @doc """
   Returns the conversation as it was at the end of an iteration, which becomes the current one.

@@ -101,6 +101,9 @@ defmodule AshAgent.Session do
 
   @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
 
+  # Milliseconds.
+  @unasked 10_000
+
   @own_schema [
     llm: [type: :any, required: true, type_doc: "a model", doc: "see `t:AshAgent.LLM.t/0`."],
     context: [
@@ -173,6 +176,20 @@ defmodule AshAgent.Session do
       doc:
         "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
           "subscribers. The conversation is in the store."
+    ],
+    go_on: [
+      type: :boolean,
+      default: true,
+      doc:
+        "with `:store`, whether the session goes on with a turn that was cut short and with prompts that waited. If not, " <>
+          "`resume/2` does, and a new prompt interrupts the turn."
+    ],
+    stop_when_idle: [
+      type: :boolean,
+      default: false,
+      doc:
+        "whether the session stops with `:normal` when it has run something and nothing runs or waits any more, or when it is " <>
+          "paused, or when it was asked for nothing for ten seconds."
     ]
   ]
 
@@ -374,6 +391,14 @@ defmodule AshAgent.Session do
       when is_binary(input) or is_list(input) or is_map(input) do
     opts = AshAgent.Options.validate!(opts, @prompt_async)
     run_async(session, {:prompt, input, called_by(opts)}, :prompt_async)
+  end
+
+  @doc false
+  # Like prompt_async/3 for a message that waits in the store, which the conversation gets once: the error of a second time is
+  # :taken. Takes the option :runtime_context.
+  def prompt_stored(session, id, opts) when is_binary(id) do
+    opts = AshAgent.Options.validate!(opts, @runtime_context)
+    run_async(session, {:stored, id, opts}, :prompt_stored)
   end
 
   @doc """
@@ -749,7 +774,7 @@ defmodule AshAgent.Session do
 
   defp leaving(noreply, _from), do: noreply
 
-  # Whoever has lost the conversation stops.
+  # Whoever has lost the conversation stops, and whoever is to stop when nothing is left to do.
   defp go_on({:noreply, %{lost: reason} = state}) when reason != nil,
     do: {:stop, {:shutdown, :lost}, state}
 
@@ -762,6 +787,16 @@ defmodule AshAgent.Session do
 
   defp go_on({:reply, reply, %{leaving: reason, run: nil} = state}) when reason != nil,
     do: {:stop, {:shutdown, reason}, reply, left(state)}
+
+  defp go_on({:noreply, %{stop: :idle} = state}) do
+    if done?(state), do: {:stop, :normal, dismissed(state)}, else: {:noreply, rest(state)}
+  end
+
+  defp go_on({:reply, reply, %{stop: :idle} = state}) do
+    if done?(state),
+      do: {:stop, :normal, reply, dismissed(state)},
+      else: {:reply, reply, rest(state)}
+  end
 
   defp go_on({:noreply, state}), do: {:noreply, rest(state)}
   defp go_on({:reply, reply, state}), do: {:reply, reply, rest(state)}
@@ -797,6 +832,15 @@ defmodule AshAgent.Session do
 
   defp drained(state), do: {:error, %Error{reason: :drained, context: state.context}}
 
+  defp done?(%{run: nil} = state), do: state.paused? or :queue.is_empty(state.queue)
+  defp done?(_running), do: false
+
+  # What a paused session has not begun waits in the store.
+  defp dismissed(state) do
+    for {_job, client, _id} <- :queue.to_list(state.queue), do: reply(client, {:error, :paused})
+    %{state | queue: :queue.new()}
+  end
+
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
@@ -825,10 +869,14 @@ defmodule AshAgent.Session do
       {:ok, context, keeper} ->
         {:ok, supervisor} = Task.Supervisor.start_link()
         waits? = waits?(context, opts[:runtime][:approval])
+        if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)
 
         {:ok,
          %{
            keeper: keeper,
+           go_on?: opts[:go_on],
+           # :idle from the first run on.
+           stop: if(opts[:stop_when_idle], do: :unasked),
            steers: [],
            lost: nil,
            # Why it is to stop when nothing runs, and the timer that finds that out.
@@ -882,6 +930,7 @@ defmodule AshAgent.Session do
 
   # A conversation from a store goes on with the turn that was cut short, and with the prompts that waited.
   defp restored(%{keeper: nil} = state), do: state
+  defp restored(%{go_on?: false} = state), do: state
 
   defp restored(state) do
     case Keeper.waiting(state.keeper) do
@@ -1025,6 +1074,10 @@ defmodule AshAgent.Session do
   defp told({:timeout, timer, :idle}, %{timer: timer} = state),
     do: %{state | leaving: :idle, timer: nil}
 
+  # Whoever started it may have died before asking for anything.
+  defp told(:unasked, %{stop: :unasked} = state), do: %{state | stop: :idle}
+  defp told(:unasked, %{stop: :idle} = state), do: state
+
   defp told({:lost, renewer, reason}, %{keeper: %{renewer: {renewer, _}}} = state),
     do: lose(state, reason)
 
@@ -1079,6 +1132,10 @@ defmodule AshAgent.Session do
       else: take(job, client, state)
   end
 
+  defp accept({:stored, id, opts}, client, %{keeper: %Keeper{}} = state)
+       when is_binary(id) and is_list(opts),
+       do: take_stored(id, opts, client, state)
+
   defp accept({:resume, opts} = job, client, state) when is_list(opts),
     do: take(job, client, state)
 
@@ -1104,6 +1161,27 @@ defmodule AshAgent.Session do
       {:error, error} -> refuse(state, error)
     end
   end
+
+  defp take_stored(_id, _opts, _client, %{run: nil, paused?: true} = state),
+    do: {:reply, {:error, :paused}, state}
+
+  defp take_stored(id, opts, client, state) do
+    with false <- id in state.keeper.taken or queued?(state.queue, id),
+         {:ok, {_steers, prompts}} <- Keeper.waiting(state.keeper),
+         %{} = prompt <- Enum.find(prompts, &(&1.id == id)) do
+      {:prompt, input, own} = stored(prompt)
+      job = {:prompt, input, own ++ opts}
+
+      if state.run,
+        do: {:noreply, %{state | queue: :queue.in({job, accepted(client), id}, state.queue)}},
+        else: {:noreply, start(state, job, accepted(client), id)}
+    else
+      {:error, reason} -> refuse(state, reason)
+      _taken -> {:reply, {:error, :taken}, state}
+    end
+  end
+
+  defp queued?(queue, id), do: Enum.any?(:queue.to_list(queue), &(elem(&1, 2) == id))
 
   # What is confirmed is stored before.
   defp remember(%{keeper: nil}, _job), do: {:ok, nil}
@@ -1197,7 +1275,8 @@ defmodule AshAgent.Session do
           started: System.monotonic_time()
         }
 
-        put(%{state | run: run, paused?: false}, context)
+        stop = if state.stop, do: :idle
+        put(%{state | run: run, paused?: false, stop: stop}, context)
 
       {:error, error} ->
         reply(client, {:error, error})

@@ -82,6 +82,75 @@ defmodule AshAgent.Session.StoreTest do
     assert {:ok, []} = Store.waiting(store, "c")
   end
 
+  describe "a session that stops when idle" do
+    test "answers what waits in the store, once, and releases the conversation", %{store: store} do
+      {:ok, _} = Store.create(store, Context.new("zero", id: "c"))
+      {:ok, one} = Store.enqueue(store, "c", "one")
+      {:ok, two} = Store.enqueue(store, "c", "two", metadata: %{by: "ann"})
+      session = start(store, stop_when_idle: true, go_on: false)
+      monitor = Process.monitor(session)
+
+      assert Session.prompt_stored(session, "nobody's", []) == {:error, :taken}
+      {:ok, second} = Session.prompt_stored(session, two, [])
+      {:ok, first} = Session.prompt_stored(session, one, [])
+      for id <- [one, two], do: assert(Session.prompt_stored(session, id, []) == {:error, :taken})
+      # What is said first is answered first.
+      let(["zero", "two"])
+      let(["zero", "two", "one"])
+      assert_receive {Session, ^second, {:ok, %Result{output: "re: two"}}}
+      assert_receive {Session, ^first, {:ok, %Result{output: "re: one"}}}
+      assert_receive {:DOWN, ^monitor, _, _, :normal}
+      assert %{owner: nil, status: :idle} = stored(store)
+      assert {:ok, []} = Store.waiting(store, "c")
+    end
+
+    test "stops when it is paused, and leaves what waits in the store", %{store: store} do
+      call = %{id: "1", name: "rm", arguments: %{}}
+      test = self()
+
+      llm = fn _context ->
+        send(test, {:asked, self(), []})
+        receive do: (:go -> {:ok, %{tool_calls: [call]}})
+      end
+
+      opts = [tools: %{rm: fn _ -> 1 end}, approval: fn _, _ -> :ask end, llm: llm]
+      session = start(store, [stop_when_idle: true] ++ opts)
+      monitor = Process.monitor(session)
+      {:ok, one} = Session.prompt_async(session, "one")
+      {:ok, two} = Session.prompt_async(session, "two")
+      let([])
+      assert_receive {Session, ^one, {:paused, _}}
+      assert_receive {Session, ^two, {:error, :paused}}
+      assert_receive {:DOWN, ^monitor, _, _, :normal}
+      assert {:ok, [%{input: "two"}]} = Store.waiting(store, "c")
+      assert %{owner: nil, status: :paused} = stored(store)
+    end
+
+    test "stops when nobody asks it for anything", %{store: store} do
+      session = start(store, stop_when_idle: true)
+      monitor = Process.monitor(session)
+      # As after ten seconds.
+      send(session, :unasked)
+      assert_receive {:DOWN, ^monitor, _, _, :normal}
+    end
+  end
+
+  test "goes on with nothing by itself if it is told so", %{store: store} do
+    session = start(store)
+    {:ok, _} = Session.prompt_async(session, "one")
+    assert_receive {:asked, _, ["one"]}
+    {:ok, _} = Session.prompt_async(session, "two")
+    kill(session)
+
+    session = start(store, go_on: false)
+    assert Session.status(session) == :idle
+    {:ok, ref} = Session.resume_async(session)
+    let(["one"])
+    assert_receive {Session, ^ref, {:ok, _}}
+    assert Session.status(session) == :idle
+    assert {:ok, [%{input: "two"}]} = Store.waiting(store, "c")
+  end
+
   test "goes on with the turn and the prompts of one that died, and confirms only what is stored",
        %{store: store} do
     session = start(store)

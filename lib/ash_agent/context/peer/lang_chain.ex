@@ -1,0 +1,259 @@
+defmodule AshAgent.Context.Peer.LangChain do
+  @moduledoc false
+
+  # LangChain: one message for the results of an answer, maps as arguments, parts with options.
+
+  @behaviour AshAgent.Context.Peer
+
+  alias AshAgent.Context.Peer
+
+  @roles [:system, :user, :assistant, :tool]
+  @defaults %{
+    role: nil,
+    content: nil,
+    processed_content: nil,
+    index: nil,
+    status: :complete,
+    name: nil,
+    tool_calls: nil,
+    tool_results: nil,
+    metadata: nil
+  }
+
+  @part %{type: :text, content: nil, options: [], citations: []}
+  @types [:text, :image_url, :image, :file, :file_url, :thinking, :unsupported]
+  @call %{
+    status: :incomplete,
+    type: :function,
+    call_id: nil,
+    name: nil,
+    arguments: nil,
+    index: nil,
+    display_text: nil,
+    metadata: nil
+  }
+  @result %{
+    type: :function,
+    tool_call_id: nil,
+    name: nil,
+    content: nil,
+    processed_content: nil,
+    display_text: nil,
+    is_error: false,
+    is_interrupt: false,
+    interrupt_data: nil,
+    options: nil
+  }
+
+  # How LangChain names media, beside a media type itself.
+  @media %{
+    png: "image/png",
+    jpg: "image/jpeg",
+    jpeg: "image/jpeg",
+    gif: "image/gif",
+    webp: "image/webp",
+    pdf: "application/pdf"
+  }
+
+  @impl true
+  def key, do: "langchain"
+
+  @impl true
+  def defaults, do: @defaults
+
+  @impl true
+  def plain(%{} = message) do
+    fields = Peer.fields(message, @defaults)
+
+    case Peer.word(fields[:role], @roles) do
+      nil ->
+        :error
+
+      role ->
+        {:ok,
+         fields
+         |> Map.put(:role, role)
+         |> each(:content, &plain_part/1)
+         |> each(:tool_calls, &plain_call/1)
+         |> each(:tool_results, &plain_result/1)}
+    end
+  end
+
+  def plain(_other), do: :error
+
+  defp each(fields, key, fun) do
+    case fields do
+      %{^key => list} when is_list(list) ->
+        %{fields | key => Enum.map(list, &if(is_map(&1), do: fun.(&1), else: &1))}
+
+      _other ->
+        fields
+    end
+  end
+
+  defp plain_part(part) do
+    fields = Peer.fields(part, @part)
+    type = Map.get(fields, :type, :text)
+    Map.put(fields, :type, Peer.word(type, @types) || type)
+  end
+
+  # Those of JSON have their status as text.
+  defp plain_call(call) do
+    call
+    |> Peer.fields(@call)
+    |> Map.update(:status, :incomplete, &(Peer.word(&1, [:complete, :incomplete]) || &1))
+  end
+
+  defp plain_result(result), do: result |> Peer.fields(@result) |> each(:content, &plain_part/1)
+
+  ## Reading
+
+  @impl true
+  def read(%{role: :tool} = foreign) do
+    results =
+      for %{} = result <- Peer.list(foreign[:tool_results]) do
+        %{
+          type: :tool_result,
+          tool_use_id: result[:tool_call_id],
+          content: result[:content] |> read_content() |> Peer.simple(),
+          is_error: result[:is_error] == true
+        }
+      end
+
+    %{role: :user, content: results}
+  end
+
+  def read(%{role: role} = foreign) do
+    message = %{role: role, content: foreign[:content] |> read_content() |> Peer.simple()}
+
+    calls =
+      for %{status: :complete} = call <- Peer.list(foreign[:tool_calls]), do: read_call(call)
+
+    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
+    metadata = foreign[:metadata]
+
+    if is_map(metadata) and metadata != %{},
+      do: Map.put(message, :metadata, metadata),
+      else: message
+  end
+
+  defp read_call(call),
+    do: %{id: call[:call_id], name: call[:name], arguments: call[:arguments] || %{}}
+
+  defp read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
+  defp read_content(content), do: Peer.parts(content)
+
+  defp read_part(%{content: content} = part) when is_binary(content) do
+    options = if Keyword.keyword?(part[:options]), do: part[:options], else: []
+    media = @media[options[:media]] || if(is_binary(options[:media]), do: options[:media])
+
+    case part.type do
+      :text -> [%{type: :text, text: content}]
+      :thinking -> [thought(content, options[:signature])]
+      :image_url -> [%{type: :image, url: content}]
+      :file_url -> [Peer.compact(%{type: :file, url: content, media_type: media})]
+      :image -> [%{type: :image, media_type: media || "image/png", data: content}]
+      :file -> [file(content, media, options[:filename])]
+      _unknown -> []
+    end
+  end
+
+  defp read_part(_other), do: []
+
+  defp thought(text, signature) when is_binary(signature),
+    do: %{
+      type: :thinking,
+      text: text,
+      provider_metadata: %{provider: :anthropic, signature: signature}
+    }
+
+  defp thought(text, _none), do: %{type: :thinking, text: text}
+
+  defp file(data, media, filename),
+    do:
+      Peer.compact(%{
+        type: :file,
+        media_type: media || "application/pdf",
+        data: data,
+        filename: filename
+      })
+
+  ## Writing
+
+  @impl true
+  def write(%{content: [%{type: :tool_result} | _] = results}, names) do
+    written =
+      for %{tool_use_id: id} = result <- results do
+        fields =
+          Peer.compact(%{
+            tool_call_id: id,
+            name: names[id],
+            content: write_content(result.content)
+          })
+
+        if result.is_error, do: Map.put(fields, :is_error, true), else: fields
+      end
+
+    [%{role: :tool, tool_results: written, tool_calls: []}]
+  end
+
+  def write(%{role: role} = message, _names) do
+    calls = for call <- message[:tool_calls] || [], do: write_call(call)
+
+    fields =
+      Peer.compact(%{role: role, content: write_content(message.content), tool_calls: calls})
+
+    if metadata = message[:metadata], do: [Map.put(fields, :metadata, metadata)], else: [fields]
+  end
+
+  defp write_content(nil), do: nil
+  defp write_content(content), do: content |> Peer.parts() |> Enum.flat_map(&write_part/1)
+
+  defp write_part(%{type: :text, text: text}), do: [%{type: :text, content: text}]
+
+  defp write_part(%{type: :thinking, text: text} = part) do
+    case part[:provider_metadata][:signature] do
+      nil -> [%{type: :thinking, content: text}]
+      signature -> [%{type: :thinking, content: text, options: [signature: signature]}]
+    end
+  end
+
+  defp write_part(%{type: type, url: url}) when type in [:image, :file],
+    do: [%{type: if(type == :image, do: :image_url, else: :file_url), content: url}]
+
+  defp write_part(%{type: type, data: data} = part) when type in [:image, :file],
+    do: [
+      %{
+        type: type,
+        content: data,
+        options: Keyword.new(Peer.compact(%{media: part[:media_type], filename: part[:filename]}))
+      }
+    ]
+
+  # What LangChain has no part for.
+  defp write_part(_other), do: []
+
+  defp write_call(call) do
+    %{status: :complete, call_id: call.id, name: Peer.name(call.name), arguments: call.arguments}
+  end
+
+  ## Structs
+
+  @impl true
+  def build(fields) do
+    fields =
+      fields
+      |> each(:content, &built(LangChain.Message.ContentPart, @part, &1))
+      |> each(:tool_calls, &built(LangChain.Message.ToolCall, @call, &1))
+      |> each(:tool_results, &build_result/1)
+
+    Peer.build(LangChain.Message, fields)
+  end
+
+  defp build_result(result) do
+    result = each(result, :content, &built(LangChain.Message.ContentPart, @part, &1))
+    built(LangChain.Message.ToolResult, @result, result)
+  end
+
+  defp built(module, defaults, fields), do: Peer.build(module, Map.merge(defaults, fields))
+end

@@ -1,0 +1,379 @@
+defmodule AshAgent.Context.Peer.ReqLLM do
+  @moduledoc false
+
+  # ReqLLM: a message for each result, JSON text as arguments, bytes as data.
+
+  @behaviour AshAgent.Context.Peer
+
+  alias AshAgent.Context
+  alias AshAgent.Context.{JSON, Peer}
+
+  @roles [:user, :assistant, :system, :tool]
+  @defaults %{
+    role: nil,
+    content: [],
+    name: nil,
+    tool_call_id: nil,
+    tool_calls: nil,
+    metadata: %{},
+    reasoning_details: nil
+  }
+
+  @part %{
+    type: :text,
+    text: nil,
+    url: nil,
+    data: nil,
+    file_id: nil,
+    media_type: nil,
+    filename: nil,
+    metadata: %{}
+  }
+  @types [:text, :image_url, :video_url, :image, :file, :thinking, :provider_block]
+  @call %{id: nil, type: "function", function: %{}}
+  @details %{
+    text: nil,
+    signature: nil,
+    encrypted?: false,
+    provider: nil,
+    format: nil,
+    index: 0,
+    provider_data: %{}
+  }
+
+  @impl true
+  def key, do: "req_llm"
+
+  @impl true
+  def defaults, do: @defaults
+
+  @impl true
+  def plain(%{} = message) do
+    fields = Peer.fields(message, @defaults)
+
+    case Peer.word(fields[:role], @roles) do
+      nil ->
+        :error
+
+      role ->
+        {:ok,
+         fields
+         |> Map.put(:role, role)
+         |> update(:content, &plain_content/1)
+         |> update(:tool_calls, &plain_calls/1)
+         |> update(:reasoning_details, &plain_details/1)}
+    end
+  end
+
+  def plain(_other), do: :error
+
+  defp update(fields, key, fun),
+    do: if(is_map_key(fields, key), do: Map.update!(fields, key, fun), else: fields)
+
+  @doc "Parts of a message, of ReqLLM or of who uses its parts."
+  def plain_content(parts) when is_list(parts), do: Enum.map(parts, &plain_part/1)
+  def plain_content(content), do: content
+
+  defp plain_part(%{} = part) do
+    fields = Peer.fields(part, @part)
+    type = Map.get(fields, :type, :text)
+    Map.put(fields, :type, Peer.word(type, @types) || type)
+  end
+
+  defp plain_part(part), do: part
+
+  @doc "Calls of a message."
+  def plain_calls(calls) when is_list(calls), do: Enum.map(calls, &plain_call/1)
+  def plain_calls(calls), do: calls
+
+  # Also the flat form, in which others keep calls.
+  defp plain_call(%{} = call) do
+    case Peer.fields(call, @call) do
+      %{function: %{} = function} = fields -> %{fields | function: plain_function(function)}
+      _flat -> Peer.fields(call, %{id: nil, name: nil, arguments: nil})
+    end
+  end
+
+  defp plain_call(call), do: call
+
+  defp plain_function(function),
+    do: Peer.fields(function, %{name: nil, arguments: nil, builtin?: nil})
+
+  defp plain_details(details) when is_list(details) do
+    Enum.map(details, fn
+      %{} = detail -> Peer.fields(detail, @details)
+      other -> other
+    end)
+  end
+
+  defp plain_details(details), do: details
+
+  ## Reading
+
+  @impl true
+  def read(%{role: :tool} = foreign) do
+    metadata = foreign[:metadata]
+    # A result that is not text stands in the metadata.
+    output = Peer.get(metadata, :tool_output)
+
+    content =
+      if foreign[:content] in [nil, []] and output != nil,
+        do: JSON.encode(output),
+        else: foreign[:content] |> read_content() |> Peer.simple()
+
+    result = %{
+      type: :tool_result,
+      tool_use_id: foreign[:tool_call_id],
+      content: content,
+      is_error: Peer.get(metadata, :is_error) == true
+    }
+
+    %{role: :user, content: [result]}
+  end
+
+  def read(%{role: role} = foreign) do
+    thoughts = if role == :assistant, do: thoughts(foreign), else: []
+    content = Peer.simple(thoughts ++ read_content(foreign[:content]))
+    message = %{role: role, content: content}
+    calls = read_calls(foreign[:tool_calls])
+    message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
+    metadata = foreign[:metadata]
+
+    if is_map(metadata) and metadata != %{},
+      do: Map.put(message, :metadata, metadata),
+      else: message
+  end
+
+  @doc "What a message thought, where its provider wants it back."
+  def thoughts(%{reasoning_details: [_ | _] = details}) do
+    for %{provider: provider} = detail when provider in [:anthropic, "anthropic"] <-
+          Peer.list(details) do
+      %{
+        type: :thinking,
+        text: if(is_binary(Map.get(detail, :text)), do: detail.text, else: ""),
+        provider_metadata:
+          Peer.compact(%{provider: :anthropic, signature: Map.get(detail, :signature)})
+      }
+    end
+  end
+
+  def thoughts(_foreign), do: []
+
+  @doc "Parts, or text, as parts of a message; parts of unknown kinds are left out."
+  def read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
+  def read_content(content), do: Peer.parts(content)
+
+  defp read_part(text) when is_binary(text), do: [%{type: :text, text: text}]
+
+  defp read_part(%{type: :text, text: text}) when is_binary(text),
+    do: [%{type: :text, text: text}]
+
+  defp read_part(%{type: :thinking, text: text} = part) when is_binary(text) do
+    case part |> Peer.get(:metadata) |> Peer.get(:signature) do
+      nil ->
+        [%{type: :thinking, text: text}]
+
+      signature ->
+        [
+          %{
+            type: :thinking,
+            text: text,
+            provider_metadata: %{provider: :anthropic, signature: signature}
+          }
+        ]
+    end
+  end
+
+  defp read_part(%{type: :image_url, url: url}) when is_binary(url),
+    do: [%{type: :image, url: url}]
+
+  defp read_part(%{type: :video_url, url: url}) when is_binary(url),
+    do: [%{type: :video, url: url}]
+
+  defp read_part(%{type: :image, data: data} = part) when is_binary(data),
+    do: [%{type: :image, media_type: part[:media_type] || "image/png", data: Base.encode64(data)}]
+
+  defp read_part(%{type: :file, data: data} = part) when is_binary(data) do
+    [
+      Peer.compact(%{
+        type: :file,
+        media_type: part[:media_type] || "application/octet-stream",
+        data: Base.encode64(data),
+        filename: part[:filename]
+      })
+    ]
+  end
+
+  defp read_part(%{type: :file, url: url} = part) when is_binary(url),
+    do: [
+      Peer.compact(%{
+        type: :file,
+        url: url,
+        media_type: part[:media_type],
+        filename: part[:filename]
+      })
+    ]
+
+  # A file in a provider's own store, if it says which one.
+  defp read_part(%{type: :file, file_id: id} = part) when is_binary(id),
+    do: of_provider(part, %{type: :file, file_id: id})
+
+  defp read_part(%{type: :provider_block, data: %{} = data} = part),
+    do: of_provider(part, %{type: :provider_block, data: data})
+
+  defp read_part(_other), do: []
+
+  defp of_provider(part, fields) do
+    case part |> Peer.get(:metadata) |> Peer.get(:provider) |> provider() do
+      nil -> []
+      provider -> [Map.put(fields, :provider, provider)]
+    end
+  end
+
+  @providers %{openai: :openai_responses, google: :gemini, amazon_bedrock: :bedrock}
+
+  defp provider(name) do
+    case Peer.word(name, Context.providers() ++ Map.keys(@providers)) do
+      nil -> nil
+      word -> Map.get(@providers, word, word)
+    end
+  end
+
+  @doc "The calls that somebody has to run: not those that the provider ran itself."
+  def read_calls(calls) when is_list(calls) do
+    for %{} = call <- calls,
+        call |> Peer.get(:function) |> Peer.get(:builtin?) != true,
+        do: read_call(call)
+  end
+
+  def read_calls(_none), do: []
+
+  defp read_call(%{function: %{} = function} = call),
+    do: %{id: call[:id], name: function[:name], arguments: function[:arguments] || %{}}
+
+  defp read_call(call),
+    do: %{id: call[:id], name: call[:name], arguments: call[:arguments] || %{}}
+
+  ## Writing
+
+  @impl true
+  def write(%{content: [%{type: :tool_result} | _] = results}, names) do
+    for %{tool_use_id: id} = result <- results do
+      %{role: :tool, tool_call_id: id, content: write_content(result.content)}
+      |> Map.merge(Peer.compact(%{name: names[id]}))
+      |> Map.merge(if result.is_error, do: %{metadata: %{is_error: true}}, else: %{})
+    end
+  end
+
+  def write(%{role: role} = message, _names) do
+    {signed, parts} = message.content |> Peer.parts() |> Enum.split_with(&signed?/1)
+    calls = for call <- message[:tool_calls] || [], do: write_call(call)
+
+    [
+      Peer.compact(%{
+        role: role,
+        content: write_content(parts),
+        tool_calls: if(calls != [], do: calls),
+        metadata: message[:metadata],
+        reasoning_details: if(signed != [], do: write_details(signed))
+      })
+    ]
+  end
+
+  # ReqLLM sends to Anthropic what is in the details, and not the parts.
+  defp signed?(%{
+         type: :thinking,
+         provider_metadata: %{provider: :anthropic, signature: _signature}
+       }),
+       do: true
+
+  defp signed?(_part), do: false
+
+  defp write_details(parts) do
+    for {part, index} <- Enum.with_index(parts) do
+      given = %{
+        text: part.text,
+        signature: part.provider_metadata.signature,
+        provider: :anthropic,
+        format: "anthropic-thinking-v1",
+        provider_data: %{"type" => "thinking"}
+      }
+
+      if index == 0, do: given, else: Map.put(given, :index, index)
+    end
+  end
+
+  @doc "Content as parts."
+  def write_content(content), do: content |> Peer.parts() |> Enum.flat_map(&write_part/1)
+
+  defp write_part(%{type: :text, text: text}), do: [%{type: :text, text: text}]
+
+  defp write_part(%{type: :thinking, text: text}), do: [%{type: :thinking, text: text}]
+
+  defp write_part(%{type: type, url: url}) when type in [:image, :video],
+    do: [%{type: if(type == :image, do: :image_url, else: :video_url), url: url}]
+
+  defp write_part(%{type: type, data: data} = part) when type in [:image, :file] do
+    part = Map.take(part, [:type, :media_type, :filename])
+    [Map.put(part, :data, Peer.bytes(data))]
+  end
+
+  defp write_part(%{type: :file, url: _url} = part),
+    do: [Map.take(part, [:type, :url, :media_type, :filename])]
+
+  defp write_part(%{type: :file, file_id: id, provider: provider}),
+    do: [%{type: :file, file_id: id, metadata: %{provider: provider}}]
+
+  defp write_part(%{type: :provider_block, provider: provider, data: data}),
+    do: [%{type: :provider_block, data: data, metadata: %{provider: provider}}]
+
+  # What ReqLLM has no part for.
+  defp write_part(_other), do: []
+
+  defp write_call(call) do
+    arguments = call.arguments
+    json = if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
+    %{id: call.id, function: %{name: Peer.name(call.name), arguments: json}}
+  end
+
+  ## Structs
+
+  @impl true
+  def build(fields) do
+    fields =
+      fields
+      |> Map.update!(:content, &build_content/1)
+      |> Map.update!(:tool_calls, &build_calls/1)
+      |> Map.update!(:reasoning_details, &build_details/1)
+
+    Peer.build(ReqLLM.Message, fields)
+  end
+
+  @doc "Parts as ReqLLM has them."
+  def build_content(parts) when is_list(parts) do
+    Enum.map(parts, fn
+      %{} = part -> Peer.build(ReqLLM.Message.ContentPart, Map.merge(@part, part))
+      other -> other
+    end)
+  end
+
+  def build_content(content), do: content
+
+  @doc "Calls as ReqLLM has them."
+  def build_calls(calls) when is_list(calls), do: Enum.map(calls, &build_call/1)
+  def build_calls(calls), do: calls
+
+  defp build_call(%{function: _function} = call),
+    do: Peer.build(ReqLLM.ToolCall, Map.merge(@call, call))
+
+  defp build_call(call), do: call
+
+  defp build_details(details) when is_list(details) do
+    Enum.map(details, fn
+      %{} = detail -> Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
+      other -> other
+    end)
+  end
+
+  defp build_details(details), do: details
+end

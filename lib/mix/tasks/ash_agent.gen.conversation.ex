@@ -1,0 +1,153 @@
+defmodule Mix.Tasks.AshAgent.Gen.Conversation do
+  @shortdoc "Writes an Ash resource for conversations, and its migration"
+
+  @moduledoc """
+  Writes an Ash resource with `AshAgent.Conversation`, in PostgreSQL, and the migration of its tables.
+
+      mix ash_agent.gen.conversation MyApp.Chat.Conversation --domain MyApp.Chat --repo MyApp.Repo
+
+  It writes `lib/my_app/chat/conversation.ex` and a file in `priv/repo/migrations`, and overwrites nothing. The migration creates the
+  table of the resource and, unless another migration has done so, those of `AshAgent.Store.Postgres`. Afterwards, add the resource to
+  its domain, choose the model, the tools and the policies, and run `mix ecto.migrate`.
+
+  ## Options
+
+    * `--domain MODULE` - the Ash domain. Required.
+    * `--repo MODULE` - the repository, an `AshPostgres.Repo`. Required.
+    * `--table NAME` - the resource's table. Defaults to `conversations`.
+    * `--tenant NAME` - the attribute of the tenant, for multitenancy by attribute.
+    * `--migrations PATH` - the folder of migrations. Defaults to `priv/repo/migrations`.
+  """
+
+  use Mix.Task
+
+  @options [domain: :string, repo: :string, table: :string, tenant: :string, migrations: :string]
+  @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--table NAME] [--tenant NAME] [--migrations PATH]"
+
+  @impl true
+  def run(args) do
+    case OptionParser.parse(args, strict: @options) do
+      {opts, [module], []} -> write(facts(module, Map.new(opts)))
+      {_opts, _modules, [{option, _value} | _]} -> Mix.raise("wrong option #{option}; #{@usage}")
+      {_opts, _modules, []} -> Mix.raise("expected one module; #{@usage}")
+    end
+  end
+
+  # All of it goes into code: names that are anything else are refused.
+  defp facts(module, opts) do
+    table = opts[:table] || "conversations"
+
+    for name <- [table, opts[:tenant]],
+        name != nil and not (name =~ ~r/\A[a-z_][a-z0-9_]{0,50}\z/),
+        do:
+          Mix.raise("expected a name of lower case letters, digits and underscores, got: #{name}")
+
+    %{
+      module: module!(module),
+      domain: module!(opts[:domain] || Mix.raise("--domain is missing; #{@usage}")),
+      repo: module!(opts[:repo] || Mix.raise("--repo is missing; #{@usage}")),
+      table: table,
+      tenant: opts[:tenant],
+      migrations: opts[:migrations] || "priv/repo/migrations"
+    }
+  end
+
+  defp module!(name) do
+    if name =~ ~r/\A[A-Z]\w*(\.[A-Z]\w*)*\z/,
+      do: name,
+      else: Mix.raise("expected the name of a module, such as MyApp.Chat, got: #{name}")
+  end
+
+  defp write(facts) do
+    resource = Path.join("lib", Macro.underscore(facts.module) <> ".ex")
+    name = "create_#{facts.table}"
+
+    for path <- [resource | Path.wildcard(Path.join(facts.migrations, "*_#{name}.exs"))],
+        File.exists?(path),
+        do: Mix.raise("#{path} exists already; remove it or choose other names")
+
+    create(resource, resource(facts))
+    create(Path.join(facts.migrations, "#{timestamp()}_#{name}.exs"), migration(facts))
+  end
+
+  defp create(path, text) do
+    File.mkdir_p!(Path.dirname(path))
+    File.write!(path, [text |> Code.format_string!() |> IO.iodata_to_binary(), ?\n])
+    Mix.shell().info("* creating #{path}")
+  end
+
+  defp timestamp, do: Calendar.strftime(DateTime.utc_now(), "%Y%m%d%H%M%S")
+
+  defp resource(facts) do
+    """
+    defmodule #{facts.module} do
+      use Ash.Resource,
+        domain: #{facts.domain},
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [AshAgent.Conversation]
+
+      postgres do
+        table "#{facts.table}"
+        repo #{facts.repo}
+      end
+
+      attributes do
+        uuid_primary_key :id
+        attribute :title, :string, public?: true
+        #{if facts.tenant, do: "attribute :#{facts.tenant}, :string, allow_nil?: false"}
+      end
+
+      #{tenancy(facts.tenant)}
+
+      conversation do
+        llm {AshAgent.LLM.Ollama, model: "llama3.2"}
+        system_prompt "You are a helpful assistant."
+      end
+
+      policies do
+        # Until it says who may do what, nobody may do anything.
+        policy always() do
+          forbid_if always()
+        end
+      end
+    end
+    """
+  end
+
+  defp tenancy(nil), do: ""
+
+  defp tenancy(attribute) do
+    """
+    multitenancy do
+      strategy :attribute
+      attribute :#{attribute}
+    end
+    """
+  end
+
+  defp migration(facts) do
+    """
+    defmodule #{facts.repo}.Migrations.Create#{Macro.camelize(facts.table)} do
+      use Ecto.Migration
+
+      def up do
+        create table(:#{facts.table}, primary_key: false) do
+          add :id, :uuid, primary_key: true
+          add :title, :text
+          #{if facts.tenant, do: "add :#{facts.tenant}, :text, null: false"}
+          add :inserted_at, :utc_datetime_usec, null: false
+          add :updated_at, :utc_datetime_usec, null: false
+        end
+
+        AshAgent.Store.Postgres.Migrations.up(version: #{AshAgent.Store.Postgres.Migrations.latest()})
+      end
+
+      # The tables of the store may hold other conversations.
+      def down do
+        drop table(:#{facts.table})
+      end
+    end
+    """
+  end
+end
