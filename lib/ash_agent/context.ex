@@ -53,6 +53,7 @@ defmodule AshAgent.Context do
 
   alias AshAgent.Context.{Error, Handle, Native, Options, Peer, Trust}
   alias AshAgent.Options, as: Check
+  alias AshAgent.Prices
 
   @enforce_keys [:ref, :current_iteration]
   defstruct [:ref, :current_iteration]
@@ -1763,14 +1764,7 @@ defmodule AshAgent.Context do
   @spec fetch_cost(t(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
   def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts) do
     opts = Options.validate!(opts, :fetch_cost)
-    spent(context, AshAgent.Prices.terms(opts[:prices]), nil, opts[:since])
-  end
-
-  @doc false
-  # `asked` is the model that was asked for, where an answer names none or one without a price.
-  def spent(%__MODULE__{ref: ref}, prices, asked, since) do
-    with {:error, reason} <- Native.context_spent(ref, prices, asked, since),
-         do: {:error, %Error{reason: reason}}
+    Prices.spent(context, Prices.terms(opts[:prices]), nil, opts[:since])
   end
 
   @typedoc """

@@ -188,7 +188,8 @@ defmodule AshAgent.LLM do
   @doc false
   # The name of the model that is asked for, if its options tell.
   def model_name({_module, opts}) do
-    with name when not is_binary(name) <- opts[:model], do: nil
+    name = opts[:model]
+    if is_binary(name) and String.valid?(name), do: name
   end
 
   def model_name(_function), do: nil

@@ -22,6 +22,7 @@ defmodule AshAgent.Prices do
   `t:AshAgent.Context.usage/0`; surcharges, such as those for long requests and for a longer lifetime of the cache, do not.
   """
 
+  alias AshAgent.Context
   alias AshAgent.Context.Native
 
   @typedoc "A price of a model."
@@ -80,8 +81,19 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
+  # What the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
+  # without a price.
+  def spent(%Context{ref: ref}, terms, asked, since) do
+    with {:error, reason} <- Native.context_spent(ref, terms, asked, since),
+         do: {:error, %Context.Error{reason: reason}}
+  end
+
+  @doc false
   # Whether a model has a price now; `nil` is one that tells no name.
-  def known?(terms, model), do: terms |> Native.price_known(model) |> elem(1)
+  def known?(terms, model) do
+    {:ok, known?} = Native.price_known(terms, model)
+    known?
+  end
 
   defp micros(nil), do: nil
   defp micros(%DateTime{} = at), do: DateTime.to_unix(at, :microsecond)

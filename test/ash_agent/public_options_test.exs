@@ -63,6 +63,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :add_tool_results} => [context, [{"a", {:ok, 1}}]],
       {Context, :interrupt} => [context, "stopped"],
       {Context, :to_messages} => [context],
+      {Context, :fetch_cost} => [context],
       {Context, :dump} => [context],
       {Context, :load} => [context, Context.dump(context)],
       {Context, :load!} => [context, Context.dump(context)],

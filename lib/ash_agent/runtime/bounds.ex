@@ -59,7 +59,7 @@ defmodule AshAgent.Runtime.Bounds do
   defp turn(bounds, context, model) do
     first = Context.turn_start(context)
 
-    with {:ok, own} <- Context.spent(context, bounds.prices, model, first) do
+    with {:ok, own} <- Prices.spent(context, bounds.prices, model, first) do
       children =
         for number <- first..context.current_iteration,
             message <- Context.get_iteration_messages(context, number),
@@ -109,8 +109,8 @@ defmodule AshAgent.Runtime.Bounds do
   defp cost(%{prices: prices}, before, context, model) do
     since = before.current_iteration
 
-    with {:ok, whole} <- Context.spent(context, prices, model, since),
-         {:ok, spent} <- Context.spent(before, prices, model, since) do
+    with {:ok, whole} <- Prices.spent(context, prices, model, since),
+         {:ok, spent} <- Prices.spent(before, prices, model, since) do
       whole - spent
     else
       {:error, _no_price} -> nil

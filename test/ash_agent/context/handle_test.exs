@@ -87,7 +87,6 @@ defmodule AshAgent.Context.HandleTest do
     tool_call_approved?: ["a", %{}],
     tool_call_decision: ["a"],
     tool_call_times: ["a"],
-    spent: [[], nil, 1],
     tool_call_status: ["a"],
     turn_start: [],
     undecided_tool_calls: [],

@@ -194,6 +194,7 @@ defmodule AshAgent.Runtime.CostTest do
       for {llm, prices, model} <- [
             {answer, [], nil},
             {answer, [%{model: "m", input: 1, output: 1}], nil},
+            {named(<<255>>, answer), [%{model: "m", input: 1, output: 1}], nil},
             {named("other", answer), [%{model: "m", input: 1, output: 1}], "other"},
             {named("m", answer), [%{model: "m", input: 1, output: 1, valid_from: future}], "m"}
           ] do
