@@ -169,8 +169,9 @@ defmodule AshAgent.Trace do
   are those of the `chat` spans alone, as viewers add them up. A summary that the model reads in place of iterations comes before the
   messages after them. The name of the requested model is not stored, so `gen_ai.request.model` is the model that answered.
 
-  Times are those that are stored. Where only an iteration's are known, its answer and its calls have these, and an answer after which
-  the user spoke again has the time at which its iteration began.
+  Times are those that runs store with answers and results. Where only an iteration's are known, its answer and its calls have these,
+  and an answer after which the user spoke again has the time at which its iteration began. Summaries are those of the view that a
+  request was made from, or of the present one where that is not known.
 
   The result is a message of the type `TracesData`, which is also the body of a request to a receiver: see `AshAgent.Trace.Exporter`
   for sending it. It needs the feature `:otlp`:

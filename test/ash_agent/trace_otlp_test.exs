@@ -71,6 +71,7 @@ defmodule AshAgent.TraceOtlpTest do
           "usage" => %{
             "input_tokens" => 10,
             "cache_read_input_tokens" => 30,
+            "cache_creation_input_tokens" => 7,
             "output_tokens" => 5
           }
         },
@@ -201,9 +202,14 @@ defmodule AshAgent.TraceOtlpTest do
                "gen_ai.response.model" => "claude-x",
                "gen_ai.response.id" => "resp_1",
                "gen_ai.response.finish_reasons" => ["stop"],
-               "gen_ai.usage.input_tokens" => 40,
-               "gen_ai.usage.cache_read.input_tokens" => 30
+               "gen_ai.usage.input_tokens" => 47,
+               "gen_ai.usage.cache_read.input_tokens" => 30,
+               "gen_ai.usage.cache_creation.input_tokens" => 7
              } = chat.attributes
+
+      [_, next] = spans_of(context, conventions: :next)
+      assert next.attributes["gen_ai.usage.cache_write.input_tokens"] == 7
+      refute Map.has_key?(next.attributes, "gen_ai.usage.cache_creation.input_tokens")
 
       assert turn.attributes["gen_ai.provider.name"] == "anthropic"
       cut = Context.new("Hi") |> answered(%{"stop_reason" => "max_tokens"})
@@ -372,6 +378,57 @@ defmodule AshAgent.TraceOtlpTest do
       [_, third] = spans_of(compacted, turn: :last, messages: true)
       assert [%{"parts" => [%{"type" => "text"}]}, _thanks] = json(third, "gen_ai.input.messages")
       assert Trace.to_otlp(parent) =~ "https://opentelemetry.io/schemas/1.41.1"
+    end
+
+    test "has the times that a run has stored" do
+      call = %{tool_calls: [%{id: "1", name: "look"}]}
+      tools = %{look: fn _ -> {:ok, 1} end}
+      llm = LLM.Scripted.new([call, "There."])
+      {:ok, %{context: context}} = Runtime.run(Context.new("Where?"), llm: llm, tools: tools)
+      {:ok, %{response: first}} = Context.fetch_message(context, {1, 1})
+      {:ok, %{response: last}} = Context.fetch_message(context, {2, 0})
+      tool = Context.tool_call_times(context, "1")
+
+      for context <- [context, Context.add_user_message(context, "Thanks")] do
+        [turn, chat, look, answer | _] = spans_of(context)
+        assert {chat.from, chat.to} == {nanos(first.requested_at), nanos(first.received_at)}
+        assert {look.from, look.to} == {nanos(tool.started_at), nanos(tool.ended_at)}
+        assert {answer.from, answer.to} == {nanos(last.requested_at), nanos(last.received_at)}
+        # The answer ends the turn, whenever the user spoke again.
+        assert turn.to == answer.to
+      end
+    end
+
+    test "tells of the summaries that stood in a request, whatever the view is now" do
+      {:ok, response} = AshAgent.Response.from_message(%{content: "Hello!"})
+
+      answer = fn context, second ->
+        Context.add_response!(context, response, requested_at: at(second), at: at(second + 1))
+      end
+
+      context =
+        Context.new(String.duplicate("One and one ", 50), at: @at)
+        |> answer.(1)
+        |> Context.add_user_message("Two", at: at(2))
+        |> Context.mark_as_summarized(1..1, "They met.")
+        |> answer.(3)
+        |> Context.add_user_message("Three", at: at(4))
+        |> answer.(5)
+        |> Context.add_user_message("Four", at: at(6))
+        |> Context.expand(:all)
+        |> answer.(7)
+
+      chats =
+        for %{kind: 3} = span <- spans_of(context, conventions: :next, messages: true), do: span
+
+      assert for(chat <- chats, do: chat.attributes["gen_ai.conversation.compacted"]) ==
+               [nil, true, true, nil]
+
+      # It is new once.
+      assert for(chat <- chats, do: length(json(chat, "gen_ai.input.messages"))) == [1, 2, 1, 1]
+
+      assert [%{"parts" => [%{"type" => "compaction"}]}, _two] =
+               chats |> Enum.at(1) |> json("gen_ai.input.messages")
     end
 
     test "has what the application says of itself" do
@@ -632,10 +689,12 @@ defmodule AshAgent.TraceOtlpTest do
   end
 
   test "a sub-agent is within its own call, also if another one had the same id" do
-    answers = fn n -> [%{tool_calls: [%{id: "1", name: "helper"}]}, "Done #{n}."] end
-    input = fn _arguments -> "look" end
+    answers = fn n ->
+      [%{tool_calls: [%{id: "1", name: "helper", arguments: %{"task" => "look"}}]}, "Done #{n}."]
+    end
+
     llm = fn _child -> {:ok, %{content: "found"}} end
-    helper = Runtime.SubAgent.tool(name: "helper", llm: llm, input: input)
+    helper = Runtime.SubAgent.tool(name: "helper", llm: llm)
 
     opts = fn n -> [llm: LLM.Scripted.new(answers.(n)), tools: [helper]] end
     {:ok, first} = Runtime.run(Context.new("One"), opts.(1))

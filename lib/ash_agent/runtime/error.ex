@@ -11,7 +11,7 @@ defmodule AshAgent.Runtime.Error do
     * `cost` - what the run's answers cost with those of its sub-agents, in 10^-12 US dollars; `nil` without `:prices`
     * `iterations` - how often the model answered in this run
     * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
-      `AshAgent.Trace.to_html/2`
+      `AshAgent.Trace.to_html/2`; a session's callers on other nodes get none
     * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
   """
 

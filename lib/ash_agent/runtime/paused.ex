@@ -14,7 +14,7 @@ defmodule AshAgent.Runtime.Paused do
     * `unknown` - the ids of those calls that were started before, and whose outcome is unknown after a crash. Approve one to
       run it again; deny it to tell the model
     * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
-      `AshAgent.Trace.to_html/2`
+      `AshAgent.Trace.to_html/2`; a session's callers on other nodes get none
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 

@@ -11,7 +11,7 @@ defmodule AshAgent.Runtime.Result do
     * `finish_reason` - why the model stopped, if it said so, see `t:AshAgent.Response.finish_reason/0`; after `:length`, the output is
       incomplete
     * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
-      `AshAgent.Trace.to_html/2`
+      `AshAgent.Trace.to_html/2`; a session's callers on other nodes get none
     * `kept` - in a run with a store, the conversation as it was written last, for the next run; otherwise `nil`
   """
 

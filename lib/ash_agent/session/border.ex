@@ -12,7 +12,7 @@ defmodule AshAgent.Session.Border do
   def leaving({:context, %Context{} = context}, _pid), do: packed(:context, nil, context)
 
   def leaving({tag, %{context: %Context{} = context} = struct}, _pid),
-    do: packed(tag, %{struct | context: nil} |> unloaded(), context)
+    do: packed(tag, %{struct | context: nil} |> unloaded() |> alone(), context)
 
   def leaving(other, _pid), do: other
 
@@ -23,6 +23,10 @@ defmodule AshAgent.Session.Border do
     do: %{struct | kept: %{kept | value: nil, lines: []}}
 
   defp unloaded(struct), do: struct
+
+  # They are as long as they like, and nobody on another node shows them.
+  defp alone(%{sub_agents: _contexts} = struct), do: %{struct | sub_agents: []}
+  defp alone(struct), do: struct
 
   @doc "What has left its node, where it is wanted."
   def arrived({__MODULE__, tag, struct, snapshot}) do

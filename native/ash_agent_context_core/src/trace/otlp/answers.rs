@@ -29,14 +29,13 @@ impl<'a> Writer<'_, 'a> {
         attributes.answer(message);
         attributes.count("ash_agent.iteration", iteration.number);
         if let Some(reported) = entry.usage.as_deref() {
-            attributes.usage(reported.sum);
+            attributes.usage(reported.sum, self.options.conventions);
         }
-        let is_compacted = of.compacted.is_some_and(|last| iteration.number > last);
-        if is_compacted && self.options.conventions == Conventions::Next {
+        if self.options.conventions == Conventions::Next && is_compacted(of, iteration) {
             attributes.flag("gen_ai.conversation.compacted");
         }
         if self.options.messages {
-            let read = unread.before(iteration.number);
+            let read = unread.before(iteration);
             attributes.text("gen_ai.input.messages", self.input(&read));
             attributes.text("gen_ai.output.messages", messages::output(message));
             self.put_setting(of, &mut attributes);
@@ -135,5 +134,13 @@ impl<'a> Writer<'_, 'a> {
             attributes.known("gen_ai.tool.call.result", outcome.map(messages::response));
         }
         attributes
+    }
+}
+
+/// Whether a summary stood in the request: by the view that it was made from, else by the one of now.
+fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
+    match of.context.asked_with(iteration) {
+        Some((_, view)) => view.is_some_and(|view| view.summaries > 0),
+        None => of.compacted.is_some_and(|last| iteration.number > last),
     }
 }

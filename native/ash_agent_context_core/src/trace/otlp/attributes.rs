@@ -4,6 +4,7 @@ use crate::log::message::{Message, Status};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::log::usage::Usage;
+use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
 
@@ -40,12 +41,19 @@ impl Attributes {
         });
     }
 
-    pub fn usage(&mut self, usage: Usage) {
-        // Of the last two: none is what a provider says that has no such thing.
+    pub fn usage(&mut self, usage: Usage, conventions: Conventions) {
+        // Of all but the first two: none is what a provider says that has no such thing.
         self.count("gen_ai.usage.input_tokens", usage.input);
         self.count("gen_ai.usage.output_tokens", usage.output);
         if usage.cached > 0 {
             self.count("gen_ai.usage.cache_read.input_tokens", usage.cached);
+        }
+        if usage.written > 0 {
+            let key = match conventions {
+                Conventions::V1_41 => "gen_ai.usage.cache_creation.input_tokens",
+                Conventions::Next => "gen_ai.usage.cache_write.input_tokens",
+            };
+            self.count(key, usage.written);
         }
         if usage.reasoning > 0 {
             self.count("gen_ai.usage.reasoning.output_tokens", usage.reasoning);

@@ -31,20 +31,33 @@ pub(super) fn turn(context: &Context, first: &Iteration, last: &Iteration) -> Ti
     }
 }
 
-/// An answer: up to the first decision about its calls, or to their results.
+/// An answer. Where its own times are not known, it takes from the beginning of the iteration up to the
+/// first decision about its calls, or to their results.
 pub(super) fn answer(context: &Context, iteration: &Iteration, entry: &Entry) -> Times {
+    let reply = entry.message.reply.as_deref();
     let slots = 0..entry.message.calls.len();
-    let decided = slots.filter_map(|slot| decided(entry, slot)).min();
+    let decided = || slots.filter_map(|slot| decided(entry, slot)).min();
     Times {
-        from: iteration.started_at,
-        to: decided.unwrap_or_else(|| end(context, iteration)),
+        from: reply
+            .and_then(|reply| reply.requested_at)
+            .unwrap_or(iteration.started_at),
+        to: received(entry)
+            .or_else(decided)
+            .unwrap_or_else(|| end(context, iteration)),
     }
 }
 
-/// A call: from the decision about it, if there was one.
+/// A call. Where its own times are not known, it takes from the decision about it, or from the answer, up to
+/// the end of the iteration.
 pub(super) fn call(context: &Context, iteration: &Iteration, entry: &Entry, slot: usize) -> Times {
+    let exchange = entry.exchange.as_deref();
+    let ran = exchange.and_then(|exchange| exchange.slot(slot)?.ran);
+    if let Some((from, to)) = ran {
+        return Times { from, to };
+    }
+    let from = decided(entry, slot).or_else(|| received(entry));
     Times {
-        from: decided(entry, slot).unwrap_or(iteration.started_at),
+        from: from.unwrap_or(iteration.started_at),
         to: end(context, iteration),
     }
 }
@@ -54,14 +67,20 @@ fn decided(entry: &Entry, slot: usize) -> Option<Time> {
     Some(decision.at)
 }
 
+fn received(entry: &Entry) -> Option<Time> {
+    entry.message.reply.as_deref()?.received_at
+}
+
 fn end(context: &Context, iteration: &Iteration) -> Time {
-    let Some(completed) = iteration.completed_at else {
-        return context.updated_at();
-    };
+    let last = iteration.last();
     // One without calls is completed by the next message of the user, which tells nothing of the answer.
-    let has_calls = iteration.last().is_some_and(|last| last.exchange.is_some());
-    match has_calls {
-        true => completed,
-        false => iteration.started_at,
+    if let Some(answer) = last.filter(|last| last.is_model() && last.exchange.is_none()) {
+        if let Some(at) = received(answer) {
+            return at;
+        }
+        if iteration.completed_at.is_some() {
+            return iteration.started_at;
+        }
     }
+    iteration.completed_at.unwrap_or(context.updated_at())
 }

@@ -4,6 +4,8 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
+use crate::view::cover::Cover;
+use crate::view::View;
 
 /// A message that an answer follows.
 #[derive(Clone, Copy)]
@@ -66,18 +68,42 @@ impl<'a> Unread<'a> {
     }
 
     /// What the answer in an iteration is to.
-    pub fn before(&self, number: u64) -> Vec<Read<'a>> {
+    pub fn before(&self, iteration: &Iteration) -> Vec<Read<'a>> {
+        let summaries = match self.context.asked_with(iteration) {
+            Some((since, view)) if since > self.answered => self.new_in(view),
+            Some(_same_as_before) => Vec::new(),
+            None => self.new_now(iteration.number),
+        };
+        let summaries = summaries.into_iter().map(Read::Summary);
+        summaries.chain(self.new.iter().copied()).collect()
+    }
+
+    /// Summaries of the view of a request that the one before had not.
+    fn new_in(&self, view: Option<&'a View>) -> Vec<&'a Message> {
+        let answered = i64::try_from(self.answered).ok();
+        let answered = answered.and_then(|number| self.context.iteration(number));
+        let before = answered.and_then(|iteration| self.context.asked_with(iteration)?.1);
+        let is_new = |(first, cover): &(u64, &Cover)| {
+            let known = before.and_then(|view| view.cover(*first));
+            known.is_none_or(|(_, known)| known.summary != cover.summary)
+        };
+        let covers = view.into_iter().flat_map(View::covers).filter(is_new);
+        covers
+            .filter_map(|(_, cover)| cover.summary.as_deref())
+            .collect()
+    }
+
+    /// Where the view of a request is not known: summaries of now for what came since the last answer.
+    fn new_now(&self, number: u64) -> Vec<&'a Message> {
         let covers = self.context.view().into_iter();
         let covers = covers.flat_map(|view| view.covers.range(..number).rev());
         // They do not overlap, so an earlier one ends earlier.
         let met = covers.take_while(|(_, cover)| cover.last >= self.answered);
         let ended = met.filter(|(_, cover)| cover.last < number);
-        let mut all: Vec<Read<'a>> = ended
+        let mut all: Vec<_> = ended
             .filter_map(|(_, cover)| cover.summary.as_deref())
-            .map(Read::Summary)
             .collect();
         all.reverse();
-        all.extend(&self.new);
         all
     }
 }
