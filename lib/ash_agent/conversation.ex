@@ -146,7 +146,8 @@ if Code.ensure_loaded?(Ash.Resource) do
     Every message is stored before anything runs. When two callers say something at once, on whatever node, the session runs both turns,
     one after the other, each with its own actor. A session that another, unconnected node runs keeps its conversation: `:say` then
     returns with the message stored, and `:resume` answers it later. The other actions return an error with the reason `:busy` while a
-    turn runs. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
+    turn runs. Keep an `AshAgent.Sessions` away from the same tables: it would continue turns that were cut short, with its own model
+    and without an actor. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
 
     ## The actor and the tenant
 

@@ -8,26 +8,32 @@ if Code.ensure_loaded?(Ash.Resource) do
     @moduletag :ash
     @moduletag integrations: ["Ash"]
 
+    # What the compiler says, as an exception, a warning or an error that it logs.
     defp compile(section, opts \\ []) do
-      name = "AshAgent.Integration.Compiled#{System.unique_integer([:positive])}"
+      test = self()
+      said = capture_io(:stderr, fn -> send(test, {:raised, raised(section, opts)}) end)
+      assert_received {:raised, words}
+      said <> words
+    end
 
-      capture_io(:stderr, fn ->
-        Code.eval_string("""
-        defmodule #{name} do
-          use Ash.Resource,
-            domain: nil,
-            validate_domain_inclusion?: false,
-            data_layer: #{opts[:data_layer] || "Ash.DataLayer.Ets"},
-            extensions: [AshAgent.Conversation]
+    defp raised(section, opts) do
+      Code.eval_string("""
+      defmodule AshAgent.Integration.Compiled#{System.unique_integer([:positive])} do
+        use Ash.Resource,
+          domain: nil,
+          validate_domain_inclusion?: false,
+          data_layer: Ash.DataLayer.Ets,
+          extensions: [AshAgent.Conversation]
 
-          #{opts[:body]}
+        #{opts[:body]}
 
-          conversation do
-            #{section}
-          end
+        conversation do
+          #{section}
         end
-        """)
-      end)
+      end
+      """)
+
+      ""
     rescue
       error -> Exception.message(error)
     end
