@@ -261,7 +261,7 @@ defmodule AshAgent.SessionsTest do
       {:ok, ref} = Sessions.prompt_async(sessions, "c", "one")
       assert_receive {:asked, _, "one"}
       assert :ok = stop_supervised(sessions)
-      assert_received {Session, ^ref, {:error, %Error{reason: :drained}}}
+      assert_receive {Session, ^ref, {:error, %Error{reason: :drained}}}
       refute Sessions.ready?(sessions)
       assert %{status: :running} = stored(store, "c")
       assert until(fn -> match?({:ok, [_]}, Store.expired(store, owner: "b")) end)
@@ -270,6 +270,32 @@ defmodule AshAgent.SessionsTest do
         Sessions.prompt(sessions, "c", "x")
       end
     end
+  end
+
+  test "a node that finds a conversation while it is drained lets go of it", %{store: store} do
+    sessions = start(store, llm: llm(), recover: :infinity, drain: 0)
+    {:ok, _} = Sessions.prompt_async(sessions, "c", "one")
+    assert_receive {:asked, _, "one"}
+    assert :ok = Sessions.drain(sessions)
+    test = self()
+
+    watched =
+      WatchedStore.new(store, fn now, name ->
+        if now == :after and name == :expired do
+          send(test, {:found, self()})
+          receive do: (:go -> :ok)
+        end
+
+        :ok
+      end)
+
+    other = start(watched, llm: llm(), recover: 20, drain: 0)
+    assert_receive {:found, finder}
+    assert :ok = Sessions.drain(other)
+    assert {:ok, []} = Store.expired(store, owner: "b")
+    send(finder, :go)
+    assert until(fn -> match?({:ok, [_]}, Store.expired(store, owner: "b")) end)
+    refute_received {:asked, _, _}
   end
 
   test "sessions are registered where :registry says", %{store: store} do

@@ -268,11 +268,17 @@ defmodule AshAgent.Sessions.Node do
   # Those with something left to do get a session, and the others are free.
   defp take(config, kept) do
     if left?(config, kept),
-      do: config |> start(kept.id, :find) |> report(),
-      else: Journal.ask(fn -> Store.release(config.store, kept) end)
+      do: config |> start(kept.id, :find) |> taken(config, kept),
+      else: let_go(config, kept)
   catch
     kind, reason -> report({:error, Events.label(kind, reason)})
   end
+
+  # Another node goes on with it at once, instead of after the lease.
+  defp taken({:error, :draining}, config, kept), do: let_go(config, kept)
+  defp taken(reply, _config, _kept), do: report(reply)
+
+  defp let_go(config, kept), do: Journal.ask(fn -> Store.release(config.store, kept) end)
 
   defp left?(_config, %{status: :running}), do: true
   defp left?(_config, %{status: :paused}), do: false
@@ -282,7 +288,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp report({:error, %Error{} = error}), do: report({:error, Exception.message(error)})
 
-  defp report({:error, words}) when words != :draining,
+  defp report({:error, words}),
     do: Logger.error("a conversation with an expired claim could not be continued: #{words}")
 
   defp report(_started_or_taken), do: :ok
