@@ -269,16 +269,16 @@ defmodule AshAgent.Sessions.Node do
   defp take(config, kept) do
     if left?(config, kept),
       do: config |> start(kept.id, :find) |> taken(config, kept),
-      else: let_go(config, kept)
+      else: Journal.ask(fn -> Store.release(config.store, kept) end)
   catch
     kind, reason -> report({:error, Events.label(kind, reason)})
   end
 
-  # Another node goes on with it at once, instead of after the lease.
-  defp taken({:error, :draining}, config, kept), do: let_go(config, kept)
-  defp taken(reply, _config, _kept), do: report(reply)
+  # Another node finds it at once, instead of after the lease.
+  defp taken({:error, :draining}, config, kept),
+    do: Keeper.hand_over(%{store: config.store, kept: kept})
 
-  defp let_go(config, kept), do: Journal.ask(fn -> Store.release(config.store, kept) end)
+  defp taken(reply, _config, _kept), do: report(reply)
 
   defp left?(_config, %{status: :running}), do: true
   defp left?(_config, %{status: :paused}), do: false
