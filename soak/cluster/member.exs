@@ -195,7 +195,7 @@ defmodule AshAgent.Soak.Cluster.Member do
   defp label({:store_error, %{reason: {word, _}}}), do: "store_error:#{word}"
   defp label({:store_error, reason}) when is_atom(reason), do: "store_error:#{reason}"
   defp label({:store_error, reason}) when is_tuple(reason), do: "store_error:#{elem(reason, 0)}"
-  defp label({:lost, reason}), do: "lost:#{inspect(reason)}"
+  defp label({:lost, reason}), do: "lost:#{reason}"
   defp label(reason) when is_tuple(reason), do: reason |> elem(0) |> Atom.to_string()
   defp label(reason), do: Atom.to_string(reason)
 

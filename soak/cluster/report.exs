@@ -20,7 +20,7 @@ defmodule AshAgent.Soak.Cluster.Report do
     """
     ## Several nodes
 
-    `bin/soak-cluster --nodes #{options.nodes} --conversations #{options.conversations} --prompts #{options.prompts} --seconds #{options.seconds} --think #{options.think} --lease #{options.lease} --seed #{options.seed}`
+    `bin/soak-cluster --nodes #{options.nodes} --conversations #{options.conversations} --prompts #{options.prompts} --seconds #{options.seconds} --think #{options.think} --lease #{options.lease} --every #{options.every} --seed #{options.seed}`
 
     #{options.nodes} VMs and one PostgreSQL on one machine of #{System.schedulers_online()} cores, loopback, #{options.conversations} stored conversations,
     #{Cluster.clients(options) * options.nodes} clients that each have a prompt under way, a lease of #{options.lease / 1_000} s.

@@ -159,8 +159,10 @@ defmodule AshAgent.Session.Keeper do
   ## What the session asks for
 
   @doc "Ends the claim."
-  def release(%__MODULE__{} = keeper),
-    do: Journal.ask(fn -> Store.release(keeper.store, keeper.kept) end)
+  def release(%__MODULE__{renewer: {renewer, _}} = keeper) do
+    with {:ok, _} <- Journal.ask(fn -> Store.release(keeper.store, keeper.kept) end),
+         do: Process.exit(renewer, :kill)
+  end
 
   @doc "Lets the claim's lease end now: whoever looks for those whose lease is over finds that there is something left to do."
   def hand_over(%{store: store, kept: kept}),

@@ -151,6 +151,15 @@ defmodule AshAgent.Session.StoreTest do
     assert {:ok, [%{input: "two"}]} = Store.waiting(store, "c")
   end
 
+  test "asks the store for nothing when its claim is released", %{store: store} do
+    session = start(store)
+    {renewer, _} = :sys.get_state(session).keeper.renewer
+    monitor = Process.monitor(renewer)
+    stop(session)
+    # Had it asked, it would have ended by itself.
+    assert_receive {:DOWN, ^monitor, _, _, :killed}
+  end
+
   test "goes on with the turn and the prompts of one that died, and confirms only what is stored",
        %{store: store} do
     session = start(store)
