@@ -67,7 +67,10 @@ alias AshAgent.Bench.Turn
 library = hd(JSONLibraries.all())
 ours = Turn.model(&Context.encode_request!(&1, :openai_chat))
 theirs = Turn.model(&library.encode.(%{"messages" => Enum.reverse(&1)}))
-lengths = if Harness.quick?(), do: [10, 100, 1_000], else: [10, 30, 100, 300, 1_000, 3_000]
+
+lengths =
+  if Harness.quick?(), do: [10, 100, 1_000], else: [10, 30, 100, 300, 1_000, 3_000, 10_000]
+
 us = fn value -> :erlang.float_to_binary(value / 1, decimals: if(value < 10, do: 2, else: 1)) end
 
 IO.puts("#{Harness.environment()}; maps with #{library.name}\n")
