@@ -310,6 +310,23 @@ defmodule AshAgent.Context.Peer do
         do: {key, value}
   end
 
+  @doc "The fields of a message with its role, one of `roles`, or `:error`."
+  def message(message, defaults, roles) do
+    fields = fields(message, defaults)
+
+    case word(fields[:role], roles) do
+      nil -> :error
+      role -> {:ok, Map.put(fields, :role, role)}
+    end
+  end
+
+  @doc "The fields of a part with its type, which need not be one of `types`."
+  def part(part, defaults, types) do
+    fields = fields(part, defaults)
+    type = Map.get(fields, :type, :text)
+    Map.put(fields, :type, word(type, types) || type)
+  end
+
   @doc "One of these atoms, given as itself or as text."
   def word(word, words), do: Enum.find(words, &(&1 == word or Atom.to_string(&1) == word))
 

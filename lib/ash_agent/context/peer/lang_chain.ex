@@ -63,19 +63,12 @@ defmodule AshAgent.Context.Peer.LangChain do
 
   @impl true
   def plain(%{} = message) do
-    fields = Peer.fields(message, @defaults)
-
-    case Peer.word(fields[:role], @roles) do
-      nil ->
-        :error
-
-      role ->
-        {:ok,
-         fields
-         |> Map.put(:role, role)
-         |> each(:content, &plain_part/1)
-         |> each(:tool_calls, &plain_call/1)
-         |> each(:tool_results, &plain_result/1)}
+    with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
+      {:ok,
+       fields
+       |> each(:content, &plain_part/1)
+       |> each(:tool_calls, &plain_call/1)
+       |> each(:tool_results, &plain_result/1)}
     end
   end
 
@@ -91,11 +84,7 @@ defmodule AshAgent.Context.Peer.LangChain do
     end
   end
 
-  defp plain_part(part) do
-    fields = Peer.fields(part, @part)
-    type = Map.get(fields, :type, :text)
-    Map.put(fields, :type, Peer.word(type, @types) || type)
-  end
+  defp plain_part(part), do: Peer.part(part, @part, @types)
 
   # Those of JSON have their status as text.
   defp plain_call(call) do

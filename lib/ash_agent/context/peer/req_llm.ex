@@ -49,19 +49,12 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   @impl true
   def plain(%{} = message) do
-    fields = Peer.fields(message, @defaults)
-
-    case Peer.word(fields[:role], @roles) do
-      nil ->
-        :error
-
-      role ->
-        {:ok,
-         fields
-         |> Map.put(:role, role)
-         |> update(:content, &plain_content/1)
-         |> update(:tool_calls, &plain_calls/1)
-         |> update(:reasoning_details, &plain_details/1)}
+    with {:ok, fields} <- Peer.message(message, @defaults, @roles) do
+      {:ok,
+       fields
+       |> update(:content, &plain_content/1)
+       |> update(:tool_calls, &plain_calls/1)
+       |> update(:reasoning_details, &plain_details/1)}
     end
   end
 
@@ -74,12 +67,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   def plain_content(parts) when is_list(parts), do: Enum.map(parts, &plain_part/1)
   def plain_content(content), do: content
 
-  defp plain_part(%{} = part) do
-    fields = Peer.fields(part, @part)
-    type = Map.get(fields, :type, :text)
-    Map.put(fields, :type, Peer.word(type, @types) || type)
-  end
-
+  defp plain_part(%{} = part), do: Peer.part(part, @part, @types)
   defp plain_part(part), do: part
 
   @doc "Calls of a message."
