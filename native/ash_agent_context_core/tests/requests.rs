@@ -793,6 +793,39 @@ fn a_budget_stops_the_work_and_a_larger_one_ends_it() {
 }
 
 #[test]
+fn a_request_looks_at_few_pieces_once_they_are_joined() {
+    let mut context = start(r#""hi""#);
+    for _ in 0..256 {
+        context = user(&assistant(&context, r#""a""#, "[]"), r#""b""#);
+    }
+    let limited = Options {
+        steps: 40,
+        ..Options::new(Provider::OpenAiChat)
+    };
+    let body = Map::default();
+    let error = context.encode_request(&limited, &body).unwrap_err();
+    assert_eq!(error, Error::TooMuchWork);
+    context
+        .encode_request(&Options::new(Provider::OpenAiChat), &body)
+        .unwrap();
+    let next = user(&assistant(&context, r#""a""#, "[]"), r#""b""#);
+    assert!(next.encode_request(&limited, &body).is_ok());
+}
+
+#[test]
+fn a_long_conversation_costs_what_its_pieces_cost() {
+    let mut context = start(r#""hi""#);
+    for _ in 0..2_100 {
+        context = user(&assistant(&context, r#""a""#, "[]"), r#""b""#);
+    }
+    let options = Options::new(Provider::OpenAiChat);
+    let before = context.encode_cost(&options).work.terms;
+    context.encode_request(&options, &Map::default()).unwrap();
+    let after = context.encode_cost(&options).work.terms;
+    assert!(before > 2_000 && after < 100, "{before} {after}");
+}
+
+#[test]
 fn a_budget_counts_what_is_written_for_terms_without_bytes() {
     let numbers: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     let context = assistant(&start(r#""A""#), "null", r#"[{"id":"a","name":"f"}]"#);

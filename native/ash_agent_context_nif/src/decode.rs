@@ -12,6 +12,7 @@ use num_bigint::BigInt;
 use rustler::types::atom::{self, Atom};
 use rustler::types::tuple::get_tuple;
 use rustler::{Binary, MapIterator, Term, TermType};
+use smallvec::SmallVec;
 
 use crate::atoms;
 use crate::enif;
@@ -59,13 +60,15 @@ impl Around {
 /// Decodes an argument.
 pub fn value(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Value, NifError> {
     let mut decoder = Decoder {
-        scheduler,
-        read: Size::default(),
+        meter: Meter {
+            scheduler,
+            read: Size::default(),
+            json: matches!(around, Around::Document | Around::Chat),
+        },
         limit: around.limit(),
-        json: matches!(around, Around::Document | Around::Chat),
-        open: Vec::new(),
+        open: SmallVec::new(),
     };
-    decoder.value(term)
+    decoder.value(term).map_err(|error| decoder.locate(*error))
 }
 
 /// Decodes a map, or `None` for `nil`.
@@ -92,14 +95,63 @@ impl<'a> rustler::Decoder<'a> for Number {
     }
 }
 
+/// An error on the way. Its size counts: every scalar comes with the place for one.
+type Fault = Box<NifError>;
+
+/// Levels that need no allocation: those of a call with its arguments.
+const FLAT: usize = 4;
+
 /// Walks a term with a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
 struct Decoder<'a> {
-    scheduler: Scheduler,
-    read: Size,
+    meter: Meter,
     limit: usize,
-    /// Whether only terms are taken that JSON has.
-    json: bool,
-    open: Vec<Open<'a>>,
+    open: SmallVec<[Open<'a>; FLAT]>,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, term: Term<'a>) -> Result<Value, Fault> {
+        if let Some(scalar) = self.meter.scalar(term, false)? {
+            return Ok(scalar);
+        }
+        self.begin(term)?;
+        while let Some(innermost) = self.open.last_mut() {
+            if let Some(inner) = innermost.read(&mut self.meter)? {
+                self.begin(inner)?;
+                continue;
+            }
+            let value = self.open.pop().map_or(Ok(Value::Nil), Open::close)?;
+            match self.open.last_mut() {
+                Some(around) => around.accept(value),
+                None => return Ok(value),
+            }
+        }
+        Ok(Value::Nil)
+    }
+
+    fn begin(&mut self, term: Term<'a>) -> Result<(), Fault> {
+        if self.open.len() >= self.limit {
+            return Err(fault(Error::TooDeep { limit: MAX_DEPTH }));
+        }
+        self.open.push(self.meter.open(term)?);
+        Ok(())
+    }
+
+    /// The error, with the way to the element that was being read. Keys of maps are not steps.
+    fn locate(&mut self, error: NifError) -> NifError {
+        let NifError::Core(mut error) = error else {
+            return error;
+        };
+        while let Some(open) = self.open.pop() {
+            error = match open {
+                Open::List { items, .. } | Open::Tuple { items, .. } => {
+                    error.within(Value::Int(i64::try_from(items.len()).unwrap_or(i64::MAX)))
+                }
+                Open::Map { key: Some(key), .. } => error.within(key),
+                Open::Map { key: None, .. } => error,
+            };
+        }
+        NifError::Core(error)
+    }
 }
 
 /// A term whose elements are being read.
@@ -121,182 +173,166 @@ enum Open<'a> {
     },
 }
 
-/// What to do next.
-enum Next<'a> {
-    Read(Term<'a>),
-    Done(Value),
-}
-
-impl<'a> Decoder<'a> {
-    fn value(&mut self, term: Term<'a>) -> Result<Value, NifError> {
-        let mut step = Next::Read(term);
-        loop {
-            let value = match step {
-                Next::Done(value) => value,
-                Next::Read(term) => match self.begin(term) {
-                    Ok(Some(value)) => value,
-                    Ok(None) => {
-                        step = self.advance()?;
-                        continue;
+impl<'a> Open<'a> {
+    /// Reads elements up to one that has elements itself, which it returns.
+    fn read(&mut self, meter: &mut Meter) -> Result<Option<Term<'a>>, Fault> {
+        match self {
+            Self::List { rest, items } => {
+                while let Ok((head, tail)) = rest.list_get_cell() {
+                    *rest = tail;
+                    match meter.scalar(head, false)? {
+                        Some(item) => items.push(item),
+                        None => return Ok(Some(head)),
                     }
-                    Err(error) => return Err(self.locate(error)),
-                },
-            };
-            if self.open.is_empty() {
-                return Ok(value);
+                }
             }
-            self.accept(value);
-            step = self.advance()?;
-        }
-    }
-
-    /// Reads a term without elements, or opens one that has some.
-    fn begin(&mut self, term: Term<'a>) -> Result<Option<Value>, NifError> {
-        self.count(0)?;
-        if self.json {
-            self.check_json(term)?;
-        }
-        let open = match term.get_type() {
-            TermType::Atom => return atom_value(term).map(Some),
-            TermType::Integer => {
-                let integer = integer(term)?;
-                self.count(integer.size().bytes)?;
-                return Ok(Some(integer));
+            Self::Tuple { rest, items } => {
+                for term in rest {
+                    match meter.scalar(term, false)? {
+                        Some(item) => items.push(item),
+                        None => return Ok(Some(term)),
+                    }
+                }
             }
-            TermType::Float => return Ok(Some(Value::Float(term.decode()?))),
-            TermType::Binary => return self.binary(term).map(Some),
-            TermType::List => Open::List {
-                rest: term,
-                items: Vec::new(),
+            Self::Map {
+                rest,
+                entries,
+                key,
+                value,
+            } => loop {
+                if key.is_none() {
+                    let Some((term, of_key)) = rest.next() else {
+                        break;
+                    };
+                    *value = Some(of_key);
+                    *key = meter.scalar(term, true)?;
+                    if key.is_none() {
+                        return Ok(Some(term));
+                    }
+                }
+                if let Some(term) = value.take() {
+                    match meter.scalar(term, false)? {
+                        Some(read) => entries.extend(key.take().map(|key| (key, read))),
+                        None => return Ok(Some(term)),
+                    }
+                }
             },
-            TermType::Tuple => {
-                let arity = enif::tuple_arity(term).ok_or(NifError::BadArg)?;
-                self.scheduler.allow(self.read.plus(Size::new(arity, 0)))?;
-                let terms = get_tuple(term)?;
-                Open::Tuple {
-                    items: Vec::with_capacity(terms.len()),
-                    rest: terms.into_iter(),
-                }
-            }
-            TermType::Map => {
-                let size = term.map_size()?;
-                self.scheduler
-                    .allow(self.read.plus(Size::new(2 * size, 0)))?;
-                let pairs: Vec<_> = MapIterator::new(term).ok_or(NifError::BadArg)?.collect();
-                Open::Map {
-                    rest: pairs.into_iter(),
-                    entries: Vec::with_capacity(size),
-                    key: None,
-                    value: None,
-                }
-            }
-            // Processes, ports, references and functions live in this VM alone.
-            _ => return Ok(Some(Value::text(&printed(term)))),
-        };
-        if self.open.len() >= self.limit {
-            return Err(Error::TooDeep { limit: MAX_DEPTH }.into());
         }
-        self.open.push(open);
         Ok(None)
     }
 
-    fn check_json(&self, term: Term<'a>) -> Result<(), NifError> {
-        let is_key = matches!(self.open.last(), Some(Open::Map { key: None, .. }));
-        let expected = match term.get_type() {
-            TermType::Binary => return Ok(()),
-            _ if is_key => "string keys",
-            TermType::Integer | TermType::Float | TermType::List | TermType::Map => return Ok(()),
-            TermType::Atom if is_json_atom(term) => return Ok(()),
-            _ => "JSON data",
-        };
-        Err(NifError::Core(Error::Invalid {
-            path: Vec::new(),
-            expected: expected.into(),
-        }))
-    }
-
-    /// Gives a value to the innermost open term.
+    /// Takes the element that was returned, once it is read.
     fn accept(&mut self, read: Value) {
-        match self.open.last_mut() {
-            Some(Open::List { items, .. } | Open::Tuple { items, .. }) => items.push(read),
-            Some(Open::Map { entries, key, .. }) => match key.take() {
+        match self {
+            Self::List { items, .. } | Self::Tuple { items, .. } => items.push(read),
+            Self::Map { entries, key, .. } => match key.take() {
                 Some(key) => entries.push((key, read)),
                 None => *key = Some(read),
             },
-            None => {}
         }
     }
 
-    /// The next element of the innermost open term, or that term itself when it has no more.
-    fn advance(&mut self) -> Result<Next<'a>, NifError> {
-        let next = match self.open.last_mut() {
-            None => None,
-            Some(Open::List { rest, .. }) => match rest.list_get_cell() {
-                Ok((head, tail)) => {
-                    *rest = tail;
-                    Some(head)
-                }
-                Err(_) if rest.is_empty_list() => None,
-                Err(_) => {
-                    self.open.pop();
-                    return Err(self.locate(unsupported(Unsupported::ImproperList)));
-                }
-            },
-            Some(Open::Tuple { rest, .. }) => rest.next(),
-            Some(Open::Map { rest, value, .. }) => value.take().or_else(|| {
-                let (key, of_key) = rest.next()?;
-                *value = Some(of_key);
-                Some(key)
-            }),
+    fn close(self) -> Result<Value, Fault> {
+        match self {
+            Self::List { rest, .. } if !rest.is_empty_list() => {
+                Err(unsupported(Unsupported::ImproperList))
+            }
+            Self::List { items, .. } => Ok(Value::List(items.into_boxed_slice())),
+            Self::Tuple { items, .. } => Ok(Value::Tuple(items.into_boxed_slice())),
+            Self::Map { entries, .. } => {
+                let map = Map::new(entries);
+                Ok(unknown_atom(&map).unwrap_or(Value::Map(map)))
+            }
+        }
+    }
+}
+
+/// Counts what is read, and refuses what is too much or of no use.
+struct Meter {
+    scheduler: Scheduler,
+    read: Size,
+    /// Whether only terms are taken that JSON has.
+    json: bool,
+}
+
+impl Meter {
+    /// Reads a term, unless it may have elements.
+    fn scalar(&mut self, term: Term<'_>, is_key: bool) -> Result<Option<Value>, Fault> {
+        self.count(0)?;
+        let kind = term.get_type();
+        if self.json {
+            check_json(term, kind, is_key)?;
+        }
+        Ok(Some(match kind {
+            TermType::Binary => {
+                let binary =
+                    Binary::from_term(term).map_err(|_| unsupported(Unsupported::Bitstring))?;
+                self.count(binary.len())?;
+                Value::Binary(binary.as_slice().into())
+            }
+            TermType::Atom => atom_value(term)?,
+            TermType::Integer => {
+                let integer = integer(term)?;
+                self.count(integer.size().bytes)?;
+                integer
+            }
+            TermType::Float => Value::Float(term.decode().map_err(NifError::from)?),
+            TermType::List | TermType::Tuple | TermType::Map => return Ok(None),
+            // Processes, ports, references and functions live in this VM alone.
+            _ => Value::text(&printed(term)),
+        }))
+    }
+
+    /// Begins to read a list, a tuple or a map.
+    fn open<'a>(&self, term: Term<'a>) -> Result<Open<'a>, Fault> {
+        if let Some(arity) = enif::tuple_arity(term) {
+            self.allow(arity)?;
+            let terms = get_tuple(term).map_err(NifError::from)?;
+            return Ok(Open::Tuple {
+                items: Vec::with_capacity(terms.len()),
+                rest: terms.into_iter(),
+            });
+        }
+        let Ok(size) = term.map_size() else {
+            return Ok(Open::List {
+                rest: term,
+                items: Vec::new(),
+            });
         };
-        Ok(match next {
-            Some(term) => Next::Read(term),
-            None => Next::Done(self.close()),
+        self.allow(2 * size)?;
+        let pairs = MapIterator::new(term).ok_or(NifError::BadArg)?;
+        Ok(Open::Map {
+            rest: pairs.collect::<Vec<_>>().into_iter(),
+            entries: Vec::with_capacity(size),
+            key: None,
+            value: None,
         })
     }
 
-    fn close(&mut self) -> Value {
-        match self.open.pop() {
-            Some(Open::List { items, .. }) => Value::List(items.into_boxed_slice()),
-            Some(Open::Tuple { items, .. }) => Value::Tuple(items.into_boxed_slice()),
-            Some(Open::Map { entries, .. }) => {
-                let map = Map::new(entries);
-                unknown_atom(&map).unwrap_or(Value::Map(map))
-            }
-            None => Value::Nil,
-        }
-    }
-
-    fn count(&mut self, bytes: usize) -> Result<(), NifError> {
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
         self.read = self.read.plus(Size::new(1, bytes));
-        self.scheduler.allow(self.read)
+        self.allow(0)
     }
 
-    fn binary(&mut self, term: Term<'a>) -> Result<Value, NifError> {
-        if !term.is_binary() {
-            return Err(unsupported(Unsupported::Bitstring));
-        }
-        let binary = Binary::from_term(term)?;
-        self.count(binary.len())?;
-        Ok(Value::Binary(binary.as_slice().into()))
+    /// Refuses so many terms more where they are too many.
+    fn allow(&self, terms: usize) -> Result<(), Fault> {
+        let read = self.read.plus(Size::new(terms, 0));
+        self.scheduler.allow(read).map_err(Box::new)
     }
+}
 
-    /// The error, with the way to the element that was being read. Keys of maps are not steps.
-    fn locate(&mut self, error: NifError) -> NifError {
-        let NifError::Core(mut error) = error else {
-            return error;
-        };
-        while let Some(open) = self.open.pop() {
-            error = match open {
-                Open::List { items, .. } | Open::Tuple { items, .. } => {
-                    error.within(Value::Int(i64::try_from(items.len()).unwrap_or(i64::MAX)))
-                }
-                Open::Map { key: Some(key), .. } => error.within(key),
-                Open::Map { key: None, .. } => error,
-            };
-        }
-        NifError::Core(error)
-    }
+fn check_json(term: Term<'_>, kind: TermType, is_key: bool) -> Result<(), Fault> {
+    let expected = match kind {
+        TermType::Binary => return Ok(()),
+        _ if is_key => "string keys",
+        TermType::Integer | TermType::Float | TermType::List | TermType::Map => return Ok(()),
+        TermType::Atom if is_json_atom(term) => return Ok(()),
+        _ => "JSON data",
+    };
+    Err(fault(Error::Invalid {
+        path: Vec::new(),
+        expected: expected.into(),
+    }))
 }
 
 /// `%AshAgent.Context.UnknownAtom{}` stands for an atom that this VM does not have.
@@ -313,11 +349,15 @@ fn is_json_atom(term: Term<'_>) -> bool {
     known.into_iter().any(|atom| atom == term)
 }
 
-fn unsupported(kind: Unsupported) -> NifError {
-    NifError::Core(Error::UnsupportedTerm {
+fn unsupported(kind: Unsupported) -> Fault {
+    fault(Error::UnsupportedTerm {
         kind,
         path: Vec::new(),
     })
+}
+
+fn fault(error: Error) -> Fault {
+    Box::new(NifError::Core(error))
 }
 
 fn atom_value(term: Term<'_>) -> Result<Value, NifError> {

@@ -107,8 +107,10 @@ fn is_flat(map: &Map) -> bool {
         .all(|(key, value)| is_scalar(key) && is_scalar(value))
 }
 
-/// Atoms that one encoding remembers.
+/// Atoms and maps that one encoding remembers.
 const REMEMBERED: usize = 16;
+
+type Models<'e> = SmallVec<[((Atom, Atom), Term<'e>); REMEMBERED]>;
 
 /// Encodes what a context holds.
 pub struct Encoder<'r, 'e> {
@@ -116,6 +118,8 @@ pub struct Encoder<'r, 'e> {
     owner: Option<&'r ResourceArc<ContextResource>>,
     /// Atoms by where their names are: names are shared, and looking one up takes a lock.
     atoms: RefCell<SmallVec<[(usize, Atom); REMEMBERED]>>,
+    /// Maps by what tells them apart, see [`Encoder::like`].
+    models: RefCell<Models<'e>>,
 }
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -125,6 +129,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             env,
             owner: Some(owner),
             atoms: RefCell::default(),
+            models: RefCell::default(),
         }
     }
 
@@ -134,6 +139,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             env,
             owner: None,
             atoms: RefCell::default(),
+            models: RefCell::default(),
         }
     }
 
@@ -225,6 +231,27 @@ impl<'r, 'e> Encoder<'r, 'e> {
     pub fn fields<const N: usize>(&self, keys: &[Atom; N], values: &[Term<'e>; N]) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
         enif::map(self.env, keys, values).unwrap_or(nothing)
+    }
+
+    /// A map that differs from others of its kind in one value; `make` makes the first with `nil` for it. Maps that are
+    /// made of each other share their keys, which takes half the time of sorting and storing them anew.
+    pub fn like(
+        &self,
+        kind: (Atom, Atom),
+        key: Atom,
+        value: Term<'e>,
+        make: impl FnOnce(Term<'e>) -> Term<'e>,
+    ) -> Term<'e> {
+        let mut models = self.models.borrow_mut();
+        let known = models.iter().find(|(known, _)| *known == kind);
+        let model = known.map(|(_, model)| *model).unwrap_or_else(|| {
+            let model = make(atoms::nil().to_term(self.env));
+            if models.len() < REMEMBERED {
+                models.push((kind, model));
+            }
+            model
+        });
+        model.map_update(key, value).unwrap_or(model)
     }
 
     /// A list.

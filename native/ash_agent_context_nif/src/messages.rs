@@ -2,8 +2,9 @@
 
 use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Metadata, Name, Outcome,
-    Output, Part, PartKind, Seen, Shown, Source, Status, ToolCall, Value,
+    Output, Part, PartKind, Role, Seen, Shown, Source, Status, ToolCall, Value,
 };
+use rustler::types::atom;
 use rustler::{Encoder as _, Term};
 
 use crate::atoms;
@@ -33,14 +34,13 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     fn added(&self, message: &'r Message) -> Term<'e> {
-        let role = message.role.atom().to_term(self.env());
         let content = self.content(&message.content);
         let is_plain = message.calls.is_empty() && message.metadata.is_none();
         if is_plain && !message.is_interrupted() {
-            return self.fields(&[atoms::role(), atoms::content()], &[role, content]);
+            return self.plain(message.role, content);
         }
         let mut fields = Fields::new(self.env());
-        fields.put(atoms::role(), role);
+        fields.put(atoms::role(), message.role.atom().to_term(self.env()));
         fields.put(atoms::content(), content);
         if !message.calls.is_empty() {
             fields.put(atoms::tool_calls(), self.calls(message.calls.iter()));
@@ -71,11 +71,27 @@ impl<'r, 'e> Encoder<'r, 'e> {
             .iter()
             .zip(exchange.slots())
             .filter_map(|(call, outcome)| Some(self.result(call, outcome?)));
-        let mut fields = Fields::new(self.env());
-        fields.put(atoms::role(), atoms::user().to_term(self.env()));
-        fields.put(atoms::content(), self.list(results));
-        self.put_metadata(&mut fields, exchange.metadata.as_ref());
-        fields.end()
+        let message = self.plain(Role::User, self.list(results));
+        match &exchange.metadata {
+            Some(metadata) => message
+                .map_put(atoms::metadata(), self.map(metadata))
+                .unwrap_or(message),
+            None => message,
+        }
+    }
+
+    /// A message that has nothing but its content.
+    fn plain(&self, role: Role, content: Term<'e>) -> Term<'e> {
+        let role = role.atom();
+        self.like(
+            (atoms::role(), role),
+            atoms::content(),
+            content,
+            |nothing| {
+                let keys = [atoms::role(), atoms::content()];
+                self.fields(&keys, &[role.to_term(self.env()), nothing])
+            },
+        )
     }
 
     fn put_metadata(&self, fields: &mut Fields<'e>, metadata: Option<&'r Map>) {
@@ -89,19 +105,28 @@ impl<'r, 'e> Encoder<'r, 'e> {
             (Output::Parts(parts), _) => self.parts(parts),
             (_, text) => self.binary(text.unwrap_or_default()),
         };
-        let keys = [
-            atoms::type_(),
-            atoms::tool_use_id(),
-            atoms::content(),
-            atoms::is_error(),
-        ];
-        let values = [
-            atoms::tool_result().to_term(self.env()),
-            self.text(&call.id),
-            content,
-            outcome.is_error().encode(self.env()),
-        ];
-        self.fields(&keys, &values)
+        let is_error = outcome.is_error();
+        let kind = match is_error {
+            true => (atoms::is_error(), atom::true_()),
+            false => (atoms::is_error(), atom::false_()),
+        };
+        let result = self.like(kind, atoms::content(), content, |nothing| {
+            let keys = [
+                atoms::type_(),
+                atoms::tool_use_id(),
+                atoms::content(),
+                atoms::is_error(),
+            ];
+            let kind = atoms::tool_result().to_term(self.env());
+            self.fields(
+                &keys,
+                &[kind, nothing, nothing, is_error.encode(self.env())],
+            )
+        });
+        let id = self.text(&call.id);
+        result
+            .map_update(atoms::tool_use_id(), id)
+            .unwrap_or(result)
     }
 
     /// Content of a message.

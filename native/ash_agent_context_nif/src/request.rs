@@ -25,6 +25,9 @@ nif!(context_unready_normal, context_unready_dirty(context: Handle) => unready);
 /// Bytes that a normal scheduler encodes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
 
+/// Messages and pieces that a normal scheduler looks at in well under a millisecond: 100 ns each.
+const LOOKED_AT: usize = 2_000;
+
 /// `{provider, model | nil, thinking, system_role, cache?,
 /// {from | nil, max_result_bytes | nil, dialect | nil, {response?, id} | nil}, interrupt?}`
 pub struct Given {
@@ -98,10 +101,8 @@ impl Given {
                 Some((true, id)) => Known::Response(id),
                 Some((false, id)) => Known::Conversation(id),
             },
-            most: match scheduler {
-                Scheduler::Normal => ENCODED,
-                Scheduler::Dirty => usize::MAX,
-            },
+            most: scheduler.limit(ENCODED),
+            steps: scheduler.limit(LOOKED_AT),
             ..Options::new(self.provider)
         }
     }

@@ -121,19 +121,14 @@ fn feed<'a>(
     if scheduler == Scheduler::Normal && bytes.len() > FED {
         return Err(NifError::Dirty);
     }
-    let (next, events) = response.get()?.feed(bytes.as_slice(), budget(scheduler))?;
+    let (next, events) = response
+        .get()?
+        .feed(bytes.as_slice(), scheduler.limit(PARSED))?;
     Ok(news(env, next, &events))
 }
 
-const fn budget(scheduler: Scheduler) -> usize {
-    match scheduler {
-        Scheduler::Normal => PARSED,
-        Scheduler::Dirty => usize::MAX,
-    }
-}
-
 fn finish<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
-    let (next, events) = response.get()?.finish(budget(scheduler))?;
+    let (next, events) = response.get()?.finish(scheduler.limit(PARSED))?;
     Ok(news(env, next, &events))
 }
 

@@ -4,6 +4,7 @@
 //! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
 //! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use ash_agent_context_core::{Cost, Size};
@@ -18,7 +19,7 @@ const NORMAL: Size = Size::new(2_000, 128 * 1024);
 
 /// Terms that a normal scheduler makes in well under a millisecond: 10 to 30 ns each. Long texts
 /// are pointed to and cost no more than other terms.
-const READ: usize = 12_000;
+const READ: usize = 20_000;
 
 /// Where a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,14 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
+    /// So much on a normal scheduler, anything on a dirty one.
+    pub const fn limit(self, normal: usize) -> usize {
+        match self {
+            Self::Normal => normal,
+            Self::Dirty => usize::MAX,
+        }
+    }
+
     /// Refuses what costs too much for this scheduler.
     pub fn allow(self, cost: impl Into<Cost>) -> Result<(), NifError> {
         let Cost { work, handed_out } = cost.into();
@@ -42,13 +51,25 @@ impl Scheduler {
     }
 }
 
+thread_local! {
+    /// Nanoseconds that calls on this scheduler took and that no process was charged for yet.
+    static OWED: Cell<u128> = const { Cell::new(0) };
+}
+
+/// One per cent of a process's share, the least that it can be charged for.
+const PERCENT: u128 = 10_000;
+
 /// Takes the time of a call from its process's share, so that a loop of calls yields as often as
-/// one of Elixir's own functions. A share is about a millisecond.
+/// one of Elixir's own functions. A share is about a millisecond. What is less than a hundredth of it is
+/// charged with a later call: else a loop of calls of 1 us would yield ten times as often.
 pub fn charge(env: Env<'_>, started: Instant) {
-    let percent = started.elapsed().as_micros() / 10;
-    let percent = i32::try_from(percent).unwrap_or(100).clamp(1, 100);
-    // It answers whether the share is used up, which matters to calls that can go on later.
-    let _ = consume_timeslice(env, percent);
+    let owed = OWED.get() + started.elapsed().as_nanos();
+    OWED.set(owed % PERCENT);
+    if owed >= PERCENT {
+        let percent = i32::try_from(owed / PERCENT).unwrap_or(100).min(100);
+        // It answers whether the share is used up, which matters to calls that can go on later.
+        let _ = consume_timeslice(env, percent);
+    }
 }
 
 /// Defines a NIF for normal schedulers and its twin for dirty ones.

@@ -8,6 +8,7 @@ use crate::log::iteration::Iteration;
 use crate::log::media::words_of;
 use crate::log::message::{Message, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
+use crate::value::letters;
 use crate::view::rendering::Shown;
 use crate::view::Stretch;
 
@@ -193,5 +194,5 @@ fn parts_text(parts: &[Part]) -> String {
 }
 
 fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    letters::utf8(bytes).into_owned()
 }

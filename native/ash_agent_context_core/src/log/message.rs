@@ -10,6 +10,7 @@ use crate::log::piece::Pieces;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::value::json;
+use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::wording;
 use crate::value::{Map, Size, Value};
@@ -314,7 +315,7 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     let text = match output {
         Output::Parts(_) => return None,
         Output::Value(Value::Nil) => String::new(),
-        Output::Value(Value::Binary(bytes)) => match String::from_utf8_lossy(bytes) {
+        Output::Value(Value::Binary(bytes)) => match letters::utf8(bytes) {
             Cow::Borrowed(text) if !text.trim().is_empty() => return None,
             text => text.into_owned(),
         },

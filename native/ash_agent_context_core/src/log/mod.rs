@@ -451,8 +451,8 @@ impl Log {
     }
 
     /// The pairs whose halves stand in two messages.
-    pub(crate) const fn split_pairs(&self) -> &SplitPairs {
-        &self.ids.pairs
+    pub(crate) fn split_pairs(&self) -> Option<&SplitPairs> {
+        self.ids.pairs().filter(|pairs| !pairs.is_empty())
     }
 
     /// All iterations, newest first.

@@ -14,6 +14,7 @@ use crate::value::{Map, Value};
 use super::node::{self, Node};
 use super::rope::Rope;
 use crate::provider::foreign;
+use crate::value::letters;
 
 /// A piece of the message in the making.
 #[derive(Debug, Clone)]
@@ -167,7 +168,7 @@ impl Block {
             Kind::Text => (PartKind::Text(bytes()), false),
             Kind::Thinking => (PartKind::Thinking(bytes()), true),
             Kind::Redacted => {
-                let data = String::from_utf8_lossy(&bytes()).into();
+                let data = letters::utf8(&bytes()).into();
                 (PartKind::RedactedThinking(data), true)
             }
             Kind::Whole(part) => return Some(Part::clone(part)),

@@ -7,6 +7,7 @@ use rpds::ListSync;
 use crate::fault::Fault;
 use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
+use crate::value::letters;
 
 use super::block::{Block, Call, Kind, Piece};
 use super::draft::{Draft, Key};
@@ -51,7 +52,7 @@ impl Draft {
         self.calls += 1;
         let name = name.into();
         self.events.push(Event::CallStarted { position, name });
-        let json = String::from_utf8_lossy(&waiting);
+        let json = letters::utf8(&waiting);
         if !json.is_empty() {
             let json = json.into();
             self.events.push(Event::CallArguments { position, json });

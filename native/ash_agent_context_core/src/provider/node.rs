@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::value::{Map, Value};
 
 use crate::fault::Fault;
+use crate::value::letters;
 
 /// A JSON value whose texts point into the bytes that were read.
 pub(crate) type Node<'a> = JsonValue<'a>;
@@ -38,7 +39,7 @@ pub(crate) fn read<T>(
         byte: error.index,
     };
     // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
-    let repaired = replace_halves(&String::from_utf8_lossy(bytes)).ok_or_else(wrong)?;
+    let repaired = replace_halves(&letters::utf8(bytes)).ok_or_else(wrong)?;
     let node = Node::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
     then(&node)
 }

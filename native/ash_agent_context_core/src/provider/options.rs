@@ -27,6 +27,8 @@ pub struct Options<'a> {
     pub max_result_bytes: Option<usize>,
     /// Bytes to encode at most. What is encoded already does not count.
     pub most: usize,
+    /// Messages and pieces to look at, at most.
+    pub steps: usize,
 }
 
 /// What becomes of thinking that another provider or model gave.
@@ -125,6 +127,7 @@ impl<'a> Options<'a> {
             from: None,
             max_result_bytes: None,
             most: usize::MAX,
+            steps: usize::MAX,
         }
     }
 
@@ -143,6 +146,7 @@ impl<'a> Options<'a> {
             from: _,
             max_result_bytes: _, // in the rendering of what it changes
             most: _,
+            steps: _,
         } = self;
         (provider, model, thinking, system_role, dialect, cache).hash(&mut hasher);
         hasher.finish()

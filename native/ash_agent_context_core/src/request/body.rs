@@ -65,6 +65,8 @@ pub(crate) struct Body<'a, 'o> {
     system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
     left: usize,
+    /// Messages and pieces that may still be looked at.
+    steps: usize,
     /// Bytes that may still be copied into larger pieces.
     left_to_join: usize,
 }
@@ -98,6 +100,7 @@ impl<'a, 'o> Body<'a, 'o> {
             before_imported: None,
             system: None,
             left: options.most,
+            steps: options.steps,
             left_to_join: options.most.max(JOINED),
         }
     }
@@ -169,6 +172,7 @@ impl<'a, 'o> Body<'a, 'o> {
         behind: Option<&Iteration>,
         until: u64,
     ) -> Result<u64, Error> {
+        self.step()?;
         let known = Context::known_items(iteration, self.first, self.options);
         if known > 0 {
             self.add_items(iteration, rendering, known)?;
@@ -389,6 +393,7 @@ impl<'a, 'o> Body<'a, 'o> {
         known: usize,
     ) -> Result<(), Error> {
         for item in items(iteration, rendering, self.options).skip(known) {
+            self.step()?;
             let imported = item.imported(self.options);
             if imported.is_none() && item.elements(self.options) == Some("") && self.ends_imported {
                 // The element before has it, as it was.
@@ -450,6 +455,12 @@ impl<'a, 'o> Body<'a, 'o> {
         };
         let bytes = size.bytes.saturating_add(size.terms.saturating_mul(8));
         self.left = self.left.checked_sub(bytes).ok_or(Error::TooMuchWork)?;
+        Ok(())
+    }
+
+    /// Counts a message or a piece.
+    fn step(&mut self) -> Result<(), Error> {
+        self.steps = self.steps.checked_sub(1).ok_or(Error::TooMuchWork)?;
         Ok(())
     }
 

@@ -5,6 +5,9 @@ use crate::provider::options::Options;
 use crate::provider::room;
 use crate::value::cost::Cost;
 
+/// Messages or iterations from which on it is worth looking how they are encoded.
+const MANY: usize = 1_000;
+
 impl Context {
     /// Of [`Context::encode_request`] when everything is encoded: complete iterations are walked as a
     /// whole, but where roles alternate, imported ones message by message.
@@ -14,7 +17,20 @@ impl Context {
             true => self.count_messages(),
             false => self.count_iterations() + self.current().count_messages(),
         };
-        Cost::steps(walked).plus(self.append_cost())
+        let joined = match walked > MANY {
+            true => self.count_joined(options),
+            false => 1,
+        };
+        Cost::steps(walked / joined).plus(self.append_cost())
+    }
+
+    /// How many iterations the first piece of a request has, if it is made already. If those after it have fewer,
+    /// the request ends with [`Error::TooMuchWork`](crate::error::Error::TooMuchWork).
+    fn count_joined(&self, options: &Options<'_>) -> usize {
+        let first = options.from.unwrap_or(self.first_number());
+        let first = self.log.numbered(first);
+        let kept = first.and_then(|iteration| iteration.pieces().kept(options.key()));
+        kept.map_or(1, |kept| kept.piece.count().max(1))
     }
 
     /// Of making a request as a value, or its report, or the view as plain text.

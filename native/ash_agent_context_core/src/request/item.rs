@@ -16,6 +16,9 @@ use crate::value::{Map, Size};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
+/// Room for what stands around a term of a message.
+const BESIDE_TERM: usize = 16;
+
 /// What adds elements to a request's list.
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
@@ -88,7 +91,9 @@ impl<'a> Item<'a> {
 
     /// The elements by the rules.
     pub fn encode(self, format: &dyn Format, options: &Options<'_>) -> Piece {
-        let mut out = Writer::new(options, format);
+        let size = self.size();
+        let room = Vec::with_capacity(size.bytes + size.terms * BESIDE_TERM);
+        let mut out = Writer::behind(room, options, format);
         self.render(format, &mut out);
         let (bytes, mark, by_hand) = out.into_parts();
         let shape = Shape {

@@ -31,6 +31,7 @@ use crate::request::body::Body;
 use crate::request::item::{items, Item};
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
+use crate::value::letters;
 use crate::view::change::{Change, ChangeKind};
 
 impl Context {
@@ -177,7 +178,7 @@ impl Context {
             steps: self.stretches(from, u64::MAX),
             most,
             // Nearly always there are none, and each iteration of each request would ask.
-            split: Some(self.log.split_pairs()).filter(|split| !split.is_empty()),
+            split: self.log.split_pairs(),
             pairs,
         }
     }
@@ -242,7 +243,7 @@ fn covered(first: u64, last: u64, summary: Option<&Message>, rendering: Renderin
             None => ChangeKind::HiddenIterations,
         },
         from: format!("{first}..{last}"),
-        to: to.map(|text| String::from_utf8_lossy(text).into_owned()),
+        to: to.map(|text| letters::utf8(text).into_owned()),
     }
 }
 

@@ -12,10 +12,11 @@ use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::price::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
-use crate::trace::said::{arguments, content_text, lossy, result_text};
+use crate::trace::said::{arguments, content_text, result_text};
 use crate::trace::texts::Texts;
 use crate::trace::told::{Looked, Told, Trace, Within};
 use crate::value::builder::{Json, JsonObject};
+use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::rendering::Rendering;
@@ -199,14 +200,18 @@ impl<'t, 'a> Writer<'t, 'a> {
     fn result(&mut self, json: &mut JsonObject<'_>, outcome: &Outcome) {
         match &outcome.output {
             Output::Parts(parts) => self.parts(json, parts),
-            Output::Value(_) => self.text(json, "text", lossy(outcome.text().unwrap_or_default())),
+            Output::Value(_) => self.text(
+                json,
+                "text",
+                letters::utf8(outcome.text().unwrap_or_default()),
+            ),
         }
     }
 
     fn content(&mut self, json: &mut JsonObject<'_>, content: &Content) {
         match content {
             Content::None => {}
-            Content::Text(text) => self.text(json, "text", lossy(text)),
+            Content::Text(text) => self.text(json, "text", letters::utf8(text)),
             Content::Parts(parts) => self.parts(json, parts),
         }
     }
@@ -223,7 +228,7 @@ impl<'t, 'a> Writer<'t, 'a> {
         json.text("type", part.kind.name());
         match &part.kind {
             PartKind::Text(text) | PartKind::Thinking(text) => {
-                self.text(json, "text", lossy(text));
+                self.text(json, "text", letters::utf8(text));
             }
             PartKind::ProviderBlock { provider, data } => {
                 json.text("provider", provider.name());

@@ -6,6 +6,7 @@ use crate::provider::options::Options;
 use crate::trace::texts::Texts;
 use crate::trace::told::Trace;
 use crate::value::builder::{Json, JsonObject};
+use crate::value::letters;
 use crate::value::Map;
 use crate::view::change::ChangeKind;
 
@@ -55,7 +56,7 @@ fn write(
     let segments = context.encode_request(options, &Map::default())?;
     let body: Vec<u8> = segments.iter().flat_map(|of| of.bytes()).copied().collect();
     let report = context.request_report(options)?;
-    let body = String::from_utf8_lossy(&body);
+    let body = letters::utf8(&body);
     let mut cutter = Cutter {
         texts,
         chunks: Vec::new(),
@@ -145,8 +146,7 @@ impl Cutter<'_> {
             self.left_out += text.len() - cut.len();
             let mut json = Json::default();
             json.text(&format!("{cut}\u{2026}"));
-            self.literal
-                .push_str(&String::from_utf8_lossy(&json.into_bytes()));
+            self.literal.push_str(&letters::utf8(&json.into_bytes()));
         } else {
             self.room = self.room.saturating_sub(token.len());
             self.literal.push_str(token);

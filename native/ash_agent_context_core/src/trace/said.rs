@@ -6,6 +6,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::trace::told::Looked;
+use crate::value::letters;
 use crate::value::{json, wording, Value};
 
 /// A piece of a conversation that stands on its own.
@@ -69,7 +70,7 @@ pub(super) fn words(message: &Message) -> impl Iterator<Item = Said<'_>> {
 pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
     match (&call.arguments.json, &call.arguments.value) {
         (Some(json), _) => json.as_ref().into(),
-        (None, Value::Binary(text)) => lossy(text),
+        (None, Value::Binary(text)) => letters::utf8(text),
         (None, value) => json::write(value).into(),
     }
 }
@@ -78,14 +79,14 @@ pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
 pub(super) fn result_text(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
-        Output::Value(_) => lossy(outcome.text().unwrap_or_default()),
+        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),
     }
 }
 
 pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
         Content::None => "".into(),
-        Content::Text(text) => lossy(text),
+        Content::Text(text) => letters::utf8(text),
         Content::Parts(parts) => parts_text(parts),
     }
 }
@@ -104,8 +105,8 @@ fn parts_text(parts: &[Part]) -> Cow<'_, str> {
 
 pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
     match &part.kind {
-        PartKind::Text(text) => lossy(text),
-        PartKind::Thinking(text) => format!("(thinks: {})", lossy(text)).into(),
+        PartKind::Text(text) => letters::utf8(text),
+        PartKind::Thinking(text) => format!("(thinks: {})", letters::utf8(text)).into(),
         PartKind::RedactedThinking(_) => "(thinks)".into(),
         PartKind::ProviderBlock { provider, data } => {
             let kind = data.get_named("type").and_then(Value::as_str);
@@ -130,8 +131,4 @@ fn media_words(kind: &PartKind) -> String {
     let known = [name, media_type.flatten(), place];
     let known: Vec<&str> = known.into_iter().flatten().collect();
     format!("({}: {})", kind.name(), known.join(", "))
-}
-
-pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
 }

@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Error;
 use crate::value::builder::Json;
+use crate::value::letters;
 use crate::value::{Map, Value};
 
 /// Decimal digits up to which an integer is written as a JSON number; reading accepts no more
@@ -248,7 +249,7 @@ impl Serialize for AsJson<'_> {
             Value::BigInt(integer) => serialize_big(integer, serializer),
             Value::Float(float) => serializer.serialize_f64(*float),
             Value::Atom(name) => serializer.serialize_str(name),
-            Value::Binary(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
+            Value::Binary(bytes) => serializer.serialize_str(&letters::utf8(bytes)),
             Value::Tuple(items) => serialize_items(items, serializer),
             Value::List(items) if is_keyword(items) => {
                 let entries = items.iter().filter_map(|item| match item {
@@ -314,7 +315,7 @@ fn differ_as_text(map: &Map) -> bool {
 
 fn key_text(key: &Value) -> Cow<'_, str> {
     match key {
-        Value::Binary(bytes) => String::from_utf8_lossy(bytes),
+        Value::Binary(bytes) => letters::utf8(bytes),
         other => match other.as_name() {
             Some(name) => Cow::Borrowed(name),
             // Levels of keys within keys would be written and escaped again and again.

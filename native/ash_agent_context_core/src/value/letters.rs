@@ -29,5 +29,9 @@ pub(crate) fn is_dotted(byte: u8) -> bool {
 
 /// Bytes as UTF-8; what is not valid is replaced.
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+    // `from_utf8_lossy` looks at each byte, `from_utf8` at words of ASCII.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
 }

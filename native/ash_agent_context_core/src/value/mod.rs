@@ -245,11 +245,11 @@ impl Map {
     /// O(n log n), O(n) when they are sorted already.
     #[must_use]
     pub fn new(mut entries: Vec<(Value, Value)>) -> Self {
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        if entries
+        let is_sorted = entries
             .windows(2)
-            .any(|pair| matches!(pair, [a, b] if a.0 == b.0))
-        {
+            .all(|pair| matches!(pair, [a, b] if a.0 < b.0));
+        if !is_sorted {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
             entries.reverse();
             entries.dedup_by(|later, earlier| later.0 == earlier.0);
             entries.reverse();

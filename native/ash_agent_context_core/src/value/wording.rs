@@ -1,6 +1,7 @@
 //! Terms in words: what a model reads of a result.
 
 use crate::value::json;
+use crate::value::letters;
 use crate::value::Value;
 
 /// What stands where a tool gave nothing. Providers refuse empty text.
@@ -16,7 +17,7 @@ pub fn reason(value: &Value) -> String {
 
 fn write_reason(value: &Value, words: &mut String) {
     match value {
-        Value::Binary(bytes) => words.push_str(&String::from_utf8_lossy(bytes)),
+        Value::Binary(bytes) => words.push_str(&letters::utf8(bytes)),
         Value::Atom(name) => words.push_str(&name.replace('_', " ")),
         Value::Tuple(items) => {
             for (position, item) in items.iter().enumerate() {
@@ -27,7 +28,7 @@ fn write_reason(value: &Value, words: &mut String) {
             }
         }
         Value::Map(map) => match map.get_named("message") {
-            Some(Value::Binary(bytes)) => words.push_str(&String::from_utf8_lossy(bytes)),
+            Some(Value::Binary(bytes)) => words.push_str(&letters::utf8(bytes)),
             _ => words.push_str(&json::write(value)),
         },
         other => words.push_str(&json::write(other)),

@@ -16,6 +16,7 @@ use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::served::whole_pairs;
 use crate::value::cost::Cost;
 use crate::value::json;
+use crate::value::letters;
 use crate::value::{Map, Value};
 
 /// Bytes that a compiled pattern may take.
@@ -109,7 +110,7 @@ impl Masks {
     }
 
     fn text(&self, bytes: &[u8]) -> Option<String> {
-        let mut text = String::from_utf8_lossy(bytes);
+        let mut text = letters::utf8(bytes);
         let mut changed = false;
         for mask in &self.masks {
             let replacement = NoExpand(&mask.replacement);

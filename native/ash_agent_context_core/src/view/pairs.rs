@@ -52,7 +52,7 @@ impl Pairs<'_> {
     fn lacks(&self, part: &Part) -> bool {
         let other = part
             .half()
-            .and_then(|half| self.log.split_pairs().other(&half));
+            .and_then(|half| self.log.split_pairs()?.other(&half));
         other.is_some_and(|other| !self.is_sent(other))
     }
 

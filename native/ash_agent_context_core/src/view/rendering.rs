@@ -8,6 +8,7 @@ use crate::log::exchange::{Exchange, MessageRef};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Part, PartKind};
+use crate::value::letters;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
 use crate::view::masks::Masks;
@@ -216,9 +217,7 @@ impl<'a> Rendering<'a> {
             Some(Change {
                 what,
                 from: call.id.to_string(),
-                to: after
-                    .text()
-                    .map(|text| String::from_utf8_lossy(text).into_owned()),
+                to: after.text().map(|text| letters::utf8(text).into_owned()),
             })
         });
         changed.collect()
@@ -236,7 +235,7 @@ impl<'a> Rendering<'a> {
             return Some(match &seen.output {
                 Output::Parts(parts) => Output::Parts(shorten_parts(parts, self.most)),
                 Output::Value(_) => {
-                    let text = String::from_utf8_lossy(seen.text().unwrap_or_default());
+                    let text = letters::utf8(seen.text().unwrap_or_default());
                     Output::Value(Value::text(&shorten(&text, self.most)))
                 }
             });
@@ -278,7 +277,7 @@ fn shorten_parts(parts: &[Part], most: usize) -> Box<[Part]> {
         if first + last >= bytes.len() {
             shorter.push(part.clone());
         } else if first + last > 0 || note.is_some() {
-            let text = String::from_utf8_lossy(bytes);
+            let text = letters::utf8(bytes);
             let text = cut(&text, first, note.as_deref().unwrap_or_default(), last);
             let mut part = part.clone();
             part.kind = PartKind::Text(text.into_bytes().into());

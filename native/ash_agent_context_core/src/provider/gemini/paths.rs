@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::provider::block::Piece;
 use crate::provider::node::DEPTH;
 use crate::value::json::AsJson;
+use crate::value::letters;
 use crate::value::Value;
 
 /// A value in the making.
@@ -147,7 +148,7 @@ impl Serialize for Tree {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Nothing => serializer.serialize_unit(),
-            Self::Text(text) => serializer.serialize_str(&String::from_utf8_lossy(text)),
+            Self::Text(text) => serializer.serialize_str(&letters::utf8(text)),
             Self::Value(value) => AsJson(value).serialize(serializer),
             Self::List(items) => {
                 let mut seq = serializer.serialize_seq(Some(items.len()))?;

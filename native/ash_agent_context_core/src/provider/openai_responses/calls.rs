@@ -15,6 +15,7 @@ use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;
 use crate::value::json::AsJson;
+use crate::value::letters;
 use crate::value::letters::is_blank;
 use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
@@ -353,7 +354,7 @@ fn chunk(value: &Value) -> Option<&Map> {
 fn write_chunk(given: &Map, chunk: &mut JsonObject<'_>) {
     for key in ["stdout", "stderr"] {
         let text = match given.get_named(key) {
-            Some(Value::Binary(bytes)) => String::from_utf8_lossy(bytes),
+            Some(Value::Binary(bytes)) => letters::utf8(bytes),
             _ => Cow::Borrowed(""),
         };
         chunk.text(key, &text);

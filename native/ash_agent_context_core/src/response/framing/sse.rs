@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
+use crate::value::letters;
 
 use super::lines::Lines;
 use super::take::Take;
@@ -87,7 +88,7 @@ impl Event {
                 *held = Some((line, from));
             }
             b"event" => {
-                let name = String::from_utf8_lossy(value);
+                let name = letters::utf8(value);
                 self.name = Some(name.chars().take(100).collect::<String>().into());
             }
             // Comments begin with a colon; ids and times to wait are nobody's here.

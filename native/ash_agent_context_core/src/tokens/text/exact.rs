@@ -5,6 +5,7 @@
 
 use std::sync::OnceLock;
 
+use crate::value::letters;
 use bpe::byte_pair_encoding::BytePairEncoding;
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
@@ -79,7 +80,7 @@ impl Tokenizer {
     }
 
     fn count(&self, text: &[u8]) -> u64 {
-        let text = String::from_utf8_lossy(text);
+        let text = letters::utf8(text);
         let mut rest: &str = &text;
         let mut sum = 0;
         while !rest.is_empty() {

@@ -4,15 +4,16 @@ use crate::log::media::Media;
 use crate::log::media_type::normal;
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::trace::atif::IMAGES;
-use crate::trace::said::{lossy, part_text};
+use crate::trace::said::part_text;
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
+use crate::value::letters;
 
 /// Content of a step, apart from what the model thought.
 pub(super) fn content(json: &mut Json, content: &Content) {
     match content {
         Content::None => json.text(""),
-        Content::Text(text) => json.text(&lossy(text)),
+        Content::Text(text) => json.text(&letters::utf8(text)),
         Content::Parts(all) => match all.iter().any(|part| !is_thinking(part)) {
             true => parts(json, all.iter().filter(|part| !is_thinking(part))),
             // The format has no list without anything in it that a person could read.
@@ -42,7 +43,7 @@ pub(super) fn thoughts(content: &Content) -> Option<String> {
     let thoughts: Vec<_> = parts
         .iter()
         .filter_map(|part| match &part.kind {
-            PartKind::Thinking(text) => Some(lossy(text)),
+            PartKind::Thinking(text) => Some(letters::utf8(text)),
             _ => None,
         })
         .collect();
@@ -112,7 +113,7 @@ fn own_part(json: &mut JsonObject<'_>, part: &Part) {
     json.text("type", part.kind.name());
     match &part.kind {
         PartKind::Text(text) | PartKind::Thinking(text) => {
-            json.text("text", &lossy(text));
+            json.text("text", &letters::utf8(text));
         }
         PartKind::RedactedThinking(data) => {
             json.text("data", data);

@@ -11,10 +11,11 @@ use crate::log::price::Prices;
 use crate::log::usage::Usage;
 use crate::trace::atif::part::{content, is_said, is_said_part, own_parts, parts, thoughts};
 use crate::trace::atif::OWN;
-use crate::trace::said::{arguments, lossy};
+use crate::trace::said::arguments;
 use crate::trace::told::{Looked, Told, Trace, Within, NESTED};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::AsJson;
+use crate::value::letters;
 use crate::value::{time, wording, Value};
 
 /// What is not in a conversation and yet in a trajectory.
@@ -354,7 +355,10 @@ impl Steps<'_, '_, '_> {
             match &outcome.output {
                 Output::Parts(all) => parts(json.key("content"), all.iter()),
                 Output::Value(_) => {
-                    json.text("content", &lossy(outcome.text().unwrap_or_default()));
+                    json.text(
+                        "content",
+                        &letters::utf8(outcome.text().unwrap_or_default()),
+                    );
                 }
             }
         }

@@ -7,10 +7,11 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::trace::otlp::attributes::finish_reason;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::unread::Read;
-use crate::trace::said::{lossy, part_text};
+use crate::trace::said::part_text;
 use crate::trace::told::{Looked, Trace};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
+use crate::value::letters;
 use crate::value::{Map, Value};
 
 /// What was said before an answer.
@@ -102,7 +103,7 @@ fn as_map(value: &Value) -> Option<&Map> {
 /// What a call passes to its tool.
 pub(super) fn arguments(call: &ToolCall) -> String {
     match &call.arguments.value {
-        Value::Binary(text) => lossy(text).into_owned(),
+        Value::Binary(text) => letters::utf8(text).into_owned(),
         value => crate::value::json::write(value),
     }
 }
@@ -110,7 +111,7 @@ pub(super) fn arguments(call: &ToolCall) -> String {
 /// What a model reads of a result, as the attribute has it: text, or a list of parts.
 pub(super) fn response(outcome: &Outcome) -> String {
     match &outcome.output {
-        Output::Value(_) => lossy(outcome.text().unwrap_or_default()).into_owned(),
+        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()).into_owned(),
         Output::Parts(all) => list(|json| all.iter().for_each(|part| write_part(json, part))),
     }
 }
@@ -153,7 +154,7 @@ fn parts(json: &mut Json, message: &Message) {
         }
         match &message.content {
             Content::Text(text) => element(json, "text", |json| {
-                json.text("content", &lossy(text));
+                json.text("content", &letters::utf8(text));
             }),
             Content::Parts(parts) => {
                 if let Some(part) = parts.get(position) {
@@ -179,7 +180,7 @@ fn write_call(json: &mut Json, call: &ToolCall) {
     element(json, "tool_call", |json| {
         json.text("id", &call.id).text("name", call.name.as_str());
         match &call.arguments.value {
-            Value::Binary(text) => json.text("arguments", &lossy(text)),
+            Value::Binary(text) => json.text("arguments", &letters::utf8(text)),
             value => json.field("arguments", &AsJson(value)),
         };
     });
@@ -190,7 +191,10 @@ fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
         json.text("id", &call.id);
         match &outcome.output {
             Output::Value(_) => {
-                json.text("response", &lossy(outcome.text().unwrap_or_default()));
+                json.text(
+                    "response",
+                    &letters::utf8(outcome.text().unwrap_or_default()),
+                );
             }
             Output::Parts(all) => {
                 json.list("response", |json| {
@@ -204,10 +208,10 @@ fn result(json: &mut Json, call: &ToolCall, outcome: &Outcome) {
 fn write_part(json: &mut Json, part: &Part) {
     match &part.kind {
         PartKind::Text(text) => element(json, "text", |json| {
-            json.text("content", &lossy(text));
+            json.text("content", &letters::utf8(text));
         }),
         PartKind::Thinking(text) => element(json, "reasoning", |json| {
-            json.text("content", &lossy(text));
+            json.text("content", &letters::utf8(text));
         }),
         // Nobody but its provider can read it.
         PartKind::RedactedThinking(_) => {}
