@@ -793,23 +793,24 @@ fn a_budget_stops_the_work_and_a_larger_one_ends_it() {
 }
 
 #[test]
-fn a_request_looks_at_few_pieces_once_they_are_joined() {
-    let mut context = start(r#""hi""#);
-    for _ in 0..256 {
-        context = user(&assistant(&context, r#""a""#, "[]"), r#""b""#);
-    }
+fn a_request_looks_at_no_more_pieces_than_its_budget_allows() {
+    let conversation = |said: &str| {
+        let ask = |context, _| user(&assistant(&context, r#""a""#, "[]"), said);
+        (0..256).fold(start(r#""hi""#), ask)
+    };
     let limited = Options {
         steps: 40,
-        ..Options::new(Provider::OpenAiChat)
+        ..Options::new(Provider::Anthropic)
     };
     let body = Map::default();
-    let error = context.encode_request(&limited, &body).unwrap_err();
+    // What has a cache breakpoint stays a piece of its own.
+    let marked = conversation(r#"[{"type":"text","text":"b","cache":true}]"#);
+    encode(&marked, &Options::new(Provider::Anthropic));
+    let error = marked.encode_request(&limited, &body).unwrap_err();
     assert_eq!(error, Error::TooMuchWork);
-    context
-        .encode_request(&Options::new(Provider::OpenAiChat), &body)
-        .unwrap();
-    let next = user(&assistant(&context, r#""a""#, "[]"), r#""b""#);
-    assert!(next.encode_request(&limited, &body).is_ok());
+    assert!(conversation(r#""b""#)
+        .encode_request(&limited, &body)
+        .is_ok());
 }
 
 #[test]

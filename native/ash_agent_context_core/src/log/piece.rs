@@ -56,7 +56,17 @@ impl Piece {
         }
     }
 
-    /// Several iterations in one piece; `longest` is the longest result of all.
+    /// Several iterations in one piece: where each ends, and how it fits. `longest` is the longest result of all.
+    pub fn of(bytes: Vec<u8>, parts: Vec<(usize, Shape)>, longest: usize) -> Self {
+        Self {
+            bytes: bytes.into_boxed_slice(),
+            parts: parts.into_boxed_slice(),
+            by_hand: Vec::new(),
+            longest,
+        }
+    }
+
+    /// The same, of pieces.
     pub fn join<'p>(pieces: impl Iterator<Item = &'p Self> + Clone, longest: usize) -> Self {
         let len = pieces.clone().map(|piece| piece.bytes.len()).sum();
         let mut bytes = Vec::with_capacity(len);
@@ -69,12 +79,7 @@ impl Piece {
                 (start + end, Shape { mark, ..*shape })
             }));
         }
-        Self {
-            bytes: bytes.into_boxed_slice(),
-            parts: parts.into_boxed_slice(),
-            by_hand: Vec::new(),
-            longest,
-        }
+        Self::of(bytes, parts, longest)
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -145,7 +150,11 @@ impl Pieces {
         if let Some(kept) = self.kept(key) {
             return kept;
         }
-        let made = Kept::alone(make());
+        self.keep(key, Kept::alone(make()))
+    }
+
+    /// Keeps an encoding, unless there is one; returns the one that is kept.
+    pub fn keep(&self, key: u64, made: Kept) -> Kept {
         match self.get_or_make(key, || Slot(Mutex::default())) {
             Ok(slot) => slot.with(|kept| kept.get_or_insert(made).clone()),
             // There is no room for another kind.

@@ -201,17 +201,85 @@ impl<'a, 'o> Body<'a, 'o> {
         } else if iteration.number < self.context.current_iteration()
             && self.is_whole(iteration, rendering)
         {
+            for size in [FANOUT * FANOUT, FANOUT] {
+                if let Some(group) = self.group(iteration.number, size, rendering, until) {
+                    if self.add_group(&group, rendering).is_some() {
+                        return Ok(size);
+                    }
+                }
+            }
             self.spend(iteration.size())?;
             let encode = || self.encode(iteration, rendering);
             let kept = iteration.pieces().kept_or_make(key, encode);
-            for item in items(iteration, rendering, self.options) {
-                item.pieces().forget(self.key ^ item.rendering());
-            }
+            self.forget_items(iteration, rendering);
             self.add_kept(kept, 1, iteration.number, key);
         } else {
             self.add_items(iteration, rendering, 0)?;
         }
         Ok(1)
+    }
+
+    /// Encodes iterations in the piece that they would be joined into. Nothing where they would not.
+    fn add_group(&mut self, group: &[&'a Iteration], rendering: Rendering<'a>) -> Option<()> {
+        let first = group.first()?.number;
+        let sizes = group.iter().map(|iteration| iteration.size());
+        let size = sizes.fold(Size::default(), Size::plus);
+        let left = self.left.checked_sub(self.cost(size))?;
+        let room = size.bytes + group.len() * BESIDE_TEXT;
+        if room > JOINED {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(room);
+        let mut parts: Vec<(usize, Shape)> = Vec::with_capacity(group.len());
+        for iteration in group {
+            let (start, before) = (bytes.len(), parts.last().map(|(_, shape)| *shape));
+            let (shape, by_hand);
+            (bytes, shape, by_hand) = self.encode_behind(bytes, iteration, rendering);
+            let ends_with_model = before.map(|before| before.ends_with_model);
+            let goes_on = self.joins(ends_with_model, shape.begins_with_model);
+            if goes_on || bytes.len() == start || !by_hand.is_empty() {
+                return None;
+            }
+            parts.push((bytes.len(), shape));
+        }
+        self.left = left;
+        let longest = group.iter().map(|iteration| iteration.longest_result());
+        let piece = Arc::new(Piece::of(bytes, parts, longest.max().unwrap_or(0)));
+        for (part, iteration) in group.iter().enumerate() {
+            let piece = piece.clone();
+            iteration.pieces().keep(self.key, Kept { piece, part });
+            self.forget_items(iteration, rendering);
+        }
+        self.add_kept(Kept { piece, part: 0 }, group.len(), first, self.key);
+        Some(())
+    }
+
+    /// So many iterations from one on, if they can be told to make one piece before they are encoded.
+    fn group(
+        &self,
+        first: u64,
+        size: u64,
+        rendering: Rendering<'a>,
+        until: u64,
+    ) -> Option<Vec<&'a Iteration>> {
+        let before = first - self.context.first_number();
+        if !before.is_multiple_of(size) || first + size > until + 1 {
+            return None;
+        }
+        let belongs = |number: u64| {
+            let iteration = self.context.log.numbered(number)?;
+            let is_new = iteration.pieces().kept(self.key).is_none();
+            let is_plain = rendering.is_plain(iteration.longest_result());
+            (is_new && is_plain && self.is_whole(iteration, rendering)).then_some(iteration)
+        };
+        (first..first + size).map(belongs).collect()
+    }
+
+    /// The piece of an iteration has what those of its messages had.
+    fn forget_items(&self, iteration: &'a Iteration, rendering: Rendering<'a>) {
+        for item in items(iteration, rendering, self.options) {
+            item.pieces().forget(self.key ^ item.rendering());
+        }
     }
 
     /// How many iterations from one on are in the same piece, one after the other.
@@ -336,12 +404,24 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// All elements of an iteration, each written right after the one before.
+    /// All elements of an iteration.
     fn encode(&self, iteration: &Iteration, rendering: Rendering<'_>) -> Piece {
+        let bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
+        let (bytes, shape, by_hand) = self.encode_behind(bytes, iteration, rendering);
+        Piece::new(bytes, shape, by_hand)
+    }
+
+    /// The same after other bytes, each element right after the one before.
+    fn encode_behind(
+        &self,
+        mut bytes: Vec<u8>,
+        iteration: &Iteration,
+        rendering: Rendering<'_>,
+    ) -> (Vec<u8>, Shape, Vec<ByHand>) {
+        let begin = bytes.len();
         let mut shape = Shape::default();
         let mut all_by_hand = Vec::new();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
-        let mut bytes = Vec::with_capacity(iteration.size().bytes + BESIDE_TEXT);
         for item in items(iteration, rendering, self.options) {
             let is_model = item.is_model();
             let start = bytes.len();
@@ -365,7 +445,7 @@ impl<'a, 'o> Body<'a, 'o> {
             if bytes.len() == start {
                 continue;
             }
-            if start == 0 {
+            if start == begin {
                 shape.begins_with_model = is_model;
                 shape.begins_with_calls = item.calls();
             } else if self.joins(Some(shape.ends_with_model), is_model) {
@@ -382,7 +462,7 @@ impl<'a, 'o> Body<'a, 'o> {
             shape.ends_with_model = is_model;
             shape.ends_imported = imported.is_some();
         }
-        Piece::new(bytes, shape, all_by_hand)
+        (bytes, shape, all_by_hand)
     }
 
     /// Adds the items of an iteration after those that the provider knows.
@@ -449,13 +529,17 @@ impl<'a, 'o> Body<'a, 'o> {
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
     fn spend(&mut self, size: Size) -> Result<(), Error> {
+        let left = self.left.checked_sub(self.cost(size));
+        self.left = left.ok_or(Error::TooMuchWork)?;
+        Ok(())
+    }
+
+    fn cost(&self, size: Size) -> usize {
         let size = match self.context.view() {
             Some(view) => view.cost(size),
             None => size,
         };
-        let bytes = size.bytes.saturating_add(size.terms.saturating_mul(8));
-        self.left = self.left.checked_sub(bytes).ok_or(Error::TooMuchWork)?;
-        Ok(())
+        size.bytes.saturating_add(size.terms.saturating_mul(8))
     }
 
     /// Counts a message or a piece.
