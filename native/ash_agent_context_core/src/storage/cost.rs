@@ -1,5 +1,7 @@
 //! What storage costs.
 
+use memchr::memmem;
+
 use crate::context::Context;
 use crate::storage::load::has_masks;
 use crate::value::cost::Cost;
@@ -7,6 +9,9 @@ use crate::value::{Size, Value};
 
 /// What stands in the text of a snapshot that has patterns.
 const MASKS: &[u8] = b"\"masks\"";
+
+/// Bytes of a text that costs so much already that patterns make no difference.
+const LOOKED_THROUGH: usize = 1024 * 1024;
 
 /// Bytes of a snapshot's text for a term of it; only hostile text has more terms.
 const BYTES_PER_TERM: usize = 8;
@@ -36,7 +41,7 @@ impl Context {
     /// Of [`Context::from_snapshot`].
     #[must_use]
     pub fn from_snapshot_cost(text: &[u8]) -> Cost {
-        let has_masks = text.windows(MASKS.len()).any(|window| window == MASKS);
+        let has_masks = text.len() <= LOOKED_THROUGH && memmem::find(text, MASKS).is_some();
         text_cost(text).plus(patterns(has_masks))
     }
 }
