@@ -292,6 +292,7 @@ defmodule AshAgentContext.MixProject do
 
   # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
   @integrations [
+    :anubis_mcp,
     :ash,
     :ash_postgres,
     :ecto,
@@ -380,7 +381,7 @@ defmodule AshAgentContext.MixProject do
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
         "Ecto, Ash and JSON":
           ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.Conversation)",
-        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|Prices)",
+        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|MCP|Prices)",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
         Looking: ~r"^AshAgent\.Trace"

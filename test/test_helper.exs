@@ -6,6 +6,7 @@ libraries = [
   jason: Jason,
   json: JSON,
   kino: Kino.Render,
+  mcp: Anubis.Client,
   opentelemetry: :otel_ctx,
   req: Req
 ]
@@ -15,6 +16,8 @@ missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do:
 missing = if AshAgent.Test.Browser.executable(), do: missing, else: [:chromium | missing]
 missing = if AshAgent.Test.AtifModels.find(), do: missing, else: [:atif | missing]
 missing = if AshAgent.Test.OtlpModels.find(), do: missing, else: [:otlp | missing]
+missing = if AshAgent.Test.McpServers.npm("everything"), do: missing, else: [:mcp_npm | missing]
+missing = if AshAgent.Test.McpServers.python(), do: missing, else: [:mcp_python | missing]
 missing = if AshAgent.Test.Phoenix.executable(), do: missing, else: [:phoenix | missing]
 
 repo = MyApp.Repo

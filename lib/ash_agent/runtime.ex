@@ -294,13 +294,20 @@ defmodule AshAgent.Runtime do
   # Checks options and makes the model and the tools ready; running with the result again costs little.
   def options(opts) do
     opts = Check.validate!(opts, Options.schema())
-    opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &Tool.new/1)
+    opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Keyword.update!(:tools, &tools/1)
   end
+
+  # A function is called when a run begins.
+  defp tools(function) when is_function(function, 0), do: function
+  defp tools(definitions), do: Tool.new(definitions)
+
+  defp current(function) when is_function(function, 0), do: Tool.new(function.())
+  defp current(tools), do: tools
 
   defp state(context, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    tools = Enum.filter(opts[:tools], &Gate.offer?(gate, &1.name))
+    tools = opts[:tools] |> current() |> Enum.filter(&Gate.offer?(gate, &1.name))
 
     %{
       context: context,

@@ -355,7 +355,13 @@ defmodule AshAgent.ChatContextTest do
               [%{name: "a", command: "a", args: "b"}],
               [%{name: "a", command: "a", args: [1]}],
               [%{name: "a", command: "a", env: %{a: "b"}}],
-              [%{name: "a", command: "a", env: [{"a", "b"}]}]
+              [%{name: "a", command: "a", env: [{"a", "b"}]}],
+              [%{name: "a", url: ""}],
+              [%{name: "a", url: "b", headers: %{a: "b"}}],
+              [%{name: "a", command: "a", cwd: 1}],
+              [%{name: "a", command: "a", prefix: ""}],
+              [%{name: "a", command: "a", inherit_env: false}],
+              [%{name: "a", command: "a", trust_annotations: "true"}]
             ],
             toolboxes: [:a, %{}]
           ],
@@ -391,8 +397,12 @@ defmodule AshAgent.ChatContextTest do
                full
              ]
 
-      with_url = Map.put(full, :url, "http://localhost")
-      assert Config.new(mcp_servers: [with_url]).mcp_servers == [with_url]
+      further = Map.merge(full, %{cwd: "/", prefix: "f", inherit_env: ["LANG"], note: 1})
+      assert Config.new(mcp_servers: [further]).mcp_servers == [further]
+
+      remote = %{name: "docs", url: "https://example.com/mcp", headers: %{}}
+      given = %{"name" => "docs", "url" => "https://example.com/mcp"}
+      assert Config.new(mcp_servers: [remote, given]).mcp_servers == [remote, remote]
     end
 
     test "are checked again by put_config/2" do

@@ -4,7 +4,7 @@ defmodule AshAgent.PublicOptionsTest do
   # Every public function that takes options is called with an option it does not have, and with each of its options set to
   # a function of five arguments, which is right for none of them. A function that is missing here fails the first test.
 
-  alias AshAgent.{ChatContext, Context, LLM, Response, Runtime, Session, Sessions}
+  alias AshAgent.{ChatContext, Context, LLM, MCP, Response, Runtime, Session, Sessions}
   alias AshAgent.{Store, Toolbox, Trace}
   alias AshAgent.Context.Enhancer
   alias AshAgent.Runtime.{Permissions, SubAgent, ToolExecutor}
@@ -34,6 +34,7 @@ defmodule AshAgent.PublicOptionsTest do
            {Trace, :to_otlp, :tools},
            {Trace.Exporter, :start_link, :tools},
            {Trace.Exporter, :start_link, :name},
+           {MCP, :start_link, :name},
            {SubAgent, :tool, :llm},
            {ToolExecutor, :execute_tools, :supervisor}
          ]
@@ -186,6 +187,8 @@ defmodule AshAgent.PublicOptionsTest do
       {Sessions, :deny} => [:sessions, "c1", "a", nil],
       {Sessions, :subscribe} => [:sessions, "c1"],
       {Sessions, :drain} => [:sessions],
+      {MCP, :start_link} => [],
+      {MCP, :tools} => [:mcp],
       {ToolExecutor, :execute_tools} => [[], %{}, %{}]
     }
   end

@@ -35,6 +35,7 @@ defmodule AshAgent.Test.Integrations do
   defp version("ATIF"), do: AshAgent.Test.AtifModels.find() |> elem(1) |> Enum.join(" and ")
   defp version("OTLP"), do: AshAgent.Test.OtlpModels.find() |> elem(1) |> Enum.join(" and ")
 
+  defp version("MCP servers"), do: Enum.join(AshAgent.Test.McpServers.versions(), " and ")
   defp version("OpenTelemetry"), do: Application.spec(:opentelemetry_api, :vsn)
   defp version("Phoenix"), do: AshAgent.Test.Phoenix.version()
 

@@ -7,7 +7,7 @@ defmodule AshAgent.ChatContext.Config do
       {"m1", %{temperature: 0.2}, nil}
 
   A configuration is only kept and stored: your application reads it when it calls a model or a tool. `AshAgent.Runtime`
-  takes options named `allowed_tools` and `permission_rules` with the same values.
+  takes options named `allowed_tools` and `permission_rules` with the same values, and `AshAgent.MCP` starts its MCP servers.
 
   Each field has an empty value, its default, and `AshAgent.ChatContext.dump/1` leaves empty fields out. For
   `allowed_tools` that is `nil`, which allows every tool; `[]` allows none and is stored.
@@ -22,8 +22,8 @@ defmodule AshAgent.ChatContext.Config do
   out; if no other allow rule remains, `{:deny, "*"}` is added. `{:deny, "*"}` is also added for a rule of any other form.
   To get the original rules back, put them with `AshAgent.ChatContext.put_config/2` after loading.
 
-  Everything else is stored as it is, including the `env` of MCP servers and toolboxes: keep secrets out of them, or store
-  the dump where secrets may be stored.
+  Everything else is stored as it is, including the `env` and `headers` of MCP servers and the `env` of toolboxes: keep secrets
+  out of them, or store the dump where secrets may be stored.
   """
 
   alias AshAgent.ChatContext.MCPServers
@@ -64,10 +64,10 @@ defmodule AshAgent.ChatContext.Config do
     ],
     mcp_servers: [
       type: {:custom, &__MODULE__.servers?/1},
-      type_doc: "a list of maps with `:name`, `:command`, `:args` and `:env`",
+      type_doc: "a list of maps with `:name` and `:command` or `:url`",
       default: [],
       doc:
-        "how to start MCP servers. `:args`, a list of strings, and `:env`, a map of strings, may be left out."
+        "the MCP servers, see `t:mcp_server/0`. `AshAgent.MCP.start_link/1` starts and reaches them."
     ],
     toolboxes: [
       type: {:list, :any},
@@ -91,12 +91,20 @@ defmodule AshAgent.ChatContext.Config do
   @typedoc "An atom, a string, or the stand-in for an atom that this VM does not have."
   @type name :: atom() | String.t() | UnknownAtom.t()
 
-  @typedoc "How to start an MCP server. Further keys are kept."
+  @typedoc """
+  An MCP server: a program with a `:command`, `:args` and `:env`, which may be left out, or one that is reached at a `:url` with
+  `:headers`, which may be left out. `AshAgent.MCP` describes the other keys that it reads. Further keys are kept.
+  """
   @type mcp_server :: %{
           required(:name) => String.t(),
-          required(:command) => String.t(),
-          required(:args) => [String.t()],
-          required(:env) => %{optional(String.t()) => String.t()},
+          optional(:command) => String.t(),
+          optional(:args) => [String.t()],
+          optional(:env) => %{optional(String.t()) => String.t()},
+          optional(:url) => String.t(),
+          optional(:headers) => %{optional(String.t()) => String.t()},
+          optional(:cwd | :prefix) => String.t(),
+          optional(:inherit_env) => [String.t()] | true,
+          optional(:trust_annotations) => boolean(),
           optional(term()) => term()
         }
 

@@ -1,9 +1,13 @@
 defmodule AshAgent.ChatContext.MCPServers do
   @moduledoc false
 
-  # The MCP servers of a configuration: maps with the keys below, and further keys as they were given.
+  # The MCP servers of a configuration: maps with the keys below, and further keys as they were given. A server is a program
+  # with a :command, or is reached at a :url.
 
-  @keys [:name, :command, :args, :env]
+  @program %{args: [], env: %{}}
+  @remote %{headers: %{}}
+  @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations]
+  @keys [:name, :command, :url | @optional]
 
   @type error :: {:error, path :: list(), expected :: String.t()}
 
@@ -13,7 +17,7 @@ defmodule AshAgent.ChatContext.MCPServers do
     if is_list(servers) and not List.improper?(servers) do
       servers |> Enum.with_index() |> check([])
     else
-      {:error, [], "a list of maps with :name, :command, :args and :env"}
+      {:error, [], "a list of maps with :name and :command or :url"}
     end
   end
 
@@ -31,12 +35,20 @@ defmodule AshAgent.ChatContext.MCPServers do
   end
 
   defp server(%{} = server) when not is_struct(server) do
-    server = Map.merge(%{args: [], env: %{}}, Map.new(server, &known/1))
-    wrong = Enum.find(@keys, &(not valid?(&1, server[&1])))
+    server = Map.new(server, &known/1)
+    {needed, defaults} = if remote?(server), do: {:url, @remote}, else: {:command, @program}
+    server = Map.merge(defaults, server)
+
+    wrong =
+      Enum.find([:name, needed], &(not valid?(&1, server[&1]))) ||
+        Enum.find(@keys, &(is_map_key(server, &1) and not valid?(&1, server[&1])))
+
     if wrong, do: {:error, [Atom.to_string(wrong)], expected(wrong)}, else: {:ok, server}
   end
 
-  defp server(_other), do: {:error, [], "a map with :name, :command, :args and :env"}
+  defp server(_other), do: {:error, [], "a map with :name and :command or :url"}
+
+  defp remote?(server), do: is_map_key(server, :url) and not is_map_key(server, :command)
 
   for key <- @keys,
       do: defp(known({unquote(Atom.to_string(key)), value}), do: {unquote(key), value})
@@ -44,9 +56,11 @@ defmodule AshAgent.ChatContext.MCPServers do
   defp known(pair), do: pair
 
   defp valid?(:args, args), do: texts?(args)
+  defp valid?(:inherit_env, names), do: names == true or texts?(names)
+  defp valid?(:trust_annotations, trust), do: is_boolean(trust)
 
-  defp valid?(:env, env),
-    do: is_map(env) and not is_struct(env) and texts?(Map.keys(env) ++ Map.values(env))
+  defp valid?(key, map) when key in [:env, :headers],
+    do: is_map(map) and not is_struct(map) and texts?(Map.keys(map) ++ Map.values(map))
 
   defp valid?(_key, text), do: is_binary(text) and text != ""
 
@@ -54,14 +68,16 @@ defmodule AshAgent.ChatContext.MCPServers do
     do: is_list(list) and not List.improper?(list) and Enum.all?(list, &is_binary/1)
 
   defp expected(:args), do: "a list of strings"
-  defp expected(:env), do: "a map of strings"
+  defp expected(:inherit_env), do: "a list of strings or true"
+  defp expected(:trust_annotations), do: "a boolean"
+  defp expected(key) when key in [:env, :headers], do: "a map of strings"
   defp expected(_key), do: "a non-empty string"
 
   @doc "A server to be stored: nothing empty, and of the further keys those that `lasting?` lets pass."
   @spec to_terms(map(), (term() -> boolean())) :: map()
   def to_terms(server, lasting?) do
     for {key, value} <- server,
-        not (key in [:args, :env] and Enum.empty?(value)),
+        not (key in [:args, :env, :headers] and Enum.empty?(value)),
         lasting?.({key, value}),
         into: %{},
         do: {if(key in @keys, do: Atom.to_string(key), else: key), value}

@@ -25,6 +25,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
+  | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
   | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind` and `reason` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth` |
@@ -40,6 +41,9 @@ defmodule AshAgent.Runtime.Events do
   counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
+
+  A tool of an MCP server (`AshAgent.MCP`) may tell its progress, a number that grows, and a total if it knows one. Reports that
+  come faster than every 50 milliseconds are left out.
 
   The end of a run has the `status` `:answered`, `:halted`, `:paused` or `:error`. `first_iteration` is the number of the
   iteration that the turn began with, and `depth` tells how many runs there are around this one, so it is 0 unless the run

@@ -19,9 +19,12 @@ defmodule AshAgent.Runtime.Options do
               doc: "see `t:AshAgent.LLM.t/0`."
             ],
             tools: [
-              type: {:or, [:map, :list]},
+              type: {:or, [:map, :list, {:fun, 0}]},
+              type_doc: "a map, a list, or a function of arity 0",
               default: %{},
-              doc: "see `AshAgent.Runtime.Tool`."
+              doc:
+                "see `AshAgent.Runtime.Tool`. A function is called when a run begins, for tools that change while a session lives; if " <>
+                  "it raises, so does the run."
             ],
             max_iterations: [
               type: :pos_integer,

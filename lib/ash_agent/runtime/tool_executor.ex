@@ -42,7 +42,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   """
 
   alias AshAgent.{Options, Runtime}
-  alias AshAgent.Runtime.{Events, SubAgent, Tool}
+  alias AshAgent.Runtime.{Events, Progress, SubAgent, Tool}
   alias AshAgent.Trace.Caller
 
   @schema [
@@ -194,9 +194,18 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
       {:DOWN, ref, :process, _pid, reason} when is_map_key(running, ref) ->
         finished(state, ref, {:raised, :exit, reason, []}, acc)
+
+      {channel, :tool_progress, measured} when is_reference(channel) ->
+        progressed(running, channel, measured, settings)
+        run(state, acc)
     after
       next_deadline(running, settings) -> expired(state, acc)
     end
+  end
+
+  defp progressed(running, channel, measured, settings) do
+    for {_ref, %{channel: ^channel} = entry} <- running,
+        do: Events.emit(settings.events, [:tool, :progress], measured, entry.metadata)
   end
 
   defp next_deadline(running, settings) do
@@ -231,6 +240,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       Enum.reduce(running, acc, fn {ref, entry}, acc ->
         case shut_down(entry.task, nil) do
           {:timed_out, nil} ->
+            Progress.close(entry.channel)
             failed(entry, settings, kind, reason, [])
             acc
 
@@ -258,6 +268,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp take(state, ref, reply, acc) do
     {entry, running} = Map.pop!(state.running, ref)
+    Progress.close(entry.channel)
     outcome = outcome(reply, entry, state.settings)
     duration = Events.since(entry.started)
     {%{state | running: running}, state.fun.(entry.keyed, outcome, duration, acc)}
@@ -282,14 +293,15 @@ defmodule AshAgent.Runtime.ToolExecutor do
     case check(settings.tools, call) do
       {:ok, tool, arguments} ->
         timeout = tool.timeout || settings.timeout
-        scope = scope(settings, timeout, entry)
+        {channel, progress} = Progress.open()
+        scope = settings |> scope(timeout, entry) |> Map.put(:progress, progress)
         function = Tool.function(tool, arguments, with_key(settings, entry), scope)
 
         task = Caller.task(settings.supervisor, fn -> guarded(function) end)
         deadline = deadline(timeout, tool.grace)
 
         {:running, task.ref,
-         Map.merge(entry, %{task: task, timeout: timeout, deadline: deadline})}
+         Map.merge(entry, %{task: task, timeout: timeout, deadline: deadline, channel: channel})}
 
       {:error, words} ->
         {:refused, outcome({:returned, {:error, words}}, entry, settings)}
@@ -306,7 +318,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  # The scope for a tool that runs an agent itself.
+  # The scope for a tool that runs an agent itself, or tells how far it is.
   defp scope(settings, timeout, entry) do
     Map.merge(settings.scope, %{
       timeout: timeout,

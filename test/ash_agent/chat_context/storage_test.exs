@@ -216,7 +216,13 @@ defmodule AshAgent.ChatContext.StorageTest do
       extended_thinking: %{budget_tokens: 1024},
       mcp_servers: [
         %{name: "files", command: "mcp-files", args: ["-v"], env: %{"$HOME" => ":a"}},
-        %{name: "web", command: "mcp-web", args: [], env: %{}, url: "http://localhost"}
+        %{
+          name: "web",
+          url: "http://localhost",
+          headers: %{"k" => "v"},
+          inherit_env: true,
+          note: "n"
+        }
       ],
       toolboxes: [Some.Tools, :other, {Some.Tools, [only: [:a]]}]
     ]
@@ -252,7 +258,13 @@ defmodule AshAgent.ChatContext.StorageTest do
                    "args" => ["-v"],
                    "env" => %{"$$HOME" => ":a"}
                  },
-                 %{"name" => "web", "command" => "mcp-web", ":url" => "http://localhost"}
+                 %{
+                   "name" => "web",
+                   "url" => "http://localhost",
+                   "headers" => %{"k" => "v"},
+                   "inherit_env" => true,
+                   ":note" => "n"
+                 }
                ]
              }
 
@@ -295,10 +307,10 @@ defmodule AshAgent.ChatContext.StorageTest do
              }
 
       assert stored(extended_thinking: %{on: fun}) == nil
-      server = %{name: "a", command: "b", hook: fun, url: "c"}
+      server = %{name: "a", command: "b", hook: fun, note: "c"}
 
       assert stored(mcp_servers: [server]) == %{
-               "mcp_servers" => [%{"name" => "a", "command" => "b", ":url" => "c"}]
+               "mcp_servers" => [%{"name" => "a", "command" => "b", ":note" => "c"}]
              }
 
       # A rule that cannot be stored denies: without it, more would be allowed.

@@ -1,0 +1,304 @@
+defmodule AshAgent.MCP do
+  @schema [
+    servers: [
+      type: {:custom, &__MODULE__.servers?/1},
+      type_doc: "a list of servers, or an `AshAgent.ChatContext.Config`",
+      required: true,
+      doc:
+        "the servers, as `:mcp_servers` of a chat's configuration has them, or the configuration."
+    ],
+    name: [
+      type: :any,
+      type_doc: "a name",
+      doc: "the name of the supervisor. Defaults to no name."
+    ],
+    timeout: [
+      type: :pos_integer,
+      default: 30_000,
+      doc: "the milliseconds in which a server has to start and list its tools."
+    ],
+    max_result_bytes: [
+      type: :pos_integer,
+      default: 10_000_000,
+      doc: "how much a server may return of a call, in memory; more is an error."
+    ],
+    client: [
+      type: :atom,
+      default: AshAgent.MCP.Anubis,
+      doc:
+        "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `anubis_mcp`."
+    ]
+  ]
+
+  @tools_schema [
+    only: [
+      type: {:or, [{:list, :string}, nil]},
+      type_doc: "a list of names",
+      doc: "the servers whose tools are wanted. Defaults to all."
+    ],
+    missing: [
+      type: {:in, [:raise, :skip]},
+      default: :raise,
+      doc:
+        "whether to raise `AshAgent.MCP.Error` if a server is not available, or to do without its tools."
+    ]
+  ]
+
+  @moduledoc """
+  The tools of MCP servers as tools of a run.
+
+      children = [
+        {AshAgent.MCP,
+         name: MyApp.MCP,
+         servers: [
+           %{name: "files", command: "mcp-server-filesystem", args: ["/srv/documents"]},
+           %{name: "tickets", url: "https://tickets.example.com/mcp", headers: %{"authorization" => "Bearer " <> token}}
+         ]}
+      ]
+
+      AshAgent.Runtime.run(context, llm: llm, tools: AshAgent.MCP.tools(MyApp.MCP) ++ my_tools)
+
+  This supervisor starts a client for each server, and all conversations of the application share it. The client is `anubis_mcp`, which
+  your application adds to its dependencies: `{:anubis_mcp, "~> 2.0"}`. It needs Elixir 1.18. The guide [MCP](mcp.html) shows it all.
+
+  ## Servers
+
+  A server is a map with a `:name` and
+
+    * `:command`, a program that speaks over its standard input and output, with `:args`, a list of strings, `:env`, a map of strings,
+      and `:cwd`, a directory
+    * or `:url`, the address of a streamable HTTP endpoint, with `:headers`, a map of strings
+
+  and may have
+
+    * `:prefix` - what the names of its tools begin with, followed by `__`. Defaults to its name, in which other characters than letters,
+      digits, `-` and single `_` are replaced
+    * `:inherit_env` - names of environment variables that the program gets from the VM besides `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and
+      `USER`; `true` for all
+    * `:trust_annotations` - `true` if a call whose outcome is unknown may run again when the server says that the tool only reads or is
+      idempotent. Defaults to `false`: no call runs again
+
+  Whoever may write these maps may run programs. Start servers only from configurations that you trust.
+
+  ## Tools
+
+  A tool is named `files__read_file`. Names are at most 64 bytes long and consist of letters, digits, `_` and `-`; a name of the server's
+  that does not fit is changed and ends with a hash of it. So `{:deny, "files__write_*"}` is a rule for one server, see
+  `AshAgent.Runtime.Permissions`. Rules, hooks and approval apply as to every tool.
+
+  Names, descriptions and schemas come from the server. They are bounded: a tool with a schema that is too large, too deep or not an
+  object's is left out, with a warning in the log, and a description ends after 4,096 bytes. Nothing makes atoms. But a model reads
+  descriptions and results, so a server can try to talk it into something: connect the servers that you trust, and ask a person about
+  calls that matter.
+
+  ## Results
+
+  Text, images, audio and embedded resources become the parts of a result, links to resources become text. If the server says
+  `isError`, the result is an error. Its structured content is added as JSON if no text says the same.
+
+  A call that fails in any other way has an error that the model can read. If the server ends during a call, its outcome is unknown,
+  and the error says so. Other calls get an error while the server is started again, at once and then ever more slowly.
+
+  A call that times out, or whose run is cancelled, is cancelled at the server (`notifications/cancelled`). Progress that the server
+  reports is the event `[:ash_agent, :runtime, :tool, :progress]`, see `AshAgent.Runtime.Events`.
+  """
+
+  use Supervisor
+
+  alias AshAgent.ChatContext.{Config, MCPServers}
+  alias AshAgent.Context.JSON
+  alias AshAgent.MCP.{Error, Server}
+  alias AshAgent.Options
+  alias AshAgent.Runtime.Tool
+
+  @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
+  @prefix_bytes 32
+
+  @doc """
+  Starts the servers' clients under a supervisor that is linked to the calling process.
+
+  It does not wait for the servers; `tools/2` does. Returns `{:error, %AshAgent.MCP.Error{}}` if there are servers, but no client for them:
+  the error says what to add to `mix.exs`.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  Raises `ArgumentError` for servers of another form, and for two with the same name or prefix.
+
+  ## Examples
+
+      iex> config = AshAgent.ChatContext.Config.new(mcp_servers: [])
+      iex> {:ok, mcp} = AshAgent.MCP.start_link(servers: config)
+      iex> AshAgent.MCP.tools(mcp)
+      []
+  """
+  @doc since: "0.1.0"
+  @spec start_link(keyword()) :: Supervisor.on_start() | {:error, Error.t()}
+  def start_link(opts) when is_list(opts), do: opts |> checked() |> start_checked()
+
+  @doc false
+  # No report shows what the function holds.
+  def start_sealed(opts) when is_function(opts, 0), do: start_checked(opts.())
+
+  defp start_checked(opts) do
+    with :ok <- available(opts[:servers], opts[:client]),
+         do: Supervisor.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+  end
+
+  @doc false
+  def child_spec(opts) do
+    opts = checked(opts)
+
+    %{
+      id: opts[:name] || __MODULE__,
+      start: {__MODULE__, :start_sealed, [fn -> opts end]},
+      type: :supervisor
+    }
+  end
+
+  @impl true
+  def init(opts) do
+    settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
+
+    children =
+      for {server, prefix} <- opts[:servers] do
+        settings = Map.merge(settings, %{server: server, prefix: prefix})
+        # Servers that end in time are not waited for, and the others are killed.
+        %{
+          id: server.name,
+          start: {Server, :start_link, [fn -> settings end]},
+          shutdown: 10_000
+        }
+      end
+
+    Supervisor.init(children, strategy: :one_for_one)
+  end
+
+  @doc """
+  Returns the tools of the servers, as the options `:tools` of runs and sessions take them, sorted by server.
+
+  Waits for servers that are starting. A server that was available once keeps its tools while it is started again; its calls return
+  errors until then. A list that the server changed is there with the next call of this function, so give a session that lives for long
+  a function: `tools: fn -> AshAgent.MCP.tools(MyApp.MCP, missing: :skip) end` is called when a run begins.
+
+  ## Options
+
+  #{Options.docs(@tools_schema)}
+  """
+  @doc since: "0.1.0"
+  @spec tools(Supervisor.supervisor(), keyword()) :: [Tool.t()]
+  def tools(mcp, opts \\ []) do
+    opts = Options.validate!(opts, @tools_schema)
+
+    servers =
+      for {name, pid, _, _} <- Supervisor.which_children(mcp),
+          opts[:only] == nil or name in opts[:only],
+          do: {name, pid}
+
+    unless opts[:only] == nil or Enum.all?(opts[:only], &List.keymember?(servers, &1, 0)) do
+      raise ArgumentError,
+            "unknown servers in option :only; there are: " <>
+              inspect(for {name, _, _, _} <- Supervisor.which_children(mcp), do: name)
+    end
+
+    listed = servers |> Enum.sort() |> Enum.map(fn {name, pid} -> {name, pid, entries(pid)} end)
+    missing = for {name, _pid, {:error, words}} <- listed, into: %{}, do: {name, words}
+
+    if missing != %{} and opts[:missing] == :raise,
+      do: raise(Error, reason: {:unavailable, missing})
+
+    for {_name, pid, {:ok, entries}} <- listed, entry <- entries, do: tool(entry, pid)
+  end
+
+  defp entries(pid) when is_pid(pid) do
+    Server.tools(pid)
+  catch
+    :exit, _reason -> {:error, "was stopped"}
+  end
+
+  defp entries(_restarting), do: {:error, "is restarting"}
+
+  defp tool(entry, pid) do
+    %Tool{
+      name: entry.name,
+      description: entry.description,
+      parameters: entry.parameters,
+      repeat: entry.repeat,
+      run: fn arguments, _tool_context, scope ->
+        with {:ok, arguments} <- plain(arguments),
+             do: Server.call(pid, entry.remote, arguments, scope.progress)
+      end
+    }
+  end
+
+  # Hooks may make arguments that a client could not send.
+  defp plain(arguments) do
+    arguments |> JSON.encode() |> JSON.decode()
+  rescue
+    error in [AshAgent.Context.Error, ArgumentError] ->
+      {:error, "the arguments cannot be written as JSON: " <> Exception.message(error)}
+  end
+
+  ## Options
+
+  @doc false
+  def servers?(%Config{}), do: true
+  def servers?(servers), do: match?({:ok, _}, MCPServers.check(servers))
+
+  defp checked(opts) do
+    opts = Options.validate!(opts, @schema)
+    {:ok, servers} = opts[:servers] |> given() |> MCPServers.check()
+    servers = Enum.map(servers, &{one_way!(&1), prefix!(&1)})
+    unique!(Enum.map(servers, fn {server, _} -> server.name end), ":name")
+    unique!(Enum.map(servers, fn {_, prefix} -> prefix end), ":prefix")
+    Keyword.put(opts, :servers, servers)
+  end
+
+  defp given(%Config{mcp_servers: servers}), do: servers
+  defp given(servers), do: servers
+
+  defp one_way!(%{command: _, url: _} = server) do
+    raise ArgumentError,
+          "the MCP server #{inspect(server.name)} has a :command and a :url; remove one of them"
+  end
+
+  defp one_way!(server), do: server
+
+  # Without two underscores in a row, so that the name of a tool belongs to one server.
+  defp prefix!(server) do
+    prefix = server[:prefix] || derived(server.name)
+
+    unless prefix =~ @prefix and byte_size(prefix) <= @prefix_bytes do
+      raise ArgumentError,
+            "the MCP server #{inspect(server.name)} needs another :prefix: a letter, followed by letters, digits, \"-\" and single " <>
+              "\"_\", at most #{@prefix_bytes} in all, and not \"_\" at its end"
+    end
+
+    prefix
+  end
+
+  defp derived(name) do
+    name
+    |> String.replace(~r/[^a-zA-Z0-9-]+|_+/, "_")
+    |> String.replace(~r/_+/, "_")
+    |> String.trim("_")
+  end
+
+  defp unique!(values, key) do
+    case Enum.uniq(values -- Enum.uniq(values)) do
+      [] ->
+        :ok
+
+      repeated ->
+        raise ArgumentError, "two MCP servers have the same #{key}: #{inspect(repeated)}"
+    end
+  end
+
+  defp available(servers, client) do
+    Enum.find_value(servers, :ok, fn {server, _prefix} ->
+      with {:error, words} <- client.available(server),
+           do: {:error, %Error{reason: {:no_client, words}}}
+    end)
+  end
+end

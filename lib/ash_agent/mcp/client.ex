@@ -1,0 +1,51 @@
+defmodule AshAgent.MCP.Client do
+  @moduledoc """
+  An MCP client as `AshAgent.MCP` uses it. The one for `anubis_mcp` is built in.
+
+  A client holds one connection to one server. `AshAgent.MCP` starts it, calls it from other processes, several at once, ends it, and
+  starts it again when its process ends. Results of servers are passed on as they are; they need no checks.
+
+  An error is `{:error, words}`, or `{:lost, words}` if the connection cannot be used any more. A model may read the words, which go on
+  after the server's name: `"did not respond in time"`.
+  """
+
+  @typedoc "A server as `t:AshAgent.ChatContext.Config.mcp_server/0`."
+  @type server :: map()
+
+  @typedoc "A connection."
+  @type connection :: term()
+
+  @type failure :: {:error, String.t()} | {:lost, String.t()}
+
+  @doc "Whether the client can be used, or what to do about it."
+  @callback available(server()) :: :ok | {:error, String.t()}
+
+  @doc """
+  Starts a client that is linked to the calling process, and returns the process whose end is the end of the connection. It need not
+  be connected yet. `tell` is called with `:changed` whenever the server says that its tools changed, and with `{:ended, words}` when
+  the client knows why it ends.
+  """
+  @callback start_link(server(), tell :: (:changed | {:ended, String.t()} -> term())) ::
+              {:ok, pid(), connection()} | {:error, String.t()}
+
+  @doc "Waits for the connection, and returns a page of the result of `tools/list`."
+  @callback list_tools(connection(), cursor :: String.t() | nil, timeout :: pos_integer()) ::
+              {:ok, map()} | failure()
+
+  @doc "Returns the result of `tools/call`, after however long, and calls `progress` with what the server tells of it."
+  @callback call_tool(
+              connection(),
+              name :: String.t(),
+              arguments :: map(),
+              progress :: (number(), number() | nil -> term())
+            ) :: {:ok, map()} | failure()
+
+  @doc "Cancels the call that a process makes."
+  @callback cancel(connection(), caller :: pid()) :: :ok | failure()
+
+  @doc "Whether calls run side by side. If not, they wait for each other, and the client is ended after one was cancelled."
+  @callback concurrent?(connection()) :: boolean()
+
+  @doc "Ends a client."
+  @callback stop(connection()) :: term()
+end

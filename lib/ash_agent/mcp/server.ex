@@ -1,0 +1,381 @@
+defmodule AshAgent.MCP.Server do
+  @moduledoc false
+
+  # One MCP server: owns its client, keeps the list of its tools, and makes calls for the processes of tools.
+  #
+  # Calls, listings and cancellations may take time, so each runs in a worker, whose outcome is the reason of its end. When a caller ends, its call is cancelled. When the client ends, its calls fail and another one is started, later
+  # each time that it fails.
+
+  use GenServer
+
+  alias AshAgent.MCP.{Content, Listing}
+  alias AshAgent.Runtime.{Events, Sealed, ToolExecutor}
+
+  require Logger
+
+  @max_pages 50
+  @patience 5_000
+  @first_pause 100
+  @longest_pause 30_000
+  @settled 10_000
+
+  @ended "ended during the call, and whether the call did its work is not known"
+
+  @doc "Starts it with settings that no report shows: `:server`, `:prefix`, `:client`, `:timeout` and `:max_result_bytes`."
+  def start_link(sealed) when is_function(sealed, 0), do: GenServer.start_link(__MODULE__, sealed)
+
+  @doc "`{:ok, entries}` as `AshAgent.MCP.Listing` has them, or `{:error, words}`; waits for the first listing."
+  def tools(pid), do: Sealed.call(pid, :tools, {__MODULE__, :tools})
+
+  @doc "Makes a call, and returns the result of a tool."
+  def call(pid, name, arguments, progress) do
+    Sealed.call(pid, {:call, name, arguments, progress}, {__MODULE__, :call})
+  catch
+    :exit, {reason, _call} when reason in [:noproc, :normal, :shutdown] ->
+      {:error, "the MCP server was stopped"}
+
+    :exit, _reason ->
+      {:error, "the MCP server " <> @ended}
+  end
+
+  @impl true
+  def init(sealed) do
+    Process.flag(:trap_exit, true)
+
+    state =
+      Map.merge(sealed.(), %{
+        status: :connecting,
+        connection: nil,
+        entries: nil,
+        waiting: [],
+        jobs: %{},
+        queue: :queue.new(),
+        stale?: false,
+        failures: 0
+      })
+
+    {:ok, state, {:continue, :connect}}
+  end
+
+  @impl true
+  def handle_continue(:connect, state), do: Sealed.run(fn -> {:noreply, connect(state)} end)
+
+  @impl true
+  def handle_call(request, from, state), do: Sealed.run(fn -> called(request, from, state) end)
+
+  @impl true
+  def handle_info(message, state), do: Sealed.run(fn -> {:noreply, told(message, state)} end)
+
+  @impl true
+  def terminate(_reason, state), do: Sealed.run(fn -> disconnect(state) end)
+
+  # GenServer calls it on OTP 25 and later.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status) do
+    Map.new(status, fn
+      {:state, state} -> {:state, Map.take(state, [:status, :failures])}
+      {:message, _call} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
+  end
+
+  ## What it is asked
+
+  defp called(:tools, from, %{entries: nil} = state) do
+    case state.status do
+      {:down, words} -> {:reply, {:error, words}, state}
+      _connecting -> {:noreply, %{state | waiting: [from | state.waiting]}}
+    end
+  end
+
+  defp called(:tools, _from, state), do: {:reply, {:ok, state.entries}, state}
+
+  defp called({:call, _, _, _}, _from, %{status: {:down, words}} = state) do
+    {:reply, {:error, about(state, words <> "; try again later")}, state}
+  end
+
+  defp called({:call, name, arguments, progress}, {caller, _} = from, state) do
+    job = %{
+      kind: :call,
+      from: from,
+      caller: Process.monitor(caller),
+      run: &state.client.call_tool(&1, name, arguments, progress)
+    }
+
+    {:noreply, go_on(%{state | queue: :queue.in(job, state.queue)})}
+  end
+
+  ## What it is told
+
+  defp told({:DOWN, monitor, :process, _pid, reason}, state) do
+    cond do
+      match?(%{monitor: ^monitor}, state.connection) ->
+        down(state, state.connection.end || "has ended")
+
+      is_map_key(state.jobs, monitor) ->
+        state |> ended(monitor, reason) |> go_on()
+
+      true ->
+        state |> left(monitor) |> go_on()
+    end
+  end
+
+  defp told({:late, monitor}, state) when is_map_key(state.jobs, monitor) do
+    {job, jobs} = Map.pop!(state.jobs, monitor)
+    Process.demonitor(monitor, [:flush])
+    Process.exit(job.pid, :kill)
+    words = "did not respond within #{limit(job.kind, state)} ms"
+    go_on(finished(job, {:error, words}, %{state | jobs: jobs}))
+  end
+
+  defp told({id, {:ended, words}}, %{connection: %{id: id}} = state),
+    do: put_in(state.connection.end, words)
+
+  defp told({id, :changed}, %{connection: %{id: id}} = state) do
+    if not state.stale?, do: Process.send_after(self(), {:list, id}, @first_pause)
+    %{state | stale?: true}
+  end
+
+  # A listing that waits will know the change; one under way may have missed it.
+  defp told({:list, id}, %{connection: %{id: id}} = state) do
+    cond do
+      :queue.any(&listing?/1, state.queue) ->
+        %{state | stale?: false}
+
+      Enum.any?(state.jobs, fn {_monitor, job} -> listing?(job) end) ->
+        Process.send_after(self(), {:list, id}, @first_pause)
+        state
+
+      true ->
+        go_on(list(%{state | stale?: false}, :changed))
+    end
+  end
+
+  defp told(:connect, %{connection: nil} = state), do: connect(state)
+
+  # Late messages of earlier connections, and the ends of linked processes, which monitors tell.
+  defp told(_other, state), do: state
+
+  ## The connection
+
+  defp connect(state) do
+    {id, me} = {make_ref(), self()}
+    start = fn -> state.client.start_link(state.server, &send(me, {id, &1})) end
+
+    case ToolExecutor.guarded(start) do
+      {:returned, {:ok, pid, held}} ->
+        monitor = Process.monitor(pid)
+        connection = %{id: id, held: held, monitor: monitor, since: now(), end: nil}
+        go_on(list(%{state | connection: connection, status: :connecting, stale?: false}, :first))
+
+      {:returned, {:error, words}} ->
+        down(state, words)
+
+      {:raised, kind, reason, _} ->
+        down(state, "could not be started (#{inspect(Events.label(kind, reason))})")
+    end
+  end
+
+  # The first listing ends the connecting, and goes before everything that waits.
+  defp list(state, reason) do
+    job = %{kind: {:list, reason}, from: nil, caller: nil, run: &pages(state, &1, nil, [])}
+    put = if reason == :first, do: &:queue.in_r/2, else: &:queue.in/2
+    %{state | queue: put.(job, state.queue)}
+  end
+
+  defp listing?(job), do: match?({:list, _reason}, job.kind)
+
+  defp pages(state, held, cursor, pages) do
+    case state.client.list_tools(held, cursor, state.timeout) do
+      {:ok, %{"tools" => tools} = page} when is_list(tools) ->
+        pages = [tools | pages]
+        next = page["nextCursor"]
+
+        if is_binary(next) and next not in [cursor, ""] and length(pages) < @max_pages,
+          do: pages(state, held, next, pages),
+          else: read(state, pages)
+
+      {:ok, _other} ->
+        {:error, "did not list its tools as MCP says"}
+
+      failure ->
+        failure
+    end
+  end
+
+  # Here and not in the server's process, since it takes time.
+  defp read(state, pages) do
+    trust? = state.server[:trust_annotations] == true
+    listed = pages |> Enum.reverse() |> Enum.concat()
+    {:ok, Listing.read(listed, state.prefix, trust?)}
+  end
+
+  defp down(state, words) do
+    # A client that has worked for a while has not failed before.
+    settled? = state.connection != nil and now() - state.connection.since > @settled
+    failures = if settled?, do: 0, else: state.failures
+    pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
+    Process.send_after(self(), :connect, pause)
+    Logger.warning(about(state, words <> "; it is started again"))
+
+    state = disconnect(state)
+    for from <- state.waiting, do: GenServer.reply(from, {:error, words})
+    for job <- :queue.to_list(state.queue), do: answer(state, job, {:error, words})
+
+    %{
+      state
+      | status: {:down, words},
+        waiting: [],
+        queue: :queue.new(),
+        failures: failures + 1
+    }
+  end
+
+  defp disconnect(%{connection: nil} = state), do: state
+
+  defp disconnect(%{connection: connection} = state) do
+    Process.demonitor(connection.monitor, [:flush])
+    for {monitor, job} <- state.jobs, do: answer(state, job, settle(monitor, job.pid))
+    ToolExecutor.guarded(fn -> state.client.stop(connection.held) end)
+    %{state | connection: nil, jobs: %{}}
+  end
+
+  # A result that has come in time counts.
+  defp settle(monitor, pid) do
+    Process.exit(pid, :kill)
+
+    receive do
+      {:DOWN, ^monitor, :process, _pid, {:done, {:returned, {:ok, _} = result}}} -> result
+      {:DOWN, ^monitor, :process, _pid, _reason} -> {:error, @ended}
+    end
+  end
+
+  ## Jobs
+
+  defp go_on(%{connection: nil} = state), do: state
+
+  defp go_on(state) do
+    with true <- may_start?(state),
+         {{:value, job}, queue} <- :queue.out(state.queue) do
+      go_on(start(%{state | queue: queue}, job))
+    else
+      _ -> state
+    end
+  end
+
+  # Until the first listing is there, nothing else starts.
+  defp may_start?(%{jobs: jobs}) when map_size(jobs) == 0, do: true
+  defp may_start?(%{status: :connecting}), do: false
+
+  defp may_start?(%{connection: connection} = state),
+    do: state.client.concurrent?(connection.held)
+
+  defp start(%{connection: %{held: held}} = state, job) do
+    {pid, monitor} =
+      spawn_monitor(fn -> exit({:done, ToolExecutor.guarded(fn -> job.run.(held) end)}) end)
+
+    limit = limit(job.kind, state)
+    if limit, do: Process.send_after(self(), {:late, monitor}, limit)
+    %{state | jobs: Map.put(state.jobs, monitor, Map.put(job, :pid, pid))}
+  end
+
+  # Calls have the time that their run gives them.
+  defp limit(:call, _state), do: nil
+  defp limit(:cancel, _state), do: @patience
+  defp limit({:list, _reason}, state), do: state.timeout
+
+  defp ended(state, monitor, reason) do
+    {job, jobs} = Map.pop!(state.jobs, monitor)
+    finished(job, outcome(reason), %{state | jobs: jobs})
+  end
+
+  defp outcome({:done, {:returned, {:ok, _} = result}}), do: result
+  defp outcome({:done, {:returned, :ok}}), do: :ok
+
+  defp outcome({:done, {:returned, {kind, words}}}) when kind in [:error, :lost],
+    do: {kind, words}
+
+  defp outcome({:done, {:raised, kind, reason, _}}),
+    do: {:error, "failed (#{inspect(Events.label(kind, reason))})"}
+
+  defp outcome(_killed), do: {:error, @ended}
+
+  defp finished(%{kind: :call} = job, {:lost, words}, state) do
+    answer(state, job, {:error, words})
+    down(state, words)
+  end
+
+  defp finished(%{kind: :call} = job, outcome, state) do
+    answer(state, job, outcome)
+    %{state | failures: 0}
+  end
+
+  defp finished(%{kind: {:list, _}}, {:ok, {entries, refused}}, state) do
+    if refused != [], do: warn(state, refused)
+    for from <- state.waiting, do: GenServer.reply(from, {:ok, entries})
+    %{state | status: :ready, entries: entries, waiting: []}
+  end
+
+  # The tools that were there may still be. A client that makes one request at a time may still be at this one.
+  defp finished(%{kind: {:list, :changed}}, {:error, words}, state) do
+    if state.client.concurrent?(state.connection.held), do: state, else: down(state, words)
+  end
+
+  defp finished(%{kind: {:list, _}}, {_, words}, state),
+    do: down(state, state.connection.end || words)
+
+  # The cancelled call's worker ends by itself, or is not needed any more. A client that makes one call at a time is still at it.
+  defp finished(%{kind: :cancel, cancelled: pid}, :ok, state) do
+    Process.exit(pid, :kill)
+    running? = Enum.any?(state.jobs, fn {_monitor, job} -> job.pid == pid end)
+
+    if running? and not state.client.concurrent?(state.connection.held),
+      do: state |> disconnect() |> connect(),
+      else: state
+  end
+
+  defp finished(%{kind: :cancel}, {_, words}, state), do: down(state, words)
+
+  defp warn(state, refused) do
+    reasons =
+      Enum.map_join(Enum.frequencies(refused), ", ", fn {reason, n} -> "#{reason} (#{n})" end)
+
+    Logger.warning(about(state, "lists tools that are left out: " <> reasons))
+  end
+
+  # A caller that ended: its call is not needed any more.
+  defp left(state, caller) do
+    case Enum.find(state.jobs, fn {_monitor, job} -> job.caller == caller end) do
+      {_monitor, job} ->
+        cancel(state, job.pid)
+
+      nil ->
+        %{state | queue: :queue.filter(&(&1.caller != caller), state.queue)}
+    end
+  end
+
+  defp cancel(state, pid) do
+    run = &state.client.cancel(&1, pid)
+    start(state, %{kind: :cancel, cancelled: pid, from: nil, caller: nil, run: run})
+  end
+
+  defp answer(_state, %{from: nil}, _outcome), do: :ok
+
+  defp answer(state, job, outcome) do
+    Process.demonitor(job.caller, [:flush])
+
+    result =
+      case outcome do
+        {:ok, result} -> Content.result(result, state.max_result_bytes)
+        {_error_or_lost, words} -> {:error, about(state, words)}
+      end
+
+    GenServer.reply(job.from, result)
+  end
+
+  defp about(state, words), do: "the MCP server #{inspect(state.server.name)} #{words}"
+
+  defp now, do: System.monotonic_time(:millisecond)
+end

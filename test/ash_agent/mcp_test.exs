@@ -1,0 +1,801 @@
+defmodule AshAgent.MCPTest do
+  use ExUnit.Case, async: true
+
+  import AshAgent.Test.McpClient,
+    only: [listing: 1, page: 1, page: 2, server: 2, server: 3, text: 1, tool: 1, tool: 2]
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{ChatContext, Context, LLM, MCP, Runtime, Session}
+  alias AshAgent.MCP.{Content, Listing}
+  alias AshAgent.Runtime.ToolExecutor
+  alias AshAgent.Test.{McpClient, Wait}
+
+  doctest AshAgent.MCP
+
+  defp start!(servers, opts \\ []) do
+    opts = [servers: servers, client: McpClient] ++ opts
+    start_supervised!({MCP, opts}, id: make_ref())
+  end
+
+  defp call(tools, name, arguments \\ %{}, opts \\ []) do
+    [%{result: result}] =
+      ToolExecutor.execute_tools([%{id: "1", name: name, arguments: arguments}], tools, %{}, opts)
+
+    result
+  end
+
+  defp names(tools), do: Enum.map(tools, & &1.name)
+
+  # Without the warnings that are expected.
+  defp quietly(fun) do
+    capture_log(fn -> send(self(), {:returned, fun.()}) end)
+    receive do: ({:returned, value} -> value)
+  end
+
+  describe "start_link/1" do
+    test "takes the servers of a configuration in every form" do
+      config = ChatContext.Config.new(mcp_servers: [%{"name" => "a b", "command" => "x"}])
+      fake = %{list: listing(["one"]), test: self()}
+      config = update_in(config.mcp_servers, fn [server] -> [Map.put(server, :fake, fake)] end)
+      assert config |> start!() |> MCP.tools() |> names() == ["a_b__one"]
+    end
+
+    test "says what is wrong with servers" do
+      for {servers, words} <- [
+            {[%{name: "a"}], "invalid value for option :servers"},
+            {[%{command: "a"}], "invalid value for option :servers"},
+            {[%{name: "a", url: 1}], "invalid value for option :servers"},
+            {[%{name: "a", command: "b", url: "c"}], "has a :command and a :url"},
+            {[%{name: "a", command: "b"}, %{name: "a", command: "c"}], "the same :name"},
+            {[%{name: "a b", command: "b"}, %{name: "a.b", command: "c"}], "the same :prefix"},
+            {[%{name: "1", command: "b"}], "needs another :prefix"},
+            {[%{name: "ü", command: "b"}], "needs another :prefix"},
+            {[%{name: "a", command: "b", prefix: "a__b"}], "needs another :prefix"},
+            {[%{name: "a", command: "b", prefix: "a_"}], "needs another :prefix"},
+            {[%{name: "a", command: "b", prefix: String.duplicate("a", 33)}],
+             "needs another :prefix"}
+          ] do
+        error = assert_raise ArgumentError, fn -> MCP.start_link(servers: servers) end
+        assert Exception.message(error) =~ words
+      end
+    end
+
+    unless Code.ensure_loaded?(Anubis.Client) do
+      test "says what to add to mix.exs when there are servers and no client" do
+        chat = ChatContext.new(config: [mcp_servers: [%{name: "files", command: "mcp-files"}]])
+
+        assert {:error, %MCP.Error{reason: {:no_client, _}} = error} =
+                 MCP.start_link(servers: chat.config)
+
+        assert Exception.message(error) =~ ~s({:anubis_mcp, "~> 2.0"} to the deps in mix.exs)
+      end
+    end
+
+    test "does not start what its client cannot reach" do
+      assert {:error, %MCP.Error{reason: {:no_client, "Add it."}} = error} =
+               MCP.start_link(
+                 servers: [server("a", %{unavailable: "Add it."})],
+                 client: McpClient
+               )
+
+      assert Exception.message(error) == "Add it."
+    end
+
+    @tag :capture_log
+    test "shows secrets neither in a specification nor in a state nor in an error" do
+      fake = %{list: fn _ -> {:error, "is shy"} end}
+      server = server("a", fake, %{env: %{"KEY" => "hunter2"}})
+      refute inspect(MCP.child_spec(servers: [server], client: McpClient)) =~ "hunter2"
+
+      log =
+        capture_log(fn ->
+          mcp = start!([server])
+          assert_receive {:started, _client, owner, _changed}
+          refute inspect(Supervisor.which_children(mcp)) =~ "hunter2"
+          refute inspect(:supervisor.get_childspec(mcp, "a")) =~ "hunter2"
+          refute inspect(:sys.get_status(owner)) =~ "hunter2"
+          assert_raise MCP.Error, fn -> MCP.tools(mcp) end
+          # A crash in the middle of its work.
+          ref = Process.monitor(owner)
+          :sys.replace_state(owner, fn state -> Map.put(state, :jobs, "hunter2") end)
+          send(owner, {:DOWN, make_ref(), :process, self(), "hunter2"})
+          assert_receive {:DOWN, ^ref, :process, _, _}
+        end)
+
+      refute log =~ "hunter2"
+    end
+  end
+
+  describe "tools/2" do
+    test "prefixes names, so that servers may have tools of the same name" do
+      tools =
+        [server("b", %{list: listing(["x", "y"])}), server("a", %{list: listing(["x"])})]
+        |> start!()
+        |> MCP.tools()
+
+      assert names(tools) == ["a__x", "b__x", "b__y"]
+    end
+
+    test "follows cursors to the end, and stops when they lead nowhere" do
+      pages = %{
+        nil => page([tool("a")], "1"),
+        "1" => page([tool("b")], "2"),
+        "2" => page([tool("c")])
+      }
+
+      again = fn _cursor -> {:ok, page([tool("x")], "again")} end
+      endless = fn cursor -> {:ok, page([tool("x#{cursor}")], "#{cursor}i")} end
+
+      mcp =
+        start!([
+          server("good", %{list: &{:ok, pages[&1]}}),
+          server("same", %{list: again}),
+          server("endless", %{list: endless})
+        ])
+
+      assert mcp |> MCP.tools(only: ["good"]) |> names() == ["good__a", "good__b", "good__c"]
+      assert mcp |> MCP.tools(only: ["same"]) |> names() == ["same__x"]
+      assert mcp |> MCP.tools(only: ["endless"]) |> length() == 50
+    end
+
+    test "raises for servers that are not available, or does without them" do
+      quietly(fn ->
+        silent = server("silent", %{list: fn _ -> Process.sleep(:infinity) end})
+        error = assert_raise MCP.Error, fn -> [silent] |> start!(timeout: 100) |> MCP.tools() end
+        assert error.reason == {:unavailable, %{"silent" => "did not respond within 100 ms"}}
+
+        mcp =
+          start!([
+            server("good", %{list: listing(["a"])}),
+            server("wrong", %{list: fn _ -> {:ok, %{"tools" => "x"}} end}),
+            server("broken", %{list: fn _ -> raise "hunter2" end})
+          ])
+
+        error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
+
+        words = %{
+          "wrong" => "did not list its tools as MCP says",
+          "broken" => "failed (RuntimeError)"
+        }
+
+        assert error.reason == {:unavailable, words}
+        assert Exception.message(error) =~ "missing: :skip"
+        assert mcp |> MCP.tools(missing: :skip) |> names() == ["good__a"]
+        assert mcp |> MCP.tools(only: ["good"]) |> names() == ["good__a"]
+        assert_raise ArgumentError, fn -> MCP.tools(mcp, only: ["other"]) end
+      end)
+    end
+
+    test "knows a changed list, also for a session that lives on" do
+      {:ok, names} = Agent.start_link(fn -> ["a"] end)
+      list = fn _ -> {:ok, page(Enum.map(Agent.get(names, & &1), &tool/1))} end
+      mcp = start!([server("s", %{list: list})])
+      assert mcp |> MCP.tools() |> names() == ["s__a"]
+      assert_receive {:started, _client, _owner, changed}
+
+      me = self()
+
+      llm = fn _context, opts ->
+        send(me, {:offered, names(opts[:tools])}) && {:ok, %{content: "Done."}}
+      end
+
+      session = start_supervised!({Session, llm: llm, tools: fn -> MCP.tools(mcp) end})
+      {:ok, _} = Session.prompt(session, "Hi")
+      assert_receive {:offered, ["s__a"]}
+
+      Agent.update(names, fn _ -> ["a", "b"] end)
+      for _ <- 1..100, do: changed.()
+      assert Wait.until(fn -> mcp |> MCP.tools() |> names() == ["s__a", "s__b"] end)
+      {:ok, _} = Session.prompt(session, "And now?")
+      assert_receive {:offered, ["s__a", "s__b"]}
+    end
+
+    @tag :capture_log
+    test "raises in a session's run, which is that prompt's error and nothing more" do
+      {:ok, down?} = Agent.start_link(fn -> true end)
+
+      list = fn _ ->
+        if Agent.get(down?, & &1), do: {:error, "is shy"}, else: {:ok, page([tool("a")])}
+      end
+
+      mcp = start!([server("s", %{list: list})])
+
+      session =
+        start_supervised!(
+          {Session, llm: fn _ -> {:ok, %{content: "Hi."}} end, tools: fn -> MCP.tools(mcp) end}
+        )
+
+      assert {:error, %Runtime.Error{reason: reason}} = Session.prompt(session, "Hi")
+      assert reason == {:exit, {:failed, MCP.Error}}
+      Agent.update(down?, fn _ -> false end)
+      assert Wait.until(fn -> match?({:ok, _}, Session.prompt(session, "Hi")) end, 60_000)
+    end
+
+    test "misses no change that comes while it lists" do
+      me = self()
+      {:ok, names} = Agent.start_link(fn -> ["a"] end)
+
+      list = fn _ ->
+        tools = Enum.map(Agent.get(names, & &1), &tool/1)
+        send(me, {:lists, self()})
+        receive do: (:go -> {:ok, page(tools)})
+      end
+
+      mcp = start!([server("s", %{list: list})])
+      assert_receive {:started, _client, _owner, changed}
+      assert_receive {:lists, first}
+      Agent.update(names, fn _ -> ["a", "b"] end)
+      changed.()
+      send(first, :go)
+      assert mcp |> MCP.tools() |> names() == ["s__a"]
+      assert_receive {:lists, second}
+      send(second, :go)
+      assert Wait.until(fn -> mcp |> MCP.tools() |> names() == ["s__a", "s__b"] end)
+    end
+
+    test "keeps the old list when the new one cannot be had" do
+      {:ok, answers} =
+        Agent.start_link(fn ->
+          [{:ok, page([tool("a")])}, {:error, "fails"}, {:ok, page([tool("b")])}]
+        end)
+
+      list = fn _ -> Agent.get_and_update(answers, fn [first | rest] -> {first, rest} end) end
+      mcp = start!([server("s", %{list: list})])
+      assert mcp |> MCP.tools() |> names() == ["s__a"]
+      assert_receive {:started, _client, _owner, changed}
+      changed.()
+      assert Wait.until(fn -> length(Agent.get(answers, & &1)) == 1 end)
+      assert mcp |> MCP.tools() |> names() == ["s__a"]
+      changed.()
+      assert Wait.until(fn -> mcp |> MCP.tools() |> names() == ["s__b"] end)
+    end
+  end
+
+  describe "descriptions of servers" do
+    test "become names that every provider takes, whatever they are" do
+      :rand.seed(:exsss, {1, 2, 3})
+      bytes = fn n -> for _ <- 1..n, into: "", do: <<:rand.uniform(128) - 1>> end
+      random = for n <- 1..200, do: bytes.(n)
+
+      for remote <- [
+            "read_file",
+            "a.b",
+            "a/b",
+            "ü",
+            "__x",
+            "-",
+            String.duplicate("x", 500) | random
+          ] do
+        name = Listing.name("p", remote)
+        assert name =~ ~r/\Ap__[a-zA-Z0-9_-]{1,61}\z/
+        if remote == "read_file", do: assert(name == "p__read_file")
+      end
+
+      # The names of other servers cannot be taken, nor those of other tools of the same one.
+      assert Listing.name("a", "b__x") == "a__b__x"
+      assert Listing.name("p", "a.b") != Listing.name("p", "a/b")
+    end
+
+    test "are cut, made readable, or left out with a reason" do
+      long = String.duplicate("ä", 500_000)
+
+      deep =
+        Enum.reduce(1..10_000, %{}, fn _, schema ->
+          %{"type" => "object", "properties" => %{"x" => schema}}
+        end)
+
+      wide = %{"type" => "object", "enum" => Enum.to_list(1..100_000)}
+      properties = &%{"type" => "object", "properties" => &1}
+
+      {entries, refused} =
+        Listing.read(
+          [
+            tool("long", %{"description" => long}),
+            tool("bytes", %{"description" => "a" <> <<255>> <> "b"}),
+            tool("none", %{"description" => %{"a" => 1}}),
+            tool("bare") |> Map.delete("inputSchema"),
+            tool("top", %{"inputSchema" => %{"anyOf" => [], "$schema" => "x", "required" => "a"}}),
+            tool("twice", %{"description" => "first"}),
+            tool("twice", %{"description" => "second"}),
+            tool("deep", %{"inputSchema" => deep}),
+            tool("wide", %{"inputSchema" => wide}),
+            tool("large", %{"inputSchema" => %{"description" => long}}),
+            tool("list", %{"inputSchema" => []}),
+            tool("array", %{"inputSchema" => %{"type" => "array"}}),
+            tool("atoms", %{"inputSchema" => %{"type" => "object", "a" => :b}}),
+            tool("tuples", %{"inputSchema" => %{"a" => [{"b", 1}]}}),
+            tool("improper", %{"inputSchema" => %{"a" => [1 | 2]}}),
+            tool("utf8", %{"inputSchema" => %{"a" => <<255>>}}),
+            tool("key", %{"inputSchema" => properties.(%{"a b" => %{}})}),
+            tool("value", %{"inputSchema" => properties.(%{"a" => 1})}),
+            tool(""),
+            tool(String.duplicate("a", 2_000)),
+            tool(<<255>>),
+            %{},
+            nil
+          ],
+          "p",
+          false
+        )
+
+      entries = Map.new(entries, &{&1.remote, &1})
+      assert entries |> Map.keys() |> Enum.sort() == ~w(bare bytes long none top twice)
+
+      assert byte_size(entries["long"].description) <= 4_098 and
+               String.valid?(entries["long"].description)
+
+      assert entries["bytes"].description == "a\uFFFDb"
+      assert entries["none"].description == nil
+      assert entries["bare"].parameters == %{"type" => "object", "properties" => %{}}
+      assert entries["top"].parameters == %{"type" => "object", "properties" => %{}}
+      assert entries["twice"].description == "first"
+      assert length(refused) == 16
+      assert Enum.count(refused, &(&1 == "a schema that is too large or too deep")) == 3
+    end
+
+    test "are limited in number, make no atoms, and what is left out is logged without their words" do
+      unique = "never_an_atom_#{System.unique_integer([:positive])}"
+
+      tools =
+        for n <- 1..300,
+            do: tool("#{unique}_#{n}", %{"inputSchema" => %{"properties" => %{unique => %{}}}})
+
+      log =
+        capture_log(fn ->
+          mcp =
+            start!([
+              server("s", %{
+                list: fn _ ->
+                  {:ok, page([%{"name" => "hunter2", "inputSchema" => 1} | tools])}
+                end
+              })
+            ])
+
+          assert length(MCP.tools(mcp)) == 255
+        end)
+
+      assert log =~ ~s(the MCP server "s" lists tools that are left out: a schema)
+      refute log =~ "hunter2"
+      assert_raise ArgumentError, fn -> String.to_existing_atom(unique) end
+    end
+
+    test "do not widen a right unless they are trusted" do
+      claims = [
+        {"reads", %{"readOnlyHint" => true}},
+        {"repeats", %{"idempotentHint" => true}},
+        {"lies", %{"readOnlyHint" => "yes"}},
+        {"says", "nothing"}
+      ]
+
+      list = fn _ ->
+        {:ok, page(for {name, claim} <- claims, do: tool(name, %{"annotations" => claim}))}
+      end
+
+      repeat = fn keys ->
+        for tool <- [server("s", %{list: list}, keys)] |> start!() |> MCP.tools(), do: tool.repeat
+      end
+
+      assert repeat.(%{}) == [:never, :never, :never, :never]
+      assert repeat.(%{trust_annotations: true}) == [:safe, :safe, :never, :never]
+    end
+  end
+
+  describe "results" do
+    @png Base.encode64("png")
+
+    test "become text or parts" do
+      part = fn type, keys -> Map.put(keys, "type", type) end
+      text = &part.("text", %{"text" => &1})
+
+      for {result, expected} <- [
+            {%{"content" => [text.("a")]}, {:ok, "a"}},
+            {%{"content" => [text.("a"), text.("b")]}, {:ok, "a\nb"}},
+            {%{"content" => []}, {:ok, ""}},
+            {%{}, {:ok, ""}},
+            {%{"content" => [text.("a" <> <<255>>)]}, {:ok, "a\uFFFD"}},
+            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "image/png"})]},
+             {:ok, [%{type: :image, media_type: "image/png", data: @png}]}},
+            {%{
+               "content" => [
+                 part.("audio", %{"data" => @png, "mimeType" => "audio/wav; x=y"}),
+                 text.("b")
+               ]
+             },
+             {:ok,
+              [%{type: :audio, media_type: "audio/wav", data: @png}, %{type: :text, text: "b"}]}},
+            {%{
+               "content" => [
+                 part.("image", %{"data" => "not base64!", "mimeType" => "image/png"})
+               ]
+             }, {:ok, "(the server sent an image that cannot be read)"}},
+            {%{"content" => [part.("image", %{"data" => @png, "mimeType" => "text/html"})]},
+             {:ok, "(the server sent an image that cannot be read)"}},
+            {%{
+               "content" => [
+                 part.("resource", %{"resource" => %{"uri" => "a://b", "text" => "c"}})
+               ]
+             }, {:ok, "Resource a://b:\nc"}},
+            {%{
+               "content" => [
+                 part.("resource", %{"resource" => %{"uri" => "a://b", "blob" => @png}})
+               ]
+             },
+             {:ok,
+              [
+                %{type: :text, text: "Resource a://b:"},
+                %{type: :file, media_type: "application/octet-stream", data: @png}
+              ]}},
+            {%{
+               "content" => [
+                 part.("resource_link", %{
+                   "uri" => "a://b",
+                   "name" => "B",
+                   "mimeType" => "text/plain"
+                 })
+               ]
+             }, {:ok, "Resource a://b (B, text/plain)"}},
+            {%{"content" => [part.("hologram", %{}), 1]},
+             {:ok,
+              "(the server sent content of an unknown kind)\n(the server sent content of an unknown kind)"}},
+            {%{"content" => [text.("a") | :improper]}, {:ok, ""}},
+            {%{"content" => "text"}, {:ok, ""}},
+            {%{"structuredContent" => %{"a" => 1}}, {:ok, ~s({"a":1})}},
+            {%{"structuredContent" => %{"a" => 1}, "content" => [text.(~s({ "a": 1 }))]},
+             {:ok, ~s({ "a": 1 })}},
+            {%{"structuredContent" => %{"result" => "b"}, "content" => [text.("b")]}, {:ok, "b"}},
+            {%{"structuredContent" => %{"a" => 1}, "content" => [text.("b")]},
+             {:ok, ~s(b\n{"a":1})}},
+            {%{"isError" => true, "content" => [text.("no such file")]},
+             {:error, "no such file"}},
+            {%{"isError" => true}, {:error, "the tool failed, and the server does not say why"}},
+            {[], {:error, "the server returned something that is not a result"}}
+          ] do
+        assert Content.result(result, 10_000) == expected
+      end
+
+      assert {:error, words} =
+               Content.result(%{"content" => [text.(String.duplicate("a", 20_000))]}, 10_000)
+
+      assert words =~ "and may have 10000; ask for less"
+    end
+
+    test "of any form leave a conversation that every provider accepts" do
+      contents = [
+        [%{"type" => "image", "data" => @png, "mimeType" => "image/x-" <> <<255>>}],
+        [%{"type" => "image", "data" => "", "mimeType" => "image/png"}],
+        [%{"type" => "image", "data" => "AA", "mimeType" => "image/png"}],
+        [
+          %{"type" => "audio", "data" => @png, "mimeType" => "audio/x"},
+          %{"type" => "image", "data" => @png, "mimeType" => "image/svg+xml"}
+        ],
+        [
+          %{
+            "type" => "resource",
+            "resource" => %{"uri" => 1, "blob" => @png, "mimeType" => "application/gzip"}
+          }
+        ],
+        [%{"type" => "resource", "resource" => %{"uri" => <<255>>, "text" => <<255>>}}],
+        [%{"type" => "resource_link", "uri" => nil, "description" => %{}}],
+        [%{"type" => "text", "text" => <<0, 255, 1>>}]
+      ]
+
+      call = fn _name, %{"n" => n}, _progress -> {:ok, %{"content" => Enum.at(contents, n)}} end
+      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+
+      calls =
+        for n <- 0..(length(contents) - 1),
+            do: %{id: "c#{n}", name: "s__x", arguments: %{"n" => n}}
+
+      llm = LLM.Scripted.new([%{tool_calls: calls}, "Done."])
+      {:ok, result} = Runtime.run(Context.new("Go"), llm: llm, tools: tools)
+
+      assert Enum.all?(
+               Context.get_iteration(result.context, 1).tool_calls,
+               &match?({:ok, _}, &1.result)
+             )
+
+      for provider <- [
+            :anthropic,
+            :openai_chat,
+            :openai_responses,
+            :gemini,
+            :bedrock,
+            :ollama,
+            :mistral
+          ],
+          do: assert({:ok, _} = Context.request(result.context, provider))
+    end
+  end
+
+  describe "calls" do
+    test "get plain arguments, and words when the server refuses" do
+      call = fn
+        "echo", arguments, _progress -> text(inspect(arguments))
+        "refuse", _arguments, _progress -> {:error, "answered with an error: no"}
+        "crash", _arguments, _progress -> raise "hunter2"
+        "odd", _arguments, _progress -> :odd
+      end
+
+      list = listing(["echo", "refuse", "crash", "odd"])
+      tools = [server("s", %{list: list, call: call})] |> start!() |> MCP.tools()
+
+      assert call(tools, "s__echo", %{a: :b, c: [1.5, nil]}) ==
+               {:ok, ~s(%{"a" => "b", "c" => [1.5, nil]})}
+
+      assert call(tools, "s__echo", %{a: <<255>>}) == {:ok, ~s(%{"a" => "\uFFFD"})}
+
+      assert call(tools, "s__refuse") ==
+               {:error, ~s(the MCP server "s" answered with an error: no)}
+
+      assert call(tools, "s__crash") == {:error, ~s(the MCP server "s" failed \(RuntimeError\))}
+      assert {:error, ~s(the MCP server "s" ended) <> _} = call(tools, "s__odd")
+    end
+
+    test "pass permissions, hooks and approval like those of any tool" do
+      me = self()
+
+      call = fn name, arguments, _progress ->
+        send(me, {:called, name, arguments}) && text("done")
+      end
+
+      tools =
+        [server("s", %{list: listing(["read", "write"]), call: call})] |> start!() |> MCP.tools()
+
+      calls = [
+        %{id: "r", name: "s__read", arguments: %{"a" => 1}},
+        %{id: "w", name: "s__write", arguments: %{}}
+      ]
+
+      llm = fn _ -> {:ok, %{tool_calls: calls}} end
+
+      {:paused, paused} =
+        Runtime.run(Context.new("Go"),
+          llm: llm,
+          tools: tools,
+          permission_rules: [{:deny, "s__w*"}],
+          before_tool: fn call, _ -> {:ok, put_in(call.arguments["b"], 2)} end,
+          approval: fn _call, _ -> :ask end
+        )
+
+      assert [%{name: "s__read", arguments: %{"a" => 1, "b" => 2}}] = paused.calls
+      assert Context.tool_call_status(paused.context, "w") == :denied
+      refute_received {:called, _, _}
+
+      context =
+        Context.approve_tool_call(paused.context, "r", by: "ann", arguments: %{"a" => 1, "b" => 2})
+
+      llm = LLM.Scripted.new(["Done."])
+
+      {:ok, _} =
+        Runtime.resume(context,
+          llm: llm,
+          tools: tools,
+          before_tool: fn call, _ -> {:ok, put_in(call.arguments["b"], 2)} end,
+          approval: fn _, _ -> :ask end
+        )
+
+      assert_receive {:called, "read", %{"a" => 1, "b" => 2}}
+    end
+
+    test "tell their progress, and no flood of it" do
+      {:ok, kept} = Agent.start_link(fn -> nil end)
+
+      call = fn _name, _arguments, progress ->
+        for n <- 1..10_000, do: progress.(n, 10_000)
+        progress.("hunter2", nil)
+        Agent.update(kept, fn _ -> progress end)
+        text("done")
+      end
+
+      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      me = self()
+
+      on_event = fn name, measurements, metadata ->
+        send(me, {:event, List.last(name), measurements, metadata})
+      end
+
+      assert call(tools, "s__x", %{}, on_event: on_event) == {:ok, "done"}
+
+      assert_receive {:event, :progress, %{progress: 1, total: 10_000},
+                      %{tool: "s__x", tool_call_id: "1"}}
+
+      # What comes late reaches nobody.
+      Agent.get(kept, & &1).(10_001, nil)
+      {:messages, messages} = Process.info(self(), :messages)
+      progress = Enum.count(messages, &match?({:event, :progress, _, _}, &1))
+      assert progress < 1_000
+
+      assert messages
+             |> Enum.reject(&match?({:event, _, _, _}, &1))
+             |> Enum.reject(&match?({:started, _, _, _}, &1)) == []
+    end
+
+    test "that time out or are cancelled are cancelled at the server, and others go on" do
+      me = self()
+
+      call = fn
+        "wait", _arguments, _progress -> send(me, {:waits, self()}) && Process.sleep(:infinity)
+        "echo", _arguments, _progress -> text("here")
+      end
+
+      tools =
+        [server("s", %{list: listing(["wait", "echo"]), call: call})] |> start!() |> MCP.tools()
+
+      assert call(tools, "s__wait", %{}, timeout: 2_000) == {:error, "timed out after 2000 ms"}
+      assert_receive {:waits, pid}
+      assert_receive {:cancel, ^pid}
+
+      llm =
+        LLM.Scripted.new([
+          %{tool_calls: [%{id: "1", name: "s__wait"}, %{id: "2", name: "s__echo"}]}
+        ])
+
+      session = start_supervised!({Session, llm: llm, tools: tools})
+      prompt = Task.async(fn -> Session.prompt(session, "Go") end)
+      assert_receive {:waits, pid}
+      :ok = Session.cancel(session)
+      assert_receive {:cancel, ^pid}
+      assert {:error, %{reason: :cancelled}} = Task.await(prompt)
+      assert call(tools, "s__echo") == {:ok, "here"}
+      refute_received {:stopped, _}
+    end
+
+    test "end with an error when the client dies, and the run goes on; the client is started again" do
+      me = self()
+      call = fn "wait", _, _ -> send(me, :waits) && Process.sleep(:infinity) end
+
+      quietly(fn ->
+        mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
+        tools = MCP.tools(mcp)
+        assert_receive {:started, client, _owner, _}
+        llm = LLM.Scripted.new([%{tool_calls: [%{id: "1", name: "s__wait"}]}, "Sorry."])
+        run = Task.async(fn -> Runtime.run(Context.new("Go"), llm: llm, tools: tools) end)
+        assert_receive :waits
+        Process.exit(client, :kill)
+        assert {:ok, %{output: "Sorry.", context: context}} = Task.await(run)
+        assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+
+        assert words ==
+                 ~s(the MCP server "s" ended during the call, and whether the call did its work is not known)
+
+        assert_receive {:started, again, _owner, _}
+        assert again != client
+        assert mcp |> MCP.tools() |> names() == ["s__wait"]
+      end)
+    end
+
+    test "survive the death of the process that keeps the server" do
+      me = self()
+      call = fn "wait", _, _ -> send(me, :waits) && Process.sleep(:infinity) end
+
+      quietly(fn ->
+        mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
+        tools = MCP.tools(mcp)
+        assert_receive {:started, client, owner, _}
+        call = Task.async(fn -> call(tools, "s__wait") end)
+        assert_receive :waits
+        ref = Process.monitor(client)
+        Process.exit(owner, :kill)
+
+        assert Task.await(call) ==
+                 {:error,
+                  "the MCP server ended during the call, and whether the call did its work is not known"}
+
+        # Its client is linked.
+        assert_receive {:DOWN, ^ref, :process, _, _}
+        assert call(tools, "s__wait") == {:error, "the MCP server was stopped"}
+        assert Wait.until(fn -> mcp |> MCP.tools(missing: :skip) |> names() == ["s__wait"] end)
+      end)
+    end
+
+    test "fail at once while a server is down, which is tried more and more seldom" do
+      {:ok, down?} = Agent.start_link(fn -> false end)
+
+      list = fn _ ->
+        if Agent.get(down?, & &1),
+          do: {:lost, "cannot be reached"},
+          else: {:ok, page([tool("x")])}
+      end
+
+      call = fn _, _, _ -> {:lost, "answered with HTTP status 500"} end
+
+      quietly(fn ->
+        mcp = start!([server("s", %{list: list, call: call})])
+        tools = MCP.tools(mcp)
+        Agent.update(down?, fn _ -> true end)
+
+        assert call(tools, "s__x") ==
+                 {:error, ~s(the MCP server "s" answered with HTTP status 500)}
+
+        assert_receive {:stopped, _}
+
+        words = ~s(the MCP server "s" cannot be reached; try again later)
+        assert Wait.until(fn -> call(tools, "s__x") == {:error, words} end)
+        # Those who begin now still know its tools.
+        assert mcp |> MCP.tools() |> names() == ["s__x"]
+        Agent.update(down?, fn _ -> false end)
+
+        words = ~s(the MCP server "s" answered with HTTP status 500)
+        assert Wait.until(fn -> call(tools, "s__x") == {:error, words} end, 60_000)
+      end)
+    end
+
+    @tag :capture_log
+    test "of a client that makes one at a time wait for each other; a cancelled one costs the connection alone" do
+      me = self()
+
+      call = fn
+        "wait", _, _ -> send(me, {:waits, self()}) && receive do: (:go -> text("waited"))
+        "echo", _, _ -> text("here")
+      end
+
+      fake = %{list: listing(["wait", "echo"]), call: call, concurrent?: false}
+      mcp = start!([server("s", fake)])
+      tools = MCP.tools(mcp)
+      assert_receive {:started, client, owner, _}
+
+      wait = Task.async(fn -> call(tools, "s__wait") end)
+      assert_receive {:waits, waiting}
+      echo = Task.async(fn -> call(tools, "s__echo") end)
+      assert Wait.until(fn -> :queue.len(:sys.get_state(owner).queue) == 1 end)
+      assert Task.yield(echo, 50) == nil
+      send(waiting, :go)
+      assert Task.await(wait) == {:ok, "waited"}
+      assert Task.await(echo) == {:ok, "here"}
+
+      # A call whose caller has gone before it ran never runs, and one that runs is cancelled with its caller.
+      queued = fn -> :queue.len(:sys.get_state(owner).queue) end
+      run = Task.async(fn -> call(tools, "s__wait") end)
+      assert_receive {:waits, _}
+      gone = Task.async(fn -> call(tools, "s__wait") end)
+      assert Wait.until(fn -> queued.() == 1 end)
+      Task.shutdown(gone, :brutal_kill)
+      assert Wait.until(fn -> queued.() == 0 end)
+      echo = Task.async(fn -> call(tools, "s__echo") end)
+      assert Wait.until(fn -> queued.() == 1 end)
+      Task.shutdown(run, :brutal_kill)
+      assert Task.await(echo) == {:ok, "here"}
+      assert_receive {:cancel, _}
+      assert_receive {:stopped, ^client}
+      refute_received {:waits, _}
+    end
+
+    test "are not disturbed by messages that nobody expects" do
+      call = fn _, _, _ -> text("once") end
+      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      assert_receive {:started, _client, owner, _}
+
+      for message <- [
+            :odd,
+            {:late, make_ref()},
+            {:list, make_ref()},
+            {:changed, 1},
+            :connect,
+            {make_ref(), {:ok, %{}}}
+          ],
+          do: send(owner, message)
+
+      assert call(tools, "s__x") == {:ok, "once"}
+      assert call(tools, "s__x") == {:ok, "once"}
+      assert Process.alive?(owner)
+    end
+
+    test "whose cancellation the client does not take end with the connection" do
+      me = self()
+      call = fn _, _, _ -> send(me, :waits) && Process.sleep(:infinity) end
+      fake = %{list: listing(["wait"]), call: call, cancel: fn _ -> {:lost, "has ended"} end}
+
+      quietly(fn ->
+        tools = [server("s", fake)] |> start!() |> MCP.tools()
+        assert_receive {:started, client, _, _}
+        call = Task.async(fn -> call(tools, "s__wait") end)
+        assert_receive :waits
+        Task.shutdown(call, :brutal_kill)
+        assert_receive {:cancel, _}
+        assert_receive {:stopped, ^client}
+        assert_receive {:started, _again, _, _}
+      end)
+    end
+  end
+end
