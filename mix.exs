@@ -380,7 +380,7 @@ defmodule AshAgentContext.MixProject do
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
         "Ecto, Ash and JSON":
-          ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.Conversation)",
+          ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.(Conversation|Resource|Info|Sigils))",
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|MCP|Prices)",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",

@@ -5,37 +5,19 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     import ExUnit.CaptureIO
 
+    alias AshAgent.Integration.Compiled
+
     @moduletag :ash
     @moduletag integrations: ["Ash"]
 
-    # What the compiler says, as an exception, a warning or an error that it logs.
     defp compile(section, opts \\ []) do
-      test = self()
-      said = capture_io(:stderr, fn -> send(test, {:raised, raised(section, opts)}) end)
-      assert_received {:raised, words}
-      said <> words
-    end
+      Compiled.said(AshAgent.Conversation, """
+      #{opts[:body]}
 
-    defp raised(section, opts) do
-      Code.eval_string("""
-      defmodule AshAgent.Integration.Compiled#{System.unique_integer([:positive])} do
-        use Ash.Resource,
-          domain: nil,
-          validate_domain_inclusion?: false,
-          data_layer: Ash.DataLayer.Ets,
-          extensions: [AshAgent.Conversation]
-
-        #{opts[:body]}
-
-        conversation do
-          #{section}
-        end
+      conversation do
+        #{section}
       end
       """)
-
-      ""
-    rescue
-      error -> Exception.message(error)
     end
 
     test "a resource that cannot work is refused with words" do

@@ -255,7 +255,7 @@ defmodule AshAgent.Test.Model do
     [{key, value}] = Map.to_list(map)
     unless is_atom(key) or is_binary(key), do: throw(:open)
     if key == :__struct__, do: throw(:open)
-    [?{, encode(to_string(key)), ?:, encode(value), ?}]
+    [?{, encode(if(is_atom(key), do: Atom.to_string(key), else: key)), ?:, encode(value), ?}]
   end
 
   defp encode(_), do: throw(:open)

@@ -7,13 +7,14 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     alias Ash.Notifier.Notification
     alias AshAgent.Conversation.Info
+    alias AshAgent.Section
 
     @doc "The function of a run that passes on the pieces of an answer, and events to the one that was given."
     def watch(turn, own) do
       if heard?(turn) do
         fn event, measurements, metadata ->
           pass_on(turn, event, metadata)
-          call(own, event, measurements, metadata)
+          Section.tell(own, event, measurements, metadata)
         end
       else
         own
@@ -44,13 +45,5 @@ if Code.ensure_loaded?(Ash.Resource) do
         metadata: metadata
       })
     end
-
-    defp call(nil, _event, _measurements, _metadata), do: :ok
-
-    defp call(own, event, measurements, metadata) when is_function(own, 3),
-      do: own.(event, measurements, metadata)
-
-    defp call(own, event, measurements, metadata),
-      do: own.(%{event: event, measurements: measurements, metadata: metadata})
   end
 end

@@ -6,9 +6,10 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     use Spark.Dsl.Verifier
 
-    alias AshAgent.{Conversation, LLM, Options}
+    import AshAgent.Section, only: [error: 3]
+
+    alias AshAgent.{Conversation, Section}
     alias Spark.Dsl.Verifier
-    alias Spark.Error.DslError
 
     @impl true
     def verify(dsl) do
@@ -36,13 +37,10 @@ if Code.ensure_loaded?(Ash.Resource) do
       end
     end
 
-    # Functions are checked when they are called, and modules may not be compiled yet.
     defp llm(dsl) do
-      case Conversation.Info.option(dsl, :llm) do
-        llm when is_function(llm) or (is_atom(llm) and llm not in [nil, true, false]) -> :ok
-        {module, opts} when is_atom(module) and is_list(opts) -> :ok
-        _other -> error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
-      end
+      if Section.model?(Conversation.Info.option(dsl, :llm)),
+        do: :ok,
+        else: error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
     end
 
     @own [
@@ -54,51 +52,16 @@ if Code.ensure_loaded?(Ash.Resource) do
       :max_iterations,
       :max_total_tokens
     ]
-    @decided [:store, :kept, :runtime_context, :on_change, :supervisor]
 
     defp options(dsl) do
-      options = Conversation.Info.option(dsl, :options)
-      named = Enum.filter(Keyword.keys(options), &(&1 in @own))
-      decided = Enum.filter(Keyword.keys(options), &(&1 in @decided))
-
-      cond do
-        named != [] ->
-          error(
-            dsl,
-            [:conversation, :options],
-            "#{inspect(named)} have a place of their own in the section"
-          )
-
-        decided != [] ->
-          error(
-            dsl,
-            [:conversation, :options],
-            "#{inspect(decided)} are set by the conversation itself"
-          )
-
-        true ->
-          checked(dsl, Conversation.Info.option(dsl, :permission_rules), options)
-      end
-    end
-
-    defp checked(dsl, rules, options) do
-      Options.validate!(
-        [llm: LLM, permission_rules: rules] ++ options,
-        AshAgent.Runtime.Options.schema()
+      Section.verify_options(
+        dsl,
+        [:conversation, :options],
+        Conversation.Info.option(dsl, :options),
+        own: @own,
+        decided: [:on_change],
+        given: [permission_rules: Conversation.Info.option(dsl, :permission_rules)]
       )
-
-      :ok
-    rescue
-      error in ArgumentError -> error(dsl, [:conversation, :options], Exception.message(error))
-    end
-
-    defp error(dsl, path, message) do
-      {:error,
-       DslError.exception(
-         module: Verifier.get_persisted(dsl, :module),
-         path: path,
-         message: message
-       )}
     end
   end
 end

@@ -230,7 +230,9 @@ if Code.ensure_loaded?(Ash.Resource) do
     defp name_of(key) when is_atom(key), do: Atom.to_string(key)
     defp name_of(_other), do: "?"
 
-    defp known(given, offered) do
+    @doc false
+    # Whether all names of arguments are those of a tool, in words for the model.
+    def known(given, offered) do
       case given -- offered do
         [] ->
           :ok

@@ -1,0 +1,31 @@
+defmodule AshAgent.Integration.Compiled do
+  @moduledoc false
+
+  import ExUnit.CaptureIO
+
+  @doc "What the compiler says of a resource with an extension, as an exception, a warning or an error that it logs."
+  def said(extension, body) do
+    test = self()
+    ref = make_ref()
+    said = capture_io(:stderr, fn -> send(test, {ref, raised(extension, body)}) end)
+    receive do: ({^ref, words} -> said <> words)
+  end
+
+  defp raised(extension, body) do
+    Code.eval_string("""
+    defmodule AshAgent.Integration.Compiled#{System.unique_integer([:positive])} do
+      use Ash.Resource,
+        domain: nil,
+        validate_domain_inclusion?: false,
+        data_layer: Ash.DataLayer.Ets,
+        extensions: [#{inspect(extension)}]
+
+      #{body}
+    end
+    """)
+
+    ""
+  rescue
+    error -> Exception.message(error)
+  end
+end
