@@ -907,3 +907,18 @@ fn an_id_is_the_same_for_the_same_history() {
     };
     assert_eq!(bodies(&one), bodies(&other));
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Wherever they stand among other letters, and next to each other.
+    #[test]
+    fn letters_that_json_escapes_come_back(
+        text in "([ -~]{0,40}|[\\x00-\\x20\"\\\\]{1,3}|[\u{7f}-\u{ff}é–😀]{1,3}){0,12}x",
+    ) {
+        let context = Context::new("c", Value::text(&text), Value::Nil, stamp()).unwrap();
+        let body = sent(&context, Provider::OpenAiChat);
+        let body = parse(&body);
+        prop_assert_eq!(body["messages"][0]["content"].as_str(), Some(&*text));
+    }
+}

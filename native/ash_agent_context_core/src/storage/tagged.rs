@@ -58,7 +58,7 @@ impl Key<'_> {
 fn plain(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes)
         .ok()
-        .filter(|text| !text.as_bytes().contains(&0))
+        .filter(|text| memchr::memchr(0, text.as_bytes()).is_none())
 }
 
 /// A key that can be the key of an object.

@@ -6,30 +6,64 @@
 /// Bytes that are looked at together.
 const CHUNK: usize = 32;
 
+/// Bytes in which the first one is found that has to be escaped.
+const WORD: usize = 8;
+
 /// Writes a text as a JSON string.
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len() + 2);
     out.push(b'"');
-    let bytes = text.as_bytes();
-    // Where the part begins that is not written yet.
-    let mut from = 0;
-    for (chunk, position) in bytes.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
-        // Without a branch in it, this becomes a few vector instructions.
-        let found = |found, byte: &u8| found | is_special(*byte);
-        if !chunk.iter().fold(false, found) {
-            continue;
-        }
-        for (offset, byte) in chunk.iter().enumerate() {
-            let escape = ESCAPES.get(usize::from(*byte)).copied().unwrap_or(0);
-            if escape != 0 {
-                let at = position + offset;
-                out.extend_from_slice(bytes.get(from..at).unwrap_or_default());
-                write_escape(out, *byte, escape);
-                from = at + 1;
-            }
+    let mut rest = text.as_bytes();
+    while let Some((plain, [byte, after @ ..])) =
+        next_special(rest).and_then(|at| rest.split_at_checked(at))
+    {
+        out.extend_from_slice(plain);
+        let escape = ESCAPES.get(usize::from(*byte)).copied().unwrap_or(0);
+        write_escape(out, *byte, escape);
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// Where the first byte stands that has to be escaped.
+fn next_special(bytes: &[u8]) -> Option<usize> {
+    let mut chunks = bytes.chunks_exact(CHUNK);
+    // Without a branch in it, this becomes a few vector instructions.
+    let has_special = |chunk: &[u8]| {
+        chunk
+            .iter()
+            .fold(false, |found, byte| found | is_special(*byte))
+    };
+    let found = chunks.by_ref().position(has_special);
+    let start = match found {
+        Some(chunk) => chunk * CHUNK,
+        None => bytes.len() - chunks.remainder().len(),
+    };
+    let mut words = bytes.get(start..)?.chunks_exact(WORD);
+    for (word, position) in words.by_ref().zip((start..).step_by(WORD)) {
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let marks = special_marks(word);
+        if marks != 0 {
+            return Some(position + marks.trailing_zeros() as usize / 8);
         }
     }
-    out.extend_from_slice(bytes.get(from..).unwrap_or_default());
-    out.push(b'"');
+    let rest = words.remainder();
+    let at = rest.iter().position(|byte| is_special(*byte))?;
+    Some(bytes.len() - rest.len() + at)
+}
+
+/// The highest bit of each byte of a word that has to be escaped; right up to the first of them, which is what is asked for.
+const fn special_marks(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const fn below(word: u64, limit: u8) -> u64 {
+        word.wrapping_sub(ONES * limit as u64) & !word & HIGH
+    }
+    const fn equal(word: u64, byte: u8) -> u64 {
+        below(word ^ (ONES * byte as u64), 1)
+    }
+    below(word, 0x20) | equal(word, b'"') | equal(word, b'\\')
 }
 
 fn write_escape(out: &mut Vec<u8>, byte: u8, escape: u8) {
