@@ -4,11 +4,14 @@ libraries = [
   ecto: Ecto.Schema,
   finch: Finch,
   jason: Jason,
+  jido: Jido.AI.Context,
   json: JSON,
   kino: Kino.Render,
+  langchain: LangChain.Message,
   mcp: Anubis.Client,
   opentelemetry: :otel_ctx,
-  req: Req
+  req: Req,
+  req_llm: ReqLLM.Context
 ]
 
 missing = for {tag, library} <- libraries, not Code.ensure_loaded?(library), do: tag

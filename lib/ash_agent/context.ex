@@ -1220,9 +1220,9 @@ defmodule AshAgent.Context do
   Makes a context from a conversation of ReqLLM: a `ReqLLM.Context`, or a list of its messages, as structs or as maps with the same
   fields. Returns what `from_messages/2` returns, with the same repairs and options.
 
-  Calls that the provider has run itself (`builtin?`) are not calls to answer. Fields that a context has no place for, such as
-  `reasoning_details` of other providers, are kept in the message's metadata, so that `to_req_llm/1` returns the same messages again.
-  Tools are not part of the conversation.
+  Reasoning of Anthropic, OpenAI and Google becomes thinking, which is sent back to its provider. Calls that the provider has run
+  itself (`builtin?`) are not calls to answer. Fields that a context has no place for, such as `reasoning_details` of other providers,
+  are kept in the message's metadata, so that `to_req_llm/1` returns the same messages again. Tools are not part of the conversation.
 
   ## Examples
 

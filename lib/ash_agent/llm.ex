@@ -10,7 +10,8 @@ defmodule AshAgent.LLM do
 
   The package has clients for providers: `AshAgent.LLM.Anthropic`, `AshAgent.LLM.OpenAIResponses`,
   `AshAgent.LLM.OpenAICompatible`, `AshAgent.LLM.Gemini`, `AshAgent.LLM.Bedrock`, `AshAgent.LLM.Mistral` and
-  `AshAgent.LLM.Ollama`. `AshAgent.LLM.Scripted` plays given answers for tests and demos.
+  `AshAgent.LLM.Ollama`. `AshAgent.LLM.ReqLLM` asks all providers of that library, and `AshAgent.LLM.Scripted` plays given answers for
+  tests and demos.
 
       iex> llm = fn context ->
       ...>   {:ok, %{content: "You sent " <> Integer.to_string(AshAgent.Context.count_messages(context)) <> " message(s)."}}

@@ -150,6 +150,7 @@ defmodule AshAgent.PublicOptionsTest do
       {LLM.Gemini, :new} => [],
       {LLM.Mistral, :new} => [],
       {LLM.Ollama, :new} => [],
+      {LLM.ReqLLM, :new} => [],
       {LLM.OpenAICompatible, :new} => [],
       {LLM.OpenAIResponses, :new} => [],
       {LLM.Scripted, :new} => [[]],

@@ -105,8 +105,9 @@ defmodule AshAgent.Integration.ReqTransportTest do
     assert {:ok, %{body: "x"}} =
              collect(own, request(server, headers: fn -> [{"x-key", "k"}] end))
 
-    assert_received {:request,
-                     %{path: "/v1/x?y=%20&a=1", headers: %{"x-own" => "1", "x-key" => "k"}}}
+    # Req 0.7 writes a space in a query in the other way.
+    assert_received {:request, %{path: path, headers: %{"x-own" => "1", "x-key" => "k"}}}
+    assert path in ["/v1/x?y=%20&a=1", "/v1/x?y=+&a=1"]
 
     assert_raise ArgumentError, fn -> Transport.new({Transport.Req, request: %{}}) end
   end

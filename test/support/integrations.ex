@@ -36,6 +36,8 @@ defmodule AshAgent.Test.Integrations do
   defp version("OTLP"), do: AshAgent.Test.OtlpModels.find() |> elem(1) |> Enum.join(" and ")
 
   defp version("MCP servers"), do: Enum.join(AshAgent.Test.McpServers.versions(), " and ")
+  defp version("LangChain"), do: Application.spec(:langchain, :vsn)
+  defp version("JidoAI"), do: Application.spec(:jido_ai, :vsn)
   defp version("OpenTelemetry"), do: Application.spec(:opentelemetry_api, :vsn)
   defp version("Phoenix"), do: AshAgent.Test.Phoenix.version()
 

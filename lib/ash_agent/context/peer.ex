@@ -132,7 +132,7 @@ defmodule AshAgent.Context.Peer do
   # Only what differs in each map of a list, and whether a list was a text, so that texts are kept once, where masks find
   # them.
   defp change([_ | _] = foreign, [_ | _] = written) when length(foreign) == length(written) do
-    if Enum.all?(foreign ++ written, &is_map/1),
+    if Enum.all?(foreign ++ written, &(is_map(&1) and not is_struct(&1))),
       do: %{"each" => Enum.zip_with(foreign, written, &element/2)},
       else: foreign
   end
@@ -345,6 +345,24 @@ defmodule AshAgent.Context.Peer do
   def parts(text) when is_binary(text), do: [%{type: :text, text: text}]
   def parts(parts) when is_list(parts), do: parts
   def parts(_other), do: []
+
+  @doc "A thought, which Anthropic may have signed."
+  def thought(text, signature) when is_binary(signature) do
+    signed = %{provider: :anthropic, signature: signature}
+    %{type: :thinking, text: text, provider_metadata: signed}
+  end
+
+  def thought(text, _none), do: %{type: :thinking, text: text}
+
+  @doc "A call that Gemini may have signed."
+  def sign(call, signature) when is_binary(signature),
+    do: Map.put(call, :provider_metadata, %{provider: :gemini, signature: signature})
+
+  def sign(call, _none), do: call
+
+  @doc "Gemini's signature of a call, or `nil`."
+  def signature(%{provider_metadata: %{provider: :gemini, signature: signature}}), do: signature
+  def signature(_call), do: nil
 
   @doc "Base64 as bytes, and as it is if it is something else."
   def bytes(data) do

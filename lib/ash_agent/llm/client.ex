@@ -279,17 +279,21 @@ defmodule AshAgent.LLM.Client do
     {tools, opts} = Keyword.pop(opts, :tools, [])
     opts = client.prepare(opts)
 
-    with {:ok, request, secrets} <- request(client, context, opts, tools, mode) do
-      attempt(%{
-        opts: opts,
-        mode: mode,
-        fun: fun,
-        request: request,
-        secrets: secrets,
-        deadline: deadline(opts[:timeout]),
-        done: 0
-      })
-    end
+    with {:ok, request, secrets} <- request(client, context, opts, tools, mode),
+         do: send_request(request, secrets, opts, mode, fun)
+  end
+
+  @doc "Sends a request by the transport of the options, again where that may help, and gives the events of the answer to `fun`."
+  def send_request(request, secrets, opts, mode, fun) do
+    attempt(%{
+      opts: opts,
+      mode: mode,
+      fun: fun,
+      request: request,
+      secrets: secrets,
+      deadline: deadline(opts[:timeout]),
+      done: 0
+    })
   end
 
   defp request(client, context, opts, tools, mode) do

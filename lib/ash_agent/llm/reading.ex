@@ -115,6 +115,9 @@ defmodule AshAgent.LLM.Reading do
     {:halt, %{reading | held: [], delivered?: shown?, stopped: error}}
   end
 
+  @doc "Puts a complete response in the place of what was read, for transports that know more than their stream says."
+  def put_response(reading, response), do: %{reading | status: 200, response: response}
+
   @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."
   def result({:ok, %{stopped: nil} = reading}), do: ended(reading)
 

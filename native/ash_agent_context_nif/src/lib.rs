@@ -52,6 +52,10 @@ mod atoms {
         json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        // Keys of provider metadata that responses bring, which may be the first to use these words.
+        #[allow(dead_code)] encrypted_content,
+        #[allow(dead_code)] phase,
+        #[allow(dead_code)] signature,
     }
 }
 

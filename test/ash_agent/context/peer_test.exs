@@ -288,6 +288,19 @@ defmodule AshAgent.Context.PeerTest do
     end
   end
 
+  # What was given as maps with few fields, without the others.
+  defp plain(%{messages: messages} = context) do
+    bare = fn map -> Map.reject(map, fn {_key, value} -> value in [nil, %{}] end) end
+
+    messages =
+      for message <- messages do
+        details = message.reasoning_details
+        %{message | reasoning_details: details && Enum.map(details, bare)}
+      end
+
+    %{context | messages: messages}
+  end
+
   # What was asked, the calls with their results, and the answer.
   defp turn do
     calls =
@@ -382,6 +395,84 @@ defmodule AshAgent.Context.PeerTest do
 
       # Run by the provider: not to be answered by anybody.
       assert Context.pending_tool_calls(context) == []
+    end
+
+    test "of reasoning goes back to its provider" do
+      detail = %{text: "Hm", index: 0, signature: Base.encode64("s"), encrypted?: true}
+
+      details = [
+        Map.merge(detail, %{provider: :google, provider_data: %{"thought" => true}}),
+        Map.merge(detail, %{provider: :openai, provider_data: %{"id" => "rs_1"}}),
+        Map.merge(detail, %{provider: :somebody, provider_data: %{"x" => 1}})
+      ]
+
+      call = %{
+        id: "call_1",
+        type: "function",
+        function: %{name: "get", arguments: "{}", metadata: %{thought_signature: "c2ln"}}
+      }
+
+      messages = [
+        %{role: :user, content: "Weather?"},
+        %{role: :assistant, content: [], reasoning_details: details, tool_calls: [call]},
+        %{role: :tool, tool_call_id: "call_1", content: "sunny"}
+      ]
+
+      {:ok, context, %{repairs: []}} = Context.from_req_llm(messages)
+
+      assert {:ok, %{"input" => [_, reasoning, %{"type" => "function_call"}, _]}} =
+               Context.request(context, :openai_responses)
+
+      assert reasoning == %{
+               "type" => "reasoning",
+               "id" => "rs_1",
+               "encrypted_content" => detail.signature,
+               "summary" => [%{"type" => "summary_text", "text" => "Hm"}]
+             }
+
+      assert {:ok, %{"contents" => [_, %{"parts" => [thought, called]}, _]}} =
+               Context.request(context, :gemini)
+
+      assert %{"text" => "Hm", "thought" => true, "thoughtSignature" => "cw=="} = thought
+      assert %{"functionCall" => %{"name" => "get"}, "thoughtSignature" => "c2ln"} = called
+
+      assert %{messages: [_, %{reasoning_details: ^details, tool_calls: [^call]}, _]} =
+               context |> Context.to_req_llm() |> plain()
+    end
+
+    test "of reasoning of our own is that of the library's own providers" do
+      body = %{
+        "output" => [
+          %{
+            "type" => "reasoning",
+            "id" => "rs_1",
+            "summary" => [%{"type" => "summary_text", "text" => "Hm"}],
+            "encrypted_content" => "gAAA"
+          },
+          %{"type" => "message", "role" => "assistant", "content" => []},
+          %{"type" => "function_call", "call_id" => "a", "name" => "get", "arguments" => "{}"}
+        ],
+        "status" => "completed"
+      }
+
+      {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
+      {:ok, context} = "Weather?" |> Context.new() |> Context.add_response(response)
+
+      detail = %{
+        text: "Hm",
+        signature: "gAAA",
+        encrypted?: true,
+        provider: :openai,
+        format: "openai-responses-v1",
+        index: 0,
+        provider_data: %{"id" => "rs_1", "type" => "reasoning"}
+      }
+
+      assert %{messages: [_, %{content: [], reasoning_details: [^detail]}]} =
+               Context.to_req_llm(context)
+
+      assert %{entries: [%{thinking: "Hm", reasoning_details: [^detail]}, _]} =
+               Context.to_jido(context)
     end
 
     test "of every library is the same request" do

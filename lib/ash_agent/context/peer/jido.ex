@@ -29,20 +29,13 @@ defmodule AshAgent.Context.Peer.Jido do
 
   @impl true
   def plain(%{} = entry) do
-    fields = Peer.fields(entry, @defaults)
+    with {:ok, fields} <- Peer.message(entry, @defaults, @roles) do
+      plain = %{
+        content: Parts.plain_content(fields[:content]),
+        tool_calls: Parts.plain_calls(fields[:tool_calls])
+      }
 
-    case Peer.word(fields[:role], @roles) do
-      nil ->
-        :error
-
-      role ->
-        plain = %{
-          role: role,
-          content: Parts.plain_content(fields[:content]),
-          tool_calls: Parts.plain_calls(fields[:tool_calls])
-        }
-
-        {:ok, fields |> Map.merge(plain) |> Peer.compact()}
+      {:ok, fields |> Map.merge(plain) |> Peer.compact()}
     end
   end
 
@@ -95,6 +88,7 @@ defmodule AshAgent.Context.Peer.Jido do
       message.content |> Peer.parts() |> Enum.split_while(&(&1.type == :thinking))
 
     thinking = if thoughts != [], do: Enum.map_join(thoughts, "\n\n", & &1.text)
+    signed = Enum.filter(thoughts, &Parts.signed?/1)
 
     calls =
       for %{id: id, name: name, arguments: arguments} <- message[:tool_calls] || [],
@@ -104,11 +98,15 @@ defmodule AshAgent.Context.Peer.Jido do
       Peer.compact(%{
         role: role,
         thinking: thinking,
+        reasoning_details: if(signed != [], do: details(signed)),
         content: content |> Peer.simple() |> content(),
         tool_calls: if(calls != [], do: calls)
       })
     ]
   end
+
+  # Jido keeps what ReqLLM made, and maps as they are.
+  defp details(signed), do: signed |> Parts.write_details() |> Parts.build_details()
 
   defp content(parts) when is_list(parts), do: Parts.write_content(parts)
   defp content(text), do: text

@@ -126,8 +126,12 @@ defmodule AshAgent.Context.Peer.LangChain do
       else: message
   end
 
-  defp read_call(call),
-    do: %{id: call[:call_id], name: call[:name], arguments: call[:arguments] || %{}}
+  defp read_call(call) do
+    Peer.sign(
+      %{id: call[:call_id], name: call[:name], arguments: call[:arguments] || %{}},
+      Peer.get(call[:metadata], :thought_signature)
+    )
+  end
 
   defp read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
   defp read_content(content), do: Peer.parts(content)
@@ -138,7 +142,7 @@ defmodule AshAgent.Context.Peer.LangChain do
 
     case part.type do
       :text -> [%{type: :text, text: content}]
-      :thinking -> [thought(content, options[:signature])]
+      :thinking -> [Peer.thought(content, options[:signature])]
       :image_url -> [%{type: :image, url: content}]
       :file_url -> [Peer.compact(%{type: :file, url: content, media_type: media})]
       :image -> [%{type: :image, media_type: media || "image/png", data: content}]
@@ -148,15 +152,6 @@ defmodule AshAgent.Context.Peer.LangChain do
   end
 
   defp read_part(_other), do: []
-
-  defp thought(text, signature) when is_binary(signature),
-    do: %{
-      type: :thinking,
-      text: text,
-      provider_metadata: %{provider: :anthropic, signature: signature}
-    }
-
-  defp thought(text, _none), do: %{type: :thinking, text: text}
 
   defp file(data, media, filename),
     do:
@@ -223,7 +218,15 @@ defmodule AshAgent.Context.Peer.LangChain do
   defp write_part(_other), do: []
 
   defp write_call(call) do
-    %{status: :complete, call_id: call.id, name: Peer.name(call.name), arguments: call.arguments}
+    signature = Peer.signature(call)
+
+    Peer.compact(%{
+      status: :complete,
+      call_id: call.id,
+      name: Peer.name(call.name),
+      arguments: call.arguments,
+      metadata: if(signature, do: %{thought_signature: signature})
+    })
   end
 
   ## Structs

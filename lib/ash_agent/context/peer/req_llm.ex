@@ -85,7 +85,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp plain_call(call), do: call
 
   defp plain_function(function),
-    do: Peer.fields(function, %{name: nil, arguments: nil, builtin?: nil})
+    do: Peer.fields(function, %{name: nil, arguments: nil, builtin?: nil, metadata: nil})
 
   defp plain_details(details) when is_list(details) do
     Enum.map(details, fn
@@ -121,7 +121,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   def read(%{role: role} = foreign) do
     thoughts = if role == :assistant, do: thoughts(foreign), else: []
-    content = Peer.simple(thoughts ++ read_content(foreign[:content]))
+    content = Peer.simple(thoughts ++ said(foreign, thoughts))
     message = %{role: role, content: content}
     calls = read_calls(foreign[:tool_calls])
     message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
@@ -132,20 +132,38 @@ defmodule AshAgent.Context.Peer.ReqLLM do
       else: message
   end
 
+  # What ReqLLM made of an answer has its thoughts twice: in the details, and without signatures in the content.
+  defp said(foreign, []), do: read_content(foreign[:content])
+
+  defp said(foreign, _thoughts),
+    do: foreign[:content] |> read_content() |> Enum.reject(&(&1.type == :thinking))
+
+  # Which provider's reasoning goes back to it, its name here, its form, and the key of its signature.
+  @reasoning %{
+    anthropic: {:anthropic, "anthropic-thinking-v1", :signature},
+    google: {:gemini, "google-gemini-v1", :signature},
+    openai: {:openai_responses, "openai-responses-v1", :encrypted_content}
+  }
+
   @doc "What a message thought, where its provider wants it back."
   def thoughts(%{reasoning_details: [_ | _] = details}) do
-    for %{provider: provider} = detail when provider in [:anthropic, "anthropic"] <-
-          Peer.list(details) do
-      %{
-        type: :thinking,
-        text: if(is_binary(Map.get(detail, :text)), do: detail.text, else: ""),
-        provider_metadata:
-          Peer.compact(%{provider: :anthropic, signature: Map.get(detail, :signature)})
-      }
-    end
+    for %{provider: provider} = detail <- Peer.list(details),
+        word = Peer.word(provider, Map.keys(@reasoning)),
+        do: thought(detail, Map.fetch!(@reasoning, word))
   end
 
   def thoughts(_foreign), do: []
+
+  defp thought(detail, {provider, _format, key}) do
+    signed = %{
+      :provider => provider,
+      :id => detail |> Map.get(:provider_data) |> Peer.get("id"),
+      key => Map.get(detail, :signature)
+    }
+
+    text = if is_binary(Map.get(detail, :text)), do: detail.text, else: ""
+    %{type: :thinking, text: text, provider_metadata: Peer.compact(signed)}
+  end
 
   @doc "Parts, or text, as parts of a message; parts of unknown kinds are left out."
   def read_content(parts) when is_list(parts), do: Enum.flat_map(parts, &read_part/1)
@@ -156,21 +174,8 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp read_part(%{type: :text, text: text}) when is_binary(text),
     do: [%{type: :text, text: text}]
 
-  defp read_part(%{type: :thinking, text: text} = part) when is_binary(text) do
-    case part |> Peer.get(:metadata) |> Peer.get(:signature) do
-      nil ->
-        [%{type: :thinking, text: text}]
-
-      signature ->
-        [
-          %{
-            type: :thinking,
-            text: text,
-            provider_metadata: %{provider: :anthropic, signature: signature}
-          }
-        ]
-    end
-  end
+  defp read_part(%{type: :thinking, text: text} = part) when is_binary(text),
+    do: [Peer.thought(text, part |> Peer.get(:metadata) |> Peer.get(:signature))]
 
   defp read_part(%{type: :image_url, url: url}) when is_binary(url),
     do: [%{type: :image, url: url}]
@@ -236,8 +241,11 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   def read_calls(_none), do: []
 
-  defp read_call(%{function: %{} = function} = call),
-    do: %{id: call[:id], name: function[:name], arguments: function[:arguments] || %{}}
+  # Gemini signs calls.
+  defp read_call(%{function: %{} = function} = call) do
+    read = %{id: call[:id], name: function[:name], arguments: function[:arguments] || %{}}
+    Peer.sign(read, function |> Peer.get(:metadata) |> Peer.get(:thought_signature))
+  end
 
   defp read_call(call),
     do: %{id: call[:id], name: call[:name], arguments: call[:arguments] || %{}}
@@ -268,28 +276,41 @@ defmodule AshAgent.Context.Peer.ReqLLM do
     ]
   end
 
-  # ReqLLM sends to Anthropic what is in the details, and not the parts.
-  defp signed?(%{
-         type: :thinking,
-         provider_metadata: %{provider: :anthropic, signature: _signature}
-       }),
-       do: true
-
-  defp signed?(_part), do: false
-
-  defp write_details(parts) do
-    for {part, index} <- Enum.with_index(parts) do
-      given = %{
-        text: part.text,
-        signature: part.provider_metadata.signature,
-        provider: :anthropic,
-        format: "anthropic-thinking-v1",
-        provider_data: %{"type" => "thinking"}
-      }
-
-      if index == 0, do: given, else: Map.put(given, :index, index)
+  @doc "Whether a part stands in the details: ReqLLM sends these to providers, and not its parts."
+  def signed?(%{type: :thinking, provider_metadata: %{provider: provider} = metadata}) do
+    case reasoning_of(provider) do
+      {_name, {_provider, _format, key}} -> is_map_key(metadata, key)
+      nil -> false
     end
   end
+
+  def signed?(_part), do: false
+
+  defp reasoning_of(provider),
+    do: Enum.find(@reasoning, fn {_name, {ours, _format, _key}} -> ours == provider end)
+
+  @doc "Details of signed parts, as ReqLLM's own providers make them."
+  def write_details(parts) do
+    for {%{text: text, provider_metadata: metadata}, index} <- Enum.with_index(parts) do
+      {name, {_provider, format, key}} = reasoning_of(metadata.provider)
+
+      Map.merge(@details, %{
+        text: text,
+        signature: metadata[key],
+        encrypted?: true,
+        provider: name,
+        format: format,
+        index: index,
+        provider_data: provider_data(name, metadata)
+      })
+    end
+  end
+
+  defp provider_data(:anthropic, _metadata), do: %{"type" => "thinking"}
+  defp provider_data(:google, _metadata), do: %{"thought" => true}
+
+  defp provider_data(:openai, metadata),
+    do: Peer.compact(%{"id" => metadata[:id], "type" => "reasoning"})
 
   @doc "Content as parts."
   def write_content(content), do: content |> Peer.parts() |> Enum.flat_map(&write_part/1)
@@ -321,7 +342,9 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp write_call(call) do
     arguments = call.arguments
     json = if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
-    %{id: call.id, function: %{name: Peer.name(call.name), arguments: json}}
+    function = %{name: Peer.name(call.name), arguments: json}
+    signed = if signature = Peer.signature(call), do: %{metadata: %{thought_signature: signature}}
+    %{id: call.id, function: Map.merge(function, signed || %{})}
   end
 
   ## Structs
@@ -356,12 +379,13 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   defp build_call(call), do: call
 
-  defp build_details(details) when is_list(details) do
+  @doc "Details as ReqLLM has them."
+  def build_details(details) when is_list(details) do
     Enum.map(details, fn
       %{} = detail -> Peer.build(ReqLLM.Message.ReasoningDetails, Map.merge(@details, detail))
       other -> other
     end)
   end
 
-  defp build_details(details), do: details
+  def build_details(details), do: details
 end
