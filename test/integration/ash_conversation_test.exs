@@ -1,9 +1,10 @@
 if Code.ensure_loaded?(Ash.Resource) do
-  alias AshAgent.Integration.{MemoryChat, SchemaChat, TableChat}
+  alias AshAgent.Integration.{ColumnChat, MemoryChat, SchemaChat, TableChat}
 
   # In memory beside SQLite, and in PostgreSQL with tenants by attribute and by schema.
   for {resource, moduletags, integrations} <- [
         {MemoryChat, [:ash], ["Ash"]},
+        {ColumnChat, [:ash], ["Ash"]},
         {TableChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]},
         {SchemaChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]}
       ],
@@ -34,18 +35,11 @@ if Code.ensure_loaded?(Ash.Resource) do
           MemoryChat ->
             start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
 
-          TableChat ->
-            Repo.query!("DROP TABLE IF EXISTS chats")
-            Repo.query!(Chats.table())
-            Chats.migrate()
+          ColumnChat ->
+            :ok
 
-          SchemaChat ->
-            for schema <- ~w(acme other) do
-              Repo.query!("DROP SCHEMA IF EXISTS #{schema} CASCADE")
-              Repo.query!("CREATE SCHEMA #{schema}")
-              Repo.query!(Chats.table("#{schema}."))
-              Chats.migrate(schema)
-            end
+          _postgres ->
+            Chats.tables(@resource)
         end
 
         :ok
@@ -146,7 +140,7 @@ if Code.ensure_loaded?(Ash.Resource) do
         iterations = show(chat, :current_iteration)
         assert iterations == 3
 
-        if @resource != MemoryChat do
+        if @resource in [TableChat, SchemaChat] do
           prefix = if @resource == SchemaChat, do: "acme.", else: ""
 
           assert %{rows: [[^iterations]]} =
@@ -477,7 +471,7 @@ if Code.ensure_loaded?(Ash.Resource) do
                  "Mine."
       end
 
-      if resource != MemoryChat do
+      if resource in [TableChat, SchemaChat] do
         test "is written in the action's transaction, and turns are not" do
           echo()
           count = length(Ash.read!(@resource, opts()))
