@@ -562,7 +562,7 @@ if Code.ensure_loaded?(Ash.Resource) do
            do:
              {:ok,
               for(
-                %{kept_state: %{} = state} = record <- records,
+                %{kept_state: state} = record <- records,
                 state != nil,
                 do: {to_string(Map.fetch!(record, key)), state}
               )}
