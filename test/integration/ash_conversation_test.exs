@@ -31,18 +31,10 @@ if Code.ensure_loaded?(Ash.Resource) do
       @mia %{id: "m1", name: "mia", role: :manager}
 
       setup_all do
-        case @resource do
-          MemoryChat ->
-            start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
+        if @resource == MemoryChat,
+          do: start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
 
-          ColumnChat ->
-            :ok
-
-          _postgres ->
-            Chats.tables(@resource)
-        end
-
-        :ok
+        Chats.tables(@resource)
       end
 
       setup do

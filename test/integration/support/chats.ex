@@ -61,6 +61,8 @@ if Code.ensure_loaded?(Ash.Resource) do
       :ok
     end
 
+    def tables(_no_tables), do: :ok
+
     defp query!(statement), do: AshAgent.Integration.Repo.query!(statement)
 
     defp migrate(opts) do
