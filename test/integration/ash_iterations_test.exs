@@ -120,9 +120,10 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       end
 
       test "of other conversations in the store are not there" do
-        {:ok, _} =
-          AshAgent.Conversation.Info.store(@chat, "acme")
-          |> Store.create(Context.new("Hi", id: Ash.UUID.generate()))
+        store = AshAgent.Conversation.Info.store(@chat, "acme")
+
+        for id <- [Ash.UUID.generate(), Ash.UUID.generate() <> "x", "'", "7"],
+            do: Store.create(store, Context.new("Hi", id: id))
 
         ids = @chat |> read(authorize?: false) |> Enum.map(& &1.id)
         assert Enum.all?(read(@iteration, authorize?: false), &(&1.conversation_id in ids))

@@ -294,6 +294,11 @@ if Code.ensure_loaded?(Ash.Resource) do
           create :bare do
             accept([:id])
           end
+
+          update :touch do
+            accept([])
+            change(set_attribute(:inserted_at, &DateTime.utc_now/0))
+          end
         end
 
         conversation do

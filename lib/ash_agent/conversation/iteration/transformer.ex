@@ -71,16 +71,32 @@ if Code.ensure_loaded?(Ash.Resource) do
       |> Builder.add_attribute(:document, :map, select_by_default?: false, sensitive?: true)
     end
 
-    # The store's ids are text.
     defp relationship(dsl, conversation) do
       [key] = Ash.Resource.Info.primary_key(conversation)
+      attribute = Ash.Resource.Info.attribute(conversation, key)
+      type = Ash.Type.storage_type(attribute.type, attribute.constraints)
 
       Builder.add_new_relationship(dsl, :has_one, :conversation, conversation,
         no_attributes?: true,
-        filters: [filter(:has_one, expr(type(^ref(key), :string) == parent(conversation_id)))],
+        filters: [filter(:has_one, same(type, key))],
         public?: true
       )
     end
+
+    # The store's ids are text, and some may be of conversations that are no records. A UUID is
+    # compared as one, since the key's index is of those.
+    defp same(:uuid, key) do
+      expr(
+        ^ref(key) ==
+          fragment(
+            "(case when ? ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then cast(? as uuid) end)",
+            parent(conversation_id),
+            parent(conversation_id)
+          )
+      )
+    end
+
+    defp same(_other, key), do: expr(type(^ref(key), :string) == parent(conversation_id))
 
     @doc "A filter of a relationship."
     def filter(type, filter) do
