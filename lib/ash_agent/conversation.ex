@@ -130,7 +130,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     With `store :column`, they are in the record itself instead: the context in the attribute `kept`, all else in `kept_state`, and an
     optimistic lock, `kept_version`, so that of two writers at once the second one tries again. It needs no tables, and works in data
     layers with such locks, such as `Ash.DataLayer.Ets` and AshPostgres. But each write reads and writes the whole conversation, whose
-    journal and list of writes grow as well. Use it for tests, and for conversations of a few dozen messages. In a data layer without
+    journal and list of writes grow as well. Use it for tests, and for conversations of at most some hundred messages. In a data layer without
     transactions, your own updates of a record may overwrite what a turn writes at the same time.
 
     ## Actions

@@ -11,6 +11,13 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     use AshAgent.Store.Conformance, store: Kept.new(MemoryKept), chats: false
 
+    test "starts nothing twice, nor what is gone", %{store: store} do
+      kept = create!(store, talk())
+      assert {:ok, kept, ["k"]} = Store.start(store, kept, [%{key: "k"}, %{key: "k"}])
+      :ok = Store.delete(store, kept.id)
+      assert {:error, :not_found} = Store.start(store, kept, [%{key: "k"}])
+    end
+
     test "shows nothing of itself in logs and in what inspects records", %{store: store} do
       secret = "SECRET-"
 
@@ -62,6 +69,17 @@ if Code.ensure_loaded?(Ash.Resource) do
         id = create!(store, talk()).id
         assert %{kept: %Ash.NotLoaded{}, kept_state: %Ash.NotLoaded{}} = Ash.get!(TableKept, id)
         assert %{kept: %Context{}} = Ash.get!(TableKept, id, load: [:kept])
+      end
+
+      test "is damaged: an error that shows nothing", %{store: store} do
+        id = create!(store, talk()).id
+        Repo.query!("UPDATE kept_chats SET kept_state = 'SECRET' WHERE id = $1", [id])
+        assert {:error, %Store.Error{reason: {:corrupt, _}} = error} = Store.fetch(store, id)
+        refute inspect(error) =~ "SECRET"
+        Repo.query!("UPDATE kept_chats SET kept = '{\"SECRET\": 1}' WHERE id = $1", [id])
+        assert {:error, %Store.Error{} = error} = Store.fetch(store, id)
+        refute inspect(error) =~ "SECRET"
+        Repo.query!("DELETE FROM kept_chats WHERE id = $1", [id])
       end
 
       test "is not written over by an older record", %{store: store} do

@@ -7,8 +7,6 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     @behaviour AshAgent.Store
 
-    require Ash.Query
-
     alias Ash.{Changeset, DataLayer, Query}
     alias Ash.Error.Changes.StaleRecord
     alias Ash.Resource.Info
@@ -19,6 +17,8 @@ if Code.ensure_loaded?(Ash.Resource) do
     @derive {Inspect, only: [:resource]}
     @enforce_keys [:resource, :domain, :tenant]
     defstruct @enforce_keys
+
+    @tries 200
 
     ## Writing
 
@@ -67,15 +67,14 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     @impl true
     def start(store, %Conversation{} = kept, calls) do
-      known? = fn state, call -> Enum.any?(state["calls"], &same?(&1, call)) end
-      started = &Enum.reject(calls, fn call -> known?.(&1, call) end)
+      calls = Enum.uniq_by(calls, &{&1.key, Map.get(&1, :attempt, 1)})
 
       write(store, kept.id, fn state ->
         with :ok <- fenced(state, kept) do
-          new = Enum.map(started.(state), &entry(&1, state, "started", "started_at"))
-
-          {:ok, state |> renewed(kept.lease) |> Map.update!("calls", &(&1 ++ new)), nil,
-           Enum.map(new, & &1["key"])}
+          new = Enum.reject(calls, fn call -> Enum.any?(state["calls"], &same?(&1, call)) end)
+          new = Enum.map(new, &entry(&1, state, "started", "started_at"))
+          state = state |> renewed(kept.lease) |> Map.update!("calls", &(&1 ++ new))
+          {:ok, state, nil, Enum.map(new, & &1["key"])}
         end
       end)
       |> case do
@@ -317,6 +316,8 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     ## What a writer has to be
 
+    defp fenced(nil, _kept), do: {:error, :not_found}
+
     defp fenced(state, kept) do
       if {state["epoch"], state["revision"], state["owner"]} ==
            {kept.epoch, kept.revision, claim(kept)},
@@ -494,21 +495,28 @@ if Code.ensure_loaded?(Ash.Resource) do
       end)
     end
 
-    # `change` returns the new state, and the new context or nil if that stays.
-    defp write(store, id, change) do
-      alone(store, id, fn ->
-        with {:ok, record} <- read(store, id, []),
-             {:ok, state, context, extra} <- changed(change.(record.kept_state)) do
-          case put(store, record, state, context) do
-            {:ok, _record} -> List.to_tuple([:ok, state | extra])
-            {:error, %StaleRecord{}} -> :again
-            {:error, error} -> unavailable(error)
-          end
-        end
-      end)
-      |> case do
-        :again -> write(store, id, change)
+    # `change` returns the new state, and the new context or nil if that stays. Of writers at once, one wins each time.
+    defp write(store, id, change, tries \\ @tries)
+
+    defp write(_store, _id, _change, 0),
+      do: {:error, %Error{reason: {:unavailable, "others wrote all the time"}}}
+
+    defp write(store, id, change, tries) do
+      case alone(store, id, fn -> try_to_write(store, id, change) end) do
+        :again -> write(store, id, change, tries - 1)
         answer -> answer
+      end
+    end
+
+    defp try_to_write(store, id, change) do
+      with {:ok, record} <- read(store, id, []),
+           {:ok, state, context, extra} <- changed(change.(record.kept_state)) do
+        case put(store, record, state, context) do
+          {:ok, _record} -> List.to_tuple([:ok, state | extra])
+          {:error, %StaleRecord{}} -> :again
+          {:error, :no_rollback, error} -> unavailable(error)
+          {:error, error} -> unavailable(error)
+        end
       end
     end
 
@@ -579,6 +587,9 @@ if Code.ensure_loaded?(Ash.Resource) do
         {:ok, records} -> {:ok, Enum.map(records, &decoded/1)}
         {:error, error} -> unavailable(error)
       end
+    rescue
+      _error in Context.Error ->
+        {:error, %Error{reason: {:corrupt, "what the record holds is not a store's"}}}
     end
 
     # Text, since data layers may log the beginning of what they write.

@@ -83,7 +83,7 @@ if Code.ensure_loaded?(Ash.Resource) do
       )
     end
 
-    # The store's ids are text, and some may be of conversations that are no records. A UUID is
+    # The store's ids are text, and some may be of conversations without a record. A UUID is
     # compared as one, since the key's index is of those.
     defp same(:uuid, key) do
       expr(
