@@ -119,6 +119,15 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
         assert length(read(query, actor: nil, authorize?: false)) == 3
       end
 
+      test "have policies of their own besides", %{chat: chat} do
+        query = Ash.Query.filter(@iteration, conversation_id == ^chat.id)
+        guest = [actor: %{@ann | role: :guest}]
+        assert {:error, %Ash.Error.Forbidden{}} = Ash.read(query, opts(guest))
+        auditor = [actor: %{@bob | role: :auditor}]
+        assert length(read(query, auditor)) == 3
+        assert read(query, auditor ++ [tenant: "other"]) == []
+      end
+
       test "of other conversations in the store are not there" do
         store = AshAgent.Conversation.Info.store(@chat, "acme")
 

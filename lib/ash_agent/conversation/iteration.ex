@@ -48,7 +48,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     | `status` | `:open` or `:completed` |
     | `started_at`, `completed_at` | times |
     | `total_tokens` | the tokens that the models reported for its answers |
-    | `content` | the iteration, as `AshAgent.Context.get_iteration/2` returns it |
+    | `content` | the iteration, as `AshAgent.Context.get_iteration/2` returns it, without the system prompt |
     | `document` | the iteration as it is stored. Not public, and not selected unless asked for |
 
     `content` is decoded from the document, and all others are read by the database.

@@ -236,6 +236,17 @@ if Code.ensure_loaded?(Ash.Resource) do
       iteration do
         conversation(AshAgent.Integration.TableChat)
       end
+
+      policies do
+        bypass actor_attribute_equals(:role, :auditor) do
+          authorize_if(always())
+        end
+
+        policy always() do
+          forbid_if(actor_attribute_equals(:role, :guest))
+          authorize_if(always())
+        end
+      end
     end
 
     defmodule AshAgent.Integration.SchemaIteration do
@@ -248,6 +259,17 @@ if Code.ensure_loaded?(Ash.Resource) do
 
       iteration do
         conversation(AshAgent.Integration.SchemaChat)
+      end
+
+      policies do
+        bypass actor_attribute_equals(:role, :auditor) do
+          authorize_if(always())
+        end
+
+        policy always() do
+          forbid_if(actor_attribute_equals(:role, :guest))
+          authorize_if(always())
+        end
       end
     end
   end
