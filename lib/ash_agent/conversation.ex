@@ -59,11 +59,16 @@ if Code.ensure_loaded?(Ash.Resource) do
           default: [],
           doc: "Other options of `AshAgent.Runtime.run/2`, such as `llm_timeout: 60_000`."
         ],
+        iterations: [
+          type: {:spark, Ash.Resource},
+          doc:
+            "A resource with `AshAgent.Conversation.Iteration`, to read the stored iterations with Ash. Needs AshPostgres."
+        ],
         store: [
           type: {:or, [{:fun, 1}, :any]},
           doc:
-            "The store of the messages, or a function that gets the tenant and returns it. Required unless the data layer is " <>
-              "AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
+            "The store of the messages, or a function that gets the tenant and returns it, or `:column`. Required unless the data " <>
+              "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
         ],
         deltas: [
           type: :boolean,
@@ -117,7 +122,16 @@ if Code.ensure_loaded?(Ash.Resource) do
     The record has only attributes of your application. The messages are in the tables of `AshAgent.Store`, under the record's id: a row
     for each iteration, so that a turn costs the same to write at any length, and with the journal of tool calls that runs after a crash
     need. With AshPostgres they are in the same database. `:start`, `:fork`, `:rewind`, decisions and the message of a `:say` are written
-    in the action's transaction. Destroying the record deletes its messages.
+    in the action's transaction, and each write of a turn in a statement of its own. Destroying the record deletes its messages.
+
+    With `iterations MyApp.Chat.Iteration`, the rows are a resource as well, to read, filter, count and load as `iterations`: see
+    `AshAgent.Conversation.Iteration`.
+
+    With `store :column`, they are in the record itself instead: the context in the attribute `kept`, all else in `kept_state`, and an
+    optimistic lock, `kept_version`, so that of two writers at once the second one tries again. It needs no tables, and works in data
+    layers with such locks, such as `Ash.DataLayer.Ets` and AshPostgres. But each write reads and writes the whole conversation, whose
+    journal and list of writes grow as well. Use it for tests, and for conversations of at most some hundred messages. In a data layer without
+    transactions, your own updates of a record may overwrite what a turn writes at the same time.
 
     ## Actions
 

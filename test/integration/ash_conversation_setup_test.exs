@@ -11,13 +11,17 @@ if Code.ensure_loaded?(Ash.Resource) do
     @moduletag integrations: ["Ash"]
 
     defp compile(section, opts \\ []) do
-      Compiled.said(AshAgent.Conversation, """
-      #{opts[:body]}
+      Compiled.said(
+        AshAgent.Conversation,
+        """
+        #{opts[:body]}
 
-      conversation do
-        #{section}
-      end
-      """)
+        conversation do
+          #{section}
+        end
+        """,
+        Keyword.take(opts, [:data_layer])
+      )
     end
 
     test "a resource that cannot work is refused with words" do
@@ -33,10 +37,16 @@ if Code.ensure_loaded?(Ash.Resource) do
              ~r/are set by the conversation itself/},
             {"llm AshAgent.LLM.Ollama\nstore :s\noptions [llm_timeout: 0]",
              ~r/invalid value for option :llm_timeout/},
-            {"llm AshAgent.LLM.Ollama\nstore :s\npermission_rules [7]", ~r/permission_rules/}
+            {"llm AshAgent.LLM.Ollama\nstore :s\npermission_rules [7]", ~r/permission_rules/},
+            {"llm AshAgent.LLM.Ollama\nstore :s\niterations AshAgent.Integration.Memo",
+             ~r/iterations are read with AshPostgres/}
           ] do
         assert compile(section) =~ words
       end
+
+      assert compile("llm AshAgent.LLM.Ollama\nstore :column",
+               data_layer: Ash.DataLayer.Mnesia
+             ) =~ "needs a data layer with optimistic locks"
 
       keys =
         "attributes do\nuuid_primary_key :a\nattribute :b, :string, primary_key?: true, allow_nil?: false, public?: true\nend"
@@ -47,6 +57,7 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     test "one that can work is not, also with parts of its own" do
       refute compile("llm AshAgent.LLM.Ollama\nstore :s") =~ "verifying"
+      refute compile("llm AshAgent.LLM.Ollama\nstore :column") =~ "verifying"
 
       own =
         "actions do\nupdate :cancel do\naccept []\nend\nend\nattributes do\ninteger_primary_key :number\nend"
@@ -57,6 +68,36 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     if Code.ensure_loaded?(AshPostgres.DataLayer) do
       alias AshAgent.Integration.Repo
+
+      defp compile_iterations(conversation, body, using) do
+        Compiled.said(
+          AshAgent.Conversation.Iteration,
+          """
+          #{body}
+
+          iteration do
+            conversation #{inspect(conversation)}
+          end
+          """,
+          [data_layer: AshPostgres.DataLayer] ++ using
+        )
+      end
+
+      test "iterations that would not be a conversation's, or could be written, are refused" do
+        policies = [authorizers: [Ash.Policy.Authorizer]]
+        table = AshAgent.Integration.TableChat
+
+        assert compile_iterations(table, "", policies) =~
+                 "has to name this resource as its iterations"
+
+        assert compile_iterations(table, "", []) =~ "add authorizers: [Ash.Policy.Authorizer]"
+
+        assert compile_iterations(AshAgent.Integration.Row, "", []) =~
+                 "has not the extension AshAgent.Conversation"
+
+        writes = "actions do\ndefaults [create: :*]\nend"
+        assert compile_iterations(table, writes, policies) =~ "[:create] write iterations"
+      end
 
       describe "mix ash_agent.gen.conversation" do
         @describetag :postgres
@@ -79,15 +120,20 @@ if Code.ensure_loaded?(Ash.Resource) do
 
         test "writes a resource and a migration that work", %{tmp_dir: dir, run: run} do
           run.(@args ++ ~w(--tenant org))
-          resource = Path.join(dir, "lib/ash_agent/integration/made.ex")
+          lib = Path.join(dir, "lib/ash_agent/integration")
+          paths = for name <- ["made.ex", "iteration.ex"], do: Path.join(lib, name)
 
           [migration] =
             Path.wildcard(Path.join(dir, "priv/repo/migrations/*_create_made_chats.exs"))
 
           # Its policies forbid everything, which the test has to get around.
-          text = resource |> File.read!() |> String.replace("forbid_if", "authorize_if")
-          made = AshAgent.Integration.Made
-          capture_io(:stderr, fn -> Code.compile_string(text) end)
+          # By name: the compiler does not know it.
+          made = Module.concat(["AshAgent.Integration.Made"])
+
+          capture_io(:stderr, fn ->
+            {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(opened(paths))
+          end)
+
           [{migrations, _}] = Code.compile_file(migration)
 
           Repo.query!("DROP TABLE IF EXISTS made_chats")
@@ -97,11 +143,21 @@ if Code.ensure_loaded?(Ash.Resource) do
           context = %{ash_agent: %{options: [llm: AshAgent.LLM.Scripted.new(["Hello!"])]}}
           chat = made.start!(%{title: "a", input: "Hi"}, tenant: "acme", context: context)
           assert chat.__metadata__.run.output == "Hello!"
-          assert [_, _, _] = Ash.load!(chat, :transcript, tenant: "acme").transcript
+          chat = Ash.load!(chat, [:transcript, iterations: :content], tenant: "acme")
+          assert [_, _, _] = chat.transcript
+          assert [%{content: %{messages: [_, %{content: "Hello!"}]}}] = chat.iterations
           assert Ash.read!(made, tenant: "other") == []
 
           :ok = Ecto.Migrator.down(Repo, 1, migrations, log: false)
           assert %{rows: [[nil]]} = Repo.query!("SELECT cast(to_regclass('made_chats') as text)")
+        end
+
+        defp opened(paths) do
+          for path <- paths do
+            text = path |> File.read!() |> String.replace("forbid_if", "authorize_if")
+            File.write!(path, text)
+            path
+          end
         end
 
         test "overwrites nothing, and takes only names", %{run: run} do

@@ -1,9 +1,10 @@
 if Code.ensure_loaded?(Ash.Resource) do
-  alias AshAgent.Integration.{MemoryChat, SchemaChat, TableChat}
+  alias AshAgent.Integration.{ColumnChat, MemoryChat, SchemaChat, TableChat}
 
   # In memory beside SQLite, and in PostgreSQL with tenants by attribute and by schema.
   for {resource, moduletags, integrations} <- [
         {MemoryChat, [:ash], ["Ash"]},
+        {ColumnChat, [:ash], ["Ash"]},
         {TableChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]},
         {SchemaChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]}
       ],
@@ -30,25 +31,10 @@ if Code.ensure_loaded?(Ash.Resource) do
       @mia %{id: "m1", name: "mia", role: :manager}
 
       setup_all do
-        case @resource do
-          MemoryChat ->
-            start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
+        if @resource == MemoryChat,
+          do: start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
 
-          TableChat ->
-            Repo.query!("DROP TABLE IF EXISTS chats")
-            Repo.query!(Chats.table())
-            Chats.migrate()
-
-          SchemaChat ->
-            for schema <- ~w(acme other) do
-              Repo.query!("DROP SCHEMA IF EXISTS #{schema} CASCADE")
-              Repo.query!("CREATE SCHEMA #{schema}")
-              Repo.query!(Chats.table("#{schema}."))
-              Chats.migrate(schema)
-            end
-        end
-
-        :ok
+        Chats.tables(@resource)
       end
 
       setup do
@@ -146,7 +132,7 @@ if Code.ensure_loaded?(Ash.Resource) do
         iterations = show(chat, :current_iteration)
         assert iterations == 3
 
-        if @resource != MemoryChat do
+        if @resource in [TableChat, SchemaChat] do
           prefix = if @resource == SchemaChat, do: "acme.", else: ""
 
           assert %{rows: [[^iterations]]} =
@@ -477,7 +463,7 @@ if Code.ensure_loaded?(Ash.Resource) do
                  "Mine."
       end
 
-      if resource != MemoryChat do
+      if resource in [TableChat, SchemaChat] do
         test "is written in the action's transaction, and turns are not" do
           echo()
           count = length(Ash.read!(@resource, opts()))

@@ -38,6 +38,13 @@ defmodule AshAgent.Test.Integrations do
   defp version("MCP servers"), do: Enum.join(AshAgent.Test.McpServers.versions(), " and ")
   defp version("LangChain"), do: Application.spec(:langchain, :vsn)
   defp version("JidoAI"), do: Application.spec(:jido_ai, :vsn)
+
+  # The tutorial's application runs in a VM of its own.
+  defp version("LiveView") do
+    _ = Application.load(:phoenix_live_view)
+    Application.spec(:phoenix_live_view, :vsn)
+  end
+
   defp version("OpenTelemetry"), do: Application.spec(:opentelemetry_api, :vsn)
   defp version("Phoenix"), do: AshAgent.Test.Phoenix.version()
 

@@ -4,6 +4,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     Reads the section `conversation` of a resource.
     """
 
+    alias AshAgent.Conversation.Column
     alias AshAgent.Store
     alias Spark.Dsl.Extension
 
@@ -24,10 +25,13 @@ if Code.ensure_loaded?(Ash.Resource) do
     def store(resource, tenant) do
       case option(resource, :store) do
         nil -> postgres(resource, tenant)
+        :column -> %Column{resource: resource, domain: domain(resource), tenant: tenant}
         store when is_function(store, 1) -> store.(tenant)
         store -> store
       end
     end
+
+    defp domain(resource), do: Ash.Resource.Info.domain(resource)
 
     # Called by name: AshPostgres may be missing when this is compiled.
     defp postgres(resource, tenant) do

@@ -6,8 +6,10 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     use Spark.Dsl.Transformer
 
+    import Ash.Expr
+
     alias Ash.Resource.Builder
-    alias AshAgent.Conversation.{Calculation, Change}
+    alias AshAgent.Conversation.{Calculation, Change, Info, Iteration}
     alias AshAgent.Context
     alias Spark.Dsl.Transformer
 
@@ -43,9 +45,11 @@ if Code.ensure_loaded?(Ash.Resource) do
       own = own(dsl)
 
       with {:ok, dsl} <- attributes({:ok, dsl}),
+           {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
            {:ok, dsl} <- actions({:ok, dsl}, own),
            {:ok, dsl} <- interfaces({:ok, dsl}),
            {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
+           {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
            do: calculations({:ok, dsl})
     end
 
@@ -74,6 +78,23 @@ if Code.ensure_loaded?(Ash.Resource) do
         public?: true,
         default: &Ash.UUID.generate/0
       ]
+
+    # See `AshAgent.Conversation.Column`.
+    defp column(dsl, :column) do
+      # Ash warns where a data layer always selects everything.
+      large = [
+        select_by_default?: not Ash.DataLayer.data_layer_can?(dsl, :select),
+        sensitive?: true
+      ]
+
+      {:ok, dsl}
+      |> Builder.add_attribute(:kept, Context.AshType, large)
+      |> Builder.add_attribute(:kept_state, :string, [constraints: [trim?: false]] ++ large)
+      |> Builder.add_attribute(:kept_version, :integer, allow_nil?: false, default: 0)
+      |> Builder.add_action(:read, :kept)
+    end
+
+    defp column(dsl, _store), do: {:ok, dsl}
 
     defp actions(state, own) do
       state
@@ -140,6 +161,26 @@ if Code.ensure_loaded?(Ash.Resource) do
       Enum.reduce(@interfaces, state, fn {name, opts}, state ->
         Builder.add_new_interface(state, name, opts)
       end)
+    end
+
+    defp iterations(dsl, nil), do: {:ok, dsl}
+
+    defp iterations(dsl, resource) do
+      [key] =
+        for %{primary_key?: true, name: name} <- Transformer.get_entities(dsl, [:attributes]),
+            do: name
+
+      Builder.add_new_relationship(dsl, :has_many, :iterations, resource,
+        no_attributes?: true,
+        filters: [
+          Iteration.Transformer.filter(
+            :has_many,
+            expr(conversation_id == type(parent(^ref(key)), :string))
+          )
+        ],
+        sort: [number: :asc],
+        public?: true
+      )
     end
 
     # The others are made from `stored`, so that a conversation is read once.

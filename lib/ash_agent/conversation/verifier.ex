@@ -13,7 +13,12 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     @impl true
     def verify(dsl) do
-      with :ok <- key(dsl), :ok <- store(dsl), :ok <- llm(dsl), do: options(dsl)
+      with :ok <- key(dsl),
+           :ok <- store(dsl),
+           :ok <- column(dsl),
+           :ok <- iterations(dsl),
+           :ok <- llm(dsl),
+           do: options(dsl)
     end
 
     defp key(dsl) do
@@ -32,8 +37,50 @@ if Code.ensure_loaded?(Ash.Resource) do
           dsl,
           [:conversation, :store],
           "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
-            "AshAgent.Store.SQLite in your supervision tree"
+            "AshAgent.Store.SQLite in your supervision tree, or :column for small ones in the record itself"
         )
+      end
+    end
+
+    # Whoever writes second has to notice it.
+    defp column(dsl) do
+      if Conversation.Info.option(dsl, :store) != :column or
+           Ash.DataLayer.data_layer_can?(dsl, :changeset_filter) do
+        :ok
+      else
+        error(
+          dsl,
+          [:conversation, :store],
+          "store :column needs a data layer with optimistic locks, which this one has not: name another store"
+        )
+      end
+    end
+
+    defp iterations(dsl) do
+      resource = Conversation.Info.option(dsl, :iterations)
+      path = [:conversation, :iterations]
+
+      cond do
+        resource == nil ->
+          :ok
+
+        Conversation.Info.option(dsl, :store) != nil or
+            Verifier.get_persisted(dsl, :data_layer) != AshPostgres.DataLayer ->
+          error(
+            dsl,
+            path,
+            "iterations are read with AshPostgres from its own store: leave out `store`"
+          )
+
+        Conversation.Iteration not in Spark.extensions(resource) ->
+          error(
+            dsl,
+            path,
+            "#{inspect(resource)} has not the extension AshAgent.Conversation.Iteration"
+          )
+
+        true ->
+          :ok
       end
     end
 

@@ -7,13 +7,13 @@ defmodule AshAgent.Store.Conformance do
         use AshAgent.Store.Conformance, store: MyApp.Store.for_tests()
       end
 
-  `:store` is an expression that returns a store; it is evaluated before each test. Put tags for all tests between the two lines. The
+  `:store` is an expression that returns a store; it is evaluated before each test. `chats: false` is for a store that takes only contexts. Put tags for all tests between the two lines. The
   tests use their own ids and delete nothing else. They take some seconds; to repeat a random test that failed, use ExUnit's seed.
   """
 
   @doc false
   defmacro __using__(opts) do
-    [store: store] = opts
+    opts = Keyword.validate!(opts, [:store, chats: true])
 
     quote do
       import AshAgent.Store.Conformance.Random
@@ -21,11 +21,12 @@ defmodule AshAgent.Store.Conformance do
       alias AshAgent.Store.Conversation
 
       setup do
-        {:ok, store: unquote(store)}
+        {:ok, store: unquote(Keyword.fetch!(opts, :store))}
       end
 
       unquote(helpers())
       unquote(conversations())
+      unquote(chats(opts[:chats]))
       unquote(writers())
       unquote(claims())
       unquote(journal())
@@ -127,6 +128,27 @@ defmodule AshAgent.Store.Conformance do
           end)
         end
 
+        test "is a fork's own, with its origin", %{store: store} do
+          context = talk()
+          kept = create!(store, context)
+          fork = Context.fork(context, id: new_id())
+          forked = create!(store, fork)
+          assert forked.parent_id == kept.id
+          append!(store, forked, Context.add_user_message(fork, "Other"))
+          assert_kept(store, context)
+          assert {:ok, %{value: value}} = Store.fetch(store, fork[:id])
+          assert value[:origin] == %{id: context[:id], iteration: context.current_iteration}
+          assert_raise ArgumentError, fn -> Store.append(store, kept, fork) end
+        end
+      end
+    end
+  end
+
+  defp chats(false), do: nil
+
+  defp chats(true) do
+    quote location: :keep do
+      describe "a chat that is kept" do
         test "comes back equal with all branches", %{store: store} do
           each_case("chats", 12, fn ->
             chat =
@@ -196,19 +218,6 @@ defmodule AshAgent.Store.Conformance do
             kept = append!(store, kept, changed)
             append!(store, kept, ChatContext.update_context(changed, turn, branch: "later"))
           end
-        end
-
-        test "is a fork's own, with its origin", %{store: store} do
-          context = talk()
-          kept = create!(store, context)
-          fork = Context.fork(context, id: new_id())
-          forked = create!(store, fork)
-          assert forked.parent_id == kept.id
-          append!(store, forked, Context.add_user_message(fork, "Other"))
-          assert_kept(store, context)
-          assert {:ok, %{value: value}} = Store.fetch(store, fork[:id])
-          assert value[:origin] == %{id: context[:id], iteration: context.current_iteration}
-          assert_raise ArgumentError, fn -> Store.append(store, kept, fork) end
         end
 
         test "is the child's, with its parent", %{store: store} do

@@ -1,19 +1,21 @@
 defmodule Mix.Tasks.AshAgent.Gen.Conversation do
-  @shortdoc "Writes an Ash resource for conversations, and its migration"
+  @shortdoc "Writes Ash resources for conversations and their iterations, and the migration"
 
   @moduledoc """
-  Writes an Ash resource with `AshAgent.Conversation`, in PostgreSQL, and the migration of its tables.
+  Writes an Ash resource with `AshAgent.Conversation` in PostgreSQL, one for its iterations, and the migration of their tables.
 
       mix ash_agent.gen.conversation MyApp.Chat.Conversation --domain MyApp.Chat --repo MyApp.Repo
 
-  It writes `lib/my_app/chat/conversation.ex` and a file in `priv/repo/migrations`, and overwrites nothing. The migration creates the
-  table of the resource and, unless another migration has done so, those of `AshAgent.Store.Postgres`. Afterwards, add the resource to
-  its domain, choose the model, the tools and the policies, and run `mix ecto.migrate`.
+  It writes `lib/my_app/chat/conversation.ex`, `lib/my_app/chat/iteration.ex` and a file in `priv/repo/migrations`, and overwrites
+  nothing. The migration creates the table of the resource and, unless another migration has done so, those of
+  `AshAgent.Store.Postgres`. Afterwards, add both resources to their domain, choose the model, the tools and the policies, and run
+  `mix ecto.migrate`.
 
   ## Options
 
     * `--domain MODULE` - the Ash domain. Required.
     * `--repo MODULE` - the repository, an `AshPostgres.Repo`. Required.
+    * `--iterations MODULE` - the resource of the iterations. Defaults to `Iteration` beside the conversation.
     * `--table NAME` - the resource's table. Defaults to `conversations`.
     * `--tenant NAME` - the attribute of the tenant, for multitenancy by attribute.
     * `--migrations PATH` - the folder of migrations. Defaults to `priv/repo/migrations`.
@@ -21,8 +23,15 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   use Mix.Task
 
-  @options [domain: :string, repo: :string, table: :string, tenant: :string, migrations: :string]
-  @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--table NAME] [--tenant NAME] [--migrations PATH]"
+  @options [
+    domain: :string,
+    repo: :string,
+    iterations: :string,
+    table: :string,
+    tenant: :string,
+    migrations: :string
+  ]
+  @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--iterations MODULE] [--table NAME] [--tenant NAME] [--migrations PATH]"
 
   @impl true
   def run(args) do
@@ -44,6 +53,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
     %{
       module: module!(module),
+      iterations: module!(opts[:iterations] || beside(module)),
       domain: module!(opts[:domain] || Mix.raise("--domain is missing; #{@usage}")),
       repo: module!(opts[:repo] || Mix.raise("--repo is missing; #{@usage}")),
       table: table,
@@ -52,6 +62,9 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     }
   end
 
+  defp beside(module),
+    do: module |> String.split(".") |> List.replace_at(-1, "Iteration") |> Enum.join(".")
+
   defp module!(name) do
     if name =~ ~r/\A[A-Z]\w*(\.[A-Z]\w*)*\z/,
       do: name,
@@ -59,16 +72,23 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
   end
 
   defp write(facts) do
-    resource = Path.join("lib", Macro.underscore(facts.module) <> ".ex")
+    resources = %{
+      path(facts.module) => resource(facts),
+      path(facts.iterations) => iterations(facts)
+    }
+
     name = "create_#{facts.table}"
 
-    for path <- [resource | Path.wildcard(Path.join(facts.migrations, "*_#{name}.exs"))],
+    for path <-
+          Map.keys(resources) ++ Path.wildcard(Path.join(facts.migrations, "*_#{name}.exs")),
         File.exists?(path),
         do: Mix.raise("#{path} exists already; remove it or choose other names")
 
-    create(resource, resource(facts))
+    for {path, text} <- resources, do: create(path, text)
     create(Path.join(facts.migrations, "#{timestamp()}_#{name}.exs"), migration(facts))
   end
+
+  defp path(module), do: Path.join("lib", Macro.underscore(module) <> ".ex")
 
   defp create(path, text) do
     File.mkdir_p!(Path.dirname(path))
@@ -101,6 +121,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       #{tenancy(facts.tenant)}
 
       conversation do
+        iterations #{facts.iterations}
         llm {AshAgent.LLM.Ollama, model: "llama3.2"}
         system_prompt "You are a helpful assistant."
       end
@@ -110,6 +131,22 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         policy always() do
           forbid_if always()
         end
+      end
+    end
+    """
+  end
+
+  defp iterations(facts) do
+    """
+    defmodule #{facts.iterations} do
+      use Ash.Resource,
+        domain: #{facts.domain},
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [AshAgent.Conversation.Iteration]
+
+      iteration do
+        conversation #{facts.module}
       end
     end
     """

@@ -43,16 +43,35 @@ if Code.ensure_loaded?(Ash.Resource) do
     @doc "The store of the resource without a database."
     def store(_tenant), do: AshAgent.Integration.Conversations
 
-    @doc "The tables of a tenant."
-    def migrate(prefix \\ nil) do
-      opts = if prefix, do: [prefix: prefix], else: []
-
-      {:ok, _} =
-        Store.Postgres.Migrations.migrate(Store.Postgres.new(AshAgent.Integration.Repo, opts))
+    @doc "Makes the tables of a resource, without anything in them."
+    def tables(AshAgent.Integration.TableChat) do
+      query!("DROP TABLE IF EXISTS chats")
+      query!(table())
+      migrate([])
     end
 
-    @doc "The statement that makes the table, in a tenant's schema if there is one."
-    def table(prefix \\ "") do
+    def tables(AshAgent.Integration.SchemaChat) do
+      for schema <- ~w(acme other) do
+        query!("DROP SCHEMA IF EXISTS #{schema} CASCADE")
+        query!("CREATE SCHEMA #{schema}")
+        query!(table("#{schema}."))
+        migrate(prefix: schema)
+      end
+
+      :ok
+    end
+
+    def tables(_no_tables), do: :ok
+
+    defp query!(statement), do: AshAgent.Integration.Repo.query!(statement)
+
+    defp migrate(opts) do
+      store = Store.Postgres.new(AshAgent.Integration.Repo, opts)
+      {:ok, _} = Store.Postgres.Migrations.migrate(store)
+      :ok
+    end
+
+    defp table(prefix \\ "") do
       "CREATE TABLE #{prefix}chats (id uuid PRIMARY KEY, title text, owner text, org text, " <>
         "inserted_at timestamp NOT NULL, updated_at timestamp NOT NULL)"
     end
@@ -113,6 +132,31 @@ if Code.ensure_loaded?(Ash.Resource) do
     end
   end
 
+  defmodule AshAgent.Integration.ColumnChat do
+    @moduledoc false
+    use Ash.Resource,
+      domain: AshAgent.Integration.Talk,
+      data_layer: Ash.DataLayer.Ets,
+      authorizers: [Ash.Policy.Authorizer],
+      notifiers: [AshAgent.Integration.Heard],
+      extensions: [AshAgent.Conversation]
+
+    use AshAgent.Integration.Chats
+
+    multitenancy do
+      strategy(:attribute)
+      attribute(:org)
+    end
+
+    conversation do
+      llm(&AshAgent.Integration.Chats.llm/0)
+      tools(&AshAgent.Integration.Chats.tools/1)
+      system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
+      approval(&AshAgent.Integration.Chats.approval/2)
+      store(:column)
+    end
+  end
+
   if Code.ensure_loaded?(AshPostgres.DataLayer) do
     defmodule AshAgent.Integration.TableChat do
       @moduledoc false
@@ -135,7 +179,12 @@ if Code.ensure_loaded?(Ash.Resource) do
         attribute(:org)
       end
 
+      aggregates do
+        count(:iteration_count, :iterations)
+      end
+
       conversation do
+        iterations(AshAgent.Integration.TableIteration)
         llm(&AshAgent.Integration.Chats.llm/0)
         tools(&AshAgent.Integration.Chats.tools/1)
         system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
@@ -163,11 +212,154 @@ if Code.ensure_loaded?(Ash.Resource) do
         strategy(:context)
       end
 
+      aggregates do
+        count(:iteration_count, :iterations)
+      end
+
       conversation do
+        iterations(AshAgent.Integration.SchemaIteration)
         llm(&AshAgent.Integration.Chats.llm/0)
         tools(&AshAgent.Integration.Chats.tools/1)
         system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
         approval(&AshAgent.Integration.Chats.approval/2)
+      end
+    end
+
+    defmodule AshAgent.Integration.TableIteration do
+      @moduledoc false
+      use Ash.Resource,
+        domain: AshAgent.Integration.Talk,
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [AshAgent.Conversation.Iteration]
+
+      iteration do
+        conversation(AshAgent.Integration.TableChat)
+      end
+
+      policies do
+        bypass actor_attribute_equals(:role, :auditor) do
+          authorize_if(always())
+        end
+
+        policy always() do
+          forbid_if(actor_attribute_equals(:role, :guest))
+          authorize_if(always())
+        end
+      end
+    end
+
+    defmodule AshAgent.Integration.SchemaIteration do
+      @moduledoc false
+      use Ash.Resource,
+        domain: AshAgent.Integration.Talk,
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [AshAgent.Conversation.Iteration]
+
+      iteration do
+        conversation(AshAgent.Integration.SchemaChat)
+      end
+
+      policies do
+        bypass actor_attribute_equals(:role, :auditor) do
+          authorize_if(always())
+        end
+
+        policy always() do
+          forbid_if(actor_attribute_equals(:role, :guest))
+          authorize_if(always())
+        end
+      end
+    end
+  end
+
+  defmodule AshAgent.Integration.Kept do
+    @moduledoc false
+    # The store in a column, for the tests of stores: those create conversations without records.
+
+    @behaviour AshAgent.Store
+
+    alias AshAgent.Conversation.{Column, Info}
+
+    defstruct [:column]
+
+    def new(resource), do: %__MODULE__{column: Info.store(resource, nil)}
+
+    @impl true
+    def create(%{column: column}, context, opts) do
+      # Ash.DataLayer.Ets would put another record in the place of the first one.
+      unless match?({:ok, _record}, Ash.get(column.resource, context[:id])),
+        do: Ash.create!(column.resource, %{id: context[:id]}, action: :bare)
+
+      Column.create(column, context, opts)
+    end
+
+    for {name, arity} <- AshAgent.Store.behaviour_info(:callbacks), name != :create do
+      args = Macro.generate_arguments(arity - 1, __MODULE__)
+      @impl true
+      def unquote(name)(%{column: column}, unquote_splicing(args)),
+        do: Column.unquote(name)(column, unquote_splicing(args))
+    end
+
+    defmacro __using__(_opts) do
+      quote do
+        attributes do
+          attribute(:id, :string,
+            primary_key?: true,
+            allow_nil?: false,
+            constraints: [trim?: false, allow_empty?: true]
+          )
+        end
+
+        actions do
+          create :bare do
+            accept([:id])
+          end
+
+          update :touch do
+            accept([])
+            change(set_attribute(:inserted_at, &DateTime.utc_now/0))
+          end
+        end
+
+        conversation do
+          llm(&AshAgent.Integration.Chats.llm/0)
+          store(:column)
+        end
+      end
+    end
+  end
+
+  defmodule AshAgent.Integration.MemoryKept do
+    @moduledoc false
+    use Ash.Resource,
+      domain: AshAgent.Integration.Open,
+      data_layer: Ash.DataLayer.Ets,
+      extensions: [AshAgent.Conversation]
+
+    use AshAgent.Integration.Kept
+  end
+
+  if Code.ensure_loaded?(AshPostgres.DataLayer) do
+    defmodule AshAgent.Integration.TableKept do
+      @moduledoc false
+      use Ash.Resource,
+        domain: AshAgent.Integration.Open,
+        data_layer: AshPostgres.DataLayer,
+        extensions: [AshAgent.Conversation]
+
+      use AshAgent.Integration.Kept
+
+      postgres do
+        table("kept_chats")
+        repo(AshAgent.Integration.Repo)
+      end
+
+      @doc "The statement that makes the table."
+      def table do
+        "CREATE TABLE kept_chats (id text PRIMARY KEY, kept jsonb, kept_state text, kept_version bigint NOT NULL DEFAULT 0, " <>
+          "inserted_at timestamp NOT NULL, updated_at timestamp NOT NULL)"
       end
     end
   end
@@ -188,10 +380,13 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     resources do
       resource(AshAgent.Integration.MemoryChat)
+      resource(AshAgent.Integration.ColumnChat)
 
       if Code.ensure_loaded?(AshPostgres.DataLayer) do
         resource(AshAgent.Integration.TableChat)
         resource(AshAgent.Integration.SchemaChat)
+        resource(AshAgent.Integration.TableIteration)
+        resource(AshAgent.Integration.SchemaIteration)
       end
     end
   end
