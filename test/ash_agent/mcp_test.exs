@@ -761,6 +761,22 @@ defmodule AshAgent.MCPTest do
       refute_received {:waits, _}
     end
 
+    test "that run at the same time know nothing of each other" do
+      me = self()
+      call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
+      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      for _ <- 1..12, do: Task.async(fn -> call(tools, "s__x") end)
+
+      [first | others] =
+        for _ <- 1..12 do
+          assert_receive {:waits, worker}, 60_000
+          worker |> Process.info(:memory) |> elem(1)
+        end
+
+      # Each held those before it, and with them those before these.
+      assert Enum.max(others) < 3 * first
+    end
+
     test "are not disturbed by messages that nobody expects" do
       call = fn _, _, _ -> text("once") end
       tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
