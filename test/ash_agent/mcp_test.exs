@@ -46,6 +46,8 @@ defmodule AshAgent.MCPTest do
             {[%{name: "a"}], "invalid value for option :servers"},
             {[%{command: "a"}], "invalid value for option :servers"},
             {[%{name: "a", url: 1}], "invalid value for option :servers"},
+            {%{ChatContext.Config.new() | mcp_servers: [%{name: "a"}]},
+             "invalid value for option :servers"},
             {[%{name: "a", command: "b", url: "c"}], "has a :command and a :url"},
             {[%{name: "a", command: "b"}, %{name: "a", command: "c"}], "the same :name"},
             {[%{name: "a b", command: "b"}, %{name: "a.b", command: "c"}], "the same :prefix"},
@@ -94,6 +96,7 @@ defmodule AshAgent.MCPTest do
           assert_receive {:started, _client, owner, _changed}
           refute inspect(Supervisor.which_children(mcp)) =~ "hunter2"
           refute inspect(:supervisor.get_childspec(mcp, "a")) =~ "hunter2"
+          refute inspect(:sys.get_status(mcp), limit: :infinity) =~ "hunter2"
           refute inspect(:sys.get_status(owner)) =~ "hunter2"
           assert_raise MCP.Error, fn -> MCP.tools(mcp) end
           # A crash in the middle of its work.
