@@ -142,6 +142,22 @@ defmodule AshAgent.MCPTest do
       assert mcp |> MCP.tools(only: ["endless"]) |> length() == 50
     end
 
+    test "asks for no more pages than it takes tools from" do
+      me = self()
+
+      endless = fn cursor ->
+        send(me, {:page, cursor})
+        {:ok, page(for(n <- 1..200, do: tool("x#{cursor}#{n}")), "#{cursor}i")}
+      end
+
+      quietly(fn ->
+        assert [server("s", %{list: endless})] |> start!() |> MCP.tools() |> length() == 256
+      end)
+
+      assert_received {:page, "i"}
+      refute_received {:page, "ii"}
+    end
+
     test "raises for servers that are not available, or does without them" do
       quietly(fn ->
         silent = server("silent", %{list: fn _ -> Process.sleep(:infinity) end})
@@ -327,6 +343,8 @@ defmodule AshAgent.MCPTest do
 
       assert byte_size(entries["long"].description) <= 4_098 and
                String.valid?(entries["long"].description)
+
+      assert :binary.referenced_byte_size(entries["long"].description) <= 4_098
 
       assert entries["bytes"].description == "a\uFFFDb"
       assert entries["none"].description == nil

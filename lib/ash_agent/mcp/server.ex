@@ -198,7 +198,10 @@ defmodule AshAgent.MCP.Server do
         pages = [tools | pages]
         next = page["nextCursor"]
 
-        if is_binary(next) and next not in [cursor, ""] and length(pages) < @max_pages,
+        # A server that lists tools without end must not take all memory.
+        enough? = length(pages) >= @max_pages or Listing.too_many?(pages)
+
+        if is_binary(next) and next not in [cursor, ""] and not enough?,
           do: pages(settings, held, next, pages),
           else: read(settings, pages)
 
