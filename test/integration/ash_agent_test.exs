@@ -422,6 +422,15 @@ if Code.ensure_loaded?(Ash.Resource) do
       end
     end
 
+    test "an agent needs no tools" do
+      opts = plays(["Hello"])
+
+      input =
+        Ash.ActionInput.for_action(AshAgent.Integration.Toolless, :call, %{message: "Hi"}, opts)
+
+      assert {:ok, %Result{output: "Hello"}} = Ash.run_action(input)
+    end
+
     describe "a typed answer" do
       test "is cast to the type, whatever the model calls before" do
         answer = %{"content" => "six", "score" => "7", "mood" => "glad", "tags" => ["a"]}

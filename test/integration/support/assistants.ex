@@ -297,4 +297,24 @@ if Code.ensure_loaded?(Ash.Resource) do
     def prompt(%{message: message}), do: "They said #{byte_size(message)} bytes."
     def approve(_call, _context), do: :ask
   end
+
+  defmodule AshAgent.Integration.Toolless do
+    @moduledoc false
+    # As little as an agent can have.
+    use Ash.Resource,
+      domain: AshAgent.Integration.Assistants,
+      extensions: [AshAgent.Resource]
+
+    resource do
+      require_primary_key?(false)
+    end
+
+    agent do
+      client(AshAgent.LLM.Ollama)
+
+      input do
+        argument(:message, :string)
+      end
+    end
+  end
 end
