@@ -653,6 +653,22 @@ if Code.ensure_loaded?(Ash.Resource) do
         assert_received {:on_error, %Error{reason: {:llm_error, :overloaded}}}
       end
 
+      test "hooks that are missing or return anything else end calls, and their words show nothing of them" do
+        for {agent, words} <- [
+              {AshAgent.Integration.Unguarded,
+               "could not load module AshAgent.Integration.Missing"},
+              {AshAgent.Integration.Careless,
+               "before_call/1 must return {:ok, call} or {:error, reason}"}
+            ] do
+          input =
+            Ash.ActionInput.for_action(agent, :call, %{message: "PRIVATE-text"}, plays(["Hi"]))
+
+          error = assert_raise ArgumentError, fn -> Ash.run_action(input) end
+          assert Exception.message(error) =~ words
+          refute Exception.message(error) =~ "PRIVATE-"
+        end
+      end
+
       test "calls that need a decision pause, and run when they have it" do
         delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
 
