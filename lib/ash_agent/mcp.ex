@@ -266,7 +266,22 @@ defmodule AshAgent.MCP do
           "the MCP server #{inspect(server.name)} has a :command and a :url; remove one of them"
   end
 
-  defp one_way!(server), do: server
+  # Instead of ignoring an environment, say, that somebody relies on.
+  defp one_way!(server) do
+    {way, others} =
+      if server[:url],
+        do: {:url, [:args, :env, :cwd, :inherit_env]},
+        else: {:command, [:headers]}
+
+    case Enum.filter(others, &(server[&1] not in [nil, [], %{}])) do
+      [] ->
+        server
+
+      keys ->
+        raise ArgumentError,
+              "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
+    end
+  end
 
   # Without two underscores in a row, so that the name of a tool belongs to one server.
   defp prefix!(server) do
