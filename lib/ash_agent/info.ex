@@ -6,6 +6,9 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     alias Spark.Dsl.Extension
 
+    # Spark knows the defaults of a section only where it is written.
+    @tool_config [max_iterations: 10, timeout: 30_000, on_error: :continue]
+
     @doc """
     Returns an option of the section `agent`, or its default.
 
@@ -28,8 +31,8 @@ if Code.ensure_loaded?(Ash.Resource) do
             on_error: :continue | :halt
           }
     def tool_config(resource) do
-      Map.new([:max_iterations, :timeout, :on_error], fn name ->
-        {name, Extension.get_opt(resource, [:tools], name)}
+      Map.new(@tool_config, fn {name, default} ->
+        {name, Extension.get_opt(resource, [:tools], name, default)}
       end)
     end
 

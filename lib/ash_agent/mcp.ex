@@ -135,15 +135,18 @@ defmodule AshAgent.MCP do
   """
   @doc since: "0.1.0"
   @spec start_link(keyword()) :: Supervisor.on_start() | {:error, Error.t()}
-  def start_link(opts) when is_list(opts), do: opts |> checked() |> start_checked()
+  def start_link(opts) when is_list(opts) do
+    opts = checked(opts)
+    start_sealed(fn -> opts end)
+  end
 
   @doc false
-  # No report shows what the function holds.
-  def start_sealed(opts) when is_function(opts, 0), do: start_checked(opts.())
+  # Neither a report nor the supervisor's state shows what the function holds.
+  def start_sealed(sealed) when is_function(sealed, 0) do
+    opts = sealed.()
 
-  defp start_checked(opts) do
     with :ok <- available(opts[:servers], opts[:client]),
-         do: Supervisor.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+         do: Supervisor.start_link(__MODULE__, sealed, Keyword.take(opts, [:name]))
   end
 
   @doc false
@@ -158,7 +161,8 @@ defmodule AshAgent.MCP do
   end
 
   @impl true
-  def init(opts) do
+  def init(sealed) do
+    opts = sealed.()
     settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
 
     children =
@@ -243,8 +247,7 @@ defmodule AshAgent.MCP do
   ## Options
 
   @doc false
-  def servers?(%Config{}), do: true
-  def servers?(servers), do: match?({:ok, _}, MCPServers.check(servers))
+  def servers?(servers), do: match?({:ok, _}, servers |> given() |> MCPServers.check())
 
   defp checked(opts) do
     opts = Options.validate!(opts, @schema)
@@ -263,7 +266,22 @@ defmodule AshAgent.MCP do
           "the MCP server #{inspect(server.name)} has a :command and a :url; remove one of them"
   end
 
-  defp one_way!(server), do: server
+  # Instead of ignoring an environment, say, that somebody relies on.
+  defp one_way!(server) do
+    {way, others} =
+      if server[:url],
+        do: {:url, [:args, :env, :cwd, :inherit_env]},
+        else: {:command, [:headers]}
+
+    case Enum.filter(others, &(server[&1] not in [nil, [], %{}])) do
+      [] ->
+        server
+
+      keys ->
+        raise ArgumentError,
+              "the MCP server #{inspect(server.name)} has a #{inspect(way)}, for which #{inspect(keys)} cannot be used; remove them"
+    end
+  end
 
   # Without two underscores in a row, so that the name of a tool belongs to one server.
   defp prefix!(server) do

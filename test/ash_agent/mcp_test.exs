@@ -46,7 +46,13 @@ defmodule AshAgent.MCPTest do
             {[%{name: "a"}], "invalid value for option :servers"},
             {[%{command: "a"}], "invalid value for option :servers"},
             {[%{name: "a", url: 1}], "invalid value for option :servers"},
+            {%{ChatContext.Config.new() | mcp_servers: [%{name: "a"}]},
+             "invalid value for option :servers"},
             {[%{name: "a", command: "b", url: "c"}], "has a :command and a :url"},
+            {[%{name: "a", url: "c", env: %{"KEY" => "hunter2"}, cwd: "/"}],
+             "has a :url, for which [:env, :cwd] cannot be used"},
+            {[%{name: "a", command: "b", headers: %{"key" => "hunter2"}}],
+             "has a :command, for which [:headers] cannot be used"},
             {[%{name: "a", command: "b"}, %{name: "a", command: "c"}], "the same :name"},
             {[%{name: "a b", command: "b"}, %{name: "a.b", command: "c"}], "the same :prefix"},
             {[%{name: "1", command: "b"}], "needs another :prefix"},
@@ -94,6 +100,7 @@ defmodule AshAgent.MCPTest do
           assert_receive {:started, _client, owner, _changed}
           refute inspect(Supervisor.which_children(mcp)) =~ "hunter2"
           refute inspect(:supervisor.get_childspec(mcp, "a")) =~ "hunter2"
+          refute inspect(:sys.get_status(mcp), limit: :infinity) =~ "hunter2"
           refute inspect(:sys.get_status(owner)) =~ "hunter2"
           assert_raise MCP.Error, fn -> MCP.tools(mcp) end
           # A crash in the middle of its work.
@@ -137,6 +144,22 @@ defmodule AshAgent.MCPTest do
       assert mcp |> MCP.tools(only: ["good"]) |> names() == ["good__a", "good__b", "good__c"]
       assert mcp |> MCP.tools(only: ["same"]) |> names() == ["same__x"]
       assert mcp |> MCP.tools(only: ["endless"]) |> length() == 50
+    end
+
+    test "asks for no more pages than it takes tools from" do
+      me = self()
+
+      endless = fn cursor ->
+        send(me, {:page, cursor})
+        {:ok, page(for(n <- 1..200, do: tool("x#{cursor}#{n}")), "#{cursor}i")}
+      end
+
+      quietly(fn ->
+        assert [server("s", %{list: endless})] |> start!() |> MCP.tools() |> length() == 256
+      end)
+
+      assert_received {:page, "i"}
+      refute_received {:page, "ii"}
     end
 
     test "raises for servers that are not available, or does without them" do
@@ -324,6 +347,8 @@ defmodule AshAgent.MCPTest do
 
       assert byte_size(entries["long"].description) <= 4_098 and
                String.valid?(entries["long"].description)
+
+      assert :binary.referenced_byte_size(entries["long"].description) <= 4_098
 
       assert entries["bytes"].description == "a\uFFFDb"
       assert entries["none"].description == nil
@@ -759,6 +784,22 @@ defmodule AshAgent.MCPTest do
       assert_receive {:cancel, _}
       assert_receive {:stopped, ^client}
       refute_received {:waits, _}
+    end
+
+    test "that run at the same time know nothing of each other" do
+      me = self()
+      call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
+      tools = [server("s", %{list: listing(["x"]), call: call})] |> start!() |> MCP.tools()
+      for _ <- 1..12, do: Task.async(fn -> call(tools, "s__x") end)
+
+      [first | others] =
+        for _ <- 1..12 do
+          assert_receive {:waits, worker}, 60_000
+          worker |> Process.info(:memory) |> elem(1)
+        end
+
+      # Each held those before it, and with them those before these.
+      assert Enum.max(others) < 3 * first
     end
 
     test "are not disturbed by messages that nobody expects" do

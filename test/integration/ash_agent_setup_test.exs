@@ -40,6 +40,7 @@ if Code.ensure_loaded?(Ash.Resource) do
             {"client \"anthropic:m\"\noutput :term", ~r/no model can write/},
             {"client \"anthropic:m\"\ntoken_budget 0", ~r/token_budget/},
             {"client \"anthropic:m\"\nbudget_strategy :stop", ~r/budget_strategy/},
+            {"client \"anthropic:m\"\nbudget_strategy :halt", ~r/add token_budget/},
             {"client \"anthropic:m\"\noptions tools: []", ~r/have a place of their own/},
             {"client \"anthropic:m\"\noptions runtime_context: %{}",
              ~r/are set by the agent itself/},

@@ -422,6 +422,15 @@ if Code.ensure_loaded?(Ash.Resource) do
       end
     end
 
+    test "an agent needs no tools" do
+      opts = plays(["Hello"])
+
+      input =
+        Ash.ActionInput.for_action(AshAgent.Integration.Toolless, :call, %{message: "Hi"}, opts)
+
+      assert {:ok, %Result{output: "Hello"}} = Ash.run_action(input)
+    end
+
     describe "a typed answer" do
       test "is cast to the type, whatever the model calls before" do
         answer = %{"content" => "six", "score" => "7", "mood" => "glad", "tags" => ["a"]}
@@ -642,6 +651,22 @@ if Code.ensure_loaded?(Ash.Resource) do
         failing = fn _ -> {:error, :overloaded} end
         assert {:llm_error, :overloaded} = reason(Guarded.call("Hi", plays(failing, actor: @ann)))
         assert_received {:on_error, %Error{reason: {:llm_error, :overloaded}}}
+      end
+
+      test "hooks that are missing or return anything else end calls, and their words show nothing of them" do
+        for {agent, words} <- [
+              {AshAgent.Integration.Unguarded,
+               "could not load module AshAgent.Integration.Missing"},
+              {AshAgent.Integration.Careless,
+               "before_call/1 must return {:ok, call} or {:error, reason}"}
+            ] do
+          input =
+            Ash.ActionInput.for_action(agent, :call, %{message: "PRIVATE-text"}, plays(["Hi"]))
+
+          error = assert_raise ArgumentError, fn -> Ash.run_action(input) end
+          assert Exception.message(error) =~ words
+          refute Exception.message(error) =~ "PRIVATE-"
+        end
       end
 
       test "calls that need a decision pause, and run when they have it" do

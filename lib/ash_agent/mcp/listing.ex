@@ -4,6 +4,8 @@ defmodule AshAgent.MCP.Listing do
   # Reads the tools that a server lists. All of it comes from outside: a tool that a provider could refuse, or that is too
   # large, is left out, so that one tool of one server never spoils a request.
 
+  alias AshAgent.Context.JSON
+
   @name_bytes 64
   @description_bytes 4_096
   @schema_terms 5_000
@@ -29,6 +31,10 @@ defmodule AshAgent.MCP.Listing do
     reasons = for {:error, reason} <- read, do: reason
     {entries, if(rest == [], do: reasons, else: ["more than #{@max_tools} tools" | reasons])}
   end
+
+  @doc "Whether pages have more tools than are read."
+  @spec too_many?([[term()]]) :: boolean()
+  def too_many?(pages), do: pages |> Enum.map(&length/1) |> Enum.sum() > @max_tools
 
   defp entry(%{"name" => remote} = tool, prefix, trust?) when is_binary(remote) do
     with :ok <-
@@ -71,7 +77,8 @@ defmodule AshAgent.MCP.Listing do
 
   defp description(text) when is_binary(text) do
     text = text |> binary_part(0, min(byte_size(text), @description_bytes)) |> readable()
-    if String.trim(text) == "", do: nil, else: text
+    # A part of a binary keeps all of it in memory.
+    if String.trim(text) == "", do: nil, else: :binary.copy(text)
   end
 
   defp description(_none), do: nil
@@ -79,13 +86,7 @@ defmodule AshAgent.MCP.Listing do
   @doc "Valid UTF-8, with a sign for what is not."
   @spec readable(binary()) :: String.t()
   def readable(text) do
-    if String.valid?(text) do
-      text
-    else
-      for chunk <- String.chunk(text, :valid),
-          into: "",
-          do: if(String.valid?(chunk), do: chunk, else: "\uFFFD")
-    end
+    if String.valid?(text), do: text, else: text |> JSON.encode() |> JSON.decode!()
   end
 
   # These are claims of the server.

@@ -96,13 +96,16 @@ defmodule AshAgent.MCP.Server do
     {:reply, {:error, about(state, words <> "; try again later")}, state}
   end
 
+  # Jobs hold nothing of the state: it has the jobs, and all of it would be copied to each worker.
   defp called({:call, name, arguments, progress}, {caller, _} = from, state) do
-    job = %{
-      kind: :call,
-      from: from,
-      caller: Process.monitor(caller),
-      run: &state.client.call_tool(&1, name, arguments, progress)
-    }
+    %{client: client, max_result_bytes: max} = state
+
+    run = fn held ->
+      with {:ok, result} <- client.call_tool(held, name, arguments, progress),
+           do: {:ok, Content.result(result, max)}
+    end
+
+    job = %{kind: :call, from: from, caller: Process.monitor(caller), run: run}
 
     {:noreply, go_on(%{state | queue: :queue.in(job, state.queue)})}
   end
@@ -180,22 +183,27 @@ defmodule AshAgent.MCP.Server do
 
   # The first listing ends the connecting, and goes before everything that waits.
   defp list(state, reason) do
-    job = %{kind: {:list, reason}, from: nil, caller: nil, run: &pages(state, &1, nil, [])}
+    settings = Map.take(state, [:client, :server, :prefix, :timeout])
+    job = %{kind: {:list, reason}, from: nil, caller: nil, run: &pages(settings, &1, nil, [])}
     put = if reason == :first, do: &:queue.in_r/2, else: &:queue.in/2
     %{state | queue: put.(job, state.queue)}
   end
 
   defp listing?(job), do: match?({:list, _reason}, job.kind)
 
-  defp pages(state, held, cursor, pages) do
-    case state.client.list_tools(held, cursor, state.timeout) do
+  # Reads them here and not in the server's process, since it takes time.
+  defp pages(settings, held, cursor, pages) do
+    case settings.client.list_tools(held, cursor, settings.timeout) do
       {:ok, %{"tools" => tools} = page} when is_list(tools) ->
         pages = [tools | pages]
         next = page["nextCursor"]
 
-        if is_binary(next) and next not in [cursor, ""] and length(pages) < @max_pages,
-          do: pages(state, held, next, pages),
-          else: read(state, pages)
+        # A server that lists tools without end must not take all memory.
+        enough? = length(pages) >= @max_pages or Listing.too_many?(pages)
+
+        if is_binary(next) and next not in [cursor, ""] and not enough?,
+          do: pages(settings, held, next, pages),
+          else: read(settings, pages)
 
       {:ok, _other} ->
         {:error, "did not list its tools as MCP says"}
@@ -205,11 +213,10 @@ defmodule AshAgent.MCP.Server do
     end
   end
 
-  # Here and not in the server's process, since it takes time.
-  defp read(state, pages) do
-    trust? = state.server[:trust_annotations] == true
+  defp read(settings, pages) do
+    trust? = settings.server[:trust_annotations] == true
     listed = pages |> Enum.reverse() |> Enum.concat()
-    {:ok, Listing.read(listed, state.prefix, trust?)}
+    {:ok, Listing.read(listed, settings.prefix, trust?)}
   end
 
   defp down(state, words) do
@@ -357,7 +364,8 @@ defmodule AshAgent.MCP.Server do
   end
 
   defp cancel(state, pid) do
-    run = &state.client.cancel(&1, pid)
+    client = state.client
+    run = &client.cancel(&1, pid)
     start(state, %{kind: :cancel, cancelled: pid, from: nil, caller: nil, run: run})
   end
 
@@ -368,7 +376,7 @@ defmodule AshAgent.MCP.Server do
 
     result =
       case outcome do
-        {:ok, result} -> Content.result(result, state.max_result_bytes)
+        {:ok, result} -> result
         {_error_or_lost, words} -> {:error, about(state, words)}
       end
 

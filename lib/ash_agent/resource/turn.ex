@@ -248,14 +248,24 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     ## Hooks
 
+    # A hook may be a guard: one that is not there, or says neither yes nor no, is an error.
     defp hook(%{call: call} = turn, name) do
       hooks = Info.option(turn.resource, :hooks)
 
-      if hooks != nil and Code.ensure_loaded?(hooks) and function_exported?(hooks, name, 1) do
+      if hooks != nil and function_exported?(Code.ensure_loaded!(hooks), name, 1) do
         case apply(hooks, name, [call]) do
-          {:ok, call} -> {:ok, %{turn | call: call}}
-          {:error, error} when is_exception(error) -> {:error, error}
-          {:error, reason} -> {:error, error({:hook, reason}, turn.context)}
+          {:ok, %{input: %{}, rendered_prompt: _, response: _} = call} ->
+            {:ok, %{turn | call: call}}
+
+          {:error, error} when is_exception(error) ->
+            {:error, error}
+
+          {:error, reason} ->
+            {:error, error({:hook, reason}, turn.context)}
+
+          _other ->
+            raise ArgumentError,
+                  "#{inspect(hooks)}.#{name}/1 must return {:ok, call} or {:error, reason}"
         end
       else
         {:ok, turn}

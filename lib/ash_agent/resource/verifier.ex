@@ -20,6 +20,7 @@ if Code.ensure_loaded?(Ash.Resource) do
            :ok <- output(dsl),
            :ok <- hooks(dsl),
            :ok <- tools(dsl),
+           :ok <- budget(dsl),
            do: options(dsl)
     end
 
@@ -111,6 +112,17 @@ if Code.ensure_loaded?(Ash.Resource) do
         _none ->
           :ok
       end
+    end
+
+    defp budget(dsl) do
+      if Info.budget_strategy(dsl) == :halt and Info.token_budget(dsl) == nil,
+        do:
+          error(
+            dsl,
+            [:agent, :budget_strategy],
+            "there is no budget to halt at; add token_budget"
+          ),
+        else: :ok
     end
 
     defp tools(dsl), do: dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1))

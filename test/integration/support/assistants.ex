@@ -297,4 +297,71 @@ if Code.ensure_loaded?(Ash.Resource) do
     def prompt(%{message: message}), do: "They said #{byte_size(message)} bytes."
     def approve(_call, _context), do: :ask
   end
+
+  defmodule AshAgent.Integration.Toolless do
+    @moduledoc false
+    # As little as an agent can have.
+    use Ash.Resource,
+      domain: AshAgent.Integration.Assistants,
+      extensions: [AshAgent.Resource]
+
+    resource do
+      require_primary_key?(false)
+    end
+
+    agent do
+      client(AshAgent.LLM.Ollama)
+
+      input do
+        argument(:message, :string)
+      end
+    end
+  end
+
+  defmodule AshAgent.Integration.Unguarded do
+    @moduledoc false
+    # Hooks that do not exist.
+    use Ash.Resource,
+      domain: AshAgent.Integration.Assistants,
+      extensions: [AshAgent.Resource]
+
+    resource do
+      require_primary_key?(false)
+    end
+
+    agent do
+      client(AshAgent.LLM.Ollama)
+      hooks(AshAgent.Integration.Missing)
+
+      input do
+        argument(:message, :string)
+      end
+    end
+  end
+
+  defmodule AshAgent.Integration.Careless do
+    @moduledoc false
+    # Hooks that do not return what they have to.
+    use Ash.Resource,
+      domain: AshAgent.Integration.Assistants,
+      extensions: [AshAgent.Resource]
+
+    resource do
+      require_primary_key?(false)
+    end
+
+    agent do
+      client(AshAgent.LLM.Ollama)
+      hooks(AshAgent.Integration.Forgetful)
+
+      input do
+        argument(:message, :string)
+      end
+    end
+  end
+
+  defmodule AshAgent.Integration.Forgetful do
+    @moduledoc false
+    def before_call(call), do: call
+  end
 end
