@@ -90,7 +90,7 @@ defmodule AshAgent.MCPTest do
 
     @tag :capture_log
     test "shows secrets neither in a specification nor in a state nor in an error" do
-      fake = %{list: fn _ -> {:error, "is shy"} end}
+      fake = %{list: fn _ -> {:error, "refuses the key hunter2"} end}
       server = server("a", fake, %{env: %{"KEY" => "hunter2"}})
       refute inspect(MCP.child_spec(servers: [server], client: McpClient)) =~ "hunter2"
 

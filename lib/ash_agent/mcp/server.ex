@@ -74,12 +74,15 @@ defmodule AshAgent.MCP.Server do
 
   def format_status(status) do
     Map.new(status, fn
-      {:state, state} -> {:state, Map.take(state, [:status, :failures])}
+      {:state, state} -> {:state, %{status: shown(state.status), failures: state.failures}}
       {:message, _call} -> {:message, :not_shown}
       {:log, _events} -> {:log, []}
       other -> other
     end)
   end
+
+  defp shown({:down, _words}), do: :down
+  defp shown(status), do: status
 
   ## What it is asked
 
@@ -225,7 +228,10 @@ defmodule AshAgent.MCP.Server do
     failures = if settled?, do: 0, else: state.failures
     pause = min(@first_pause * Integer.pow(2, min(failures, 20)), @longest_pause)
     Process.send_after(self(), :connect, pause)
-    Logger.warning(about(state, words <> "; it is started again"))
+    # The words may be the server's own, with what it was given in them.
+    Logger.warning(
+      about(state, "is not available; it is started again. AshAgent.MCP.tools/2 says why")
+    )
 
     state = disconnect(state)
     for from <- state.waiting, do: GenServer.reply(from, {:error, words})

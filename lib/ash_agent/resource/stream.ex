@@ -6,7 +6,7 @@ if Code.ensure_loaded?(Ash.Resource) do
     # piece, and which ends with the reader.
 
     alias AshAgent.Resource.{Error, Turn}
-    alias AshAgent.Runtime.{Paused, Sealed}
+    alias AshAgent.Runtime.{Events, Paused, Sealed}
     alias AshAgent.Trace.Caller
 
     @doc "The stream; the run begins when it is read."
@@ -84,8 +84,11 @@ if Code.ensure_loaded?(Ash.Resource) do
     defp last({:ok, result}), do: {:done, result}
     defp last({:error, error}), do: {:error, error}
 
-    # With `Sealed`, the reason says no more than which kind of failure it was.
-    defp died(reason), do: Error.exception(reason: {:exit, reason}, context: nil)
+    # With `Sealed`, a run says which kind of failure it was. The reason of a linked process may have anything in it.
+    defp died({:failed, kind}) when is_atom(kind), do: exit_error({:failed, kind})
+    defp died(reason), do: exit_error(Events.label(:exit, reason))
+
+    defp exit_error(reason), do: Error.exception(reason: {:exit, reason}, context: nil)
 
     # Nothing of it comes after its end.
     defp stop(%{pid: pid, monitor: monitor, ref: ref}) do
