@@ -64,17 +64,26 @@ end
 
 alias AshAgent.Bench.Turn
 
-library = hd(JSONLibraries.all())
+# jiffy, and Elixir's own from 1.18 on.
+libraries = Enum.filter(JSONLibraries.all(), &(&1.module in [:jiffy, JSON]))
+libraries = if libraries == [], do: Enum.take(JSONLibraries.all(), 1), else: libraries
 ours = Turn.model(&Context.encode_request!(&1, :openai_chat))
-theirs = Turn.model(&library.encode.(%{"messages" => Enum.reverse(&1)}))
+
+models =
+  for library <- libraries,
+      do: {library.name, Turn.model(&library.encode.(%{"messages" => Enum.reverse(&1)}))}
 
 lengths =
   if Harness.quick?(), do: [10, 100, 1_000], else: [10, 30, 100, 300, 1_000, 3_000, 10_000]
 
 us = fn value -> :erlang.float_to_binary(value / 1, decimals: if(value < 10, do: 2, else: 1)) end
 
-IO.puts("#{Harness.environment()}; maps with #{library.name}\n")
-IO.puts("| iterations behind a turn | maps | ours | ours is |\n|---|---|---|---|")
+names = Enum.map(models, &elem(&1, 0))
+columns = Enum.map_join(names, &" maps, #{&1} | ours is |")
+
+IO.puts("#{Harness.environment()}\n")
+IO.puts("| iterations behind a turn | ours |#{columns}")
+IO.puts("|---|---|#{String.duplicate("---|", 2 * length(names))}")
 
 rows =
   for n <- lengths do
@@ -87,24 +96,35 @@ rows =
     Turn.ask(ours, context)
 
     times =
-      Harness.compare(
-        fn -> Turn.ask(ours, Turn.add_context(context, n + 1)) end,
-        fn -> Turn.ask(theirs, Turn.add_maps(messages, n + 1)) end,
-        &==/2
-      )
+      for {name, theirs} <- models do
+        times =
+          Harness.compare(
+            fn -> Turn.ask(ours, Turn.add_context(context, n + 1)) end,
+            fn -> Turn.ask(theirs, Turn.add_maps(messages, n + 1)) end,
+            &==/2
+          )
 
-    IO.puts(
-      "| #{n} | #{us.(times.plain)} us | #{us.(times.native)} us | #{us.(1 / times.ratio)} times faster |"
-    )
+        {name, times}
+      end
 
-    {n, times}
+    native = Harness.median(for {_, times} <- times, do: times.native)
+
+    compared =
+      for {_, times} <- times,
+          do: " #{us.(times.plain)} us | #{us.(1 / times.ratio)} times faster |"
+
+    IO.puts("| #{n} | #{us.(native)} us |#{compared}")
+    {n, native, Map.new(times)}
   end
 
 unless Harness.quick?() do
-  lines = [
-    {"maps, #{library.name}", "#b03030", for({n, times} <- rows, do: {n, times.plain})},
-    {"AshAgent.Context", "#2060b0", for({n, times} <- rows, do: {n, times.native})}
-  ]
+  colours = ["#b03030", "#c08020"]
+
+  maps =
+    for {name, colour} <- Enum.zip(names, colours),
+        do: {"maps, #{name}", colour, for({n, _, times} <- rows, do: {n, times[name].plain})}
+
+  lines = maps ++ [{"AshAgent.Context", "#2060b0", for({n, native, _} <- rows, do: {n, native})}]
 
   title = "One turn: add an answer and a result, hand over, make the body"
   chart = Chart.svg(title, "iterations of 2 KB behind the turn", "microseconds", lines)
