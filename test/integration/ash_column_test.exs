@@ -1,9 +1,9 @@
 if Code.ensure_loaded?(Ash.Resource) do
-  alias AshAgent.Integration.{Kept, MemoryKept, TableKept}
-
   # A conversation in attributes of its record is kept as in any other store.
   defmodule AshAgent.Integration.ColumnTest.MemoryKept do
     use ExUnit.Case, async: false
+
+    alias AshAgent.Integration.{Kept, MemoryKept}
 
     @moduletag :ash
     @moduletag :capture_log
@@ -47,11 +47,11 @@ if Code.ensure_loaded?(Ash.Resource) do
     end
   end
 
-  if Code.ensure_loaded?(TableKept) do
+  if Code.ensure_loaded?(AshAgent.Integration.TableKept) do
     defmodule AshAgent.Integration.ColumnTest.TableKept do
       use ExUnit.Case, async: false
 
-      alias AshAgent.Integration.Repo
+      alias AshAgent.Integration.{Kept, Repo, TableKept}
 
       @moduletag :ash
       @moduletag :postgres
