@@ -108,7 +108,7 @@ defmodule AshAgent.Bench.Many do
     end
 
     [
-      {"nothing (control)", fn _ -> fn -> Native.context_turn(shared.ref) end end},
+      {"nothing (control)", fn _ -> fn -> Native.live_responses() end end},
       {"append, own contexts",
        fn _ -> with(c <- own.(), do: fn -> Context.add_assistant_message(c, answer) end) end},
       {"append, one context",

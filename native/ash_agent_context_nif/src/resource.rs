@@ -1,13 +1,34 @@
 //! The handle that Elixir holds, and the end of its life.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::OnceLock;
 
 use ash_agent_context_core::Context;
 use rustler::{Env, Resource, ResourceArc, Term};
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Threads that count on their own; more share counters.
+const COUNTERS: usize = 64;
+
+/// Contexts that were made less those that were dropped, by thread: one counter for all would go from processor to
+/// processor with every operation.
+static LIVE: [Counter; COUNTERS] = [const { Counter(AtomicIsize::new(0)) }; COUNTERS];
+
+/// A counter with a cache line of its own.
+#[repr(align(128))]
+struct Counter(AtomicIsize);
+
+thread_local! {
+    static MINE: &'static AtomicIsize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNTERS;
+        LIVE.get(number).map_or(&LIVE[0].0, |counter| &counter.0)
+    };
+}
+
+fn count(change: isize) {
+    MINE.with(|counter| counter.fetch_add(change, Ordering::Relaxed));
+}
 
 /// A context behind a reference.
 pub struct ContextResource {
@@ -23,7 +44,7 @@ pub type Handle = ResourceArc<ContextResource>;
 impl ContextResource {
     /// A new handle for a context.
     pub fn wrap(context: Context) -> Handle {
-        LIVE.fetch_add(1, Ordering::Relaxed);
+        count(1);
         ResourceArc::new(Self { context })
     }
 
@@ -37,7 +58,7 @@ impl Drop for ContextResource {
     /// Runs at garbage collection, mostly on a normal scheduler. What takes long to free is freed
     /// on a thread of its own.
     fn drop(&mut self) {
-        LIVE.fetch_sub(1, Ordering::Relaxed);
+        count(-1);
         if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
             bury(Box::new(std::mem::replace(&mut self.context, nothing)));
@@ -65,8 +86,9 @@ pub fn bury(value: Box<dyn Send>) {
 
 /// Number of contexts that are alive, for tests.
 #[rustler::nif]
-fn live_contexts() -> usize {
-    LIVE.load(Ordering::Relaxed)
+fn live_contexts() -> isize {
+    let counts = LIVE.iter().map(|counter| counter.0.load(Ordering::Relaxed));
+    counts.sum()
 }
 
 /// A handle and its current iteration, as every operation that makes a context answers.
