@@ -9,7 +9,7 @@ defmodule AshAgent.MCPTest do
   alias AshAgent.{ChatContext, Context, LLM, MCP, Runtime, Session}
   alias AshAgent.MCP.{Content, Listing}
   alias AshAgent.Runtime.ToolExecutor
-  alias AshAgent.Test.{McpClient, Wait}
+  alias AshAgent.Test.{McpClient, RequestChecker, Wait}
 
   doctest AshAgent.MCP
 
@@ -520,15 +520,7 @@ defmodule AshAgent.MCPTest do
                &match?({:ok, _}, &1.result)
              )
 
-      for provider <- [
-            :anthropic,
-            :openai_chat,
-            :openai_responses,
-            :gemini,
-            :bedrock,
-            :ollama,
-            :mistral
-          ],
+      for provider <- RequestChecker.providers(),
           do: assert({:ok, _} = Context.request(result.context, provider))
     end
   end

@@ -3,6 +3,7 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.Context
+  alias AshAgent.Test.Guide
 
   @call %{id: "call_1", name: "get_weather", arguments: %{city: "NYC"}}
 
@@ -361,34 +362,7 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
     @tag :ash
     @tag integrations: ["Ash"]
     test "runs, and its examples give what it says" do
-      steps =
-        ~r/^```elixir\n(.*?)^```/ms
-        |> Regex.scan(guide(), capture: :all_but_first)
-        |> List.flatten()
-        |> Enum.flat_map(&steps/1)
-
-      assert length(for [_code, _value] <- steps, do: :checked) == 7
-      Enum.reduce(steps, {[], Code.env_for_eval([])}, &run/2)
+      assert Guide.run(guide()) == 7
     end
-
-    defp steps(example) do
-      ~r/^#=> .*\n/m
-      |> Regex.split(example, include_captures: true, trim: true)
-      |> Enum.chunk_every(2)
-    end
-
-    defp run([code | value], state) do
-      {given, bindings, env} = eval(code, state)
-
-      for "#=> " <> text <- value do
-        {said, _, _} = eval(text, {bindings, env})
-        assert given == said, "#{code}gives #{inspect(given, pretty: true)}"
-      end
-
-      {bindings, env}
-    end
-
-    defp eval(code, {bindings, env}),
-      do: code |> Code.string_to_quoted!() |> Code.eval_quoted_with_env(bindings, env)
   end
 end

@@ -208,7 +208,7 @@ if Code.ensure_loaded?(Ash.Resource) do
 
       case read(store, id, [:kept]) do
         {:ok, %{kept_state: state, kept: context}} when state != nil ->
-          id |> summary(state) |> Map.put(:value, context) |> still(id_or_kept)
+          id |> summary(state) |> Map.put(:value, context) |> Conversation.renew(id_or_kept)
 
         {:ok, _nothing} ->
           {:error, :not_found}
@@ -458,21 +458,6 @@ if Code.ensure_loaded?(Ash.Resource) do
 
     defp hold(kept, value, owner, lease),
       do: %{kept | value: value, claimed?: owner != nil, lease: lease}
-
-    defp still(kept, %Conversation{claimed?: true} = claim) do
-      cond do
-        {kept.epoch, kept.owner} == {claim.epoch, claim.owner} ->
-          {:ok, %{kept | claimed?: true, lease: claim.lease}}
-
-        kept.owner ->
-          {:error, {:owned, kept.owner}}
-
-        true ->
-          {:error, :stale}
-      end
-    end
-
-    defp still(kept, _id), do: {:ok, kept}
 
     defp answer({:ok, state}, id, fun), do: {:ok, id |> summary(state) |> fun.()}
     defp answer(error, _id, _fun), do: error

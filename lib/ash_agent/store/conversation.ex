@@ -98,6 +98,23 @@ defmodule AshAgent.Store.Conversation do
   end
 
   @doc false
+  # The claim that was passed is given on if it still stands.
+  def renew(kept, %__MODULE__{claimed?: true} = claim) do
+    cond do
+      {kept.epoch, kept.owner} == {claim.epoch, claim.owner} ->
+        {:ok, %{kept | claimed?: true, lease: claim.lease}}
+
+      kept.owner ->
+        {:error, {:owned, kept.owner}}
+
+      true ->
+        {:error, :stale}
+    end
+  end
+
+  def renew(kept, _id), do: {:ok, kept}
+
+  @doc false
   def word(text, words), do: Enum.find(words, &(Atom.to_string(&1) == text))
 
   @doc false

@@ -58,8 +58,12 @@ defmodule AshAgent.Store.Relational do
 
   def fetch(store, id_or_kept) do
     answer(read(store, :fetch, &SQL.fetch/1, id: text(id_of(id_or_kept))), fn
-      [] -> {:error, :not_found}
-      [row | _] = rows -> row |> Conversation.from_row() |> load(rows) |> hold(id_or_kept)
+      [] ->
+        {:error, :not_found}
+
+      [row | _] = rows ->
+        with {:ok, kept} <- row |> Conversation.from_row() |> load(rows),
+             do: Conversation.renew(kept, id_or_kept)
     end)
   end
 
@@ -367,22 +371,6 @@ defmodule AshAgent.Store.Relational do
     kept = Conversation.from_row(row)
     %{kept | value: value, lines: lines, claimed?: owner != nil, lease: lease}
   end
-
-  # A claim is given on when it still stands.
-  defp hold({:ok, kept}, %Conversation{claimed?: true} = claim) do
-    cond do
-      kept.epoch == claim.epoch and kept.owner == claim.owner ->
-        {:ok, %{kept | claimed?: true, lease: claim.lease}}
-
-      kept.owner ->
-        {:error, {:owned, kept.owner}}
-
-      true ->
-        {:error, :stale}
-    end
-  end
-
-  defp hold(answer, _id), do: answer
 
   defp refused(store, kept) do
     answer(read(store, :state, &SQL.state/1, id: text(kept.id)), fn

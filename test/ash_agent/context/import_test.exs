@@ -3,6 +3,7 @@ defmodule AshAgent.Context.ImportTest do
 
   alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON}
+  alias AshAgent.Test.RequestChecker
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 
@@ -967,15 +968,7 @@ defmodule AshAgent.Context.ImportTest do
       Context.request!(context, provider)
     end
 
-    for provider <- [
-          :anthropic,
-          :openai_chat,
-          :openai_responses,
-          :gemini,
-          :bedrock,
-          :ollama,
-          :mistral
-        ] do
+    for provider <- RequestChecker.providers() do
       test "of #{provider} are errors with a reason, or contexts that work" do
         provider = unquote(provider)
 
@@ -1001,8 +994,6 @@ defmodule AshAgent.Context.ImportTest do
 
   # Messages, and blocks in them, are taken out, moved and doubled at random.
   describe "damaged histories" do
-    alias AshAgent.Test.RequestChecker
-
     @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
     defp whole(provider) do
