@@ -29,7 +29,7 @@ const STEM_LENGTH: usize = 24;
 const DEGREE: u8 = 8;
 
 /// Ids that were taken last, and that a list holds. Adding them to the index at once shares the nodes that
-/// insertions copy: an append takes 0.3 us less than with each of them in the index.
+/// insertions copy.
 const RECENT: u8 = 8;
 
 /// All ids a conversation has used. Most conversations have few of them, and nothing rare.
