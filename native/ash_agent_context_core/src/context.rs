@@ -62,6 +62,7 @@ impl Context {
     }
 
     /// The conversation with more in its log.
+    #[inline]
     pub(crate) fn with(&self, log: Log) -> Self {
         Self {
             log,
@@ -93,6 +94,7 @@ impl Context {
     /// # Errors
     /// [`Error::PendingToolCalls`], [`Error::InvalidPart`], [`Error::InvalidToolCall`],
     /// [`Error::DuplicateToolCall`].
+    #[inline]
     pub fn add_assistant_message(
         &self,
         content: Value,

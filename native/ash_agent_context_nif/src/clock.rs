@@ -10,10 +10,10 @@ use crate::decode::{self, Around};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
-/// The given `DateTime` or microseconds since 1970, or now when it is `nil`.
+/// The given `DateTime` or microseconds since 1970, or when the call began when it is `nil`.
 pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
-        return time::from_micros(now_micros()).ok_or(NifError::BadTime);
+        return time::from_micros(micros(scheduler.now())).ok_or(NifError::BadTime);
     }
     if let Ok(micros) = term.decode() {
         return time::from_micros(micros).ok_or(NifError::BadTime);
@@ -22,9 +22,8 @@ pub fn at(term: Term<'_>, scheduler: Scheduler) -> Result<Time, NifError> {
     time::from_value(&value).ok_or(NifError::BadTime)
 }
 
-fn now_micros() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
+fn micros(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH)
         .ok()
         .and_then(|elapsed| i64::try_from(elapsed.as_micros()).ok())
         .unwrap_or_default()

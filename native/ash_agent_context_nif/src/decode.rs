@@ -9,13 +9,13 @@ use ash_agent_context_core::{
     Error, Map, Size, Unsupported, Value, AROUND_CONTEXT, BODY_DEPTH, MAX_DEPTH, NESTING,
 };
 use num_bigint::BigInt;
+use rustler::sys::ErlNifTerm;
 use rustler::types::atom::{self, Atom};
-use rustler::types::tuple::get_tuple;
-use rustler::{Binary, MapIterator, Term, TermType};
+use rustler::{Binary, Env, Term, TermType};
 use smallvec::SmallVec;
 
 use crate::atoms;
-use crate::enif;
+use crate::enif::{Elements, Pairs, Waiting};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
@@ -60,6 +60,7 @@ impl Around {
 /// Decodes an argument.
 pub fn value(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Value, NifError> {
     let mut decoder = Decoder {
+        env: term.get_env(),
         meter: Meter {
             scheduler,
             read: Size::default(),
@@ -103,6 +104,7 @@ const FLAT: usize = 4;
 
 /// Walks a term with a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
 struct Decoder<'a> {
+    env: Env<'a>,
     meter: Meter,
     limit: usize,
     open: SmallVec<[Open<'a>; FLAT]>,
@@ -115,11 +117,12 @@ impl<'a> Decoder<'a> {
         }
         self.begin(term)?;
         while let Some(innermost) = self.open.last_mut() {
-            if let Some(inner) = innermost.read(&mut self.meter)? {
+            if let Some(inner) = innermost.read(self.env, &mut self.meter)? {
                 self.begin(inner)?;
                 continue;
             }
-            let value = self.open.pop().map_or(Ok(Value::Nil), Open::close)?;
+            let value = self.open.pop();
+            let value = value.map_or(Ok(Value::Nil), |open| open.close(self.env))?;
             match self.open.last_mut() {
                 Some(around) => around.accept(value),
                 None => return Ok(value),
@@ -157,29 +160,30 @@ impl<'a> Decoder<'a> {
 /// A term whose elements are being read.
 enum Open<'a> {
     List {
-        rest: Term<'a>,
+        rest: Waiting<'a>,
         items: Vec<Value>,
     },
     Tuple {
-        rest: std::vec::IntoIter<Term<'a>>,
+        rest: Elements<'a>,
         items: Vec<Value>,
     },
     Map {
-        rest: std::vec::IntoIter<(Term<'a>, Term<'a>)>,
+        rest: Pairs<'a>,
         entries: Vec<(Value, Value)>,
-        /// The key that was read last and the term of its value, until that is read too.
+        /// The key whose value is being read.
         key: Option<Value>,
-        value: Option<Term<'a>>,
+        /// The value whose key is being read.
+        value: Option<Waiting<'a>>,
     },
 }
 
 impl<'a> Open<'a> {
     /// Reads elements up to one that has elements itself, which it returns.
-    fn read(&mut self, meter: &mut Meter) -> Result<Option<Term<'a>>, Fault> {
+    fn read(&mut self, env: Env<'a>, meter: &mut Meter) -> Result<Option<Term<'a>>, Fault> {
         match self {
             Self::List { rest, items } => {
-                while let Ok((head, tail)) = rest.list_get_cell() {
-                    *rest = tail;
+                while let Ok((head, tail)) = rest.term(env).list_get_cell() {
+                    *rest = Waiting::new(tail);
                     match meter.scalar(head, false)? {
                         Some(item) => items.push(item),
                         None => return Ok(Some(head)),
@@ -200,20 +204,25 @@ impl<'a> Open<'a> {
                 key,
                 value,
             } => loop {
-                if key.is_none() {
-                    let Some((term, of_key)) = rest.next() else {
-                        break;
-                    };
-                    *value = Some(of_key);
-                    *key = meter.scalar(term, true)?;
-                    if key.is_none() {
-                        return Ok(Some(term));
-                    }
-                }
-                if let Some(term) = value.take() {
+                if let Some(waiting) = value.take() {
+                    let term = waiting.term(env);
                     match meter.scalar(term, false)? {
                         Some(read) => entries.extend(key.take().map(|key| (key, read))),
                         None => return Ok(Some(term)),
+                    }
+                }
+                let Some((of_key, of_value)) = rest.next() else {
+                    break;
+                };
+                let Some(read) = meter.scalar(of_key, true)? else {
+                    *value = Some(Waiting::new(of_value));
+                    return Ok(Some(of_key));
+                };
+                match meter.scalar(of_value, false) {
+                    Ok(Some(of_key)) => entries.push((read, of_key)),
+                    other => {
+                        *key = Some(read);
+                        return other.map(|_| Some(of_value));
                     }
                 }
             },
@@ -232,9 +241,9 @@ impl<'a> Open<'a> {
         }
     }
 
-    fn close(self) -> Result<Value, Fault> {
+    fn close(self, env: Env<'a>) -> Result<Value, Fault> {
         match self {
-            Self::List { rest, .. } if !rest.is_empty_list() => {
+            Self::List { rest, .. } if !rest.term(env).is_empty_list() => {
                 Err(unsupported(Unsupported::ImproperList))
             }
             Self::List { items, .. } => Ok(Value::List(items.into_boxed_slice())),
@@ -285,24 +294,23 @@ impl Meter {
 
     /// Begins to read a list, a tuple or a map.
     fn open<'a>(&self, term: Term<'a>) -> Result<Open<'a>, Fault> {
-        if let Some(arity) = enif::tuple_arity(term) {
-            self.allow(arity)?;
-            let terms = get_tuple(term).map_err(NifError::from)?;
+        if let Some(rest) = Elements::of(term) {
+            self.allow(rest.len())?;
             return Ok(Open::Tuple {
-                items: Vec::with_capacity(terms.len()),
-                rest: terms.into_iter(),
+                items: Vec::with_capacity(rest.len()),
+                rest,
             });
         }
         let Ok(size) = term.map_size() else {
             return Ok(Open::List {
-                rest: term,
-                items: Vec::new(),
+                rest: Waiting::new(term),
+                // Most lists are of one call or of one result.
+                items: Vec::with_capacity(usize::from(!term.is_empty_list())),
             });
         };
         self.allow(2 * size)?;
-        let pairs = MapIterator::new(term).ok_or(NifError::BadArg)?;
         Ok(Open::Map {
-            rest: pairs.collect::<Vec<_>>().into_iter(),
+            rest: Pairs::of(term).ok_or(NifError::BadArg)?,
             entries: Vec::with_capacity(size),
             key: None,
             value: None,
@@ -379,15 +387,15 @@ fn atom_value(term: Term<'_>) -> Result<Value, NifError> {
 const REMEMBERED: usize = 1024;
 
 thread_local! {
-    static NAMES: RefCell<HashMap<Atom, Arc<str>, BuildHasherDefault<AsHashed>>> =
+    static NAMES: RefCell<HashMap<ErlNifTerm, Arc<str>, BuildHasherDefault<Spread>>> =
         RefCell::default();
 }
 
-/// Takes the VM's own hash of an atom as it is.
+/// Spreads the VM's numbers of atoms.
 #[derive(Default)]
-struct AsHashed(u64);
+struct Spread(u64);
 
-impl Hasher for AsHashed {
+impl Hasher for Spread {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -398,13 +406,14 @@ impl Hasher for AsHashed {
         }
     }
 
-    fn write_u32(&mut self, hash: u32) {
-        // The map takes its control bits from the top, which a small hash leaves empty.
-        self.0 = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn write_usize(&mut self, atom: usize) {
+        // The map takes its control bits from the top, which a small number leaves empty.
+        self.0 = (atom as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
 fn atom_name(term: Term<'_>, atom: Atom) -> Result<Arc<str>, NifError> {
+    let atom = atom.as_c_arg();
     NAMES.with_borrow_mut(|names| {
         if let Some(name) = names.get(&atom) {
             return Ok(Arc::clone(name));

@@ -204,10 +204,16 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Value::List(_) => Term::list_new_empty(self.env),
             Value::Tuple(_) => make_tuple(self.env, &[]),
             Value::Map(map) => {
-                let mut fields = Fields::new(self.env);
-                for (key, value) in map.iter() {
-                    fields.put_term(self.scalar(key), self.scalar(value));
+                let mut entries = map
+                    .iter()
+                    .map(|(key, value)| (self.scalar(key), self.scalar(value)));
+                if map.len() == 1 {
+                    let only = entries.next();
+                    let only = only.and_then(|(key, value)| enif::entry(self.env, key, value));
+                    return only.unwrap_or(atoms::nil().to_term(self.env));
                 }
+                let mut fields = Fields::new(self.env);
+                entries.for_each(|(key, value)| fields.put_term(key, value));
                 fields.end()
             }
         }

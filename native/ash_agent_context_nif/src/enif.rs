@@ -1,4 +1,4 @@
-//! The only unsafe code: maps and lists made from arrays on the stack, and the size of a tuple.
+//! The only unsafe code: maps and lists made from arrays on the stack, and the elements of tuples and maps.
 //!
 //! Rustler's safe functions for this copy keys and values into vectors of their own, four
 //! allocations for a small map. Without them `to_messages/1` takes half the time
@@ -6,10 +6,13 @@
 
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use rustler::sys::{
-    enif_get_tuple, enif_make_list_from_array, enif_make_map_from_arrays, ErlNifTerm,
+    enif_get_tuple, enif_make_list_from_array, enif_make_map_from_arrays, enif_map_iterator_create,
+    enif_map_iterator_destroy, enif_map_iterator_get_pair, enif_map_iterator_next,
+    ErlNifMapIterator, ErlNifMapIteratorEntry, ErlNifTerm,
 };
 use rustler::{Atom, Env, Term};
 use smallvec::SmallVec;
@@ -48,23 +51,8 @@ impl<'e> Terms<'e> {
     }
 
     /// A map with the terms as keys, `None` when two of them are equal.
-    pub fn map(self, values: &Self) -> Option<Term<'e>> {
-        if self.raw.len() != values.raw.len() {
-            return None;
-        }
-        let mut map = MaybeUninit::<ErlNifTerm>::uninit();
-        // SAFETY: both pointers are those of live arrays of this length, all terms in them are of
-        // this environment (the lifetimes are the same), and `map` is set when the call succeeds.
-        unsafe {
-            let made = enif_make_map_from_arrays(
-                self.env.as_c_arg(),
-                self.raw.as_ptr(),
-                values.raw.as_ptr(),
-                self.raw.len(),
-                map.as_mut_ptr(),
-            );
-            (made != 0).then(|| Term::new(self.env, map.assume_init()))
-        }
+    pub fn map(&self, values: &Self) -> Option<Term<'e>> {
+        make_map(self.env, &self.raw, &values.raw)
     }
 }
 
@@ -75,36 +63,152 @@ pub fn map<'e, const N: usize>(
     values: &[Term<'e>; N],
 ) -> Option<Term<'e>> {
     let keys = keys.map(Atom::as_c_arg);
-    let values = values.map(|value| value.as_c_arg());
+    make_map(env, &keys, &values.map(|value| value.as_c_arg()))
+}
+
+/// A map of one entry.
+pub fn entry<'e>(env: Env<'e>, key: Term<'e>, value: Term<'e>) -> Option<Term<'e>> {
+    make_map(env, &[key.as_c_arg()], &[value.as_c_arg()])
+}
+
+fn make_map<'e>(env: Env<'e>, keys: &[ErlNifTerm], values: &[ErlNifTerm]) -> Option<Term<'e>> {
+    if keys.len() != values.len() {
+        return None;
+    }
     let mut map = MaybeUninit::<ErlNifTerm>::uninit();
-    // SAFETY: as in [`Terms::map`]; atoms are of every environment.
+    // SAFETY: both pointers are those of live arrays of this length, all terms in them are of this environment (the
+    // callers' lifetimes are the same, and atoms are of every environment), and `map` is set when the call succeeds.
     unsafe {
         let made = enif_make_map_from_arrays(
             env.as_c_arg(),
             keys.as_ptr(),
             values.as_ptr(),
-            N,
+            keys.len(),
             map.as_mut_ptr(),
         );
         (made != 0).then(|| Term::new(env, map.assume_init()))
     }
 }
 
-/// Number of elements of a tuple, `None` for other terms.
-pub fn tuple_arity(term: Term<'_>) -> Option<usize> {
-    let mut arity = 0;
-    let mut elements = MaybeUninit::<*const ErlNifTerm>::uninit();
-    // SAFETY: both pointers are those of live variables, which the call sets when it succeeds.
-    // The elements are not looked at.
-    let is_tuple = unsafe {
-        enif_get_tuple(
-            term.get_env().as_c_arg(),
-            term.as_c_arg(),
-            &mut arity,
-            elements.as_mut_ptr(),
-        )
-    };
-    (is_tuple == 1)
-        .then(|| usize::try_from(arity).ok())
-        .flatten()
+/// The elements of a tuple.
+///
+/// Terms as the VM has them take a word; with their environment beside them they take three, and hold padding that the
+/// processor waits for whenever they are moved.
+pub struct Elements<'e> {
+    env: Env<'e>,
+    rest: std::slice::Iter<'e, ErlNifTerm>,
+}
+
+impl<'e> Elements<'e> {
+    /// Those of a tuple, `None` for other terms.
+    pub fn of(tuple: Term<'e>) -> Option<Self> {
+        let (mut arity, mut elements) = (0, MaybeUninit::<*const ErlNifTerm>::uninit());
+        let env = tuple.get_env();
+        // SAFETY: both pointers are those of live variables, which the call sets when it succeeds.
+        let is_tuple = unsafe {
+            enif_get_tuple(
+                env.as_c_arg(),
+                tuple.as_c_arg(),
+                &mut arity,
+                elements.as_mut_ptr(),
+            )
+        };
+        let arity = usize::try_from(arity).ok().filter(|_| is_tuple == 1)?;
+        // SAFETY: the call succeeded, and a tuple stays where it is as long as its environment lives.
+        let elements = unsafe { std::slice::from_raw_parts(elements.assume_init(), arity) };
+        let rest = elements.iter();
+        Some(Self { env, rest })
+    }
+
+    /// How many there are still.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+impl<'e> Iterator for Elements<'e> {
+    type Item = Term<'e>;
+
+    fn next(&mut self) -> Option<Term<'e>> {
+        let element = *self.rest.next()?;
+        // SAFETY: an element is of the environment of its tuple.
+        Some(unsafe { Term::new(self.env, element) })
+    }
+}
+
+/// The entries of a map.
+pub struct Pairs<'e> {
+    env: Env<'e>,
+    rest: ErlNifMapIterator,
+}
+
+impl<'e> Pairs<'e> {
+    /// Those of a map, `None` for other terms.
+    pub fn of(map: Term<'e>) -> Option<Self> {
+        let env = map.get_env();
+        let mut rest = MaybeUninit::uninit();
+        // SAFETY: the call sets the iterator when it succeeds.
+        let is_map = unsafe {
+            enif_map_iterator_create(
+                env.as_c_arg(),
+                map.as_c_arg(),
+                rest.as_mut_ptr(),
+                ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD,
+            )
+        };
+        // SAFETY: the call succeeded.
+        (is_map != 0).then(|| Self {
+            env,
+            rest: unsafe { rest.assume_init() },
+        })
+    }
+}
+
+impl<'e> Iterator for Pairs<'e> {
+    type Item = (Term<'e>, Term<'e>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let env = self.env.as_c_arg();
+        let (mut key, mut value) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the iterator was made in this environment and lives; the call sets both terms when it succeeds, and
+        // they are of the environment of their map.
+        unsafe {
+            let some = enif_map_iterator_get_pair(
+                env,
+                &mut self.rest,
+                key.as_mut_ptr(),
+                value.as_mut_ptr(),
+            );
+            if some == 0 {
+                return None;
+            }
+            enif_map_iterator_next(env, &mut self.rest);
+            let term = |term: MaybeUninit<_>| Term::new(self.env, term.assume_init());
+            Some((term(key), term(value)))
+        }
+    }
+}
+
+impl Drop for Pairs<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the iterator was made in this environment, and this is its only end.
+        unsafe { enif_map_iterator_destroy(self.env.as_c_arg(), &mut self.rest) }
+    }
+}
+
+/// A term that waits to be read.
+#[derive(Clone, Copy)]
+pub struct Waiting<'e>(ErlNifTerm, PhantomData<Env<'e>>);
+
+impl<'e> Waiting<'e> {
+    /// One word of the three.
+    pub fn new(term: Term<'e>) -> Self {
+        Self(term.as_c_arg(), PhantomData)
+    }
+
+    /// The term again. The lifetime says that it is of the same environment.
+    pub fn term(self, env: Env<'e>) -> Term<'e> {
+        // SAFETY: it was a term of this environment.
+        unsafe { Term::new(env, self.0) }
+    }
 }

@@ -35,9 +35,14 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     fn added(&self, message: &'r Message) -> Term<'e> {
         let content = self.content(&message.content);
-        let is_plain = message.calls.is_empty() && message.metadata.is_none();
-        if is_plain && !message.is_interrupted() {
-            return self.plain(message.role, content);
+        if message.metadata.is_none() && !message.is_interrupted() {
+            if message.calls.is_empty() {
+                return self.plain(message.role, content);
+            }
+            let keys = [atoms::role(), atoms::content(), atoms::tool_calls()];
+            let role = message.role.atom().to_term(self.env());
+            let calls = self.calls(message.calls.iter());
+            return self.fields(&keys, &[role, content, calls]);
         }
         let mut fields = Fields::new(self.env());
         fields.put(atoms::role(), message.role.atom().to_term(self.env()));
@@ -223,7 +228,22 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Calls with other arguments than their own.
     pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
-        self.list(calls.map(|(call, arguments)| self.call_with(call, arguments).end()))
+        self.list(calls.map(|(call, arguments)| {
+            let has_more = call.provider_metadata.is_some() || call.extra.is_some();
+            if has_more || call.id.is_empty() || !call.kind.is_function() {
+                return self.call_with(call, arguments).end();
+            }
+            let keys = [atoms::id(), atoms::name(), atoms::arguments()];
+            let (id, name) = (self.text(&call.id), self.name(&call.name));
+            self.fields(&keys, &[id, name, self.value(arguments)])
+        }))
+    }
+
+    fn name(&self, name: &'r Name) -> Term<'e> {
+        match name {
+            Name::Atom(name) => self.atom(name),
+            Name::Text(name) => self.text(name),
+        }
     }
 
     /// A call; it has no id until it is part of a conversation, when its provider gives none.
@@ -236,11 +256,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if !call.id.is_empty() {
             fields.put(atoms::id(), self.text(&call.id));
         }
-        let name = match &call.name {
-            Name::Atom(name) => self.atom(name),
-            Name::Text(name) => self.text(name),
-        };
-        fields.put(atoms::name(), name);
+        fields.put(atoms::name(), self.name(&call.name));
         if !call.kind.is_function() {
             let kind = call.kind.atom().to_term(self.env());
             fields.put(atoms::kind(), kind);

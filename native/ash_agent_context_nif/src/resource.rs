@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use ash_agent_context_core::Context;
 use rustler::{Env, Resource, ResourceArc, Term};
 
-/// Threads that count on their own; more share counters.
+/// Threads that count on their own; all others share the last counter.
 const COUNTERS: usize = 64;
 
 /// Contexts that were made less those that were dropped, by thread: one counter for all would go from processor to
@@ -19,15 +19,19 @@ static LIVE: [Counter; COUNTERS] = [const { Counter(AtomicIsize::new(0)) }; COUN
 struct Counter(AtomicIsize);
 
 thread_local! {
-    static MINE: &'static AtomicIsize = {
+    static MINE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNTERS;
-        LIVE.get(number).map_or(&LIVE[0].0, |counter| &counter.0)
+        NEXT.fetch_add(1, Ordering::Relaxed)
     };
 }
 
 fn count(change: isize) {
-    MINE.with(|counter| counter.fetch_add(change, Ordering::Relaxed));
+    let [own @ .., Counter(shared)] = &LIVE;
+    match own.get(MINE.with(|mine| *mine)) {
+        // Nobody else writes here.
+        Some(Counter(own)) => own.store(own.load(Ordering::Relaxed) + change, Ordering::Relaxed),
+        None => drop(shared.fetch_add(change, Ordering::Relaxed)),
+    }
 }
 
 /// A context behind a reference.

@@ -118,7 +118,7 @@ fn feed<'a>(
     response: ResponseHandle,
     bytes: Binary<'a>,
 ) -> Answer<'a> {
-    if scheduler == Scheduler::Normal && bytes.len() > FED {
+    if scheduler.is_normal() && bytes.len() > FED {
         return Err(NifError::Dirty);
     }
     let (next, events) = response
@@ -148,7 +148,7 @@ fn decode_whole<'a>(
     body: Binary<'a>,
     options: Term<'a>,
 ) -> Answer<'a> {
-    if scheduler == Scheduler::Normal && body.len() > FED {
+    if scheduler.is_normal() && body.len() > FED {
         return Err(NifError::Dirty);
     }
     let response = Response::decode(body.as_slice(), &reading(env, options)?)?;

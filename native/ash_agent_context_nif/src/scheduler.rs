@@ -5,7 +5,7 @@
 //! normal one does as much as fits, else it answers `{:error, :dirty}` and `Native` calls the other.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::SystemTime;
 
 use ash_agent_context_core::{Cost, Size};
 use rustler::schedule::consume_timeslice;
@@ -24,8 +24,8 @@ const READ: usize = 20_000;
 /// Where a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
-    /// On a normal scheduler: bounded work only.
-    Normal,
+    /// On a normal scheduler since this time: bounded work only.
+    Normal(SystemTime),
     /// On a dirty CPU scheduler.
     Dirty,
 }
@@ -34,8 +34,21 @@ impl Scheduler {
     /// So much on a normal scheduler, anything on a dirty one.
     pub const fn limit(self, normal: usize) -> usize {
         match self {
-            Self::Normal => normal,
+            Self::Normal(_) => normal,
             Self::Dirty => usize::MAX,
+        }
+    }
+
+    /// Whether the work must be bounded.
+    pub const fn is_normal(self) -> bool {
+        matches!(self, Self::Normal(_))
+    }
+
+    /// When the call began, or now.
+    pub fn now(self) -> SystemTime {
+        match self {
+            Self::Normal(started) => started,
+            Self::Dirty => SystemTime::now(),
         }
     }
 
@@ -43,7 +56,7 @@ impl Scheduler {
     pub fn allow(self, cost: impl Into<Cost>) -> Result<(), NifError> {
         let Cost { work, handed_out } = cost.into();
         let fits = work.terms <= NORMAL.terms && work.bytes <= NORMAL.bytes && handed_out <= READ;
-        if fits || self == Self::Dirty {
+        if fits || !self.is_normal() {
             Ok(())
         } else {
             Err(NifError::Dirty)
@@ -53,17 +66,21 @@ impl Scheduler {
 
 thread_local! {
     /// Nanoseconds that calls on this scheduler took and that no process was charged for yet.
-    static OWED: Cell<u128> = const { Cell::new(0) };
+    static OWED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// One per cent of a process's share, the least that it can be charged for.
-const PERCENT: u128 = 10_000;
+const PERCENT: u64 = 10_000;
 
 /// Takes the time of a call from its process's share, so that a loop of calls yields as often as
 /// one of Elixir's own functions. A share is about a millisecond. What is less than a hundredth of it is
 /// charged with a later call: else a loop of calls of 1 us would yield ten times as often.
-pub fn charge(env: Env<'_>, started: Instant) {
-    let owed = OWED.get() + started.elapsed().as_nanos();
+///
+/// The clock is the one that tells the time of a message, so that a call reads it once less. When it is set, one call is
+/// charged too much, a whole share at most, or nothing.
+pub fn charge(env: Env<'_>, started: SystemTime) {
+    let took = started.elapsed().map_or(0, |took| took.as_nanos());
+    let owed = OWED.get() + u64::try_from(took).unwrap_or(u64::MAX).min(100 * PERCENT);
     OWED.set(owed % PERCENT);
     if owed >= PERCENT {
         let percent = i32::try_from(owed / PERCENT).unwrap_or(100).min(100);
@@ -77,8 +94,8 @@ macro_rules! nif {
     ($normal:ident, $dirty:ident($($arg:ident: $type:ident $(<$life:lifetime>)?),*) => $work:path) => {
         #[rustler::nif]
         fn $normal<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
-            let started = std::time::Instant::now();
-            let reply = $work(env, Scheduler::Normal, $($arg),*);
+            let started = std::time::SystemTime::now();
+            let reply = $work(env, Scheduler::Normal(started), $($arg),*);
             $crate::scheduler::charge(env, started);
             reply
         }

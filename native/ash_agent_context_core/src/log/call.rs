@@ -132,6 +132,7 @@ pub struct Arguments {
 
 impl Arguments {
     /// The arguments of a call of this kind: a custom tool's are the text itself, whatever it says.
+    #[inline]
     pub(crate) fn of(kind: CallKind, value: Value) -> Option<Self> {
         let text = |bytes| Self {
             value: Value::Binary(bytes),
@@ -145,6 +146,7 @@ impl Arguments {
         }
     }
 
+    #[inline]
     pub(crate) fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Nil => Some(Self::default()),

@@ -9,8 +9,11 @@ use rpds::VectorSync;
 const FEW: usize = 16;
 
 /// A list that shares what did not change with the lists it came from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) enum Entries<T> {
+    /// Nothing yet, which takes no memory.
+    #[default]
+    None,
     /// What an iteration usually has: a question, an answer, perhaps some more.
     Few(Arc<[T]>),
     /// What nobody keeps a model from making.
@@ -22,13 +25,15 @@ impl<T: Clone> Entries<T> {
     pub fn of(one: T, count: usize) -> Self {
         let all = std::iter::repeat_n(one, count);
         match count {
-            0..=FEW => Self::Few(all.collect()),
+            0 => Self::None,
+            1..=FEW => Self::Few(all.collect()),
             _ => Self::Many(all.collect()),
         }
     }
 
     pub fn len(&self) -> usize {
         match self {
+            Self::None => 0,
             Self::Few(few) => few.len(),
             Self::Many(many) => many.len(),
         }
@@ -36,6 +41,7 @@ impl<T: Clone> Entries<T> {
 
     pub fn get(&self, at: usize) -> Option<&T> {
         match self {
+            Self::None => None,
             Self::Few(few) => few.get(at),
             Self::Many(many) => many.get(at),
         }
@@ -43,6 +49,7 @@ impl<T: Clone> Entries<T> {
 
     pub fn last(&self) -> Option<&T> {
         match self {
+            Self::None => None,
             Self::Few(few) => few.last(),
             Self::Many(many) => many.last(),
         }
@@ -50,6 +57,7 @@ impl<T: Clone> Entries<T> {
 
     pub fn iter(&self) -> Iter<'_, T> {
         match self {
+            Self::None => Iter::Few([].iter()),
             Self::Few(few) => Iter::Few(few.iter()),
             Self::Many(many) => Iter::Many(many.iter()),
         }
@@ -58,6 +66,7 @@ impl<T: Clone> Entries<T> {
     /// Appends, in O(1) up to [`FEW`] and in O(log n) beyond.
     pub fn push(&mut self, entry: T) {
         match self {
+            Self::None => *self = Self::Few(Arc::new([entry])),
             Self::Few(few) if few.len() < FEW => {
                 *few = few.iter().cloned().chain([entry]).collect();
             }
@@ -73,6 +82,7 @@ impl<T: Clone> Entries<T> {
     /// Puts another entry in the place of one.
     pub fn set(&mut self, index: usize, entry: T) {
         match self {
+            Self::None => {}
             Self::Few(few) => {
                 if let Some(place) = Arc::make_mut(few).get_mut(index) {
                     *place = entry;
@@ -82,12 +92,6 @@ impl<T: Clone> Entries<T> {
                 many.set_mut(index, entry);
             }
         }
-    }
-}
-
-impl<T> Default for Entries<T> {
-    fn default() -> Self {
-        Self::Few(Arc::new([]))
     }
 }
 

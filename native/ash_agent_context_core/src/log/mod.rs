@@ -184,6 +184,7 @@ impl Log {
     /// # Errors
     /// [`Error::PendingToolCalls`], [`Error::InvalidPart`], [`Error::InvalidToolCall`],
     /// [`Error::DuplicateToolCall`].
+    #[inline]
     pub fn add_assistant_message(
         &self,
         content: Value,

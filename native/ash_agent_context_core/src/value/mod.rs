@@ -28,6 +28,9 @@ pub type Bytes = Box<[u8]>;
 /// `nil`, `true` and `false` have variants of their own; [`Value::Atom`] is every other atom.
 /// Integers that fit 64 bits are always [`Value::Int`].
 #[derive(Debug, Clone)]
+// With the variant's number in a word of its own, a value is moved in whole words. Else it is moved from its second byte
+// on, where a `bool` would stand, and the processor waits for each word to be written before it can be read so.
+#[repr(u64)]
 pub enum Value {
     /// The atom `nil`.
     Nil,
