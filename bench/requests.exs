@@ -185,6 +185,32 @@ for {n, aim} <- [{1_000, 80}, {3, 1}] do
   row.("body of #{n} messages, encoded before", times, aim)
 end
 
+# The tools are the same in every turn.
+tools =
+  for i <- 1..20 do
+    query = %{"type" => "string", "description" => "Words of the document to be found"}
+    parameters = %{"type" => "object", "properties" => %{"query" => query}}
+    description = TurnLoop.text(i, 500)
+    function = %{"name" => "tool_#{i}", "description" => description, "parameters" => parameters}
+    %{"type" => "function", "function" => function}
+  end
+
+{context, messages} = {conversation.(3), Enum.reverse(maps.(3))}
+
+for {name, fields} <- [
+      {"20 tools", %{"tools" => tools}},
+      {"20 tools as a fragment", %{"tools" => Context.JSON.fragment(tools)}}
+    ] do
+  times =
+    Harness.compare(
+      fn -> Context.encode_request!(context, :openai_chat, body: fields) end,
+      fn -> encode.(%{"messages" => messages, "tools" => tools}) end,
+      same_size?
+    )
+
+  row.("body of 3 messages, encoded before, and #{name}", times, 1)
+end
+
 for other <- others, {context, messages} = {conversation.(1_000), maps.(1_000)} do
   times =
     Harness.compare(

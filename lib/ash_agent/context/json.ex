@@ -10,7 +10,9 @@ defmodule AshAgent.Context.JSON do
 
   defmodule Fragment do
     @moduledoc """
-    JSON text that Jason and Elixir's JSON write into a larger document as it is.
+    JSON text that this package, Jason and Elixir's JSON write into a larger document as it is.
+
+    `AshAgent.Context.JSON.fragment/1` makes one.
 
     `AshAgent.Context.EctoType` and `AshAgent.Context.AshType` dump it into JSON columns, so that a conversation is written from
     the text that the Rust core makes. Unlike `Jason.Fragment`, it contains no function, so data layers can store it. If yours
@@ -85,4 +87,22 @@ defmodule AshAgent.Context.JSON do
       {:error, reason} -> raise Error, reason: reason
     end
   end
+
+  @doc """
+  Writes a term as `encode/1` does, and returns a fragment: JSON text that goes into larger documents as it is.
+
+  Fields of a request that stay the same, such as the tools, are encoded once instead of in every turn:
+
+      iex> tools = AshAgent.Context.JSON.fragment([%{name: "add", description: "Adds two numbers"}])
+      iex> context = AshAgent.Context.new("What is 1 + 2?")
+      iex> {:ok, body} = AshAgent.Context.encode_request(context, :anthropic, body: %{tools: tools})
+      iex> IO.iodata_to_binary(body)
+      ~s({"tools":[{"description":"Adds two numbers","name":"add"}],"messages":[{"role":"user","content":"What is 1 + 2?"}]})
+
+  Raises like `encode/1`. A fragment of another source is checked: as a field of a request, text that is not one JSON value is
+  an error.
+  """
+  @doc since: "0.1.0"
+  @spec fragment(term()) :: Fragment.t()
+  def fragment(term), do: %Fragment{text: encode(term)}
 end

@@ -182,7 +182,8 @@ defmodule AshAgent.Context.Options do
           type: :map,
           default: %{},
           doc:
-            "the provider's other fields (model, tools, max_tokens, ...). They come before the message part."
+            "the provider's other fields (model, tools, max_tokens, ...). They come before the message part. A field that " <>
+              "stays the same for many turns can be a fragment, see `AshAgent.Context.JSON.fragment/1`."
         ]
       ] ++ @request,
     to_prompt: [

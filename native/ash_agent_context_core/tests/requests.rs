@@ -282,6 +282,55 @@ fn a_field_that_is_given_as_atom_and_as_text_is_sent_once() {
     assert_eq!(body.matches(r#""model":"#).count(), 1, "{body}");
 }
 
+fn fragment(text: &str) -> Value {
+    let name = "Elixir.AshAgent.Context.JSON.Fragment";
+    let fields = [
+        ("__struct__", Value::atom(name)),
+        ("text", Value::text(text)),
+    ];
+    let fields = fields.map(|(key, value)| (Value::atom(key), value));
+    Value::Map(Map::new(fields.into()))
+}
+
+#[test]
+fn ready_made_fields_are_sent_as_they_are() {
+    let context = start(r#""Hi""#);
+    let body = |field: Value| {
+        let body = Map::new(vec![(Value::text("tools"), field)]);
+        context.encode_request(&Options::new(Provider::Ollama), &body)
+    };
+    for given in [r#"[{"b": 1, "a": 2}]"#, " 1.50 ", "null", r#""\u00e9""#] {
+        let text = given.trim();
+        let inside = Value::List([Value::Int(0), fragment(given)].into());
+        for (field, sent_as) in [
+            (fragment(given), text.to_owned()),
+            (inside, format!("[0,{text}]")),
+        ] {
+            let sent = bytes(&body(field).unwrap());
+            let begin = format!(r#"{{"tools":{sent_as},"messages":["#);
+            assert!(sent.starts_with(&begin), "{sent}");
+        }
+    }
+}
+
+#[test]
+fn a_ready_made_field_cannot_add_other_fields() {
+    let context = start(r#""Hi""#);
+    for text in [r#"1,"messages":[]"#, "", "[1", "1 2", "nan"] {
+        let body = Map::new(vec![(Value::atom("tools"), fragment(text))]);
+        let found = context.encode_request(&Options::new(Provider::Ollama), &body);
+        let path = vec![Value::text("tools"), Value::text("text")];
+        let expected = "the text of one JSON value".into();
+        assert_eq!(found.unwrap_err(), Error::Invalid { path, expected });
+        let inside = Value::List([fragment(text)].into());
+        let body = Map::new(vec![(Value::atom("tools"), inside)]);
+        let found = context.encode_request(&Options::new(Provider::Ollama), &body);
+        let sent: serde_json::Value = serde_json::from_str(&bytes(&found.unwrap())).unwrap();
+        assert_eq!(sent["tools"], serde_json::json!([{"text": text}]));
+        assert_eq!(sent["messages"][0]["content"], "Hi");
+    }
+}
+
 // Conversations that grow and fork.
 
 /// Steps of a conversation; every context they lead to can be sent.

@@ -9,6 +9,30 @@ defmodule AshAgent.Context.RequestsTest do
     |> Context.add_tool_results([{"call_1", {:ok, result}}])
   end
 
+  describe "fields that are ready-made" do
+    test "are sent as terms are, by every provider" do
+      context = Context.new("Hi")
+      tools = [%{name: :add, about: "Zürich \"1\"", at: ~D[2026-01-01]}]
+
+      for provider <- Context.providers() do
+        send =
+          &(context
+            |> Context.encode_request!(provider, body: %{tools: &1})
+            |> IO.iodata_to_binary())
+
+        assert send.(Context.JSON.fragment(tools)) == send.(tools)
+      end
+    end
+
+    test "must be one JSON value" do
+      for text <- ["", "[1", ~s(1,"messages":[]), <<255>>] do
+        body = %{tools: %Context.JSON.Fragment{text: text}}
+        assert {:error, error} = Context.encode_request(Context.new("Hi"), :ollama, body: body)
+        assert Exception.message(error) =~ "one JSON value"
+      end
+    end
+  end
+
   describe "request_report/3" do
     test "tells what is changed inside a tool result, for every provider" do
       context = answered([%{type: :file, media_type: "audio/x-none", data: "AAAA"}])

@@ -19,7 +19,7 @@ use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::log::served::SplitPairs;
 use crate::value::json::AsJson;
-use crate::value::Map;
+use crate::value::{structs, Map, Value};
 use crate::view::cover::Cover;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
@@ -34,12 +34,21 @@ use crate::value::builder::Json;
 use crate::value::letters;
 use crate::view::change::{Change, ChangeKind};
 
+/// The text of a field that is ready-made.
+fn fragment(field: &Value) -> Option<&[u8]> {
+    match field {
+        Value::Map(map) => structs::fragment(map),
+        _ => None,
+    }
+}
+
 impl Context {
     /// The body of a request: the caller's fields and the message part, as one JSON object.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`]; [`Error::ReservedField`] when a field of the caller would
-    /// overwrite the message part; [`Error::UnknownIteration`].
+    /// overwrite the message part; [`Error::Invalid`] when a ready-made one is not JSON;
+    /// [`Error::UnknownIteration`].
     ///
     /// # Complexity
     /// O(new bytes + messages)
@@ -64,7 +73,15 @@ impl Context {
             }
             head.value(key);
             head.raw(":");
-            head.value(&AsJson(value));
+            match fragment(value).map(structs::ready) {
+                None => head.value(&AsJson(value)),
+                Some(Some(ready)) => drop(head.raw(ready.get())),
+                // It could add fields of its own.
+                Some(None) => {
+                    let path = vec![Value::text(key), Value::text("text")];
+                    return Err(Error::invalid(path, "the text of one JSON value"));
+                }
+            }
             head.raw(",");
         }
         if let Some((key, id)) = options.known.field() {

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Error;
 use crate::value::builder::Json;
-use crate::value::letters;
+use crate::value::{letters, structs};
 use crate::value::{Map, Value};
 
 /// Decimal digits up to which an integer is written as a JSON number; reading accepts no more
@@ -262,10 +262,15 @@ impl Serialize for AsJson<'_> {
                 serialize_keyword(entries, serializer)
             }
             Value::List(items) => serialize_items(items, serializer),
-            Value::Map(map) => match crate::value::structs::struct_text(map) {
-                Some(text) => serializer.serialize_str(&text),
-                None => serialize_map(map, serializer),
-            },
+            Value::Map(map) => {
+                if let Some(ready) = structs::fragment(map).and_then(structs::ready) {
+                    return ready.serialize(serializer);
+                }
+                match structs::struct_text(map) {
+                    Some(text) => serializer.serialize_str(&text),
+                    None => serialize_map(map, serializer),
+                }
+            }
         }
     }
 }

@@ -1,6 +1,22 @@
 //! Structs that have a text form.
 
+use serde_json::value::RawValue;
+
 use crate::value::{Map, Value};
+
+/// What a struct holds that is to be written as it is.
+pub(crate) fn fragment(map: &Map) -> Option<&[u8]> {
+    let name = map.get_atom("__struct__")?.as_name()?;
+    match map.get_atom("text")? {
+        Value::Binary(text) if name == "Elixir.AshAgent.Context.JSON.Fragment" => Some(text),
+        _ => None,
+    }
+}
+
+/// A text that is one JSON value.
+pub(crate) fn ready(text: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice(text).ok()
+}
 
 /// The text of a struct whose JSON is a string: dates and times, and `Decimal`.
 #[must_use]
