@@ -75,7 +75,6 @@ fn from_struct(value: &Value) -> Option<Time> {
         Some(Value::Int(number)) => Some(*number),
         _ => None,
     };
-    let small = |name: &str| u32::try_from(field(name)?).ok();
     let micros = match map.get_atom("microsecond")? {
         Value::Tuple(parts) => match &**parts {
             [Value::Int(micros), _] => u32::try_from(*micros).ok()?,
@@ -83,13 +82,20 @@ fn from_struct(value: &Value) -> Option<Time> {
         },
         _ => return None,
     };
-    let date = NaiveDate::from_ymd_opt(
-        i32::try_from(field("year")?).ok()?,
-        small("month")?,
-        small("day")?,
-    )?;
-    let local =
-        date.and_hms_micro_opt(small("hour")?, small("minute")?, small("second")?, micros)?;
-    let offset = TimeDelta::try_seconds(field("utc_offset")?.checked_add(field("std_offset")?)?)?;
+    let date = [field("year")?, field("month")?, field("day")?];
+    let clock = [field("hour")?, field("minute")?, field("second")?];
+    let offset = field("utc_offset")?.checked_add(field("std_offset")?)?;
+    from_parts(date, clock, micros, offset)
+}
+
+/// The time of a date and a clock that is so many seconds ahead of UTC.
+#[must_use]
+pub fn from_parts(date: [i64; 3], clock: [i64; 3], micros: u32, offset: i64) -> Option<Time> {
+    let small = |number| u32::try_from(number).ok();
+    let [year, month, day] = date;
+    let [hour, minute, second] = clock;
+    let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, small(month)?, small(day)?)?;
+    let local = date.and_hms_micro_opt(small(hour)?, small(minute)?, small(second)?, micros)?;
+    let offset = TimeDelta::try_seconds(offset)?;
     whole_micros(local.checked_sub_signed(offset)?.and_utc())
 }
