@@ -163,6 +163,24 @@ proptest! {
     }
 
     #[test]
+    fn a_text_is_read_as_its_document_is(changes in proptest::collection::vec((any::<prop::sample::Index>(), value(), any::<bool>()), 1..3)) {
+        let mut text = GOLDEN.to_owned();
+        for (place, value, is_twice) in changes {
+            // After each colon a value begins.
+            let colons: Vec<usize> = text.match_indices("\":").map(|(at, _)| at + 2).collect();
+            let at = colons[place.index(colons.len())];
+            let again = if is_twice { ",\"id\":" } else { ",\"other\":" };
+            text.insert_str(at, &format!("{}{again}", json::write(&value)));
+        }
+        let read = Context::from_snapshot(text.as_bytes());
+        let loaded = json::read(text.as_bytes(), NESTING).and_then(Context::load);
+        match (read, loaded) {
+            (Ok(read), Ok(loaded)) => prop_assert!(read == loaded && read.size() == loaded.size()),
+            (read, loaded) => prop_assert_eq!(read.err(), loaded.err()),
+        }
+    }
+
+    #[test]
     fn values_are_read_or_refused(value in value()) {
         let _ = Context::load(value.clone());
         let context = Context::from_snapshot(GOLDEN.as_bytes()).unwrap();

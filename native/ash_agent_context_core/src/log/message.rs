@@ -96,6 +96,7 @@ impl Message {
     }
 
     /// The message with what its provider's form had beyond it.
+    #[inline]
     pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
         self.size = self
             .size
@@ -105,6 +106,7 @@ impl Message {
     }
 
     /// The message with where it came from.
+    #[inline]
     pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
         let size = reply.as_ref().map_or(Size::default(), Reply::size);
         self.size = self.size.plus(size);
@@ -134,6 +136,7 @@ impl Message {
     }
 
     /// The message with fields that this version does not know.
+    #[inline]
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         self.size = self
             .size
@@ -315,6 +318,7 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
     let text = match output {
         Output::Parts(_) => return None,
         Output::Value(Value::Nil) => String::new(),
+        Output::Value(Value::Binary(bytes)) if is_said(bytes) => return None,
         Output::Value(Value::Binary(bytes)) => match letters::utf8(bytes) {
             Cow::Borrowed(text) if !text.trim().is_empty() => return None,
             text => text.into_owned(),
@@ -326,6 +330,12 @@ fn describe(status: Status, output: &Output) -> Option<Box<str>> {
         return Some(wording::NO_OUTPUT.into());
     }
     Some(text.into())
+}
+
+/// Whether a text is surely one, and not blank: most are ASCII, which takes half the time to see.
+fn is_said(bytes: &[u8]) -> bool {
+    let is_blank = |byte: &u8| char::from(*byte).is_whitespace();
+    bytes.is_ascii() && !bytes.iter().all(is_blank)
 }
 
 impl PartialEq for Outcome {

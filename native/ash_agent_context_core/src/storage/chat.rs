@@ -9,7 +9,7 @@ use crate::error::{index, Error};
 use crate::storage::bases::{self, Leaf};
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING, VERSION};
-use crate::storage::read::{fields, wrong};
+use crate::storage::read::wrong;
 use crate::storage::tagged;
 use crate::storage::trust::Trust;
 use crate::value::builder::Json;
@@ -214,6 +214,10 @@ impl LoadedChat {
             branches,
         })
     }
+}
+
+fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
+    Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
 fn in_key(error: Error, key: &str) -> Error {

@@ -18,19 +18,20 @@ use crate::log::reply::{Finish, Reply};
 use crate::log::usage::{Reported, Usage};
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING};
+use crate::storage::node::{Fields, Node};
 use crate::storage::tagged;
 use crate::storage::trust::{Approvals, Trust};
-use crate::value::fields::{utf8, Fields};
+use crate::value::fields::utf8;
 use crate::value::json;
-use crate::value::time::{self, Time};
+use crate::value::time::Time;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 pub(crate) fn read_message_as(
-    value: Value,
+    node: Node<'_>,
     role: Role,
     trust: Trust,
 ) -> Result<Arc<Message>, Error> {
-    let (message, _, _) = read_message(value, trust)?;
+    let (message, _, _) = read_message(node, trust)?;
     if message.role == role {
         return Ok(Arc::new(message));
     }
@@ -38,14 +39,14 @@ pub(crate) fn read_message_as(
 }
 
 pub(crate) fn read_message(
-    value: Value,
+    node: Node<'_>,
     trust: Trust,
 ) -> Result<(Message, Exchange, Option<Reported>), Error> {
-    let mut fields = fields(value, "a message")?;
+    let mut fields = fields(node, "a message")?;
     let role = fields.take(keys::ROLE);
     let role = role
         .as_ref()
-        .and_then(Value::as_str)
+        .and_then(Node::as_str)
         .and_then(Role::from_name)
         .ok_or_else(|| wrong(keys::ROLE, "\"system\", \"user\" or \"assistant\""))?;
     let place = match role {
@@ -53,19 +54,19 @@ pub(crate) fn read_message(
         Role::User => Place::User,
         Role::Assistant => Place::Assistant,
     };
-    let content = fields.take(keys::CONTENT).unwrap_or(Value::Nil);
+    let content = fields.take(keys::CONTENT).unwrap_or(NIL);
     let content = at(keys::CONTENT, read_content(content, place, trust))?;
     let metadata = take_map(&mut fields, keys::METADATA, trust)?;
-    let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS) {
+    let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS).map(Node::into_list) {
         None => (Box::default(), Exchange::default()),
-        Some(Value::List(calls)) if role == Role::Assistant && !calls.is_empty() => {
-            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls.into_vec(), trust))?;
+        Some(Ok(calls)) if role == Role::Assistant && !calls.is_empty() => {
+            let (calls, mut exchange) = at(keys::TOOL_CALLS, read_calls(calls, trust))?;
             exchange.add_metadata(take_map(&mut fields, keys::RESULTS_METADATA, trust)?);
             exchange.original = take_wire(&mut fields, keys::RESULTS_WIRE, false)?
                 .filter(|_| exchange.pending() == 0);
             (calls, exchange)
         }
-        Some(Value::List(calls)) if calls.is_empty() => (Box::default(), Exchange::default()),
+        Some(Ok(calls)) if calls.is_empty() => (Box::default(), Exchange::default()),
         Some(_) => {
             let expected = "a list of tool calls, in assistant messages only";
             return Err(wrong(keys::TOOL_CALLS, expected));
@@ -95,17 +96,17 @@ pub(crate) fn read_message(
     Ok((message, exchange, usage))
 }
 
-pub(crate) fn read_size(value: Value) -> Result<usize, Error> {
-    let size = match value {
-        Value::Int(size) => usize::try_from(size).ok(),
+pub(crate) fn read_size(node: Node<'_>) -> Result<usize, Error> {
+    let size = match node {
+        Node::Value(Value::Int(size)) => usize::try_from(size).ok(),
         _ => None,
     };
     size.ok_or_else(|| Error::invalid(Vec::new(), "a number that is not negative"))
 }
 
-fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
-    let mut fields = fields(value, "where the message came from")?;
-    let mut named = |key| fields.take_given(key).map(utf8).transpose();
+fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
+    let mut fields = fields(node, "where the message came from")?;
+    let mut named = |key| fields.take_given(key).map(Node::into_text).transpose();
     let provider = named(keys::PROVIDER)
         .ok()
         .map(|name| name.map(|name| Provider::from_name(&name)));
@@ -120,11 +121,7 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
     };
     let mut text = |key| match fields.take_given(key) {
         None => Ok(None),
-        Some(value) => {
-            let text = tagged::untag_text(value)
-                .and_then(|value| utf8(value).map_err(|_| Error::invalid(Vec::new(), "text")));
-            at(key, text).map(Some)
-        }
+        Some(node) => at(key, read_name(node)).map(Some),
     };
     let (model, id, word) = (
         text(keys::MODEL)?,
@@ -133,14 +130,10 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
     );
     let [requested_at, received_at] =
         [keys::REQUESTED_AT, keys::RECEIVED_AT].map(|key| take_given_time(&mut fields, key));
-    let interrupted = fields.take_given(keys::INTERRUPTED).map(|value| {
-        let mut fields = self::fields(value, "why the message broke off")?;
-        let mut reason = fields.take(keys::REASON).unwrap_or(Value::Nil);
-        at(
-            keys::REASON,
-            tagged::untag(&mut reason, LEVELS, trust.structs),
-        )?;
-        Ok(reason)
+    let interrupted = fields.take_given(keys::INTERRUPTED).map(|node| {
+        let mut fields = self::fields(node, "why the message broke off")?;
+        let reason = fields.take(keys::REASON).unwrap_or(NIL);
+        at(keys::REASON, reason.into_term(trust.structs))
     });
     Ok(Reply {
         provider: provider.flatten().flatten(),
@@ -155,11 +148,11 @@ fn read_reply(value: Value, trust: Trust) -> Result<Reply, Error> {
     })
 }
 
-pub(crate) fn read_reported(value: Value) -> Result<Reported, Error> {
-    let mut fields = fields(value, "a report on tokens")?;
+pub(crate) fn read_reported(node: Node<'_>) -> Result<Reported, Error> {
+    let mut fields = fields(node, "a report on tokens")?;
     let mut usage = |key| {
-        let value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, read_usage(value))
+        let node = fields.take(key).unwrap_or(NIL);
+        at(key, read_usage(node))
     };
     Ok(Reported {
         sum: usage(keys::SUM)?,
@@ -168,43 +161,39 @@ pub(crate) fn read_reported(value: Value) -> Result<Reported, Error> {
     })
 }
 
-fn read_usage(value: Value) -> Result<Usage, Error> {
-    let mut fields = fields(value, "numbers of tokens")?;
+fn read_usage(node: Node<'_>) -> Result<Usage, Error> {
+    let mut fields = fields(node, "numbers of tokens")?;
     Ok(Usage {
         input: take_count(&mut fields, keys::INPUT_TOKENS)?,
         output: take_count(&mut fields, keys::OUTPUT_TOKENS)?,
         total: take_count(&mut fields, keys::TOTAL_TOKENS)?,
         cached: take_count(&mut fields, keys::CACHED_TOKENS)?,
         // Earlier releases did not note it.
-        written: match fields.get_mut(keys::CACHE_WRITE_TOKENS) {
-            Some(_) => take_count(&mut fields, keys::CACHE_WRITE_TOKENS)?,
-            None => 0,
+        written: match fields.has(keys::CACHE_WRITE_TOKENS) {
+            true => take_count(&mut fields, keys::CACHE_WRITE_TOKENS)?,
+            false => 0,
         },
         reasoning: take_count(&mut fields, keys::REASONING_TOKENS)?,
     })
 }
 
 /// A number that is not negative.
-pub(crate) fn take_count(fields: &mut Fields, key: &'static str) -> Result<u64, Error> {
-    let number = match fields.take(key) {
-        Some(Value::Int(number)) => u64::try_from(number).ok(),
-        Some(Value::BigInt(number)) => u64::try_from(*number).ok(),
-        _ => None,
-    };
+pub(crate) fn take_count(fields: &mut Fields<'_>, key: &'static str) -> Result<u64, Error> {
+    let number = fields.take(key).and_then(|node| node.as_count());
     number.ok_or_else(|| wrong(key, "a number of tokens"))
 }
 
 pub(crate) fn take_wire(
-    fields: &mut Fields,
+    fields: &mut Fields<'_>,
     key: &'static str,
     of_system: bool,
 ) -> Result<Option<Original>, Error> {
-    let read = |value| {
-        let mut fields = self::fields(value, "a map with a provider and its JSON text")?;
+    let read = |node| {
+        let mut fields = self::fields(node, "a map with a provider and its JSON text")?;
         let provider = fields.take(keys::PROVIDER);
         let provider = provider
             .as_ref()
-            .and_then(Value::as_str)
+            .and_then(Node::as_str)
             .and_then(Provider::from_name)
             .ok_or_else(|| wrong(keys::PROVIDER, "the name of a provider"))?;
         let json = at(keys::JSON, take_name(&mut fields, keys::JSON))?;
@@ -227,26 +216,30 @@ fn is_elements(json: &str, of_system: bool) -> bool {
     }
 }
 
-fn read_content(value: Value, place: Place, trust: Trust) -> Result<Content, Error> {
+fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result<Content, Error> {
     let expected = "text, a list of parts or null";
-    match tagged::untag_text(value)? {
-        Value::Nil => Ok(Content::None),
-        Value::Binary(text) => Ok(Content::Text(text)),
-        Value::List(parts) => read_parts(parts, place, trust).map(Content::Parts),
-        _ => Err(Error::invalid(Vec::new(), expected)),
+    match node.into_list() {
+        Ok(parts) => read_parts(parts, place, trust).map(Content::Parts),
+        Err(Node::Text(text)) => Ok(Content::Text(text.into())),
+        Err(other) => match tagged::untag_text(other.into_value())? {
+            Value::Nil => Ok(Content::None),
+            Value::Binary(text) => Ok(Content::Text(text)),
+            _ => Err(Error::invalid(Vec::new(), expected)),
+        },
     }
 }
 
-fn read_parts(parts: Box<[Value]>, place: Place, trust: Trust) -> Result<Box<[Part]>, Error> {
+fn read_parts(parts: Vec<Node<'_>>, place: Place, trust: Trust) -> Result<Box<[Part]>, Error> {
     let read = |(position, part)| {
         read_part(part, place, trust).map_err(|error: Error| error.within(index(position)))
     };
-    parts.into_vec().into_iter().enumerate().map(read).collect()
+    parts.into_iter().enumerate().map(read).collect()
 }
 
-fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
-    let mut fields = fields(value, "a content part")?;
-    let name = fields.take(keys::TYPE).unwrap_or(Value::Nil);
+fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> {
+    // As values, since what users give is read by the same rules.
+    let mut fields = fields(Node::Value(node.into_value()), "a content part")?;
+    let name = fields.take(keys::TYPE).unwrap_or(NIL);
     let name = name.as_str().unwrap_or_default();
     // Fields that are another type's are not known here, and kept as they came.
     let own: &[&'static str] = match name {
@@ -262,11 +255,11 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
         _ => &[keys::DATA],
     };
     for key in own {
-        if let Some(value) = fields.get_mut(key) {
+        if let Some(value) = fields.values.get_mut(key) {
             at(key, tagged::untag(value, LEVELS, trust.structs))?;
         }
     }
-    let kind = PartKind::read(name, place, &mut fields).map_err(|key| {
+    let kind = PartKind::read(name, place, &mut fields.values).map_err(|key| {
         wrong(
             key,
             match key {
@@ -292,12 +285,12 @@ fn read_part(value: Value, place: Place, trust: Trust) -> Result<Part, Error> {
     })
 }
 
-fn read_calls(values: Vec<Value>, trust: Trust) -> Result<(Box<[ToolCall]>, Exchange), Error> {
-    let mut calls = Vec::with_capacity(values.len());
-    let mut exchange = Exchange::new(values.len());
-    for (position, value) in values.into_iter().enumerate() {
+fn read_calls(nodes: Vec<Node<'_>>, trust: Trust) -> Result<(Box<[ToolCall]>, Exchange), Error> {
+    let mut calls = Vec::with_capacity(nodes.len());
+    let mut exchange = Exchange::new(nodes.len());
+    for (position, node) in nodes.into_iter().enumerate() {
         let (call, state) =
-            read_call(value, trust).map_err(|error| error.within(index(position)))?;
+            read_call(node, trust).map_err(|error| error.within(index(position)))?;
         match state.decision {
             Some(decision) => exchange.decide(position, decision),
             None => exchange.ask(position, state.asked),
@@ -325,8 +318,8 @@ struct State {
     outcome: Option<Outcome>,
 }
 
-fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
-    let mut fields = fields(value, "a tool call")?;
+fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, State), Error> {
+    let mut fields = fields(node, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
     let kind = match fields.take_given(keys::KIND) {
         None => CallKind::Function,
@@ -335,7 +328,7 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
             .and_then(CallKind::from_name)
             .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
     };
-    let name = fields.take(keys::NAME).unwrap_or(Value::Nil);
+    let name = fields.take(keys::NAME).unwrap_or(NIL).into_value();
     let name = match at(keys::NAME, tagged::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
         Value::Atom(name) => Ok(Name::Atom(name)),
@@ -359,12 +352,13 @@ fn read_call(value: Value, trust: Trust) -> Result<(ToolCall, State), Error> {
     Ok((call, state))
 }
 
-fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<Arguments, Error> {
-    let mut value = fields.take(keys::ARGUMENTS).unwrap_or(Value::Nil);
-    at(
-        keys::ARGUMENTS,
-        tagged::untag(&mut value, LEVELS, trust.structs),
-    )?;
+fn read_arguments(
+    kind: CallKind,
+    fields: &mut Fields<'_>,
+    trust: Trust,
+) -> Result<Arguments, Error> {
+    let node = fields.take(keys::ARGUMENTS).unwrap_or(NIL);
+    let value = at(keys::ARGUMENTS, node.into_term(trust.structs))?;
     if !matches!(value, Value::Map(_) | Value::Binary(_)) {
         return Err(wrong(keys::ARGUMENTS, "a map or text"));
     }
@@ -375,7 +369,7 @@ fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<A
         return Ok(Arguments { value, json: None });
     };
     // A provider gets this text as it is, the tool gets the value: the two must not differ.
-    let json = at(keys::ARGUMENTS_JSON, tagged::untag_text(json))?;
+    let json = at(keys::ARGUMENTS_JSON, tagged::untag_text(json.into_value()))?;
     let arguments = match json {
         Value::Binary(text) => Some(Arguments::from_json(text)),
         _ => None,
@@ -385,9 +379,9 @@ fn read_arguments(kind: CallKind, fields: &mut Fields, trust: Trust) -> Result<A
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut Fields, trust: Trust) -> Result<State, Error> {
+fn read_state(fields: &mut Fields<'_>, trust: Trust) -> Result<State, Error> {
     let status = fields.take(keys::STATUS);
-    let status = status.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
     let is_open = status == "pending" || status == "approved";
     if ended.is_none() && !is_open {
@@ -436,26 +430,32 @@ fn undecided(ended: Status) -> Status {
     }
 }
 
-fn read_decision(value: Value, trust: Trust) -> Result<Decision, Error> {
-    let mut fields = fields(value, "a decision")?;
-    let Some(Value::Bool(approved)) = fields.take(keys::APPROVED) else {
+fn read_decision(node: Node<'_>, trust: Trust) -> Result<Decision, Error> {
+    let mut fields = fields(node, "a decision")?;
+    let Some(Node::Value(Value::Bool(approved))) = fields.take(keys::APPROVED) else {
         return Err(wrong(keys::APPROVED, "true or false"));
     };
     let by = take_term(&mut fields, keys::BY, trust)?;
     let reason = take_term(&mut fields, keys::REASON, trust)?;
-    let digest = fields.take_given(keys::DIGEST).map(utf8).transpose();
+    let digest = fields.take_given(keys::DIGEST).map(Node::into_text);
     Ok(Decision {
         approved,
         by: by.unwrap_or(Value::Nil),
         reason: reason.unwrap_or(Value::Nil),
         at: at(keys::AT, take_time(&mut fields, keys::AT))?,
         arguments: take_seen(&mut fields, keys::ARGUMENTS, trust)?,
-        digest: digest.map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
+        digest: digest
+            .transpose()
+            .map_err(|_| wrong(keys::DIGEST, "the digest of what was approved"))?,
     })
 }
 
 /// Arguments that somebody was shown.
-fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
+fn take_seen(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    trust: Trust,
+) -> Result<Option<Value>, Error> {
     match take_term(fields, key, trust)? {
         None => Ok(None),
         Some(map @ Value::Map(_)) => Ok(Some(map)),
@@ -463,25 +463,23 @@ fn take_seen(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Opt
     }
 }
 
-fn take_term(fields: &mut Fields, key: &'static str, trust: Trust) -> Result<Option<Value>, Error> {
-    let mut value = fields.take_given(key);
-    if let Some(value) = &mut value {
-        at(key, tagged::untag(value, LEVELS, trust.structs))?;
-    }
-    Ok(value)
+#[inline]
+fn take_term(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    trust: Trust,
+) -> Result<Option<Value>, Error> {
+    let term = fields.take_given(key);
+    let term = term.map(|node| node.into_term(trust.structs));
+    at(key, term.transpose())
 }
 
-fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Error> {
-    let mut fields = fields(value, "a map with a value or parts")?;
-    let output = match (fields.take(keys::VALUE), fields.take(keys::PARTS)) {
-        (Some(mut value), None) => {
-            at(
-                keys::VALUE,
-                tagged::untag(&mut value, LEVELS, trust.structs),
-            )?;
-            Output::Value(value)
-        }
-        (None, Some(Value::List(parts))) => {
+fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
+    let mut fields = fields(node, "a map with a value or parts")?;
+    let parts = fields.take(keys::PARTS).map(Node::into_list);
+    let output = match (fields.take(keys::VALUE), parts) {
+        (Some(value), None) => Output::Value(at(keys::VALUE, value.into_term(trust.structs))?),
+        (None, Some(Ok(parts))) => {
             Output::Parts(at(keys::PARTS, read_parts(parts, Place::Result, trust))?)
         }
         (None, None) => return Err(wrong(keys::VALUE, "a value, or parts beside it")),
@@ -500,12 +498,17 @@ fn read_result(status: Status, value: Value, trust: Trust) -> Result<Outcome, Er
         .with_extra(rest(fields)?))
 }
 
-pub(crate) fn fields(value: Value, expected: &'static str) -> Result<Fields, Error> {
-    Fields::of(value).ok_or_else(|| Error::invalid(Vec::new(), expected))
+/// What the elements of an object are read from where there are none.
+pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
+
+#[inline]
+pub(crate) fn fields<'a>(node: Node<'a>, expected: &'static str) -> Result<Fields<'a>, Error> {
+    Fields::of(node).ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
 /// What nobody took, which must be JSON.
-pub(crate) fn rest(fields: Fields) -> Result<Option<Map>, Error> {
+#[inline]
+pub(crate) fn rest(fields: Fields<'_>) -> Result<Option<Map>, Error> {
     let Some(unknown) = fields.rest() else {
         return Ok(None);
     };
@@ -526,60 +529,64 @@ pub(crate) fn wrong(
 }
 
 /// The result, or its error within a key.
+#[inline]
 pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Error> {
     read.map_err(|error| error.within(Value::text(key)))
 }
 
-pub(crate) fn take_name(fields: &mut Fields, key: &'static str) -> Result<Box<str>, Error> {
-    let text = tagged::untag_text(fields.take(key).unwrap_or(Value::Nil))?;
+#[inline]
+pub(crate) fn take_name(fields: &mut Fields<'_>, key: &'static str) -> Result<Box<str>, Error> {
+    read_name(fields.take(key).unwrap_or(NIL))
+}
+
+#[inline]
+fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
+    let text = tagged::untag_text(node.into_value())?;
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 
-pub(crate) fn take_time(fields: &mut Fields, key: &'static str) -> Result<Time, Error> {
-    read_time(&fields.take(key).unwrap_or(Value::Nil))
+#[inline]
+pub(crate) fn take_time(fields: &mut Fields<'_>, key: &'static str) -> Result<Time, Error> {
+    read_time(&fields.take(key).unwrap_or(NIL))
 }
 
 /// A time that may be absent.
-fn take_given_time(fields: &mut Fields, key: &'static str) -> Result<Option<Time>, Error> {
+fn take_given_time(fields: &mut Fields<'_>, key: &'static str) -> Result<Option<Time>, Error> {
     let time = fields.take_given(key).as_ref().map(read_time);
     at(key, time.transpose())
 }
 
-pub(crate) fn read_time(value: &Value) -> Result<Time, Error> {
-    time::from_value(value)
+#[inline]
+pub(crate) fn read_time(node: &Node<'_>) -> Result<Time, Error> {
+    node.as_time()
         .ok_or_else(|| Error::invalid(Vec::new(), "ISO 8601 text with an offset"))
 }
 
-pub(crate) fn read_number(value: Value) -> Result<u64, Error> {
-    let number = match value {
-        Value::Int(number) => u64::try_from(number).ok(),
-        Value::BigInt(number) => u64::try_from(*number).ok(),
-        _ => None,
-    };
-    number
+pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {
+    node.as_count()
         .filter(|number| *number > 0)
         .ok_or_else(|| Error::invalid(Vec::new(), "a positive integer"))
 }
 
-pub(crate) fn take_list(fields: &mut Fields, key: &'static str) -> Result<Vec<Value>, Error> {
-    match fields.take(key) {
-        Some(Value::List(items)) => Ok(items.into_vec()),
-        _ => Err(Error::invalid(Vec::new(), "a list")),
-    }
+#[inline]
+pub(crate) fn take_list<'a>(
+    fields: &mut Fields<'a>,
+    key: &'static str,
+) -> Result<Vec<Node<'a>>, Error> {
+    let list = fields.take(key).unwrap_or(NIL).into_list();
+    list.map_err(|_| Error::invalid(Vec::new(), "a list"))
 }
 
 /// A map of values under a key.
+#[inline]
 pub(crate) fn take_map(
-    fields: &mut Fields,
+    fields: &mut Fields<'_>,
     key: &'static str,
     trust: Trust,
 ) -> Result<Option<Map>, Error> {
-    let Some(mut value) = fields.take_given(key) else {
-        return Ok(None);
-    };
-    at(key, tagged::untag(&mut value, LEVELS, trust.structs))?;
-    match value {
-        Value::Map(map) => Ok(Some(map)),
-        _ => Err(wrong(key, "a map")),
+    match take_term(fields, key, trust)? {
+        None => Ok(None),
+        Some(Value::Map(map)) => Ok(Some(map)),
+        Some(_) => Err(wrong(key, "a map")),
     }
 }

@@ -21,6 +21,7 @@ use num_bigint::BigInt;
 use crate::error::{index, Error};
 use crate::storage::trust::Structs;
 use crate::value::builder::Json;
+use crate::value::escape;
 use crate::value::json::MAX_DIGITS;
 use crate::value::{Map, Value, MAX_DEPTH};
 
@@ -79,6 +80,9 @@ fn tagged(json: &mut Json, tag: &str, text: &str) {
 
 /// Writes bytes that are mostly text.
 pub fn text(json: &mut Json, bytes: &[u8]) {
+    if escape::is_plain(bytes) {
+        return json.plain(bytes);
+    }
     match plain(bytes) {
         Some(text) => json.text(text),
         None => tagged(json, BYTES, &BASE64.encode(bytes)),
@@ -354,7 +358,7 @@ fn begin(value: Value) -> Result<Next, Error> {
     match value {
         Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
         Value::List(items) => Ok(Next::Open(Reading::items(items, false))),
-        Value::Map(map) => match map.iter().find(|(key, _)| is_tag(key)) {
+        Value::Map(map) => match map.iter().find(|(key, _)| is_tag_key(key)) {
             None => Ok(Next::Open(Reading::Object {
                 read: Vec::with_capacity(map.len()),
                 rest: map.into_entries().into_iter(),
@@ -425,7 +429,7 @@ impl Reading {
             Self::List { read, .. } => read.push(value),
             Self::Object { read, key, .. } => {
                 let key = std::mem::replace(key, Value::Nil);
-                read.push((unescape(&key).unwrap_or(key), value));
+                read.push((unescape_key(key), value));
             }
             Self::Pairs { read, key, .. } => match key.take() {
                 Some(key) => read.push((key, value)),
@@ -471,25 +475,35 @@ impl Reading {
 }
 
 /// Whether a key is a tag: a text that looks like one has one more `$` as a prefix.
-fn is_tag(key: &Value) -> bool {
+pub fn is_tag(key: &[u8]) -> bool {
     match key {
-        Value::Binary(bytes) => match &**bytes {
-            [b'$', b':' | b'$', ..] => false,
-            [b'$', ..] => true,
-            _ => false,
-        },
+        [b'$', b':' | b'$', ..] => false,
+        [b'$', ..] => true,
         _ => false,
     }
 }
 
-fn unescape(key: &Value) -> Option<Value> {
-    let Value::Binary(bytes) = key else {
-        return None;
-    };
-    match &**bytes {
-        [b':', ..] => key.as_str()?.get(1..).map(Value::atom),
-        [b'$', text @ ..] => Some(Value::Binary(text.into())),
-        _ => None,
+fn is_tag_key(key: &Value) -> bool {
+    matches!(key, Value::Binary(bytes) if is_tag(bytes))
+}
+
+/// What the key of an object stands for.
+pub fn unescape(key: &str) -> Value {
+    match key.split_at_checked(1) {
+        Some((":", name)) => Value::atom(name),
+        Some(("$", text)) => Value::text(text),
+        _ => Value::text(key),
+    }
+}
+
+fn unescape_key(key: Value) -> Value {
+    match &key {
+        Value::Binary(bytes) => match &**bytes {
+            [b':', ..] => key.as_str().map(unescape).unwrap_or(key),
+            [b'$', text @ ..] => Value::Binary(text.into()),
+            _ => key,
+        },
+        _ => key,
     }
 }
 
@@ -551,10 +565,10 @@ pub fn untag_text(value: Value) -> Result<Value, Error> {
 /// An atom or a text, as it stands for itself in the place of a key.
 pub fn untag_key(value: Value) -> Result<Value, Error> {
     let key = untag_text(value)?;
-    if is_tag(&key) {
+    if is_tag_key(&key) {
         return Err(refuse("text, or a colon followed by the name of an atom"));
     }
-    Ok(unescape(&key).unwrap_or(key))
+    Ok(unescape_key(key))
 }
 
 fn below(levels: usize) -> Result<usize, Error> {

@@ -6,14 +6,14 @@ use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::keys;
+use crate::storage::node::{Fields, Node};
 use crate::storage::read;
 use crate::storage::read::{
-    at, fields, read_message_as, read_size, rest, take_list, take_name, wrong,
+    at, fields, read_message_as, read_size, rest, take_list, take_name, wrong, NIL,
 };
 use crate::storage::trust::Trust;
 use crate::storage::write::{message, text};
 use crate::value::builder::{Json, JsonObject};
-use crate::value::fields::Fields;
 use crate::value::{Size, Value};
 use crate::view::cover::Cover;
 use crate::view::masks::Masks;
@@ -108,8 +108,8 @@ struct Covered {
 
 impl Stored {
     /// `known` has been compiled already.
-    pub fn read(value: Value, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
-        let mut fields = fields(value, "a view")?;
+    pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
+        let mut fields = fields(node, "a view")?;
         let masks = read_masks(&mut fields, known)?;
         let stored = Self {
             masks,
@@ -119,22 +119,22 @@ impl Stored {
         Ok(stored)
     }
 
-    fn read_unmasked(fields: &mut Fields, trust: Trust) -> Result<Self, Error> {
+    fn read_unmasked(fields: &mut Fields<'_>, trust: Trust) -> Result<Self, Error> {
         Ok(Self {
             covers: read_list(fields, keys::COVERS, |cover| read_cover(cover, trust))?,
             cleared: read_given(fields, keys::CLEARED, read_cleared)?,
             max_result_bytes: read_given(fields, keys::MAX_RESULT_BYTES, read_size)?,
             masks: None,
-            blocks: read_list(fields, keys::BLOCKS, |value| {
-                read_pair(value, keys::NAME, keys::TEXT)
+            blocks: read_list(fields, keys::BLOCKS, |node| {
+                read_pair(node, keys::NAME, keys::TEXT)
             })?,
         })
     }
 
     /// A view that requests were made from. Whether the conversation has what it covers does not matter: it is only
     /// shown.
-    pub fn read_asked(value: Value, trust: Trust) -> Result<View, Error> {
-        let mut fields = fields(value, "a view")?;
+    pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
+        let mut fields = fields(node, "a view")?;
         let stored = Self::read_unmasked(&mut fields, trust)?;
         rest(fields)?;
         let mut view = View::default();
@@ -210,46 +210,46 @@ fn may_cover(context: &Context, first: u64, last: u64) -> bool {
     first <= last && (last < current || (last == current && !pending))
 }
 
-fn read_given<T>(
-    fields: &mut Fields,
+fn read_given<'a, T>(
+    fields: &mut Fields<'a>,
     key: &'static str,
-    read: impl FnOnce(Value) -> Result<T, Error>,
+    read: impl FnOnce(Node<'a>) -> Result<T, Error>,
 ) -> Result<Option<T>, Error> {
     at(key, fields.take_given(key).map(read).transpose())
 }
 
-fn read_list<T>(
-    fields: &mut Fields,
+fn read_list<'a, T>(
+    fields: &mut Fields<'a>,
     key: &'static str,
-    read: impl Fn(Value) -> Result<T, Error>,
+    read: impl Fn(Node<'a>) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {
-    if fields.get_mut(key).is_none() {
+    if !fields.has(key) {
         return Ok(Vec::new());
     }
-    let values = at(key, take_list(fields, key))?;
-    let read = |(position, value)| read(value).map_err(|error| error.within(index(position)));
-    at(key, values.into_iter().enumerate().map(read).collect())
+    let nodes = at(key, take_list(fields, key))?;
+    let read = |(position, node)| read(node).map_err(|error| error.within(index(position)));
+    at(key, nodes.into_iter().enumerate().map(read).collect())
 }
 
-fn read_cover(value: Value, trust: Trust) -> Result<Covered, Error> {
-    let mut fields = fields(value, "a cover")?;
-    let number = |fields: &mut Fields, key| {
-        let value = fields.take(key).unwrap_or(Value::Nil);
-        at(key, read::read_number(value))
+fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
+    let mut fields = fields(node, "a cover")?;
+    let number = |fields: &mut Fields<'_>, key| {
+        let node = fields.take(key).unwrap_or(NIL);
+        at(key, read::read_number(node))
     };
     Ok(Covered {
         first: number(&mut fields, keys::FIRST)?,
         last: number(&mut fields, keys::LAST)?,
-        summary: read_given(&mut fields, keys::SUMMARY, |value| {
-            read_message_as(value, Role::User, trust)
+        summary: read_given(&mut fields, keys::SUMMARY, |node| {
+            read_message_as(node, Role::User, trust)
         })?,
     })
 }
 
-fn read_cleared(value: Value) -> Result<Cleared, Error> {
-    let mut fields = fields(value, "a place in the conversation")?;
-    let iteration = fields.take(keys::ITERATION).unwrap_or(Value::Nil);
-    let calls = fields.take(keys::CALLS).unwrap_or(Value::Nil);
+fn read_cleared(node: Node<'_>) -> Result<Cleared, Error> {
+    let mut fields = fields(node, "a place in the conversation")?;
+    let iteration = fields.take(keys::ITERATION).unwrap_or(NIL);
+    let calls = fields.take(keys::CALLS).unwrap_or(NIL);
     Ok(Cleared {
         iteration: at(keys::ITERATION, read::read_number(iteration))?,
         calls: at(keys::CALLS, read_size(calls))?,
@@ -258,11 +258,11 @@ fn read_cleared(value: Value) -> Result<Cleared, Error> {
 }
 
 fn read_masks(
-    fields: &mut Fields,
+    fields: &mut Fields<'_>,
     known: Option<&Arc<Masks>>,
 ) -> Result<Option<Arc<Masks>>, Error> {
-    let pairs = read_list(fields, keys::MASKS, |value| {
-        read_pair(value, keys::PATTERN, keys::REPLACEMENT)
+    let pairs = read_list(fields, keys::MASKS, |node| {
+        read_pair(node, keys::PATTERN, keys::REPLACEMENT)
     })?;
     if pairs.is_empty() {
         return Ok(None);
@@ -277,11 +277,11 @@ fn read_masks(
 }
 
 fn read_pair(
-    value: Value,
+    node: Node<'_>,
     first: &'static str,
     second: &'static str,
 ) -> Result<(Box<str>, Box<str>), Error> {
-    let mut fields = fields(value, "a map of two texts")?;
+    let mut fields = fields(node, "a map of two texts")?;
     Ok((
         at(first, take_name(&mut fields, first))?,
         at(second, take_name(&mut fields, second))?,

@@ -37,6 +37,14 @@ impl Json {
         escape::write(&mut self.0, text);
     }
 
+    /// A string of bytes that are [`escape::is_plain`].
+    pub fn plain(&mut self, bytes: &[u8]) {
+        self.0.reserve(bytes.len() + 2);
+        self.0.push(b'"');
+        self.0.extend_from_slice(bytes);
+        self.0.push(b'"');
+    }
+
     /// The key of the next field of an object.
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.separate();

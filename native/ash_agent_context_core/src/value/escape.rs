@@ -1,10 +1,13 @@
 //! JSON strings.
 //!
-//! serde_json looks at a string byte by byte; conversations are mostly long strings, and looking
-//! at 32 bytes at a time is several times faster (`benches/snapshot.rs`, `bench/requests.exs`).
+//! serde_json writes a string byte by byte, and jiter reads it so; conversations are mostly long strings, and
+//! looking at 64 bytes at a time is several times faster (`benches/snapshot.rs`, `bench/requests.exs`).
 
 /// Bytes that are looked at together.
-const CHUNK: usize = 32;
+const CHUNK: usize = 64;
+
+/// Bytes of the beginning that are looked at word by word.
+const NEAR: usize = 4 * WORD;
 
 /// Bytes in which the first one is found that has to be escaped.
 const WORD: usize = 8;
@@ -27,23 +30,40 @@ pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Where the first byte stands that has to be escaped.
-fn next_special(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn next_special(bytes: &[u8]) -> Option<usize> {
+    // Keys, names and short lines end here.
+    let near = bytes.get(..NEAR).unwrap_or(bytes);
+    if let Some(at) = special_in_words(near) {
+        return Some(at);
+    }
+    let far = bytes.get(NEAR..)?;
+    let start = NEAR
+        + CHUNK
+            * far
+                .chunks_exact(CHUNK)
+                .position(|chunk| any(chunk, is_special))
+                .unwrap_or(far.len() / CHUNK);
+    special_in_words(bytes.get(start..)?).map(|at| start + at)
+}
+
+/// Whether all of a text is ASCII of which nothing has to be escaped.
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    // As signed bytes, all but ASCII are negative.
+    let is_odd = |byte: u8| (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\');
     let mut chunks = bytes.chunks_exact(CHUNK);
-    // Without a branch in it, this becomes a few vector instructions.
-    let has_special = |chunk: &[u8]| {
-        chunk
-            .iter()
-            .fold(false, |found, byte| found | is_special(*byte))
-    };
-    let found = chunks.by_ref().position(has_special);
-    let start = match found {
-        Some(chunk) => chunk * CHUNK,
-        None => bytes.len() - chunks.remainder().len(),
-    };
-    let mut words = bytes.get(start..)?.chunks_exact(WORD);
-    for (word, position) in words.by_ref().zip((start..).step_by(WORD)) {
-        let word = u64::from_le_bytes(word.try_into().ok()?);
-        let marks = special_marks(word);
+    chunks.by_ref().all(|chunk| !any(chunk, is_odd)) && !any(chunks.remainder(), is_odd)
+}
+
+/// Whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each [`CHUNK`].
+fn any(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
+    let found = |found, byte: &u8| found | u8::from(is_such(*byte));
+    bytes.iter().fold(0, found) != 0
+}
+
+fn special_in_words(bytes: &[u8]) -> Option<usize> {
+    let mut words = bytes.chunks_exact(WORD);
+    for (word, position) in words.by_ref().zip((0..).step_by(WORD)) {
+        let marks = special_marks(u64::from_le_bytes(word.try_into().ok()?));
         if marks != 0 {
             return Some(position + marks.trailing_zeros() as usize / 8);
         }

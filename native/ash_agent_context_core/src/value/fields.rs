@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::value::{Map, Value};
 
 /// The entries of a map that is being taken apart.
+#[derive(Default)]
 pub(crate) struct Fields {
     entries: Vec<(Value, Value)>,
     /// Whether the keys are strings, as far as one can tell.

@@ -23,16 +23,19 @@ pub fn from_micros(micros: i64) -> Option<Time> {
 #[must_use]
 pub fn from_value(value: &Value) -> Option<Time> {
     match value {
-        Value::Binary(bytes) => {
-            if let Some(time) = from_own_text(bytes) {
-                return Some(time);
-            }
-            let time = DateTime::parse_from_rfc3339(std::str::from_utf8(bytes).ok()?).ok()?;
-            whole_micros(time.with_timezone(&Utc))
-        }
+        Value::Binary(bytes) => from_text(bytes),
         Value::Map(_) => from_struct(value),
         _ => None,
     }
+}
+
+/// Reads ISO 8601 text with an offset.
+pub(crate) fn from_text(text: &[u8]) -> Option<Time> {
+    if let Some(time) = from_own_text(text) {
+        return Some(time);
+    }
+    let time = DateTime::parse_from_rfc3339(std::str::from_utf8(text).ok()?).ok()?;
+    whole_micros(time.with_timezone(&Utc))
 }
 
 /// Reads what [`to_text`] writes, several times faster than any ISO 8601 text; snapshots are full of it.

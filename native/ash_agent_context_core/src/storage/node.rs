@@ -1,0 +1,218 @@
+//! What a document is made of while it is read: values that came as terms, or what stands in a text.
+
+use std::borrow::Cow;
+
+use crate::error::Error;
+use crate::storage::limits::LEVELS;
+use crate::storage::tagged;
+use crate::storage::trust::Structs;
+use crate::value::fields::{self, NotThat};
+use crate::value::time::{self, Time};
+use crate::value::{Map, Value};
+
+/// A part of a document.
+pub(crate) enum Node<'a> {
+    /// Text where it was read, which is UTF-8; only what is kept is copied.
+    Text(&'a [u8]),
+    /// A list that was read from a text.
+    List(Box<[Node<'a>]>),
+    /// An object that was read from a text: its entries as they came.
+    Object(Box<[Named<'a>]>),
+    /// Anything else, and any value that came as a term.
+    Value(Value),
+    /// What was taken out of an object.
+    Taken,
+}
+
+/// A key and what stands under it.
+pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
+
+impl<'a> Node<'a> {
+    #[inline]
+    pub const fn is_nil(&self) -> bool {
+        matches!(self, Self::Value(Value::Nil))
+    }
+
+    /// The text of UTF-8.
+    #[inline]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => std::str::from_utf8(text).ok(),
+            Self::Value(value) => value.as_str(),
+            _ => None,
+        }
+    }
+
+    /// An integer that is not negative.
+    pub fn as_count(&self) -> Option<u64> {
+        match self {
+            Self::Value(Value::Int(number)) => u64::try_from(*number).ok(),
+            Self::Value(Value::BigInt(number)) => u64::try_from(&**number).ok(),
+            _ => None,
+        }
+    }
+
+    pub fn as_time(&self) -> Option<Time> {
+        match self {
+            Self::Text(text) => time::from_text(text),
+            Self::Value(value) => time::from_value(value),
+            _ => None,
+        }
+    }
+
+    /// The text of UTF-8, to be kept.
+    pub fn into_text(self) -> Result<Box<str>, NotThat> {
+        fields::utf8(self.into_value())
+    }
+
+    /// Its elements, or itself when it is not a list.
+    #[inline]
+    pub fn into_list(self) -> Result<Vec<Self>, Self> {
+        match self {
+            Self::List(items) => Ok(items.into_vec()),
+            Self::Value(Value::List(items)) => {
+                Ok(items.into_vec().into_iter().map(Self::Value).collect())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// The value, which refers to no text. Recurses: what reads texts makes no deeper nodes than its own stack took.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::Binary(text.into()),
+            Self::List(items) => {
+                Value::List(items.into_vec().into_iter().map(Self::into_value).collect())
+            }
+            Self::Object(entries) => Value::Map(map_of(entries.into_vec())),
+            Self::Value(value) => value,
+            Self::Taken => Value::Nil,
+        }
+    }
+
+    /// The term that it stands for, with the structs that it may have.
+    #[inline]
+    pub fn into_term(self, structs: Structs) -> Result<Value, Error> {
+        if matches!(&self, Self::Object(entries) if entries.is_empty()) {
+            return Ok(Value::Map(Map::default()));
+        }
+        if self.has_no_tag() {
+            return Ok(self.into_untagged(structs));
+        }
+        let mut value = self.into_value();
+        tagged::untag(&mut value, LEVELS, structs)?;
+        Ok(value)
+    }
+
+    fn has_no_tag(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Taken => true,
+            Self::List(items) => items.iter().all(Self::has_no_tag),
+            Self::Object(entries) => entries
+                .iter()
+                .all(|(key, node)| !tagged::is_tag(key.as_bytes()) && node.has_no_tag()),
+            Self::Value(value) => !matches!(
+                value,
+                Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Atom(_)
+            ),
+        }
+    }
+
+    /// In one go, which takes half the time.
+    fn into_untagged(self, structs: Structs) -> Value {
+        match self {
+            Self::List(items) => {
+                let items = items.into_vec().into_iter();
+                Value::List(items.map(|item| item.into_untagged(structs)).collect())
+            }
+            Self::Object(entries) => {
+                let entries = entries.into_vec().into_iter();
+                let entry =
+                    |(key, node): Named<'_>| (tagged::unescape(&key), node.into_untagged(structs));
+                Value::Map(structs.admit(Map::new(entries.map(entry).collect())))
+            }
+            other => other.into_value(),
+        }
+    }
+}
+
+/// The map of an object's entries; of several with one key the last one counts.
+fn map_of<'a>(entries: impl IntoIterator<Item = Named<'a>>) -> Map {
+    let entries = entries.into_iter();
+    Map::new(
+        entries
+            .map(|(key, node)| (Value::text(&key), node.into_value()))
+            .collect(),
+    )
+}
+
+/// The entries of an object that is being taken apart.
+#[derive(Default)]
+pub(crate) struct Fields<'a> {
+    /// Those of a map that came as a term.
+    pub values: fields::Fields,
+    /// Those of a text as they came, without what was taken.
+    named: Vec<Named<'a>>,
+}
+
+impl<'a> Fields<'a> {
+    /// The entries of an object, nothing of anything else.
+    #[inline]
+    pub fn of(node: Node<'a>) -> Option<Self> {
+        match node {
+            Node::Object(entries) => Some(Self {
+                values: fields::Fields::default(),
+                named: entries.into_vec(),
+            }),
+            Node::Value(value) => Some(Self {
+                values: fields::Fields::of(value)?,
+                named: Vec::new(),
+            }),
+            Node::Text(_) | Node::List(_) | Node::Taken => None,
+        }
+    }
+
+    /// Takes what stands under a known key out; of several the last one counts.
+    #[inline]
+    pub fn take(&mut self, name: &str) -> Option<Node<'a>> {
+        let mut entries = self.named.iter_mut().rev();
+        match entries.find(|(key, _)| key == name) {
+            Some((_, node)) => match std::mem::replace(node, Node::Taken) {
+                Node::Taken => None,
+                node => Some(node),
+            },
+            None => self.values.take(name).map(Node::Value),
+        }
+    }
+
+    /// Like [`Fields::take`], but `nil` counts as missing.
+    #[inline]
+    pub fn take_given(&mut self, name: &str) -> Option<Node<'a>> {
+        self.take(name).filter(|node| !node.is_nil())
+    }
+
+    /// Whether anything stands under a known key.
+    pub fn has(&mut self, name: &str) -> bool {
+        self.named.iter().any(|(key, _)| key == name) || self.values.get_mut(name).is_some()
+    }
+
+    /// What nobody took.
+    #[inline]
+    pub fn rest(self) -> Option<Map> {
+        match self.named.iter().all(is_taken) {
+            true => self.values.rest(),
+            false => self.left(),
+        }
+    }
+
+    fn left(self) -> Option<Map> {
+        let (taken, left): (Vec<_>, Vec<_>) = self.named.into_iter().partition(is_taken);
+        // Where a known key came twice, the last one was taken.
+        let is_unknown = |(key, _): &Named<'_>| taken.iter().all(|(known, _)| known != key);
+        Some(map_of(left.into_iter().filter(is_unknown))).filter(|map| !map.is_empty())
+    }
+}
+
+fn is_taken((_, node): &Named<'_>) -> bool {
+    matches!(node, Node::Taken)
+}
