@@ -102,7 +102,7 @@ for {n, times} <- Enum.sort(appends) do
   {limit, reached?} =
     case n do
       10 ->
-        {"at most 12 times slower", times.ratio <= 12}
+        {"at most 8 times slower", times.ratio <= 8}
 
       100 ->
         {"none", true}
@@ -140,7 +140,7 @@ without = {Conversations.without_calls(Context, 1_000), Conversations.without_ca
 # With their results, 500 answers are 1000 messages, and the first user message.
 with = {Conversations.with_calls(Context, 500), Conversations.with_calls(Plain, 500)}
 
-for {name, limit, {context, plain}} <- [{"without calls", 8, without}, {"with calls", 20, with}] do
+for {name, limit, {context, plain}} <- [{"without calls", 5, without}, {"with calls", 7, with}] do
   times =
     Harness.compare(
       fn -> Context.to_messages(context) end,
