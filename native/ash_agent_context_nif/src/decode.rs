@@ -8,13 +8,13 @@ use std::sync::Arc;
 use ash_agent_context_core::{
     Error, Map, Size, Unsupported, Value, AROUND_CONTEXT, BODY_DEPTH, MAX_DEPTH, NESTING,
 };
-use num_bigint::BigInt;
 use rustler::sys::ErlNifTerm;
 use rustler::types::atom::{self, Atom};
 use rustler::{Binary, Env, Term, TermType};
 use smallvec::SmallVec;
 
 use crate::atoms;
+use crate::big;
 use crate::enif::{Elements, Pairs, Waiting};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
@@ -90,7 +90,7 @@ impl<'a> rustler::Decoder<'a> for Number {
         if let Ok(small) = term.decode::<i64>() {
             return Ok(Self(small));
         }
-        let sign = term.decode::<BigInt>()?.sign();
+        let sign = big::decode(term).ok_or(rustler::Error::BadArg)?.sign();
         let positive = sign == num_bigint::Sign::Plus;
         Ok(Self(if positive { i64::MAX } else { i64::MIN }))
     }
@@ -445,7 +445,9 @@ fn read_name(term: Term<'_>) -> Result<String, NifError> {
 fn integer(term: Term<'_>) -> Result<Value, NifError> {
     match term.decode::<i64>() {
         Ok(small) => Ok(Value::Int(small)),
-        Err(_) => Ok(Value::integer(term.decode::<BigInt>()?)),
+        Err(_) => big::decode(term)
+            .map(Value::integer)
+            .ok_or(NifError::BadArg),
     }
 }
 

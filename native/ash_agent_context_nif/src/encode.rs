@@ -8,6 +8,7 @@ use rustler::{Atom, Encoder as _, Env, NewBinary, ResourceArc, Term};
 use smallvec::SmallVec;
 
 use crate::atoms;
+use crate::big;
 use crate::enif::{self, Terms};
 use crate::resource::ContextResource;
 
@@ -197,7 +198,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Value::Nil => atoms::nil().to_term(self.env),
             Value::Bool(flag) => flag.encode(self.env),
             Value::Int(integer) => integer.encode(self.env),
-            Value::BigInt(integer) => integer.encode(self.env),
+            Value::BigInt(integer) => {
+                big::encode(self.env, integer).unwrap_or_else(|| atoms::nil().to_term(self.env))
+            }
             Value::Float(float) => float.encode(self.env),
             Value::Atom(name) => self.atom(name),
             Value::Binary(bytes) => self.binary(bytes),

@@ -1,6 +1,7 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
 mod approvals;
+mod big;
 mod chat;
 mod clock;
 mod context;

@@ -1,7 +1,6 @@
 //! JSON that a provider sends, read in place: most of it is looked at once and never kept.
 
 use jiter::{JsonErrorType, JsonValue};
-use num_bigint::BigInt;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
@@ -158,10 +157,7 @@ pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
         Node::Null => Value::Nil,
         Node::Bool(flag) => Value::Bool(*flag),
         Node::Int(number) => Value::Int(*number),
-        // By its bytes: jiter has another version of num-bigint.
-        Node::BigInt(number) => {
-            Value::integer(BigInt::from_signed_bytes_le(&number.to_signed_bytes_le()))
-        }
+        Node::BigInt(number) => Value::integer(number.clone()),
         Node::Float(float) if float.is_finite() => Value::Float(*float),
         Node::Float(_) => return Err(Fault::unreadable("a number that does not fit into a float")),
         Node::Str(text) => Value::text(text),

@@ -162,10 +162,7 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, Fault> {
             let index = jiter.current_index();
             match jiter.known_number(peek)? {
                 NumberAny::Int(NumberInt::Int(small)) => Value::Int(small),
-                // By its bytes: jiter has another version of num-bigint than rustler.
-                NumberAny::Int(NumberInt::BigInt(big)) => {
-                    Value::integer(BigInt::from_signed_bytes_le(&big.to_signed_bytes_le()))
-                }
+                NumberAny::Int(NumberInt::BigInt(big)) => Value::integer(big),
                 NumberAny::Float(float) => {
                     if !float.is_finite() {
                         return Err(Fault::Number(index));
