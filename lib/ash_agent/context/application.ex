@@ -12,8 +12,7 @@ defmodule AshAgent.Context.Application do
 
   @impl true
   def start(_type, _args) do
-    registry = {Registry, keys: :unique, name: AshAgent.MCP.Registry}
-    children = [AshAgent.LLM.Transport.HTTP1.Pool, registry | @sessions]
+    children = [AshAgent.LLM.Transport.HTTP1.Pool | @sessions]
     Supervisor.start_link(children, strategy: :one_for_one, name: AshAgent.Context.Supervisor)
   end
 end

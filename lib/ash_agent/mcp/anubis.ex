@@ -66,6 +66,7 @@ defmodule AshAgent.MCP.Anubis do
   @impl true
   def start_link(server, tell) do
     quiet()
+    start_registry()
 
     with {:ok, transport} <- transport(server) do
       [client, transport_name] = for part <- [:client, :transport], do: name(make_ref(), part)
@@ -99,6 +100,16 @@ defmodule AshAgent.MCP.Anubis do
         stop(held)
         {:error, "has ended"}
       end
+    end
+  end
+
+  # With the first server: few applications have one, and the modules of a registry take as long to load as the rest of a start.
+  defp start_registry do
+    registry = {Registry, keys: :unique, name: @registry}
+
+    case Supervisor.start_child(AshAgent.Context.Supervisor, registry) do
+      {:ok, _registry} -> :ok
+      {:error, {:already_started, _registry}} -> :ok
     end
   end
 
