@@ -6,6 +6,29 @@ defmodule AshAgent.ResponseTest do
   alias AshAgent.{Context, Response}
   alias AshAgent.Context.Native
 
+  describe "on a dirty scheduler" do
+    test "what was given as a long reason is read" do
+      reason = %{why: String.duplicate("x", 1_000_000)}
+      %{ref: ref} = Response.interrupt(Response.new(:openai_chat), reason)
+
+      assert {:error, :dirty} = Native.response_reason_normal(ref)
+      assert {:ok, ^reason} = Native.response_reason(ref)
+      assert %{ref: short} = Response.interrupt(Response.new(:openai_chat), :stopped)
+      assert {:ok, :stopped} = Native.response_reason_normal(short)
+    end
+
+    test "what a provider wrote as the long name of a model is read" do
+      name = String.duplicate("x", 1_000_000)
+      message = %{"role" => "assistant", "content" => "Hi!"}
+      choice = %{"index" => 0, "message" => message, "finish_reason" => "stop"}
+      body = Context.JSON.encode(%{"model" => name, "choices" => [choice]})
+      {:ok, %{ref: ref} = response} = Response.decode(:openai_chat, body)
+
+      assert {:error, :dirty} = Native.response_facts_normal(ref)
+      assert Response.model(response) == name
+    end
+  end
+
   @providers [
     :anthropic,
     :openai_chat,

@@ -59,6 +59,8 @@ defmodule AshAgent.Context.Native do
     response_decode: 2,
     response_from_message: 1,
     response_message: 1,
+    response_facts: 1,
+    response_reason: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
     context_spent: 4,
@@ -161,9 +163,7 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
-    response_new: 1,
-    response_facts: 1,
-    response_reason: 1
+    response_new: 1
   ]
 
   for {name, arity} <- constant do

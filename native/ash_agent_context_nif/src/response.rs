@@ -25,6 +25,8 @@ nif!(response_interrupt_normal, response_interrupt_dirty(response: ResponseHandl
 nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Term<'a>) => decode_whole);
 nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
 nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
+nif!(response_facts_normal, response_facts_dirty(response: ResponseHandle) => facts);
+nif!(response_reason_normal, response_reason_dirty(response: ResponseHandle) => reason);
 nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, requested_at: Term<'a>, at: Term<'a>) => add);
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
@@ -303,9 +305,12 @@ fn add<'a>(
 }
 
 /// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
-#[rustler::nif]
-fn response_facts_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+fn facts<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
     let response = response.get()?;
+    // A provider may write megabytes where others write a name.
+    let texts = [response.id(), response.model(), response.finish_word()];
+    let bytes = texts.into_iter().flatten().map(str::len).sum();
+    scheduler.allow(Size::new(texts.len(), bytes))?;
     let usage = response
         .usage()
         .map(|usage| crate::tokens::encode(env, usage));
@@ -322,11 +327,14 @@ fn response_facts_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'
 }
 
 /// Why a response failed or was interrupted, else `nil`.
-#[rustler::nif]
-fn response_reason_normal<'a>(env: Env<'a>, response: ResponseHandle) -> Answer<'a> {
+fn reason<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
     Ok(match response.get()?.state() {
+        // Its words are few, whatever the provider wrote.
         State::Failed(fault) => encode_fault(env, fault),
-        State::Interrupted(reason) => Encoder::copying(env).value(reason),
+        State::Interrupted(reason) => {
+            scheduler.allow(reason.size())?;
+            Encoder::copying(env).value(reason)
+        }
         _ => atoms::nil().to_term(env),
     })
 }

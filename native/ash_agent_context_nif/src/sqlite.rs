@@ -9,8 +9,8 @@ use ash_agent_context_core::Size;
 use rusqlite::types::{ToSql, ToSqlOutput, Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use rustler::{
-    Atom, Binary, Encoder, Env, LocalPid, NewBinary, NifMap, NifUnitEnum, OwnedEnv, Reference,
-    Resource, ResourceArc, Term,
+    Atom, Binary, Encoder, Env, ListIterator, LocalPid, NewBinary, NifMap, NifUnitEnum, OwnedEnv,
+    Reference, Resource, ResourceArc, Term,
 };
 
 use crate::error::NifError;
@@ -236,11 +236,7 @@ fn hand_over<'a>(
     params: Term<'a>,
 ) -> Result<Term<'a>, NifError> {
     let (mode, reference): (Mode, Reference<'a>) = job.decode()?;
-    let params = params
-        .decode::<Vec<Term<'a>>>()?
-        .into_iter()
-        .map(|term| param(term, scheduler))
-        .collect::<Result<_, _>>()?;
+    let params = self::params(params, scheduler)?;
     let own = OwnedEnv::new();
     let saved = own.save(Term::from(reference));
     let job = Job {
@@ -261,7 +257,22 @@ fn hand_over<'a>(
     Ok(atoms::ok().encode(env))
 }
 
-fn param(term: Term<'_>, scheduler: Scheduler) -> Result<Param, NifError> {
+fn params(terms: Term<'_>, scheduler: Scheduler) -> Result<Vec<Param>, NifError> {
+    let mut size = Size::new(terms.list_length()?, 0);
+    scheduler.allow(size)?;
+    let mut params = Vec::new();
+    for term in terms.decode::<ListIterator<'_>>()? {
+        let param = param(term, size, scheduler)?;
+        if let Param::Text(text) = &param {
+            size.bytes += text.len();
+        }
+        params.push(param);
+    }
+    Ok(params)
+}
+
+/// One more, beside what those before it took.
+fn param(term: Term<'_>, before: Size, scheduler: Scheduler) -> Result<Param, NifError> {
     if term == atoms::nil().to_term(term.get_env()) {
         return Ok(Param::Null);
     }
@@ -269,7 +280,7 @@ fn param(term: Term<'_>, scheduler: Scheduler) -> Result<Param, NifError> {
         return Ok(Param::Int(number));
     }
     let text: Binary<'_> = term.decode()?;
-    scheduler.allow(Size::new(1, text.len()))?;
+    scheduler.allow(before.plus(Size::new(0, text.len())))?;
     Ok(Param::Text(text.to_vec()))
 }
 

@@ -238,8 +238,8 @@ fn masks<'a>(
     pairs: Term<'a>,
     at: Term<'a>,
 ) -> Reply<'a> {
+    scheduler.allow(Masks::compile_cost(pairs.list_length()?))?;
     let pairs: Vec<(String, String)> = pairs.decode()?;
-    scheduler.allow(Masks::compile_cost(pairs.len()))?;
     let pairs = pairs
         .into_iter()
         .map(|(pattern, replacement)| (pattern.into(), replacement.into()));

@@ -35,6 +35,16 @@ defmodule AshAgent.Store.SQLiteFileTest do
     answer
   end
 
+  test "values that are long together are copied on a dirty scheduler", %{path: path} do
+    %{ref: ref} = open!(path)
+    text = String.duplicate("x", 100_000)
+    run = fn params -> Native.sqlite_run_normal(ref, {:read, make_ref()}, ["select 1"], params) end
+
+    assert {:ok, :ok} = run.([text])
+    assert {:error, :dirty} = run.([text, text])
+    assert {:error, :dirty} = run.(Enum.to_list(1..10_000))
+  end
+
   test "a file keeps what was written, and several stores may have it open", %{path: path} do
     one = open!(path)
     {:ok, kept} = Store.create(one, Context.new("x", id: "c"))
