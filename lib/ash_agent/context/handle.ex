@@ -33,11 +33,11 @@ defmodule AshAgent.Context.Handle do
     with {:error, error} <- check(context), do: refuse!(error)
   end
 
-  @doc "Raises what is to be raised for a NIF that refused these handles with this error."
-  @spec explain!(Exception.t(), [term()], Exception.stacktrace()) :: no_return()
-  def explain!(error, handles, stacktrace) do
+  @doc "Raises what is to be raised for a NIF that refused its arguments, of which these are handles."
+  @spec explain!([term()], Exception.stacktrace()) :: no_return()
+  def explain!(handles, stacktrace) do
     case Enum.find(handles, &foreign?/1) do
-      nil -> reraise(error, stacktrace)
+      nil -> :erlang.raise(:error, :badarg, stacktrace)
       ref -> refuse!(%Error{reason: {:foreign_handle, node(ref)}})
     end
   end

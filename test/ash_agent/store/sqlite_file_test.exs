@@ -38,7 +38,10 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "values that are long together are copied on a dirty scheduler", %{path: path} do
     %{ref: ref} = open!(path)
     text = String.duplicate("x", 100_000)
-    run = fn params -> Native.sqlite_run_normal(ref, {:read, make_ref()}, ["select 1"], params) end
+
+    run = fn params ->
+      Native.sqlite_run_normal(ref, {:read, make_ref()}, ["select 1"], params)
+    end
 
     assert {:ok, :ok} = run.([text])
     assert {:error, :dirty} = run.([text, text])
