@@ -34,6 +34,26 @@ defmodule AshAgent.Test.Memory do
     %{one: div(middle - start, 5), forks: div(finish - middle, 5)}
   end
 
+  @doc "Bytes that the VM has with a conversation of 80 MB, and the least that it has after, when nobody calls anything."
+  def given_back do
+    parent = self()
+
+    {pid, monitor} =
+      spawn_monitor(fn ->
+        context = conversation(20_000)
+        send(parent, {self(), Wait.resident_bytes()})
+        Context.count_messages(context)
+      end)
+
+    receive do: ({:DOWN, ^monitor, :process, ^pid, :normal} -> :ok)
+    receive do: ({^pid, held} -> {held, settled_below(held - 60_000_000)})
+  end
+
+  defp settled_below(bytes) do
+    Wait.until(fn -> Wait.resident_bytes() < bytes end, 50_000)
+    Wait.resident_bytes()
+  end
+
   defp used do
     :erlang.garbage_collect()
     Wait.resident_bytes()

@@ -1,4 +1,5 @@
-//! The only unsafe code: maps and lists made from arrays on the stack, and the elements of tuples and maps.
+//! The only unsafe code: maps and lists made from arrays on the stack, the elements of tuples and maps, and a call of the
+//! allocator.
 //!
 //! Rustler's safe functions for this copy keys and values into vectors of their own, four
 //! allocations for a small map. Without them `to_messages/1` takes half the time
@@ -210,5 +211,20 @@ impl<'e> Waiting<'e> {
     pub fn term(self, env: Env<'e>) -> Term<'e> {
         // SAFETY: it was a term of this environment.
         unsafe { Term::new(env, self.0) }
+    }
+}
+
+#[cfg(not(system_allocator))]
+extern "C" {
+    /// Of mimalloc.
+    fn mi_collect(force: bool);
+}
+
+/// Gives memory that is free back to the system, which takes as long as there is much of it.
+pub fn give_back() {
+    // SAFETY: it may be called by any thread at any time; it has no precondition.
+    #[cfg(not(system_allocator))]
+    unsafe {
+        mi_collect(true);
     }
 }

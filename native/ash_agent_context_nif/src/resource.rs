@@ -1,11 +1,14 @@
 //! The handle that Elixir holds, and the end of its life.
 
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use ash_agent_context_core::Context;
 use rustler::{Env, Resource, ResourceArc, Term};
+
+use crate::enif;
 
 /// Threads that count on their own; all others share the last counter.
 const COUNTERS: usize = 64;
@@ -63,6 +66,7 @@ impl Drop for ContextResource {
     /// on a thread of its own.
     fn drop(&mut self) {
         count(-1);
+        freed();
         if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
             bury(Box::new(std::mem::replace(&mut self.context, nothing)));
@@ -78,13 +82,42 @@ pub fn bury(value: Box<dyn Send>) {
         let (sender, receiver) = mpsc::channel::<Box<dyn Send>>();
         std::thread::Builder::new()
             .name("context_drop".to_owned())
-            .spawn(move || receiver.into_iter().for_each(drop))
+            .spawn(move || work(&receiver))
             .ok()
             .map(|_| sender)
     });
     if let Some(undertaker) = undertaker {
         // An error gives the value back, and it is dropped here.
         let _ = undertaker.send(value);
+    }
+}
+
+/// The allocator gives memory back to the system a second after it was freed, on whichever thread asks it for something
+/// then. Hundreds of megabytes held a scheduler for 5 to 100 ms, so the thread that drops does it earlier.
+const GIVE_BACK: Duration = Duration::from_millis(500);
+
+/// Whether memory was freed since it was given back.
+static FREED: AtomicBool = AtomicBool::new(false);
+
+/// Says that memory may have been freed that the system could have back.
+pub fn freed() {
+    // Mostly it is said already, and reading it is cheap on any number of processors.
+    if !FREED.load(Ordering::Relaxed) && !FREED.swap(true, Ordering::Relaxed) {
+        bury(Box::new(()));
+    }
+}
+
+/// Drops what comes, and waits for as long as nothing does.
+fn work(coming: &Receiver<Box<dyn Send>>) {
+    while let Ok(value) = coming.recv() {
+        let started = Instant::now();
+        drop(value);
+        while let Some(rest) = GIVE_BACK.checked_sub(started.elapsed()) {
+            // An error says that the time is up, for somebody may always send.
+            coming.recv_timeout(rest).map(drop).unwrap_or_default();
+        }
+        FREED.store(false, Ordering::Relaxed);
+        enif::give_back();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::NifError;
-use crate::resource::{answer, bury, Handle};
+use crate::resource::{answer, bury, freed, Handle};
 use crate::scheduler::{nif, Scheduler};
 use crate::words::Word as _;
 
@@ -66,6 +66,7 @@ impl ResponseResource {
 impl Drop for ResponseResource {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::Relaxed);
+        freed();
         if let Some(response) = self.response.take_if(Response::let_go) {
             bury(Box::new(response));
         }

@@ -102,7 +102,9 @@ macro_rules! nif {
 
         #[rustler::nif(schedule = "DirtyCpu")]
         fn $dirty<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
-            $work(env, Scheduler::Dirty, $($arg),*)
+            let reply = $work(env, Scheduler::Dirty, $($arg),*);
+            $crate::resource::freed();
+            reply
         }
     };
 }

@@ -6,7 +6,7 @@ use rustler::{Atom, Binary, Encoder as _, Env, NewBinary, Resource, ResourceArc,
 use crate::decode::{self, Around, Number};
 use crate::encode;
 use crate::error::NifError;
-use crate::resource::{answer, Handle};
+use crate::resource::{answer, freed, Handle};
 use crate::scheduler::{nif, Scheduler};
 
 /// Text that a binary points into: a snapshot is not copied once more.
@@ -14,6 +14,12 @@ struct Text(Vec<u8>);
 
 #[rustler::resource_impl]
 impl Resource for Text {}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        freed();
+    }
+}
 
 type Reply<'a> = Result<Term<'a>, NifError>;
 

@@ -110,6 +110,15 @@ defmodule AshAgent.Context.MemoryTest do
       end
     end
 
+    # On a thread of its own: on a scheduler it would take that scheduler's time.
+    @tag timeout: 120_000
+    test "is given back to the system when nobody calls anything any more" do
+      if resident_bytes() do
+        assert {:ok, {held, after_}} = OtherVM.run(AshAgent.Test.Memory, :given_back, [])
+        assert held - after_ > 60_000_000, "of #{held} bytes #{after_} are left"
+      end
+    end
+
     @tag timeout: 120_000
     test "does not grow with contexts that came and went" do
       if resident_bytes() do
