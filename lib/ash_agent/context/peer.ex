@@ -19,6 +19,9 @@ defmodule AshAgent.Context.Peer do
   @doc "The key of differences in metadata."
   @callback key() :: String.t()
 
+  @doc "The structs that are made where the library is loaded."
+  @callback structs() :: [module()]
+
   @doc "A message's fields with their defaults."
   @callback defaults() :: foreign()
 
@@ -76,6 +79,9 @@ defmodule AshAgent.Context.Peer do
 
   @doc "The messages of a context for a library. `messages` are those of `AshAgent.Context.to_messages/1`, or some of them."
   def export(peer, context, messages) do
+    # Once: where there is no such module, all folders of the code path are looked through for it, which takes a millisecond.
+    Enum.each(peer.structs(), &Code.ensure_loaded/1)
+
     {messages, _names} =
       messages
       |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
@@ -330,9 +336,9 @@ defmodule AshAgent.Context.Peer do
   @doc "One of these atoms, given as itself or as text."
   def word(word, words), do: Enum.find(words, &(&1 == word or Atom.to_string(&1) == word))
 
-  @doc "A library's struct with these fields, or a map where it is not loaded."
+  @doc "A library's struct with these fields, or a map where `export/3` did not find it."
   def build(module, fields),
-    do: if(Code.ensure_loaded?(module), do: struct(module, fields), else: fields)
+    do: if(:erlang.module_loaded(module), do: struct(module, fields), else: fields)
 
   @doc "Content with as little as says it."
   def simple([]), do: nil

@@ -25,6 +25,10 @@ defmodule AshAgent.Context.Peer.Jido do
   def key, do: "jido"
 
   @impl true
+  def structs,
+    do: [Jido.AI.Context, Jido.AI.Context.Entry]
+
+  @impl true
   def defaults, do: @defaults
 
   @impl true

@@ -59,6 +59,15 @@ defmodule AshAgent.Context.Peer.LangChain do
   def key, do: "langchain"
 
   @impl true
+  def structs,
+    do: [
+      LangChain.Message,
+      LangChain.Message.ContentPart,
+      LangChain.Message.ToolCall,
+      LangChain.Message.ToolResult
+    ]
+
+  @impl true
   def defaults, do: @defaults
 
   @impl true

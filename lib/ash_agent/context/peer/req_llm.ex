@@ -45,6 +45,16 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   def key, do: "req_llm"
 
   @impl true
+  def structs,
+    do: [
+      ReqLLM.Context,
+      ReqLLM.Message,
+      ReqLLM.Message.ContentPart,
+      ReqLLM.Message.ReasoningDetails,
+      ReqLLM.ToolCall
+    ]
+
+  @impl true
   def defaults, do: @defaults
 
   @impl true
