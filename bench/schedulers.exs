@@ -1,23 +1,29 @@
-# Does any function of AshAgent.Context hold a scheduler for a millisecond? Calls each of them on contexts of 10 MB while
-# the VM reports every process that was scheduled for 1 ms or longer without a break:
+# Does any function of the package hold a scheduler for a millisecond? Calls each of them on contexts, responses and chats of
+# 10 MB while the VM reports every process that was scheduled for 1 ms or longer without a break:
 #
 #     MIX_ENV=prod mix run bench/schedulers.exs
 #
 # The operating system may take the processor from a scheduler in the middle of anything, which is reported just the same.
-# The VM itself takes long to collect many binaries. So each run is followed by a control that is as long, makes the same
-# terms with :erlang.binary_to_term/1 and calls none of our functions. On a busy machine, run it as root under
-# `chrt --fifo 1`, where other processes do not interrupt it (but Linux itself does, for 50 ms in a second).
+# The VM itself takes long to collect many binaries. So each run is followed by a control that is as long, holds and makes the
+# same terms with :erlang.binary_to_term/1 and calls none of our functions. Where Linux tells how long the threads of the
+# schedulers waited for a processor, a hold counts as "waited" if they waited longer than that in the same run. On a busy
+# machine, run it as root under `chrt --fifo 1`, where other processes do not interrupt it (but Linux itself does, for 50 ms in
+# a second).
+#
+# At the end it names every public function of the main modules, and every NIF, that nothing above has called.
 
 defmodule AshAgent.Bench.Schedulers do
   @moduledoc false
 
-  alias AshAgent.Context
+  alias AshAgent.{ChatContext, Context, Prices, Response, Store, Trace}
 
   @quick System.get_env("BENCH_QUICK") == "1"
   @megabytes if @quick, do: 1, else: 10
   # Each function is called for this long, and at least this often.
   @run_ms if @quick, do: 10, else: 200
   @least_calls if @quick, do: 2, else: 5
+  # But no longer than this, whatever a call takes.
+  @most_ms if @quick, do: 50, else: 2_000
 
   def main do
     :erlang.system_monitor(self(), [{:long_schedule, 1}])
@@ -26,39 +32,64 @@ defmodule AshAgent.Bench.Schedulers do
       "Times a process was scheduled for 1 ms or longer: with our functions, and in a control.\n"
     )
 
-    counts =
-      for {shape, make} <- shapes() do
-        context = make.()
-        IO.puts("#{shape}: #{inspect(context)}")
+    count_calls()
+    threads = threads()
+
+    totals =
+      for {shape, make, functions} <- shapes() do
+        subject = make.()
+        IO.puts("#{shape}: #{inspect(subject)}")
 
         totals =
-          for {name, fun} <- functions(context) do
-            {calls, ms, ours} = watch(fn -> repeat(fun, deadline(@run_ms), 0) end)
+          for {name, fun} <- functions.(subject) do
+            {calls, ms, ours, waited} =
+              watch(fn -> repeat(fun, deadline(@run_ms), 0) end, threads)
+
             control = control(fun)
-            {_calls, _ms, control} = watch(fn -> repeat(control, deadline(ms), 0) end)
-            report(name, calls, ours, control)
-            {length(ours), length(control)}
+            {_calls, _ms, control, _} = watch(fn -> repeat(control, deadline(ms), 0) end, threads)
+            report(name, calls, ours, control, waited)
+            {holds(ours), holds(ours, waited), holds(control)}
           end
 
+        total("In this shape", totals)
         IO.puts("")
         totals
       end
 
-    {ours, control} = counts |> List.flatten() |> Enum.unzip()
-    IO.puts("In all: #{Enum.sum(ours)} with our functions, #{Enum.sum(control)} in the control.")
+    totals |> Enum.concat() |> then(&total("In all", &1))
     uncovered()
   end
+
+  defp total(where, totals) do
+    [ours, waited, control] = for place <- 0..2, do: Enum.flat_map(totals, &elem(&1, place))
+
+    IO.puts(
+      "#{where}: #{length(ours)} with our functions (#{length(waited)} waited), longest #{most(ours)} ms; " <>
+        "#{length(control)} in the control, longest #{most(control)} ms."
+    )
+  end
+
+  defp holds(long_schedules), do: Enum.map(long_schedules, &elem(&1, 0))
+  # Those that the threads may have spent waiting.
+  defp holds(long_schedules, waited), do: Enum.filter(holds(long_schedules), &(&1 <= waited))
+  defp most(holds), do: Enum.max(holds, fn -> 0 end)
 
   # ---- contexts of 10 MB, each large in another way
 
   defp shapes do
-    [
-      {"many iterations (an answer of 2 KB with a call and its result each)", &many_iterations/0},
-      {"one iteration (answers of 2 KB)", &one_iteration/0},
-      {"one message (a text of 10 MB)", fn -> Context.new(text(@megabytes * 1024 * 1024)) end},
-      {"many calls (one answer with 256 bytes of arguments each)", &many_calls/0},
-      {"many small messages (of 20 bytes)", &many_small_messages/0}
-    ]
+    for {shape, make} <- [
+          {"many iterations (an answer of 2 KB with a call and its result each)",
+           &many_iterations/0},
+          {"one iteration (answers of 2 KB)", &one_iteration/0},
+          {"one message (a text of 10 MB)",
+           fn -> Context.new(text(@megabytes * 1024 * 1024)) end},
+          {"many calls (one answer with 256 bytes of arguments each)", &many_calls/0},
+          {"many small messages (of 20 bytes)", &many_small_messages/0}
+        ] do
+      {shape, make,
+       &(functions(&1) ++ chat_functions(&1) ++ other_forms(&1) ++ store_functions(&1))}
+    end ++
+      [{"responses of 10 MB", fn -> Response.new(:openai_chat) end, &response_functions/1}]
   end
 
   defp many_iterations do
@@ -262,26 +293,241 @@ defmodule AshAgent.Bench.Schedulers do
     ]
   end
 
-  # Functions that nobody has added above are named, so that the list does not fall behind.
-  defp uncovered do
-    covered =
-      for {name, _fun} <- functions(Context.new("")), do: name |> String.split(["/", "."]) |> hd()
+  # ---- what else there is
 
-    case for {name, arity} <- Context.__info__(:functions),
-             "#{name}" not in covered,
-             not String.starts_with?("#{name}", "__"),
-             do: "#{name}/#{arity}" do
-      [] -> :ok
-      names -> IO.puts("Not measured: #{Enum.join(names, ", ")}")
+  defp other_forms(context) do
+    short = context |> Context.interrupt() |> Context.add_user_message("go on")
+    calls = for i <- 1..10_000, do: call("new_#{i}", 256)
+    waiting = Context.add_assistant_message(context, "", calls)
+    shown = %{"query" => text(256)}
+    asked = Context.ask_about_tool_call(waiting, "new_9999", shown)
+
+    answered =
+      Context.add_token_usage(Context.add_assistant_message(short, "x"), %{input_tokens: 1})
+
+    prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
+
+    {:ok, response} =
+      Response.decode(:openai_chat, answer(1024), content_type: "application/json")
+
+    {:ok, long} = Response.decode(:openai_chat, answer(), content_type: "application/json")
+    req_llm = Context.to_req_llm(context)
+    langchain = Context.to_langchain(context)
+    jido = Context.to_jido(context)
+    atif = Trace.to_atif(context)
+    trajectory = Context.JSON.decode!(atif)
+    {:ok, device} = File.open("/dev/null", [:write, :utf8])
+
+    [
+      {"add_response/3", fn -> Context.add_response(short, response) end},
+      {"add_response!/3 of 10 MB", fn -> Context.add_response!(short, long) end},
+      {"ask_about_tool_call/4 of 10000",
+       fn -> Context.ask_about_tool_call(waiting, "new_9999", shown) end},
+      {"undecided_tool_calls/1 of 10000", fn -> Context.undecided_tool_calls(waiting) end},
+      {"tool_call_approved?/3 of 10000",
+       fn -> Context.tool_call_approved?(asked, "new_9999", shown) end},
+      {"tool_call_times/2", fn -> Context.tool_call_times(waiting, "new_9999") end},
+      {"fetch_cost/2", fn -> Context.fetch_cost(answered, prices: prices) end},
+      {"Prices.known?/2", fn -> Prices.known?(Prices.terms(prices), "m") end},
+      {"fork/2", fn -> Context.fork(short) end},
+      {"turn_start/1", fn -> Context.turn_start(context) end},
+      {"restore/1", fn -> Context.restore(context) end},
+      {"enhance/3", fn -> Context.enhance(short, [fn context, _needs -> {:ok, context} end]) end},
+      {"checked_options/2", fn -> Context.checked_options(:openai_chat, []) end},
+      {"providers/0", fn -> Context.providers() end},
+      {"print/2, all", fn -> Context.print(context, device: device, limit: :infinity) end},
+      {"to_req_llm/1", fn -> Context.to_req_llm(context) end},
+      {"from_req_llm/2", fn -> Context.from_req_llm(req_llm) end},
+      {"to_langchain/1", fn -> Context.to_langchain(context) end},
+      {"from_langchain/2", fn -> Context.from_langchain(langchain) end},
+      {"to_jido/1", fn -> Context.to_jido(context) end},
+      {"from_jido/2", fn -> Context.from_jido(jido) end},
+      {"Trace.from_atif/2", fn -> Trace.from_atif(trajectory) end},
+      {"Trace.from_atif/2 of text", fn -> Trace.from_atif(atif) end},
+      {"Trace.from_atif!/2", fn -> Trace.from_atif!(trajectory) end},
+      {"Trace.to_atif/2", fn -> Trace.to_atif(context) end},
+      {"Trace.to_html/2", fn -> Trace.to_html(context) end},
+      {"Trace.to_otlp/2", fn -> Trace.to_otlp(short) end},
+      {"Trace.request?/1", fn -> Trace.request?([:openai_chat]) end}
+    ]
+  end
+
+  defp chat_functions(context) do
+    context = Context.interrupt(context)
+    chat = ChatContext.new(context: context) |> ChatContext.branch("idea")
+    own = &Context.add_user_message(&1, "own")
+    chat = ChatContext.update_context(chat, own, branch: "idea")
+    dump = ChatContext.dump(chat)
+    snapshot = ChatContext.to_snapshot(chat)
+    twin = ChatContext.load!(dump)
+    child = ChatContext.spawn_child(chat, input: "Find one")
+    seed = 1..max(1, context.current_iteration - 1)
+    long = text(1024 * 1024)
+
+    [
+      {"ChatContext.new/1", fn -> ChatContext.new(context: context) end},
+      {"ChatContext.branch/3", fn -> ChatContext.branch(chat, "other", from: "main") end},
+      {"ChatContext.switch/2", fn -> ChatContext.switch(chat, "idea") end},
+      {"ChatContext.active/1", fn -> ChatContext.active(chat) end},
+      {"ChatContext.branches/1", fn -> ChatContext.branches(chat) end},
+      {"ChatContext.fetch_branch/2", fn -> ChatContext.fetch_branch(chat, "idea") end},
+      {"ChatContext.rename_branch/3", fn -> ChatContext.rename_branch(chat, "idea", "plan") end},
+      {"ChatContext.delete_branch/2", fn -> ChatContext.delete_branch(chat, "idea") end},
+      {"ChatContext.update_context/3",
+       fn -> ChatContext.update_context(chat, own, branch: "idea") end},
+      {"ChatContext.put_config/2", fn -> ChatContext.put_config(chat, max_turns: 5) end},
+      {"ChatContext.put_system_prompt/3", fn -> ChatContext.put_system_prompt(chat, long) end},
+      {"ChatContext.put_user_prompt/3", fn -> ChatContext.put_user_prompt(chat, long) end},
+      {"ChatContext.spawn_child/2, with all",
+       fn -> ChatContext.spawn_child(chat, seed: seed) end},
+      {"ChatContext.complete_child/4", fn -> ChatContext.complete_child(chat, child, "done") end},
+      {"ChatContext.dump/1", fn -> ChatContext.dump(chat) end},
+      {"ChatContext.load/2", fn -> ChatContext.load(dump) end},
+      {"ChatContext.load!/2", fn -> ChatContext.load!(dump) end},
+      {"ChatContext.to_snapshot/1", fn -> ChatContext.to_snapshot(chat) end},
+      {"ChatContext.from_snapshot/2", fn -> ChatContext.from_snapshot(snapshot) end},
+      {"ChatContext.from_snapshot!/2", fn -> ChatContext.from_snapshot!(snapshot) end},
+      {"ChatContext.equal?/2", fn -> ChatContext.equal?(chat, twin) end}
+    ]
+  end
+
+  # The database is of memory, and its work is done on its own threads.
+  defp store_functions(context) do
+    {:ok, store} = Store.SQLite.open(":memory:")
+    context = Context.interrupt(context)
+    {:ok, kept} = Store.create(store, context)
+
+    [
+      {"Store.create/3, and delete/2",
+       fn ->
+         {:ok, fork} = Store.create(store, Context.fork(context))
+         :ok = Store.delete(store, fork.id)
+       end},
+      {"Store.append/4",
+       fn ->
+         {:ok, kept} = Store.fetch(store, kept)
+         Store.append(store, kept, Context.add_user_message(kept.value, "more"))
+       end},
+      {"Store.append/4, rewound",
+       fn ->
+         {:ok, kept} = Store.fetch(store, kept)
+         {:ok, kept} = Store.append(store, kept, Context.rewind(kept.value, to: 1))
+         Store.append(store, kept, context)
+       end},
+      {"Store.fetch/2", fn -> Store.fetch(store, kept) end}
+    ]
+  end
+
+  defp response_functions(empty) do
+    body = answer()
+    stream = stream()
+    pieces = pieces(stream)
+    json = [content_type: "application/json"]
+    {:ok, half, _events} = Response.feed(empty, stream)
+    {:ok, whole} = Response.decode(:openai_chat, body, json)
+    reason = %{why: text(@megabytes * 1024 * 1024)}
+    interrupted = Response.interrupt(half, reason)
+    calls = for i <- 1..10_000, do: call("new_#{i}", 256)
+    plain = %{content: text(@megabytes * 1024 * 1024), tool_calls: calls}
+
+    [
+      {"Response.new/2", fn -> Response.new(:openai_chat) end},
+      {"Response.feed/2, in pieces", fn -> fed(empty, pieces) end},
+      {"Response.feed/2 of 10 MB", fn -> Response.feed(empty, stream) end},
+      {"Response.feed/2 after 10 MB", fn -> Response.feed(half, hd(pieces)) end},
+      {"Response.finish/1", fn -> Response.finish(half) end},
+      {"Response.interrupt/2", fn -> Response.interrupt(half, reason) end},
+      {"Response.decode/3", fn -> Response.decode(:openai_chat, body, json) end},
+      {"Response.from_message/1", fn -> Response.from_message(plain) end},
+      {"Response.message/1", fn -> Response.message(whole) end},
+      {"Response.message/1 of a half", fn -> Response.message(half) end},
+      {"Response.text/1", fn -> Response.text(whole) end},
+      {"Response.error/1", fn -> Response.error(interrupted) end},
+      {"Response.state/1", fn -> Response.state(interrupted) end},
+      {"Response.usage/1", fn -> Response.usage(whole) end},
+      {"Response.id/1", fn -> Response.id(whole) end},
+      {"Response.model/1", fn -> Response.model(whole) end},
+      {"Response.finish_reason/1", fn -> Response.finish_reason(whole) end},
+      {"Response.finish_word/1", fn -> Response.finish_word(whole) end},
+      {"Response.count_bytes/1", fn -> Response.count_bytes(whole) end}
+    ]
+  end
+
+  defp fed(response, pieces) do
+    Enum.reduce(pieces, response, fn piece, response ->
+      {:ok, response, _events} = Response.feed(response, piece)
+      :erlang.yield()
+      response
+    end)
+  end
+
+  defp answer(bytes \\ @megabytes * 1024 * 1024) do
+    message = ~s({"role":"assistant","content":"#{text(bytes)}"})
+    ~s({"id":"r","choices":[{"index":0,"finish_reason":"stop","message":#{message}}]})
+  end
+
+  # Without its end.
+  defp stream do
+    delta = ~s({"id":"r","choices":[{"index":0,"delta":{"content":"#{text(100)}"}}]})
+    String.duplicate("data: #{delta}\n\n", @megabytes * 6_000)
+  end
+
+  # As a network cuts them.
+  defp pieces(<<piece::binary-size(1_400), rest::binary>>), do: [piece | pieces(rest)]
+  defp pieces(rest), do: [rest]
+
+  # ---- what nothing has called
+
+  @modules [ChatContext, Context, Context.JSON, Context.Native, Response, Trace]
+
+  # Raise always, or are called by Elixir or tests alone.
+  @left_out [get_and_update: 3, pop: 2, load: 0, live_contexts: 0, live_responses: 0]
+
+  defp count_calls do
+    for module <- @modules do
+      {:module, _} = Code.ensure_loaded(module)
+      :erlang.trace_pattern({module, :_, :_}, true, [:call_count])
     end
+  end
+
+  # The functions of Native that the rest of the package calls, before they choose a scheduler. One with defaults is called
+  # if it is with any number of arguments.
+  defp uncovered do
+    called =
+      for {module, name, arity} <- functions(), into: MapSet.new() do
+        {:call_count, count} = :erlang.trace_info({module, name, arity}, :call_count)
+        if is_integer(count) and count > 0, do: {module, name}
+      end
+
+    for(
+      {module, name, arity} <- functions(),
+      {module, name} not in called,
+      do: {module, name, arity}
+    )
+    |> Enum.map_join(", ", fn {module, name, arity} ->
+      Exception.format_mfa(module, name, arity)
+    end)
+    |> then(
+      &if(&1 == "", do: IO.puts("All functions were called."), else: IO.puts("Not called: #{&1}"))
+    )
+  end
+
+  defp functions do
+    for module <- @modules,
+        {name, arity} <- module.__info__(:functions),
+        {name, arity} not in @left_out,
+        not String.starts_with?("#{name}", "__"),
+        not (module == Context.Native and String.ends_with?("#{name}", ["_normal", "_dirty"])),
+        do: {module, name, arity}
   end
 
   # ---- measuring
 
-  # Runs `fun` in a process of its own. Returns what it returned, how long it took, and how long the process was
-  # scheduled each time that was too long.
-  defp watch(fun) do
+  # Runs `fun` in a process of its own. Returns what it returned, how long it took, how long the process was scheduled each
+  # time that was too long, and how many milliseconds the threads of the schedulers waited for a processor.
+  defp watch(fun, threads) do
     parent = self()
+    before = waited(threads)
     started = System.monotonic_time(:millisecond)
     {pid, monitor} = spawn_monitor(fn -> send(parent, {self(), fun.()}) end)
 
@@ -293,8 +539,27 @@ defmodule AshAgent.Bench.Schedulers do
 
     receive do
       {^pid, result} ->
-        {result, System.monotonic_time(:millisecond) - started, long_schedules(pid, [])}
+        ms = System.monotonic_time(:millisecond) - started
+        {result, ms, long_schedules(pid, []), waited(threads) - before}
     end
+  end
+
+  # What Linux tells of the normal schedulers' threads: `1_scheduler` before OTP 26, then `erts_sched_1`.
+  defp threads do
+    for folder <- Path.wildcard("/proc/self/task/*"),
+        {:ok, name} <- [File.read(Path.join(folder, "comm"))],
+        name =~ ~r/^(\d+_scheduler|erts_sched_\d+)/,
+        do: Path.join(folder, "schedstat")
+  end
+
+  defp waited(threads) do
+    nanoseconds =
+      for file <- threads, {:ok, text} <- [File.read(file)] do
+        [_ran, waited, _slices] = String.split(text)
+        String.to_integer(waited)
+      end
+
+    div(Enum.sum(nanoseconds), 1_000_000)
   end
 
   defp long_schedules(pid, found) do
@@ -309,14 +574,21 @@ defmodule AshAgent.Bench.Schedulers do
     end
   end
 
-  defp deadline(ms), do: System.monotonic_time(:millisecond) + ms
+  # When it is enough, and when it has to be.
+  defp deadline(ms) do
+    now = System.monotonic_time(:millisecond)
+    {now + ms, now + max(ms, @most_ms)}
+  end
 
   # Yields after each call, so that what is reported is one call, not what many have taken together.
   defp repeat(fun, deadline, calls) do
     fun.()
     :erlang.yield()
 
-    if calls + 1 < @least_calls or System.monotonic_time(:millisecond) < deadline,
+    now = System.monotonic_time(:millisecond)
+    {enough, most} = deadline
+
+    if now < enough or (calls + 1 < @least_calls and now < most),
       do: repeat(fun, deadline, calls + 1),
       else: calls + 1
   end
@@ -324,20 +596,34 @@ defmodule AshAgent.Bench.Schedulers do
   # Makes the same terms without us, where the result is terms: what the VM itself needs for its garbage counts here too.
   defp control(fun) do
     case fun.() do
-      %Context{} -> &busy/0
-      {:ok, %Context{}} -> &busy/0
-      result -> result |> :erlang.term_to_binary() |> decoder()
+      %Context{} -> busy(fun)
+      {:ok, %Context{}} -> busy(fun)
+      result -> result |> :erlang.term_to_binary() |> decoder(fun)
     end
   end
 
-  defp decoder(binary), do: fn -> :erlang.binary_to_term(binary) end
+  # Both hold what the function holds, which the VM moves when it collects.
+  defp decoder(binary, fun) do
+    fn ->
+      _ = :erlang.binary_to_term(binary)
+      is_function(fun)
+    end
+  end
 
-  defp busy, do: Enum.sum(1..1_000)
+  defp busy(fun) do
+    fn ->
+      # Garbage, as any function leaves.
+      _ = Enum.to_list(1..1_000)
+      is_function(fun)
+    end
+  end
 
-  defp report(name, calls, ours, control) do
+  defp report(name, calls, ours, control, waited) do
+    waited = if length(ours) > 0, do: ", waited #{waited} ms", else: ""
+
     IO.puts(
       "  #{String.pad_trailing(name, 42)} #{String.pad_leading("#{calls}", 8)} calls: " <>
-        "#{length(ours)} (control #{length(control)})#{longest(ours)}"
+        "#{length(ours)} (control #{length(control)})#{longest(ours)}#{waited}"
     )
   end
 
