@@ -397,7 +397,17 @@ defmodule AshAgent.Bench.Schedulers do
     context = Context.interrupt(context)
     {:ok, kept} = Store.create(store, context)
 
+    chat =
+      ChatContext.new(context: Context.fork(context))
+      |> ChatContext.branch("idea")
+      |> ChatContext.update_context(&Context.add_user_message(&1, "own"), branch: "idea")
+
     [
+      {"Store.create/3 of a chat, and delete/2",
+       fn ->
+         {:ok, kept} = Store.create(store, chat)
+         :ok = Store.delete(store, kept.id)
+       end},
       {"Store.create/3, and delete/2",
        fn ->
          {:ok, fork} = Store.create(store, Context.fork(context))
@@ -427,6 +437,7 @@ defmodule AshAgent.Bench.Schedulers do
     {:ok, whole} = Response.decode(:openai_chat, body, json)
     reason = %{why: text(@megabytes * 1024 * 1024)}
     interrupted = Response.interrupt(half, reason)
+    {:ok, failed, _events} = Response.feed(half, ~s(data: {"error":{"message":"no"}}\n\n))
     calls = for i <- 1..10_000, do: call("new_#{i}", 256)
     plain = %{content: text(@megabytes * 1024 * 1024), tool_calls: calls}
 
@@ -442,7 +453,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"Response.message/1", fn -> Response.message(whole) end},
       {"Response.message/1 of a half", fn -> Response.message(half) end},
       {"Response.text/1", fn -> Response.text(whole) end},
-      {"Response.error/1", fn -> Response.error(interrupted) end},
+      {"Response.error/1", fn -> Response.error(failed) end},
       {"Response.state/1", fn -> Response.state(interrupted) end},
       {"Response.usage/1", fn -> Response.usage(whole) end},
       {"Response.id/1", fn -> Response.id(whole) end},
