@@ -2303,7 +2303,8 @@ defmodule AshAgent.Context do
   `masks` is a list of at most 100 tuples `{pattern, replacement}` that replaces all earlier masks; `[]` removes them. A
   pattern is a regular expression, as a string or as a `Regex` without options, in the syntax of Rust's [regex
   crate](https://docs.rs/regex/latest/regex/#syntax), which runs in linear time and has no look-around and no
-  backreferences.
+  backreferences. The classes of Unicode's ages and of its text segmentation, such as `\\p{Age=6.0}`, are not
+  supported.
 
   Masks apply to messages, prompts and requests: to text, the arguments of tool calls with their keys and numbers,
   results, names and addresses of files, and files that are text. The log does not change. A provider's own block that

@@ -673,7 +673,7 @@ fn patterns_that_are_none_are_refused() {
         let view = format!(r#"{{"masks":[{{"pattern":"{pattern}","replacement":""}}]}}"#);
         assert!(check(&stored(3, false, &view)).is_none(), "{pattern}");
     }
-    for pattern in ["", ".*", "(a+)+$", "(?s).+"] {
+    for pattern in ["", ".*", "(a+)+$", "(?s).+", r"\\p{Greek}"] {
         let view = format!(r#"{{"masks":[{{"pattern":"{pattern}","replacement":"x"}}]}}"#);
         assert!(check(&stored(3, false, &view)).is_some(), "{pattern}");
     }
