@@ -245,6 +245,7 @@ defmodule AshAgent.Bench.Schedulers do
         {"Enum.take/2", fn -> Enum.take(context, 1) end},
         {"JSON.encode/1",
          fn -> Context.JSON.encode(map.metadata |> Map.put("messages", chat)) end},
+        {"JSON.fragment/1", fn -> Context.JSON.fragment(chat) end},
         {"JSON.decode/1", fn -> Context.JSON.decode(json) end}
       ]
   end
