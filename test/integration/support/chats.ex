@@ -225,6 +225,29 @@ if Code.ensure_loaded?(Ash.Resource) do
       end
     end
 
+    defmodule AshAgent.Integration.Iterations do
+      @moduledoc false
+
+      defmacro __using__(of: chat) do
+        quote do
+          iteration do
+            conversation(unquote(chat))
+          end
+
+          policies do
+            bypass actor_attribute_equals(:role, :auditor) do
+              authorize_if(always())
+            end
+
+            policy always() do
+              forbid_if(actor_attribute_equals(:role, :guest))
+              authorize_if(always())
+            end
+          end
+        end
+      end
+    end
+
     defmodule AshAgent.Integration.TableIteration do
       @moduledoc false
       use Ash.Resource,
@@ -233,20 +256,7 @@ if Code.ensure_loaded?(Ash.Resource) do
         authorizers: [Ash.Policy.Authorizer],
         extensions: [AshAgent.Conversation.Iteration]
 
-      iteration do
-        conversation(AshAgent.Integration.TableChat)
-      end
-
-      policies do
-        bypass actor_attribute_equals(:role, :auditor) do
-          authorize_if(always())
-        end
-
-        policy always() do
-          forbid_if(actor_attribute_equals(:role, :guest))
-          authorize_if(always())
-        end
-      end
+      use AshAgent.Integration.Iterations, of: AshAgent.Integration.TableChat
     end
 
     defmodule AshAgent.Integration.SchemaIteration do
@@ -257,20 +267,7 @@ if Code.ensure_loaded?(Ash.Resource) do
         authorizers: [Ash.Policy.Authorizer],
         extensions: [AshAgent.Conversation.Iteration]
 
-      iteration do
-        conversation(AshAgent.Integration.SchemaChat)
-      end
-
-      policies do
-        bypass actor_attribute_equals(:role, :auditor) do
-          authorize_if(always())
-        end
-
-        policy always() do
-          forbid_if(actor_attribute_equals(:role, :guest))
-          authorize_if(always())
-        end
-      end
+      use AshAgent.Integration.Iterations, of: AshAgent.Integration.SchemaChat
     end
   end
 

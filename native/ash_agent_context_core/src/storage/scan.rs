@@ -190,8 +190,8 @@ impl<'a> Scan<'a> {
             b'f' => 12,
             b'u' => {
                 let letter = self.letter()?;
-                let letter = letter.encode_utf8(&mut [0; 4]).as_bytes().to_owned();
-                self.plain.extend_from_slice(&letter);
+                self.plain
+                    .extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                 return Some(());
             }
             _ => return None,
