@@ -302,6 +302,34 @@ defmodule AshAgent.Session.StoreTest do
     end
   end
 
+  test "a message steered into the final answer is answered in the same turn", %{store: store} do
+    for opts <- [[store: store, id: "c"], []] do
+      test = self()
+
+      llm = fn context ->
+        case List.last(texts(context)) do
+          "Go" ->
+            send(test, {:answering, self()})
+            receive do: (:go -> {:ok, %{content: "Gone"}})
+
+          text ->
+            {:ok, %{content: "re: " <> text}}
+        end
+      end
+
+      session = start_supervised!({Session, [llm: llm] ++ opts}, id: make_ref())
+      task = Task.async(fn -> Session.prompt(session, "Go") end)
+      assert_receive {:answering, model}
+      assert :ok = Session.steer(session, "Left!")
+      send(model, :go)
+      assert {:ok, result} = Task.await(task)
+      assert texts(result.context) == ["Go", "Gone", "Left!", "re: Left!"]
+      assert result.output == "re: Left!"
+      assert Session.status(session) == :idle
+      if opts != [], do: assert({:ok, []} = Store.waiting(store, "c"))
+    end
+  end
+
   test "cancelling is stored, with how the calls ended", %{store: store} do
     test = self()
     tool = fn _ -> send(test, :tool) && Process.sleep(:infinity) end

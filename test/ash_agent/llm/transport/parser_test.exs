@@ -52,6 +52,46 @@ defmodule AshAgent.LLM.Transport.HTTP1.ParserTest do
     end
   end
 
+  test "counts all bytes of a head, in any cut" do
+    head = fn bytes ->
+      status = "HTTP/1.1 200 OK\r\n"
+      # Lines of 1,024 bytes, and a last one for what is left.
+      line = "x: " <> String.duplicate("a", 1_019) <> "\r\n"
+      lines = div(bytes - byte_size(status), 1_024) - 1
+      last = bytes - byte_size(status) - 1_024 * lines
+
+      status <>
+        String.duplicate(line, lines) <> "x: " <> String.duplicate("a", last - 5) <> "\r\n"
+    end
+
+    for {before, ends} <- [
+          {"", "\r\nbody"},
+          {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "\r\n"}
+        ],
+        cut <- [1, 17, 1_460, 100_000],
+        {bytes, fits?} <- [{65_536, true}, {65_537, false}] do
+      # Trailers have no status line, and the chunk's size is not part of them.
+      lines =
+        if before == "",
+          do: head.(bytes),
+          else: binary_part(head.(bytes + 17), 17, bytes)
+
+      assert byte_size(lines) == bytes
+      reply = feed_all(cut(before <> lines <> ends, cut))
+
+      if fits?,
+        do: assert({:ok, _, [{:head, 200, _} | _]} = reply),
+        else: assert({:error, {:invalid_response, "headers of more than 65536 bytes"}, _} = reply)
+    end
+  end
+
+  defp cut(bytes, size) when byte_size(bytes) <= size, do: [bytes]
+
+  defp cut(bytes, size) do
+    <<piece::binary-size(size), rest::binary>> = bytes
+    [piece | cut(rest, size)]
+  end
+
   test "tells a cut response from a complete one" do
     for {bytes, _, :done} <- responses(), at <- 1..(byte_size(bytes) - 1) do
       assert {:ok, parser, _} = feed_all([binary_part(bytes, 0, at)])
