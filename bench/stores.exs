@@ -10,15 +10,15 @@
 
 Code.require_file("support/harness.exs", __DIR__)
 Code.require_file("../test/support/integrations.ex", __DIR__)
-Code.require_file("../test/support/pgsql.ex", __DIR__)
+Code.require_file("../packages/ash_agent_runtime/test/support/pgsql.ex", __DIR__)
 
 defmodule AshAgent.Bench.Stores do
   @moduledoc false
 
   alias AshAgent.Bench.Harness
   alias AshAgent.Context
-  alias AshAgent.Context.Native
   alias AshAgent.{Runtime, Store}
+  alias AshAgent.Store.SQLite.Native
 
   @lengths if Harness.quick?(), do: [10, 1_000], else: [10, 1_000, 10_000]
   @batches if Harness.quick?(), do: 3, else: 9
@@ -202,7 +202,7 @@ defmodule AshAgent.Bench.Stores do
 
   defp sqlite!(store, mode, statement, params) do
     reference = make_ref()
-    {:ok, :ok} = Native.sqlite_run(store.ref, {mode, reference}, [statement], params)
+    :ok = Native.run(store.ref, {mode, reference}, [statement], params)
     receive do: ({:ash_agent_sqlite, ^reference, {:ok, _}} -> :ok)
   end
 

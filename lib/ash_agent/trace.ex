@@ -25,7 +25,7 @@ defmodule AshAgent.Trace do
   a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all.
   """
 
-  alias AshAgent.{ChatContext, Context, Prices}
+  alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
   alias AshAgent.Context.{Error, Native}
   alias AshAgent.Trace.{Otlp, Printed}
 
@@ -151,7 +151,8 @@ defmodule AshAgent.Trace do
   defp tools(nil), do: nil
 
   defp tools(tools) do
-    for function <- Otlp.definitions(tools), do: %{"type" => "function", "function" => function}
+    for function <- ToolDefinition.to_maps(tools),
+        do: %{"type" => "function", "function" => function}
   end
 
   @doc """

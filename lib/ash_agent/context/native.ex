@@ -115,8 +115,7 @@ defmodule AshAgent.Context.Native do
     trace_otlp: 3,
     trace_print: 3,
     json_decode: 1,
-    json_encode: 1,
-    sqlite_run: 4
+    json_encode: 1
   ]
 
   # Handles come first, in most functions one.
@@ -179,10 +178,6 @@ defmodule AshAgent.Context.Native do
 
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
   end
-
-  # With the feature `sqlite` only.
-  @doc false
-  def sqlite_open(_path, _options), do: :erlang.nif_error(:nif_not_loaded)
 
   @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])

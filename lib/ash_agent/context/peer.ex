@@ -305,7 +305,7 @@ defmodule AshAgent.Context.Peer do
   end
 
   def name(nil), do: nil
-  def name(name), do: AshAgent.Runtime.Tool.name(name)
+  def name(name), do: AshAgent.ToolDefinition.name(name)
 
   @doc "The fields of a struct or map that are not the defaults. Keys of maps may be strings."
   def fields(%{} = map, defaults) do

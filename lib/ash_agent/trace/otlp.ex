@@ -3,9 +3,8 @@ defmodule AshAgent.Trace.Otlp do
 
   # Conversations as OTLP: the options, and the way into the core.
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.{ChatContext, Context, ToolDefinition}
   alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Runtime.Tool
   alias AshAgent.Trace.Printed
 
   @attributes [
@@ -78,7 +77,7 @@ defmodule AshAgent.Trace.Otlp do
     told = [told(shown, true) | Enum.map(opts[:children], &told(&1, false))]
     names = {opts[:agent], opts[:version], error}
     flags = {opts[:format] == :json, opts[:conventions] == :next, opts[:messages]}
-    tools = opts[:tools] && definitions(opts[:tools])
+    tools = opts[:tools] && ToolDefinition.to_maps(opts[:tools])
     resource = Map.merge(%{"service.name" => opts[:agent]}, named(opts[:resource]))
     values = {tools, resource, named(opts[:attributes])}
 
@@ -97,17 +96,6 @@ defmodule AshAgent.Trace.Otlp do
          do: raise(Error, reason: reason)
 
     :ok
-  end
-
-  @doc "Tools as models are told of them."
-  def definitions(tools) do
-    for tool <- Tool.new(tools) do
-      definition = %{"name" => tool.name, "parameters" => tool.parameters}
-
-      if tool.description,
-        do: Map.put(definition, "description", tool.description),
-        else: definition
-    end
   end
 
   defp told(%Context{} = context, active?), do: Printed.told(context, active?)

@@ -18,8 +18,6 @@ mod resource;
 mod response;
 mod scheduler;
 mod snapshot;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 mod tokens;
 mod trace;
 mod view;

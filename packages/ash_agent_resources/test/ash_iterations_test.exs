@@ -29,9 +29,9 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       end
 
       setup do
-        on_exit(fn -> Application.delete_env(:ash_agent_context, :llm) end)
+        on_exit(fn -> Application.delete_env(:ash_agent_resources, :llm) end)
 
-        Application.put_env(:ash_agent_context, :llm, fn context ->
+        Application.put_env(:ash_agent_resources, :llm, fn context ->
           if Context.count_messages(context) == 4,
             do: {:ok, %{tool_calls: [%{id: "w", name: "whoami"}], usage: usage()}},
             else: {:ok, %{content: "Good.", usage: usage()}}

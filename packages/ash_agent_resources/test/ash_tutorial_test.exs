@@ -29,7 +29,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
         build(folder, [
           {"MIX_ENV", "dev"},
           {"ERL_LIBS",
-           Enum.map_join(~w(libraries lib), ":", &Path.expand("_build/integration/#{&1}"))},
+           Enum.map_join(~w(libraries lib), ":", &Path.expand("../../_build/integration/#{&1}"))},
           {"DATABASE_URL", database()},
           {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
           {"PORT", to_string(port)}

@@ -13,11 +13,11 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     @doc "Starts what an application with conversations has."
     def start do
-      for app <- [:ash_agent_context, :ash_postgres, :ecto_sql, :postgrex],
+      for app <- [:ash_agent_resources, :ash_postgres, :ecto_sql, :postgrex],
           do: {:ok, _} = Application.ensure_all_started(app)
 
       Logger.configure(level: :none)
-      Application.put_env(:ash_agent_context, :llm, &model/1)
+      Application.put_env(:ash_agent_resources, :llm, &model/1)
       caller = self()
 
       # It lives longer than the process of the call.

@@ -54,7 +54,7 @@ defmodule AshAgent.Store do
   ## Trust
 
   Stores trust their contents, since the application wrote them: approvals and structs are loaded as they were, see
-  [Storage](storage.html#documents-from-elsewhere).
+  [Storage](https://hexdocs.pm/ash_agent_context/storage.html#documents-from-elsewhere).
   """
 
   alias AshAgent.{ChatContext, Context, Options}

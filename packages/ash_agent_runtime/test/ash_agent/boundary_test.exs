@@ -1,8 +1,8 @@
 defmodule AshAgent.BoundaryTest do
   use ExUnit.Case, async: true
 
-  # The loop, its sessions, models and programs could be a package of their own: they know conversations by the functions
-  # that are documented for everyone, and by nothing else. So does the core's storage: Elixir hands it over and takes it.
+  # The loop, its sessions, models and programs know conversations by the functions that are documented for everyone, and by
+  # nothing else. So does the core's storage: Elixir hands it over and takes it.
 
   @outside [
     AshAgent.Toolbox,
@@ -13,7 +13,7 @@ defmodule AshAgent.BoundaryTest do
   ]
 
   defp modules do
-    {:ok, modules} = :application.get_key(:ash_agent_context, :modules)
+    {:ok, modules} = :application.get_key(:ash_agent_runtime, :modules)
     modules
   end
 

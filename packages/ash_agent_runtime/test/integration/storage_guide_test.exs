@@ -15,7 +15,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
 
     setup_all do
       Repo.query!("DROP TABLE IF EXISTS iterations, conversations, snapshots")
-      guide = File.read!("guides/storage.md")
+      guide = File.read!("../../guides/storage.md")
 
       for sql <- blocks(guide, "sql"),
           statement <- String.split(sql, ";\n", trim: true),
@@ -24,7 +24,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       modules =
         for code <- blocks(guide, "elixir"),
             code =~ ~r/^defmodule MyApp\.(Conversations|Snapshots) do/,
-            {module, _} <- Code.compile_string(code, "guides/storage.md"),
+            {module, _} <- Code.compile_string(code, "../../guides/storage.md"),
             do: module
 
       assert Enum.sort(modules) == [Conversations, Snapshots]
@@ -303,7 +303,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       assert Snapshots.get("conversation-1") == nil
 
       code =
-        "guides/storage.md"
+        "../../guides/storage.md"
         |> File.read!()
         |> blocks("elixir")
         |> Enum.find(&(&1 =~ "children = ["))

@@ -9,7 +9,7 @@ defmodule AshAgent.Test.Agents do
 
   @doc "Starts the node's sessions on a file that the nodes share."
   def start(path, opts \\ []) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     Logger.configure(level: :none)
     caller = self()
 

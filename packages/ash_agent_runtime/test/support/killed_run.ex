@@ -13,7 +13,7 @@ defmodule AshAgent.Test.KilledRun do
 
   @doc "Runs in a VM of its own; returns `{:finished, steps}` when it was not killed."
   def run(spec, id, ledger, nth) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     Logger.configure(level: :none)
     steps = :counters.new(1, [])
     step = fn -> step(steps, nth) end

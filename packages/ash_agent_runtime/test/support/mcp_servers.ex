@@ -6,19 +6,20 @@ defmodule AshAgent.Test.McpServers do
   alias AshAgent.Context.JSON
   alias AshAgent.Test.{Python, Wait}
 
-  @npm "_build/mcp/node_modules/@modelcontextprotocol"
-  @python "mcp_server.py"
+  @build Path.expand("../../../../_build", __DIR__)
+  @npm Path.join(@build, "mcp/node_modules/@modelcontextprotocol")
+  @python Path.expand("mcp_server.py", __DIR__)
 
   @doc "The program and the arguments that start a server from npm, such as `\"everything\"`, or `nil`."
   def npm(name) do
-    main = Path.expand("#{@npm}/server-#{name}/dist/index.js")
+    main = "#{@npm}/server-#{name}/dist/index.js"
     node = System.find_executable("node")
     if node && File.regular?(main), do: {node, [main]}
   end
 
   @doc "The same for the server that is made with the Python SDK."
   def python do
-    with {python, _found} <- Python.find(@python), do: {python, [Path.expand(@python, __DIR__)]}
+    with {python, _found} <- Python.find(@python), do: {python, [@python]}
   end
 
   @doc "Their versions."

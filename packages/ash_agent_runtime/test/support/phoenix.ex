@@ -13,7 +13,7 @@ defmodule AshAgent.Test.Phoenix do
 
   def executable do
     given = System.get_env("ASH_AGENT_CONTEXT_PHOENIX")
-    candidates = [given, Path.expand("_build/python/bin/phoenix")]
+    candidates = [given, Path.expand("../../../../_build/python/bin/phoenix", __DIR__)]
     Enum.find_value(candidates, &(&1 && System.find_executable(&1)))
   end
 

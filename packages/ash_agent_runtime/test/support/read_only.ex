@@ -5,7 +5,7 @@ defmodule AshAgent.Test.ReadOnly do
 
   @doc "Opens a file with a conversation `c`, and writes to it. Runs in a VM that may not."
   def write(path) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
 
     with {:ok, store} <- Store.SQLite.open(path),
          {:ok, kept} <- Store.fetch(store, "c"),

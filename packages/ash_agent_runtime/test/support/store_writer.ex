@@ -37,7 +37,7 @@ defmodule AshAgent.Test.StoreWriter do
 
   @doc false
   def write(store, log) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     # The driver tells of the server's death.
     Logger.configure(level: :none)
     store = open(store)

@@ -107,7 +107,7 @@ defmodule AshAgent.MCP.Anubis do
   defp start_registry do
     registry = {Registry, keys: :unique, name: @registry}
 
-    case Supervisor.start_child(AshAgent.Context.Supervisor, registry) do
+    case Supervisor.start_child(AshAgent.Runtime.Supervisor, registry) do
       {:ok, _registry} -> :ok
       {:error, {:already_started, _registry}} -> :ok
     end
@@ -130,7 +130,7 @@ defmodule AshAgent.MCP.Anubis do
     end
   end
 
-  defp version, do: to_string(Application.spec(:ash_agent_context, :vsn) || "0")
+  defp version, do: to_string(Application.spec(:ash_agent_runtime, :vsn) || "0")
 
   defp transport(%{url: url} = server) do
     uri = URI.parse(url)

@@ -36,7 +36,7 @@ defmodule AshAgent.Runtime.Tool do
       `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
   """
 
-  alias AshAgent.Toolbox
+  alias AshAgent.{Toolbox, ToolDefinition}
 
   @enforce_keys [:name, :run]
   defstruct [
@@ -98,92 +98,26 @@ defmodule AshAgent.Runtime.Tool do
   """
   @doc since: "0.1.0"
   @spec new(definitions()) :: [t()]
-  def new(%{__struct__: _} = struct), do: new([struct])
+  def new(definitions),
+    do: for({tool, definition} <- ToolDefinition.read(definitions), do: tool(tool, definition))
 
-  def new(definitions) when is_map(definitions) do
-    definitions
-    |> Enum.map(fn {name, definition} -> tool(name, definition) end)
-    |> Enum.sort_by(& &1.name)
-    |> unique()
-  end
+  defp tool(described, %__MODULE__{} = tool), do: %{tool | name: described.name}
 
-  def new(definitions) when is_list(definitions) do
-    definitions
-    |> Enum.map(fn
-      %__MODULE__{} = tool ->
-        tool
-
-      {name, definition} when is_atom(name) or is_binary(name) ->
-        tool(name, definition)
-
-      %{name: name} = definition when is_atom(name) or is_binary(name) ->
-        tool(name, definition)
-
-      _other ->
-        raise ArgumentError,
-              "expected each tool of a list to be {name, definition} or to have a :name"
-    end)
-    |> unique()
-  end
-
-  def new(_other),
-    do: raise(ArgumentError, "expected tools to be a map of names to definitions, or a list")
-
-  defp unique(tools) do
-    case tools -- Enum.uniq_by(tools, & &1.name) do
-      [] ->
-        tools
-
-      [%{name: name} | _] ->
-        raise ArgumentError, "two tools have the name #{inspect(name)}; rename one of them"
-    end
-  end
-
-  defp tool(name, _definition) when name in [nil, ""] or not (is_atom(name) or is_binary(name)),
-    do:
-      raise(
-        ArgumentError,
-        "expected the name of a tool to be an atom or a non-empty string, got: #{AshAgent.Options.kind(name)}"
-      )
-
-  defp tool(name, %__MODULE__{} = tool), do: %{tool | name: to_string(name)}
-
-  defp tool(name, %Toolbox{} = toolbox) do
+  defp tool(described, %Toolbox{} = toolbox) do
     # The executor's timeout kills the process that runs it, and the program with it.
     run = fn arguments, _tool_context -> Toolbox.run(toolbox, arguments, timeout: :infinity) end
-    described(%__MODULE__{name: to_string(name), run: run}, toolbox)
+    tool(described, run, :never)
   end
 
-  defp tool(name, %{function: function} = definition),
-    do: described(%__MODULE__{name: to_string(name), run: run(function, name)}, definition)
-
-  defp tool(name, function), do: %__MODULE__{name: to_string(name), run: run(function, name)}
-
-  defp described(tool, definition) do
-    description = Map.get(definition, :description)
-    parameters = Map.get(definition, :parameters) || tool.parameters
-
-    unless description == nil or is_binary(description),
-      do:
-        raise(
-          ArgumentError,
-          "expected the description of the tool #{inspect(tool.name)} to be a string"
-        )
-
-    unless is_map(parameters) and not is_struct(parameters),
-      do:
-        raise(
-          ArgumentError,
-          "expected the parameters of the tool #{inspect(tool.name)} to be a JSON schema as a map"
-        )
-
-    %{
-      tool
-      | description: description,
-        parameters: parameters,
-        repeat: repeat!(Map.get(definition, :repeat, :never), tool.name)
-    }
+  defp tool(%{name: name} = described, %{function: function} = definition) do
+    repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
+    tool(described, run(function, name), repeat)
   end
+
+  defp tool(described, function), do: tool(described, run(function, described.name), :never)
+
+  defp tool(described, run, repeat),
+    do: struct!(__MODULE__, Map.merge(described, %{run: run, repeat: repeat}))
 
   defp repeat!(repeat, _name) when repeat in [:safe, :never], do: repeat
   defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
@@ -268,12 +202,7 @@ defmodule AshAgent.Runtime.Tool do
   end
 
   @doc false
-  # The text of a name as a call has it.
-  def name(name) when is_atom(name), do: Atom.to_string(name)
-  def name(name) when is_binary(name), do: name
-  # An atom of another node, see AshAgent.Context.UnknownAtom.
-  def name(%{name: name}) when is_binary(name), do: name
-  def name(other), do: inspect(other)
+  defdelegate name(name), to: ToolDefinition
 
   @doc false
   # The arguments of a call as a map.

@@ -91,13 +91,13 @@ defmodule AshAgent.Store.Error do
   end
 
   defp describe({:feature_missing, "sqlite"}) do
-    "SQLite is not built in. Put `config :ash_agent_context, features: [:sqlite]` into config/config.exs and run " <>
-      "`mix deps.compile ash_agent_context --force`"
+    "SQLite is not built in. Put `config :ash_agent_runtime, features: [:sqlite]` into config/config.exs and run " <>
+      "`mix deps.compile ash_agent_runtime --force`"
   end
 
   defp describe({:feature_missing, feature}),
     do:
-      "the feature #{feature} is not built in; add it to config :ash_agent_context, features: [...]"
+      "the feature #{feature} is not built in; add it to config :ash_agent_runtime, features: [...]"
 
   defp show(detail) when is_binary(detail), do: detail
   defp show(detail), do: inspect(detail)

@@ -10,7 +10,7 @@ defmodule AshAgent.Store.SQLite do
 
   SQLite is optional, since compiling its C code takes about a minute. To build it in, configure
 
-      config :ash_agent_context, features: [:sqlite]
+      config :ash_agent_runtime, features: [:sqlite]
 
   The file is in WAL mode, so readers do not wait for the writer. Statements run on two threads of their own and reply with messages,
   so schedulers never wait for the disk, and waiting writes share one commit. Several programs may open the same file, but not on a
@@ -19,9 +19,9 @@ defmodule AshAgent.Store.SQLite do
 
   use AshAgent.Store.Relational
 
-  alias AshAgent.Context.Native
   alias AshAgent.Options
   alias AshAgent.Store.{Error, Schema, SQL}
+  alias AshAgent.Store.SQLite.Native
 
   @enforce_keys [:ref]
   defstruct [:ref]
@@ -91,7 +91,7 @@ defmodule AshAgent.Store.SQLite do
   defp native_open("", _settings), do: {:error, %Error{reason: {:cannot_open, "an empty path"}}}
 
   defp native_open(path, settings) do
-    with {:error, reason} <- Native.sqlite_open(path, settings), do: {:error, error(reason)}
+    with {:error, reason} <- Native.open(path, settings), do: {:error, error(reason)}
   rescue
     error in ErlangError ->
       if error.original == :nif_not_loaded,
@@ -186,7 +186,7 @@ defmodule AshAgent.Store.SQLite do
 
   defp execute(%{ref: ref}, mode, statements, params) do
     reference = make_ref()
-    {:ok, :ok} = Native.sqlite_run(ref, {mode, reference}, statements, params)
+    :ok = Native.run(ref, {mode, reference}, statements, params)
 
     receive do
       {:ash_agent_sqlite, ^reference, {:ok, rows}} -> {:ok, rows}

@@ -131,7 +131,7 @@ defmodule AshAgent.Trace.Exporter do
 
   use GenServer
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.{ChatContext, Context, ToolDefinition}
   alias AshAgent.LLM.{Client, Transport}
   alias AshAgent.Runtime.Sealed
   alias AshAgent.Trace.Exporter.Delivery
@@ -163,7 +163,7 @@ defmodule AshAgent.Trace.Exporter do
       |> Keyword.update!(:transport, &Transport.new/1)
       |> Keyword.update!(:url, &Client.uri(__MODULE__, :url, &1))
 
-    _checked = opts[:tools] && Otlp.definitions(opts[:tools])
+    _checked = opts[:tools] && ToolDefinition.to_maps(opts[:tools])
     :ok = Otlp.available!()
     GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
   end

@@ -5,21 +5,35 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use ash_agent_context_core::Size;
 use rusqlite::types::{ToSql, ToSqlOutput, Value as Cell, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use rustler::{
-    Atom, Binary, Encoder, Env, ListIterator, LocalPid, NewBinary, NifMap, NifUnitEnum, OwnedEnv,
-    Reference, Resource, ResourceArc, Term,
+    Atom, Binary, Encoder, Env, ListIterator, LocalPid, NewBinary, NifMap, NifResult, NifUnitEnum,
+    OwnedEnv, Reference, Resource, ResourceArc, Term,
 };
-
-use crate::error::NifError;
-use crate::scheduler::{nif, Scheduler};
 
 mod atoms {
     rustler::atoms! {
         ash_agent_sqlite, ok, error, busy, disk_full, read_only, corrupt, cannot_open, io, too_big, closed, sqlite, nil,
     }
+}
+
+/// Parameters and bytes of them that a normal scheduler copies in well under a millisecond.
+const NORMAL: Limits = Limits {
+    params: 2_000,
+    bytes: 128 * 1024,
+};
+
+/// What a dirty scheduler copies.
+const ALL: Limits = Limits {
+    params: usize::MAX,
+    bytes: usize::MAX,
+};
+
+#[derive(Clone, Copy)]
+struct Limits {
+    params: usize,
+    bytes: usize,
 }
 
 /// Jobs that share a transaction, and with it one wait for the disk, when they wait already.
@@ -178,7 +192,7 @@ fn encode_cell<'a>(env: Env<'a>, cell: &Cell) -> Term<'a> {
 
 /// Makes the file where there is none.
 #[rustler::nif(schedule = "DirtyIo")]
-fn sqlite_open(path: &str, settings: Settings) -> Result<ResourceArc<Database>, Failure> {
+fn open(path: &str, settings: Settings) -> Result<ResourceArc<Database>, Failure> {
     let writer = connect(path, &settings)?;
     let reader = match settings.in_memory {
         true => None,
@@ -223,25 +237,47 @@ fn start(name: &str, connection: Connection) -> Result<Sender<Job>, Failure> {
     Ok(sender)
 }
 
-nif!(sqlite_run_normal, sqlite_run_dirty(database: Store, job: Term<'a>, statements: Term<'a>, params: Term<'a>) => hand_over);
-
 /// Hands statements to their thread. The answer comes as a message,
-/// `{:ash_agent_sqlite, reference, {:ok, [rows]} | {:error, {word, code}}}`.
-fn hand_over<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
+/// `{:ash_agent_sqlite, reference, {:ok, [rows]} | {:error, {word, code}}}`. False says that there is more to copy than a
+/// normal scheduler should: then nothing happened, and `run_dirty` does it.
+#[rustler::nif]
+fn run_normal(
+    env: Env<'_>,
     database: Store,
-    job: Term<'a>,
-    statements: Term<'a>,
-    params: Term<'a>,
-) -> Result<Term<'a>, NifError> {
-    let (mode, reference): (Mode, Reference<'a>) = job.decode()?;
-    let params = self::params(params, scheduler)?;
+    job: (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+) -> NifResult<bool> {
+    hand_over(env, &database, job, statements, params, NORMAL)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn run_dirty(
+    env: Env<'_>,
+    database: Store,
+    job: (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+) -> NifResult<bool> {
+    hand_over(env, &database, job, statements, params, ALL)
+}
+
+fn hand_over(
+    env: Env<'_>,
+    database: &Database,
+    (mode, reference): (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+    limits: Limits,
+) -> NifResult<bool> {
+    let Some(params) = copy(params, limits)? else {
+        return Ok(false);
+    };
     let own = OwnedEnv::new();
     let saved = own.save(Term::from(reference));
     let job = Job {
         mode,
-        statements: statements.decode()?,
+        statements,
         params,
         reply: Reply {
             to: env.pid(),
@@ -254,34 +290,31 @@ fn hand_over<'a>(
     };
     // A job that nobody takes answers as it is dropped.
     let _ = thread.send(job);
-    Ok(atoms::ok().encode(env))
+    Ok(true)
 }
 
-fn params(terms: Term<'_>, scheduler: Scheduler) -> Result<Vec<Param>, NifError> {
-    let mut size = Size::new(terms.list_length()?, 0);
-    scheduler.allow(size)?;
-    let mut params = Vec::new();
+/// None where there is more than the limits.
+fn copy(terms: Term<'_>, limits: Limits) -> NifResult<Option<Vec<Param>>> {
+    if terms.list_length()? > limits.params {
+        return Ok(None);
+    }
+    let (mut params, mut bytes) = (Vec::new(), 0_usize);
     for term in terms.decode::<ListIterator<'_>>()? {
-        let param = param(term, size, scheduler)?;
-        if let Param::Text(text) = &param {
-            size.bytes += text.len();
-        }
+        let param = if term == atoms::nil().to_term(term.get_env()) {
+            Param::Null
+        } else if let Ok(number) = term.decode::<i64>() {
+            Param::Int(number)
+        } else {
+            let text: Binary<'_> = term.decode()?;
+            bytes = bytes.saturating_add(text.len());
+            if bytes > limits.bytes {
+                return Ok(None);
+            }
+            Param::Text(text.to_vec())
+        };
         params.push(param);
     }
-    Ok(params)
-}
-
-/// One more, beside what those before it took.
-fn param(term: Term<'_>, before: Size, scheduler: Scheduler) -> Result<Param, NifError> {
-    if term == atoms::nil().to_term(term.get_env()) {
-        return Ok(Param::Null);
-    }
-    if let Ok(number) = term.decode::<i64>() {
-        return Ok(Param::Int(number));
-    }
-    let text: Binary<'_> = term.decode()?;
-    scheduler.allow(before.plus(Size::new(0, text.len())))?;
-    Ok(Param::Text(text.to_vec()))
+    Ok(Some(params))
 }
 
 /// Lives as long as somebody may send jobs.
@@ -393,3 +426,5 @@ fn query(statement: &mut Statement<'_>, params: &[Param]) -> Result<Rows, Failur
     }
     Ok(rows)
 }
+
+rustler::init!("Elixir.AshAgent.Store.SQLite.Native");

@@ -207,7 +207,7 @@ defmodule AshAgent.Runtime.TimesTest do
 
     test "were not there before, and need not be there" do
       dump =
-        "test/fixtures/snapshot_v1.json"
+        "../../test/fixtures/snapshot_v1.json"
         |> File.read!()
         |> Context.from_snapshot!()
         |> Context.dump()

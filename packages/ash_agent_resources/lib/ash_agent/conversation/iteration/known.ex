@@ -1,28 +1,26 @@
-if Code.ensure_loaded?(Ash.Resource) do
-  defmodule AshAgent.Conversation.Iteration.Known do
-    @moduledoc false
+defmodule AshAgent.Conversation.Iteration.Known do
+  @moduledoc false
 
-    # The store may keep other conversations, and those of other tenants, in the same table.
+  # The store may keep other conversations, and those of other tenants, in the same table.
 
-    use Ash.Resource.Preparation
+  use Ash.Resource.Preparation
 
-    import Ash.Expr
+  import Ash.Expr
 
-    alias Ash.Resource.Info
-    alias AshAgent.Conversation.Iteration
+  alias Ash.Resource.Info
+  alias AshAgent.Conversation.Iteration
 
-    @impl true
-    def prepare(%{resource: resource} = query, _opts, _context) do
-      conversation = Iteration.conversation(resource)
-      [key] = Info.primary_key(conversation)
+  @impl true
+  def prepare(%{resource: resource} = query, _opts, _context) do
+    conversation = Iteration.conversation(resource)
+    [key] = Info.primary_key(conversation)
 
-      if query.tenant == nil and Info.multitenancy_strategy(conversation) == :attribute and
-           not Info.multitenancy_global?(conversation) do
-        required = Ash.Error.Invalid.TenantRequired.exception(resource: resource)
-        Ash.Query.add_error(query, required)
-      else
-        Ash.Query.do_filter(query, expr(exists(conversation, not is_nil(^ref(key)))))
-      end
+    if query.tenant == nil and Info.multitenancy_strategy(conversation) == :attribute and
+         not Info.multitenancy_global?(conversation) do
+      required = Ash.Error.Invalid.TenantRequired.exception(resource: resource)
+      Ash.Query.add_error(query, required)
+    else
+      Ash.Query.do_filter(query, expr(exists(conversation, not is_nil(^ref(key)))))
     end
   end
 end

@@ -1,53 +1,51 @@
-if Code.ensure_loaded?(Ash.Resource) do
-  defmodule AshAgent.Conversation.Iteration.Verifier do
-    @moduledoc false
+defmodule AshAgent.Conversation.Iteration.Verifier do
+  @moduledoc false
 
-    # Iterations are in the tables of a conversation's resource, and nobody but the store writes them.
+  # Iterations are in the tables of a conversation's resource, and nobody but the store writes them.
 
-    use Spark.Dsl.Verifier
+  use Spark.Dsl.Verifier
 
-    alias AshAgent.Conversation.{Info, Iteration}
-    alias Spark.Dsl.Verifier
-    alias Spark.Error.DslError
+  alias AshAgent.Conversation.{Info, Iteration}
+  alias Spark.Dsl.Verifier
+  alias Spark.Error.DslError
 
-    @impl true
-    def verify(dsl) do
-      module = Verifier.get_persisted(dsl, :module)
-      conversation = Iteration.conversation(dsl)
+  @impl true
+  def verify(dsl) do
+    module = Verifier.get_persisted(dsl, :module)
+    conversation = Iteration.conversation(dsl)
 
-      written =
-        for %{type: type, name: name} <- Verifier.get_entities(dsl, [:actions]),
-            type in [:create, :update, :destroy],
-            do: name
+    written =
+      for %{type: type, name: name} <- Verifier.get_entities(dsl, [:actions]),
+          type in [:create, :update, :destroy],
+          do: name
 
-      cond do
-        written != [] ->
-          error(
-            module,
-            [:actions],
-            "#{inspect(written)} write iterations, which only the store may: remove them"
-          )
+    cond do
+      written != [] ->
+        error(
+          module,
+          [:actions],
+          "#{inspect(written)} write iterations, which only the store may: remove them"
+        )
 
-        AshAgent.Conversation not in Spark.extensions(conversation) ->
-          error(
-            module,
-            [:iteration, :conversation],
-            "#{inspect(conversation)} has not the extension AshAgent.Conversation"
-          )
+      AshAgent.Conversation not in Spark.extensions(conversation) ->
+        error(
+          module,
+          [:iteration, :conversation],
+          "#{inspect(conversation)} has not the extension AshAgent.Conversation"
+        )
 
-        Info.option(conversation, :iterations) != module ->
-          error(
-            module,
-            [:iteration, :conversation],
-            "#{inspect(conversation)} has to name this resource as its iterations"
-          )
+      Info.option(conversation, :iterations) != module ->
+        error(
+          module,
+          [:iteration, :conversation],
+          "#{inspect(conversation)} has to name this resource as its iterations"
+        )
 
-        true ->
-          :ok
-      end
+      true ->
+        :ok
     end
-
-    defp error(module, path, message),
-      do: {:error, DslError.exception(module: module, path: path, message: message)}
   end
+
+  defp error(module, path, message),
+    do: {:error, DslError.exception(module: module, path: path, message: message)}
 end
