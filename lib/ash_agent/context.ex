@@ -51,7 +51,7 @@ defmodule AshAgent.Context do
   than 4,300 digits are written to JSON as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Error, Handle, Native, Options, Peer, Trust}
+  alias AshAgent.Context.{Enhancers, Error, Handle, Native, Options, Peer, Trust}
   alias AshAgent.Options, as: Check
   alias AshAgent.Prices
 
@@ -904,7 +904,7 @@ defmodule AshAgent.Context do
   @spec from_snapshot!(binary(), keyword()) :: t()
   def from_snapshot!(text, opts \\ []), do: text |> from_snapshot(opts) |> bang!()
 
-  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+  @providers Options.providers()
 
   @typedoc "A provider whose API a request is for."
   @type provider ::
@@ -1244,7 +1244,7 @@ defmodule AshAgent.Context do
   def from_req_llm(%{"messages" => messages}, opts), do: from_req_llm(messages, opts)
 
   def from_req_llm(messages, opts) when is_list(messages),
-    do: Peer.import(Peer.ReqLLM, messages, opts)
+    do: from_peer(Peer.ReqLLM, messages, opts)
 
   @doc """
   Returns the messages as a `ReqLLM.Context`, or as maps with the same fields if ReqLLM is not loaded.
@@ -1260,7 +1260,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Other libraries"
   @spec to_req_llm(t()) :: struct() | %{messages: [map()], tools: []}
   def to_req_llm(%__MODULE__{} = context) do
-    messages = Peer.export(Peer.ReqLLM, context, to_messages(context))
+    messages = Peer.export(Peer.ReqLLM, to_messages(context), metadata(context))
     Peer.build(ReqLLM.Context, %{messages: messages, tools: []})
   end
 
@@ -1281,7 +1281,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Other libraries"
   @spec from_langchain([map()], keyword()) :: {:ok, t(), import_report()} | {:error, Error.t()}
   def from_langchain(messages, opts \\ []) when is_list(messages),
-    do: Peer.import(Peer.LangChain, messages, opts)
+    do: from_peer(Peer.LangChain, messages, opts)
 
   @doc """
   Returns the messages as those of LangChain, or as maps with the same fields if LangChain is not loaded. Like `to_messages/1`, it
@@ -1296,7 +1296,7 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Other libraries"
   @spec to_langchain(t()) :: [struct() | map()]
   def to_langchain(%__MODULE__{} = context),
-    do: Peer.export(Peer.LangChain, context, to_messages(context))
+    do: Peer.export(Peer.LangChain, to_messages(context), metadata(context))
 
   @doc """
   Makes a context from a `Jido.AI.Context`, or from a map with the same fields. Returns what `from_messages/2` returns.
@@ -1327,7 +1327,7 @@ defmodule AshAgent.Context do
         _none -> opts
       end
 
-    Peer.import(Peer.Jido, prompt ++ Enum.reverse(entries), opts)
+    from_peer(Peer.Jido, prompt ++ Enum.reverse(entries), opts)
   end
 
   @doc """
@@ -1356,7 +1356,7 @@ defmodule AshAgent.Context do
           {nil, messages}
       end
 
-    entries = Peer.Jido |> Peer.export(context, messages) |> Enum.reverse()
+    entries = Peer.Jido |> Peer.export(messages, metadata(context)) |> Enum.reverse()
     Peer.build(Jido.AI.Context, %{id: context[:id], entries: entries, system_prompt: prompt})
   end
 
@@ -2371,6 +2371,12 @@ defmodule AshAgent.Context do
         }
   def view(%__MODULE__{ref: ref}), do: ref |> Native.context_view() |> ok!()
 
+  @typedoc "An enhancer, see `AshAgent.Context.Enhancer`."
+  @type enhancer ::
+          module()
+          | {module(), keyword()}
+          | (t(), needs :: map() -> {:ok, t()} | {:error, reason :: term()})
+
   @doc """
   Runs enhancers on the context, one after the other, and returns `{:ok, context, report}` or `{:error, error}`.
 
@@ -2396,12 +2402,23 @@ defmodule AshAgent.Context do
       iex> {:enhancer_failed, _function, :down} = error.reason
   """
   @doc since: "0.1.0", group: "View and budget"
-  @spec enhance(t(), [AshAgent.Context.Enhancer.t()], keyword()) ::
-          {:ok, t(), AshAgent.Context.Enhancer.report()} | {:error, Error.t()}
+  @spec enhance(t(), [enhancer()], keyword()) ::
+          {:ok, t(), %{skipped: [%{enhancer: module() | function(), error: Error.t()}]}}
+          | {:error, Error.t()}
   def enhance(%__MODULE__{} = context, enhancers, opts \\ [])
       when is_list(enhancers) and is_list(opts) do
     Handle.check!(context)
-    AshAgent.Context.Enhancer.run(context, enhancers, opts)
+    Enhancers.run(context, enhancers, opts, &same_log?/2)
+  end
+
+  defp same_log?(a, b),
+    do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))
+
+  # Shared parts are not compared, and mostly everything is shared.
+  defp equal_log?(a, b) do
+    Enum.all?([:id, :created_at, :metadata], &(a[&1] === b[&1])) and
+      system_prompt(a) === system_prompt(b) and
+      diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
   end
 
   defp token_method(opts), do: Options.validate!(opts, :count_tokens)[:method]
@@ -2518,7 +2535,7 @@ defmodule AshAgent.Context do
 
   ## Options
 
-  #{AshAgent.Options.docs(AshAgent.Trace.Printed.options())}
+  #{AshAgent.Options.docs(AshAgent.Context.Printed.options())}
     * `:device` - where to print. Defaults to `:stdio`.
 
   ## Examples
@@ -2533,7 +2550,7 @@ defmodule AshAgent.Context do
   @spec print(t(), keyword()) :: t()
   def print(%__MODULE__{} = context, opts \\ []) when is_list(opts) do
     {device, opts} = Keyword.pop(opts, :device, :stdio)
-    IO.write(device, AshAgent.Trace.Printed.text(context, opts))
+    IO.write(device, AshAgent.Context.Printed.text(context, opts))
     context
   end
 
@@ -2577,6 +2594,15 @@ defmodule AshAgent.Context do
 
   defp wrap_import({:error, :bad_time} = error), do: wrap!(error)
   defp wrap_import({:error, reason}), do: {:error, %Error{reason: reason}}
+
+  defp from_peer(peer, messages, opts) do
+    with {:ok, messages, metadata} <- Peer.import(peer, messages),
+         {:ok, context, report} <- from_messages(messages, opts) do
+      {:ok, Enum.reduce(metadata, context, fn {k, v}, c -> put_metadata(c, k, v) end), report}
+    end
+  rescue
+    error in Error -> {:error, error}
+  end
 
   defp bang_import!({:ok, context, _report}), do: context
   defp bang_import!({:error, error}), do: raise(error)
@@ -2663,7 +2689,7 @@ defmodule AshAgent.Context do
       width = if is_integer(opts.width) and opts.width > 0, do: opts.width, else: :infinity
 
       String.trim_trailing(
-        AshAgent.Trace.Printed.text(context, limit: limit, width: width, color: false)
+        AshAgent.Context.Printed.text(context, limit: limit, width: width, color: false)
       )
     rescue
       ArgumentError -> ""

@@ -26,8 +26,8 @@ defmodule AshAgent.Trace do
   """
 
   alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
-  alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Trace.{Otlp, Printed}
+  alias AshAgent.Context.{Error, Native, Printed}
+  alias AshAgent.Trace.Otlp
 
   @children [
     children: [

@@ -1,29 +1,44 @@
 defmodule AshAgent.ChatContext.Stored do
   @moduledoc false
 
-  # Hands chats to the core, which stores them. `Config` checks their settings.
+  # Hands chats to the core, which stores them, as fields and branches. `Config` checks their settings.
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context
   alias AshAgent.ChatContext.{Branch, Config}
   alias AshAgent.Context.{Error, Native, Trust}
 
-  @spec dump(ChatContext.t()) :: map()
-  def dump(chat) do
-    {head, branches} = parts(chat)
-    head |> Native.chat_dump(chat.extra, chat.config.extra, branches) |> ok!()
+  @typedoc "An `AshAgent.ChatContext`, which is made of this module."
+  @type chat :: struct()
+
+  @spec dump(chat(), [Branch.t()]) :: map()
+  def dump(chat, branches) do
+    chat
+    |> fields()
+    |> Native.chat_dump(chat.extra, chat.config.extra, parts(branches))
+    |> ok!()
   end
 
-  @spec to_snapshot(ChatContext.t()) :: binary()
-  def to_snapshot(chat) do
-    {head, branches} = parts(chat)
-    head |> Native.chat_encode(chat.extra, chat.config.extra, branches) |> ok!()
+  @spec to_snapshot(chat(), [Branch.t()]) :: binary()
+  def to_snapshot(chat, branches) do
+    chat
+    |> fields()
+    |> Native.chat_encode(chat.extra, chat.config.extra, parts(branches))
+    |> ok!()
   end
 
   @doc "The document without its branches."
-  @spec head(ChatContext.t()) :: map()
-  def head(chat) do
-    document = chat |> fields() |> Native.chat_dump(chat.extra, chat.config.extra, []) |> ok!()
-    Map.delete(document, "branches")
+  @spec head(chat()) :: map()
+  def head(chat), do: chat |> dump([]) |> Map.delete("branches")
+
+  @doc "The document of a branch without its context, which was made at this time."
+  @spec branch_head(String.t(), map(), DateTime.t()) :: map()
+  def branch_head(name, extra, at) do
+    empty = Context.new("", id: "-", at: at)
+
+    %{"branches" => [head]} =
+      ok!(Native.chat_dump(%{}, %{}, %{}, [{name, 1, nil, extra, empty.ref}]))
+
+    Map.delete(head, "context")
   end
 
   defp fields(chat) do
@@ -35,26 +50,23 @@ defmodule AshAgent.ChatContext.Stored do
     }
   end
 
-  defp parts(chat) do
-    branches =
-      for branch <- ChatContext.branches(chat),
-          do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
-
-    {fields(chat), branches}
+  defp parts(branches) do
+    for branch <- branches,
+        do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
   end
 
-  @doc "`opts` are those of `AshAgent.Context.load/2`."
-  @spec load(term(), keyword()) :: {:ok, ChatContext.t()} | {:error, Error.t()}
+  @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."
+  @spec load(term(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def load(document, opts) do
     with {:ok, {head, extra, config_extra, found}} <-
            Native.chat_load(document, Config.keys(), Trust.check!(opts)),
          {:ok, config} <- Config.from_terms(head["config"] || %{}, config_extra) do
       {:ok,
-       %ChatContext{
+       %{
          id: head["id"],
          parent_id: head["parent_id"],
          config: config,
-         branches: branches(found),
+         branches: loaded(found),
          active_branch_name: head["active_branch"],
          made: length(found),
          extra: extra
@@ -72,7 +84,7 @@ defmodule AshAgent.ChatContext.Stored do
     end
   end
 
-  defp branches(found) do
+  defp loaded(found) do
     for {{name, base, handle, extra}, number} <- Enum.with_index(found, 1), into: %{} do
       fields = [number: number, origin: base && base + 1, extra: extra]
       {name, Branch.new(name, context(handle), fields)}

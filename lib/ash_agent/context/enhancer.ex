@@ -59,8 +59,6 @@ defmodule AshAgent.Context.Enhancer do
   """
 
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Options}
-  alias AshAgent.Options, as: Check
 
   @typedoc """
   The needs by name. The value is the one that `AshAgent.Context.enhance/3` was given with the name, or `true`.
@@ -70,13 +68,13 @@ defmodule AshAgent.Context.Enhancer do
   @type result :: {:ok, Context.t()} | {:error, reason :: term()}
 
   @typedoc "An enhancer."
-  @type t :: module() | {module(), keyword()} | (Context.t(), needs() -> result())
+  @type t :: Context.enhancer()
 
   @typedoc "The enhancer that an error is about: the module, without its options, or the function."
   @type name :: module() | (Context.t(), needs() -> result())
 
   @typedoc "The report of `AshAgent.Context.enhance/3`: the enhancers that failed and were skipped, in order."
-  @type report :: %{skipped: [%{enhancer: name(), error: Error.t()}]}
+  @type report :: %{skipped: [%{enhancer: name(), error: Context.Error.t()}]}
 
   @doc """
   Changes the view of the context and returns `{:ok, context}` or `{:error, reason}`.
@@ -94,102 +92,4 @@ defmodule AshAgent.Context.Enhancer do
   @callback prepare(opts :: keyword()) :: keyword()
 
   @optional_callbacks prepare: 1
-
-  @doc false
-  @spec run(Context.t(), [t()], keyword()) :: {:ok, Context.t(), report()} | {:error, Error.t()}
-  def run(%Context{} = context, enhancers, opts) when is_list(enhancers) and is_list(opts) do
-    opts = Options.validate!(opts, :enhance)
-    needs = needs(opts[:needs])
-    enhancers |> Enum.map(&prepare!/1) |> each(context, needs, opts[:on_error], [])
-  end
-
-  defp each([], context, _needs, _on_error, skipped),
-    do: {:ok, context, %{skipped: Enum.reverse(skipped)}}
-
-  defp each([{name, fun} | rest], context, needs, on_error, skipped) do
-    case attempt(fn -> context |> fun.(needs) |> checked(context) end) do
-      {:ok, next} ->
-        each(rest, next, needs, on_error, skipped)
-
-      {:error, reason} ->
-        error = %Error{reason: {:enhancer_failed, name, reason}}
-
-        case decide(on_error, name, error) do
-          :skip ->
-            each(rest, context, needs, on_error, [%{enhancer: name, error: error} | skipped])
-
-          :stop ->
-            {:error, error}
-        end
-    end
-  end
-
-  @doc false
-  @spec attempt(fun()) :: term() | {:error, term()}
-  def attempt(fun) do
-    fun.()
-  rescue
-    exception -> {:error, exception}
-  catch
-    kind, reason -> {:error, {kind, reason}}
-  end
-
-  defp checked({:ok, %Context{} = next}, context),
-    do: if(same_log?(context, next), do: {:ok, next}, else: {:error, :log_changed})
-
-  defp checked({:error, reason}, _context), do: {:error, reason}
-  defp checked(other, _context), do: {:error, {:bad_return, other}}
-
-  defp same_log?(a, b),
-    do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))
-
-  # Shared parts are not compared, and mostly everything is shared.
-  defp equal_log?(a, b) do
-    Enum.all?([:id, :created_at, :metadata], &(a[&1] === b[&1])) and
-      Context.system_prompt(a) === Context.system_prompt(b) and
-      Context.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
-  end
-
-  defp decide(on_error, _name, _error) when is_atom(on_error), do: on_error
-
-  defp decide(on_error, name, error) do
-    case on_error.(name, error) do
-      decision when decision in [:skip, :stop] ->
-        decision
-
-      other ->
-        raise ArgumentError,
-              "expected :on_error to return :skip or :stop, got: #{Check.kind(other)}"
-    end
-  end
-
-  defp prepare!(function) when is_function(function, 2), do: {function, function}
-  defp prepare!(module) when is_atom(module), do: prepare!({module, []})
-
-  defp prepare!({module, opts}) when is_atom(module) and is_list(opts) do
-    unless Code.ensure_loaded?(module) and function_exported?(module, :enhance, 3),
-      do: refuse("#{inspect(module)}, which has no enhance/3")
-
-    unless Keyword.keyword?(opts),
-      do: refuse("#{inspect(module)} with options that are not a keyword list")
-
-    opts = if function_exported?(module, :prepare, 1), do: module.prepare(opts), else: opts
-    {module, &module.enhance(&1, &2, opts)}
-  end
-
-  defp prepare!(other), do: refuse(Check.kind(other))
-
-  # Options are not shown: they may hold keys.
-  defp refuse(got) do
-    raise ArgumentError,
-          "expected an enhancer: a function of arity 2, or a module with enhance/3, alone or with its options, got: #{got}"
-  end
-
-  defp needs(needs) do
-    for need <- needs,
-        {name, value} = if(is_atom(need), do: {need, true}, else: need),
-        value not in [nil, false],
-        into: %{},
-        do: {name, value}
-  end
 end

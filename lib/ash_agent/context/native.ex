@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Native do
   @moduledoc false
 
-  # Stubs of the NIFs, and nothing else.
+  # Stubs of the NIFs, and what explains why one refused a handle.
   #
   # Work that grows with its data exists twice: the NIF `name` for normal schedulers does what fits into well under a
   # millisecond and otherwise answers `{:error, :dirty}`; then `name_dirty` does it on a dirty scheduler. An empty call
@@ -11,7 +11,7 @@ defmodule AshAgent.Context.Native do
   #
   # The VM compiles all of this when it loads the module, so each function is as short as can be: `rescue` would double the time.
 
-  alias AshAgent.Context.Handle
+  alias AshAgent.Context.Error
 
   @on_load :load
 
@@ -145,7 +145,7 @@ defmodule AshAgent.Context.Native do
         reply -> reply
       end
     catch
-      :error, :badarg -> Handle.explain!([unquote_splicing(handles)], __STACKTRACE__)
+      :error, :badarg -> explain!([unquote_splicing(handles)], __STACKTRACE__)
     end
 
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
@@ -173,10 +173,33 @@ defmodule AshAgent.Context.Native do
     def unquote(name)(unquote_splicing(args)) do
       unquote(normal)(unquote_splicing(args))
     catch
-      :error, :badarg -> Handle.explain!([unquote_splicing(handles)], __STACKTRACE__)
+      :error, :badarg -> explain!([unquote_splicing(handles)], __STACKTRACE__)
     end
 
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
+  end
+
+  @doc false
+  # Whether a term is not a handle of this VM: a reference that is neither a context nor a response of it.
+  def foreign?(ref) when is_reference(ref) do
+    not (known?(&context_first_iteration_normal/1, ref) or known?(&response_facts_normal/1, ref))
+  end
+
+  def foreign?(_other), do: false
+
+  defp known?(nif, ref) do
+    nif.(ref)
+    true
+  rescue
+    ArgumentError -> false
+  end
+
+  # A NIF refused its arguments, of which these are handles.
+  defp explain!(handles, stacktrace) do
+    case Enum.find(handles, &foreign?/1) do
+      nil -> :erlang.raise(:error, :badarg, stacktrace)
+      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
+    end
   end
 
   @doc false

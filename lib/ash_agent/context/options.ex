@@ -166,7 +166,7 @@ defmodule AshAgent.Context.Options do
             "context that has the others. Defaults to all iterations."
       ],
       beside: [
-        type: {:struct, AshAgent.Context},
+        type: {:custom, &__MODULE__.context?/1},
         type_doc: "a context",
         doc:
           "another context with the same id and a common beginning, such as one that was kept when this one was " <>
@@ -283,7 +283,7 @@ defmodule AshAgent.Context.Options do
           "the first user message, see `AshAgent.Context.new/2`. By default the conversation is empty."
       ],
       context: [
-        type: {:or, [{:struct, AshAgent.Context}, nil]},
+        type: {:or, [{:custom, &__MODULE__.context?/1}, nil]},
         type_doc: "a context",
         doc: "a context to begin with instead."
       ],
@@ -391,6 +391,11 @@ defmodule AshAgent.Context.Options do
     defp compiled(unquote(name)), do: unquote(schema |> Options.compile() |> Macro.escape())
   end
 
+  @doc "The providers that requests can be made for."
+  @spec providers() :: [atom()]
+  def providers,
+    do: [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+
   @doc "The least limit of a result: below it, the note of what was left out takes all of the room."
   @spec least_result_bytes() :: pos_integer()
   def least_result_bytes, do: @least_result_bytes
@@ -410,6 +415,10 @@ defmodule AshAgent.Context.Options do
   @doc false
   def result_bytes?(bytes),
     do: is_nil(bytes) or (is_integer(bytes) and bytes >= @least_result_bytes)
+
+  @doc false
+  # The struct is of a module above this one.
+  def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)
 
   @doc false
   def range?(nil), do: true

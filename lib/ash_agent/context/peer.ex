@@ -8,7 +8,6 @@ defmodule AshAgent.Context.Peer do
   # message's metadata. It is used again only while it still says the same as the message: what was masked, cleared or
   # repaired since is never brought back by it.
 
-  alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON}
 
   @typedoc "A message of the library as a map: the fields that differ from their defaults."
@@ -37,22 +36,18 @@ defmodule AshAgent.Context.Peer do
   @doc "Makes the library's struct, or a map with the same fields where the library is not loaded."
   @callback build(foreign()) :: struct() | map()
 
-  @doc "The context of a list of messages, as `AshAgent.Context.from_messages/2` returns it."
-  def import(peer, messages, opts) do
+  @doc """
+  The messages as `AshAgent.Context.from_messages/2` takes them, with the metadata of the conversation: `{:ok, messages,
+  metadata}` or `{:error, error}`.
+  """
+  def import(peer, messages) do
     {messages, {_names, _after_results?}} =
       messages
       |> Enum.with_index()
       |> Enum.map_reduce({%{}, false}, &read(peer, &1, &2))
 
-    {messages, prompt} = prompt(messages)
-
-    with {:ok, context, report} <- Context.from_messages(messages, opts) do
-      {:ok,
-       Enum.reduce(prompt, context, fn {key, note}, c -> Context.put_metadata(c, key, note) end),
-       report}
-    end
-  rescue
-    error in Error -> {:error, error}
+    {messages, metadata} = prompt(messages)
+    {:ok, messages, metadata}
   catch
     {__MODULE__, error} -> {:error, error}
   end
@@ -77,14 +72,17 @@ defmodule AshAgent.Context.Peer do
 
   defp prompt(messages), do: {messages, %{}}
 
-  @doc "The messages of a context for a library. `messages` are those of `AshAgent.Context.to_messages/1`, or some of them."
-  def export(peer, context, messages) do
+  @doc """
+  The messages of a context for a library. `messages` are those of `AshAgent.Context.to_messages/1`, or some of them, and
+  `metadata` that of the context.
+  """
+  def export(peer, messages, metadata) do
     # Once: where there is no such module, all folders of the code path are looked through for it, which takes a millisecond.
     Enum.each(peer.structs(), &Code.ensure_loaded/1)
 
     {messages, _names} =
       messages
-      |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
+      |> with_prompt(Map.take(metadata, [peer.key()]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
         {written(peer, message, names), names}

@@ -1,4 +1,4 @@
-defmodule AshAgent.Trace.Printed do
+defmodule AshAgent.Context.Printed do
   @moduledoc false
 
   # A conversation as text. It knows no struct, since AshAgent.Context is documented with its options.

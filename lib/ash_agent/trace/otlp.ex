@@ -5,7 +5,7 @@ defmodule AshAgent.Trace.Otlp do
 
   alias AshAgent.{ChatContext, Context, ToolDefinition}
   alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Trace.Printed
+  alias AshAgent.Context.Printed
 
   @attributes [
     type: {:custom, &__MODULE__.attributes?/1},

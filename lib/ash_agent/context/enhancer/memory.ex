@@ -84,7 +84,7 @@ defmodule AshAgent.Context.Enhancer.Memory do
   @behaviour AshAgent.Context.Enhancer
 
   alias AshAgent.Context
-  alias AshAgent.Context.Enhancer
+  alias AshAgent.Context.Enhancers
 
   @impl true
   def prepare(opts) do
@@ -136,7 +136,7 @@ defmodule AshAgent.Context.Enhancer.Memory do
   end
 
   defp load(load, context, need) do
-    case Enhancer.attempt(fn -> call(load, context, need) end) do
+    case Enhancers.attempt(fn -> call(load, context, need) end) do
       {:error, reason} -> {:error, reason}
       {:ok, loaded} -> text(loaded)
       loaded -> text(loaded)

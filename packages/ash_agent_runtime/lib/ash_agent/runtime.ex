@@ -183,7 +183,6 @@ defmodule AshAgent.Runtime do
     Paused,
     Repeat,
     Result,
-    SubAgent,
     Tool,
     ToolExecutor
   }
@@ -220,7 +219,8 @@ defmodule AshAgent.Runtime do
   @doc since: "0.1.0"
   @spec run(Context.t(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
-  def run(%Context{} = context, opts) when is_list(opts), do: run(context, opts, outermost())
+  def run(%Context{} = context, opts) when is_list(opts),
+    do: run(context, opts, Bounds.outermost())
 
   @doc false
   # `within` describes the runs around this one, see AshAgent.Runtime.SubAgent: how many there are, their permissions, and
@@ -260,9 +260,6 @@ defmodule AshAgent.Runtime do
     {kind, label} = failure(error.reason)
     %{status: :error, kind: kind, reason: label}
   end
-
-  @doc false
-  def outermost, do: %{depth: 0, permissions: [], bounds: nil}
 
   @doc """
   Continues a conversation after decisions were made, and returns the same as `run/2`.
@@ -350,7 +347,7 @@ defmodule AshAgent.Runtime do
           permissions: gate.permissions,
           bounds: bounds,
           context_id: context[:id],
-          inherited: Keyword.take(opts, SubAgent.inherited())
+          inherited: Keyword.take(opts, Options.inherited())
         }
       }
     }

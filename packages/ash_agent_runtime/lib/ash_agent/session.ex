@@ -659,7 +659,7 @@ defmodule AshAgent.Session do
   def unsubscribe(session, ref) when is_reference(ref) do
     Process.demonitor(ref, [:flush])
     :ok = call(session, {:unsubscribe, ref}, :unsubscribe)
-    Subscribers.flush(ref)
+    Subscribers.flush(__MODULE__, ref)
   end
 
   @doc """
@@ -710,7 +710,7 @@ defmodule AshAgent.Session do
 
   defp run_async(session, job, function) do
     run = fn -> call(session, {:run_async, self(), job}, function) end
-    if Border.away?(session), do: Border.relay(session, run), else: run.()
+    if Border.away?(session), do: Border.relay(session, __MODULE__, run), else: run.()
   end
 
   ## Options, in the caller's process
@@ -1240,7 +1240,7 @@ defmodule AshAgent.Session do
         state = taken(state, List.wrap(id))
 
         within =
-          Map.merge(Runtime.outermost(), %{
+          Map.merge(Runtime.Bounds.outermost(), %{
             watch: &watch(session, token, &1),
             steered: fn -> steered(session, token) end,
             taken: if(state.keeper, do: state.keeper.taken, else: [])
@@ -1351,7 +1351,7 @@ defmodule AshAgent.Session do
     do: publish(%{state | context: context, open: nil}, {:context, context})
 
   defp publish(%{number: number} = state, change) do
-    subscribers = Subscribers.tell(state.subscribers, number + 1, change)
+    subscribers = Subscribers.tell(state.subscribers, __MODULE__, number + 1, change)
     %{state | number: number + 1, subscribers: subscribers}
   end
 

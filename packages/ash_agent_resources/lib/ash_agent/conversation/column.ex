@@ -59,7 +59,7 @@ defmodule AshAgent.Conversation.Column do
         |> written(context, opts[:note])
         |> finished(opts[:finished])
       end,
-      if(context.ref == kept.value.ref, do: nil, else: context)
+      if(Context.Changes.same?(context, kept.value), do: nil, else: context)
     )
     |> answer(kept.id, &hold(&1, context, claim(kept), kept.lease))
   end

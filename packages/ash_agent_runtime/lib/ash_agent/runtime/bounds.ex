@@ -26,6 +26,9 @@ defmodule AshAgent.Runtime.Bounds do
   @enforce_keys [:counters, :calls, :tokens, :sub_agents, :prices]
   defstruct [:counters, :calls, :tokens, :sub_agents, :cost, :prices]
 
+  @doc "What a run that is within no other one has around it."
+  def outermost, do: %{depth: 0, permissions: [], bounds: nil}
+
   @doc "Counters at zero, with the limits of a run's options."
   def new(opts) do
     %__MODULE__{

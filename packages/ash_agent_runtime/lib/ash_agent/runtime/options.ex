@@ -162,6 +162,10 @@ defmodule AshAgent.Runtime.Options do
   @spec schema() :: Options.schema()
   def schema, do: @schema
 
+  @doc "The functions of a run that its sub-agents inherit."
+  @spec inherited() :: [atom()]
+  def inherited, do: [:before_tool, :after_tool, :approval]
+
   @doc "The options of these names for a schema of another function, which refers to those of a run."
   @spec shared([atom()]) :: Options.schema()
   def shared(names), do: Keyword.take(@schema, names)

@@ -57,15 +57,9 @@ defmodule AshAgent.Runtime.SubAgent do
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Options, as: Check
   alias AshAgent.Runtime.{Bounds, Error, Events, Options, Result, Tool, ToolExecutor}
+  alias AshAgent.Runtime.SubAgent.Outcome
 
-  defmodule Outcome do
-    @moduledoc false
-    # A result and its metadata, and the conversations of the sub-agent and of those that worked for it.
-    @enforce_keys [:result, :metadata, :contexts]
-    defstruct [:result, :metadata, :contexts]
-  end
-
-  @inherited [:before_tool, :after_tool, :approval]
+  @inherited Options.inherited()
 
   # How long a child that timed out may take to say so.
   @grace 1_000
@@ -194,9 +188,6 @@ defmodule AshAgent.Runtime.SubAgent do
   end
 
   defp described(opts), do: opts |> Keyword.take([:name, :description, :parameters]) |> Map.new()
-
-  @doc false
-  def inherited, do: @inherited
 
   defp options(opts) do
     opts =

@@ -41,8 +41,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   continues the caller's trace.
   """
 
-  alias AshAgent.{Options, Runtime}
-  alias AshAgent.Runtime.{Events, Progress, SubAgent, Tool}
+  alias AshAgent.Options
+  alias AshAgent.Runtime.{Bounds, Events, Progress, Tool}
+  alias AshAgent.Runtime.SubAgent.Outcome
   alias AshAgent.Trace.Caller
 
   @schema [
@@ -101,7 +102,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       max_concurrency: opts[:max_concurrency],
       deadline: :infinity,
       events: Events.new(opts[:on_event]),
-      scope: Map.merge(Runtime.outermost(), %{context_id: nil, inherited: []})
+      scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
     }
 
     indexed = Enum.with_index(tool_calls)
@@ -396,7 +397,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     {:error, "timed out after #{timeout} ms"}
   end
 
-  defp returned(%SubAgent.Outcome{result: {status, term}} = outcome),
+  defp returned(%Outcome{result: {status, term}} = outcome),
     do: {status, term, {outcome.metadata, outcome.contexts}}
 
   defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome

@@ -4,7 +4,7 @@ defmodule AshAgent.Session.Border do
   # Contexts leave the session's node as snapshots, since a handle works on its own node only, and are contexts again where
   # they arrive. On the same node nothing is changed.
 
-  alias AshAgent.{Context, Session}
+  alias AshAgent.Context
 
   @doc "A reply or a message for `pid`, in the form in which it gets to its node."
   def leaving(term, pid) when node(pid) == node(), do: term
@@ -53,11 +53,12 @@ defmodule AshAgent.Session.Border do
   @doc """
   Lets a session on another node run a job whose messages come to the calling process as those of a session here would.
 
-  `call` asks the session on behalf of the process that it is called in. Returns its answer.
+  `call` asks the session on behalf of the process that it is called in. Returns its answer. `tag` is the first element of
+  a session's messages.
   """
-  def relay(session, call) do
+  def relay(session, tag, call) do
     caller = self()
-    {relay, monitor} = spawn_monitor(fn -> relay(session, call, caller) end)
+    {relay, monitor} = spawn_monitor(fn -> relay(session, tag, call, caller) end)
 
     receive do
       {^relay, answer} ->
@@ -72,13 +73,13 @@ defmodule AshAgent.Session.Border do
     end
   end
 
-  defp relay(session, call, caller) do
+  defp relay(session, tag, call, caller) do
     caller_gone = Process.monitor(caller)
     session_gone = session |> GenServer.whereis() |> Process.monitor()
     # An exit of the call is for the caller, and not for the log.
     answer = catch_exit(call)
     send(caller, {self(), arrived(answer)})
-    with {:ok, ref} <- answer, do: pass_on(ref, caller, [caller_gone, session_gone])
+    with {:ok, ref} <- answer, do: pass_on(tag, ref, caller, [caller_gone, session_gone])
   end
 
   defp catch_exit(call) do
@@ -88,15 +89,15 @@ defmodule AshAgent.Session.Border do
       exit({:shutdown, {__MODULE__, reason}})
   end
 
-  defp pass_on(ref, caller, monitors) do
+  defp pass_on(tag, ref, caller, monitors) do
     receive do
-      {Session, ^ref, message} ->
+      {^tag, ^ref, message} ->
         message = arrived(message)
-        send(caller, {Session, ref, message})
-        if match?({:context, _}, message), do: pass_on(ref, caller, monitors)
+        send(caller, {tag, ref, message})
+        if match?({:context, _}, message), do: pass_on(tag, ref, caller, monitors)
 
       {:DOWN, monitor, :process, _pid, _reason} ->
-        unless monitor in monitors, do: pass_on(ref, caller, monitors)
+        unless monitor in monitors, do: pass_on(tag, ref, caller, monitors)
     end
   end
 end

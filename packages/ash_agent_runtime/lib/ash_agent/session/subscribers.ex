@@ -1,9 +1,10 @@
 defmodule AshAgent.Session.Subscribers do
   @moduledoc false
 
-  # The subscribers of a session's changes. Messages go straight from the session to each of them.
+  # The subscribers of a session's changes. Messages go straight from the session to each of them; their first element, the
+  # tag, is the session's.
 
-  alias AshAgent.{Context, Response, Session}
+  alias AshAgent.{Context, Response}
 
   @doc "Nobody."
   def new, do: %{}
@@ -56,28 +57,28 @@ defmodule AshAgent.Session.Subscribers do
   end
 
   @doc "Tells everybody of a change."
-  def tell(subscribers, _number, _change) when map_size(subscribers) == 0, do: subscribers
+  def tell(subscribers, _tag, _number, _change) when map_size(subscribers) == 0, do: subscribers
 
-  def tell(subscribers, number, change) do
+  def tell(subscribers, tag, number, change) do
     away = if Enum.any?(subscribers, fn {_ref, known} -> away?(known.pid) end), do: abroad(change)
 
     Map.new(subscribers, fn {ref, known} ->
-      {ref, tell(known, ref, number, if(away?(known.pid), do: away, else: change))}
+      {ref, tell_one(known, {tag, ref, number}, if(away?(known.pid), do: away, else: change))}
     end)
   end
 
-  defp tell(%{behind: :told} = known, _ref, _number, _change), do: known
-  defp tell(%{behind: :untold} = known, ref, number, _change), do: fall_behind(known, ref, number)
+  defp tell_one(%{behind: :told} = known, _head, _change), do: known
+  defp tell_one(%{behind: :untold} = known, head, _change), do: fall_behind(known, head)
 
-  defp tell(known, ref, number, change) do
+  defp tell_one(known, {_tag, _ref, number} = head, change) do
     case room(known, number) do
-      {:ok, known} -> if deliver(known, ref, number, change), do: known, else: untold(known)
-      :none -> fall_behind(known, ref, number)
+      {:ok, known} -> if deliver(known, head, change), do: known, else: untold(known)
+      :none -> fall_behind(known, head)
     end
   end
 
-  defp fall_behind(known, ref, number) do
-    if deliver(known, ref, number, :behind), do: %{known | behind: :told}, else: untold(known)
+  defp fall_behind(known, head) do
+    if deliver(known, head, :behind), do: %{known | behind: :told}, else: untold(known)
   end
 
   defp untold(known), do: %{known | behind: :untold}
@@ -97,12 +98,12 @@ defmodule AshAgent.Session.Subscribers do
   end
 
   # The session does not wait for a busy connection.
-  defp deliver(%{pid: pid}, ref, number, change),
-    do: :erlang.send(pid, {Session, ref, number, change}, [:nosuspend, :noconnect]) == :ok
+  defp deliver(%{pid: pid}, {tag, ref, number}, change),
+    do: :erlang.send(pid, {tag, ref, number, change}, [:nosuspend, :noconnect]) == :ok
 
   defp away?(pid), do: node(pid) != node()
 
-  @doc "What `Session.snapshot/1` returns, in the form in which it gets to the node of `pid`."
+  @doc "What `AshAgent.Session.snapshot/1` returns, in the form in which it gets to the node of `pid`."
   def snapshot(%{context: context, open: open, number: number}, pid) do
     if away?(pid),
       do: {number, abroad({:context, context}), open && Response.message(open)},
@@ -126,9 +127,9 @@ defmodule AshAgent.Session.Subscribers do
   end
 
   @doc "Takes the messages of a subscription out of the queue."
-  def flush(ref) do
+  def flush(tag, ref) do
     receive do
-      {Session, ^ref, _number, _change} -> flush(ref)
+      {^tag, ^ref, _number, _change} -> flush(tag, ref)
     after
       0 -> :ok
     end

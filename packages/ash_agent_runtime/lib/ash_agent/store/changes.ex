@@ -6,7 +6,9 @@ defmodule AshAgent.Store.Changes do
   # on from another one, its *base*, in whose rows the earlier iterations are.
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Context.{JSON, Native}
+  alias AshAgent.ChatContext.Stored
+  alias AshAgent.Context.Changes
+  alias AshAgent.Context.JSON
 
   @typedoc "`number` is the branch's in memory, `row` the one in the tables."
   @type line :: %{
@@ -115,10 +117,20 @@ defmodule AshAgent.Store.Changes do
     end
   end
 
-  defp change(
-         %{was: %{context: %{ref: ref}, name: name}, context: %{ref: ref}, name: name} = line,
-         _lines
-       ) do
+  defp change(%{was: nil} = line, lines) do
+    case lines[line.origin] do
+      %{row: row, context: origin} when row < line.row -> beside(line, origin, row)
+      _none -> whole(line)
+    end
+  end
+
+  defp change(%{was: was} = line, _lines) do
+    if was.name == line.name and Changes.same?(was.context, line.context),
+      do: unchanged(line),
+      else: changed(line)
+  end
+
+  defp unchanged(line) do
     Map.merge(line, %{
       base: line.was.base,
       since: line.was.since,
@@ -130,17 +142,8 @@ defmodule AshAgent.Store.Changes do
     })
   end
 
-  defp change(%{was: nil} = line, lines) do
-    case lines[line.origin] do
-      %{row: row, context: origin} when row < line.row -> beside(line, origin, row)
-      _none -> whole(line)
-    end
-  end
-
-  defp change(%{was: was} = line, _lines) do
-    {head, updated_at, iterations} =
-      ok!(Native.snapshot_changes(line.context.ref, was.context.ref))
-
+  defp changed(%{was: was} = line) do
+    {head, updated_at, iterations} = Changes.since(line.context, was.context)
     {iterations, since} = from(iterations, was, line.context)
 
     Map.merge(line, %{
@@ -157,14 +160,14 @@ defmodule AshAgent.Store.Changes do
   # Its own rows begin with the first iteration that is not the base's.
   defp from([{first, _} | _], %{since: since} = was, context)
        when is_integer(since) and first < since do
-    iterations = ok!(Native.snapshot_changes_from(context.ref, was.context.ref))
+    iterations = Changes.beyond(context, was.context)
     {iterations, iterations |> hd() |> elem(0)}
   end
 
   defp from(iterations, was, context) do
     # Rewound into what the base has.
     if was.since && context.current_iteration < was.since do
-      current = ok!(Native.snapshot_changes(context.ref, nil)) |> elem(2) |> List.last()
+      current = context |> Changes.since(nil) |> elem(2) |> List.last()
       {[current], context.current_iteration}
     else
       {iterations, was.since}
@@ -172,7 +175,7 @@ defmodule AshAgent.Store.Changes do
   end
 
   defp beside(line, origin, row) do
-    iterations = ok!(Native.snapshot_changes_from(line.context.ref, origin.ref))
+    iterations = Changes.beyond(line.context, origin)
     {since, _text} = hd(iterations)
 
     if line.context[:id] == origin[:id] and since > first(line.context) and
@@ -182,7 +185,7 @@ defmodule AshAgent.Store.Changes do
   end
 
   defp whole(line) do
-    {head, updated_at, iterations} = ok!(Native.snapshot_changes(line.context.ref, nil))
+    {head, updated_at, iterations} = Changes.since(line.context, nil)
 
     new = %{
       base: nil,
@@ -197,7 +200,7 @@ defmodule AshAgent.Store.Changes do
   end
 
   defp headed(line) do
-    {head, updated_at, _iterations} = ok!(Native.snapshot_changes(line.context.ref, nil))
+    {head, updated_at, _iterations} = Changes.since(line.context, nil)
     %{line | head: head, updated_at: updated_at, write?: true}
   end
 
@@ -233,7 +236,7 @@ defmodule AshAgent.Store.Changes do
     end
   end
 
-  defp first(%Context{ref: ref}), do: Native.context_first_iteration(ref)
+  defp first(context), do: Changes.first_iteration(context)
 
   ## Texts
 
@@ -252,14 +255,8 @@ defmodule AshAgent.Store.Changes do
   defp label(%{name: name, was: %{name: name}}), do: nil
 
   # The core writes names and unknown fields.
-  defp label(%{name: {name, extra}, context: context}) do
-    empty = Context.new("", id: "-", at: context[:created_at])
-
-    %{"branches" => [label]} =
-      ok!(Native.chat_dump(%{}, %{}, %{}, [{name, 1, nil, extra, empty.ref}]))
-
-    label |> Map.delete("context") |> JSON.encode()
-  end
+  defp label(%{name: {name, extra}, context: context}),
+    do: name |> Stored.branch_head(extra, context[:created_at]) |> JSON.encode()
 
   defp iteration(line, number, text),
     do:
@@ -277,12 +274,10 @@ defmodule AshAgent.Store.Changes do
       []
     else
       parent = if chat.parent_id, do: [parent_id: JSON.encode(chat.parent_id)], else: []
-      [document: chat |> ChatContext.Stored.head() |> JSON.encode()] ++ parent
+      [document: chat |> Stored.head() |> JSON.encode()] ++ parent
     end
   end
 
   defp facts(chat),
     do: {chat.id, chat.parent_id, chat.config, chat.active_branch_name, chat.extra}
-
-  defp ok!({:ok, term}), do: term
 end
