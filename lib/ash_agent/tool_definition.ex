@@ -63,7 +63,7 @@ defmodule AshAgent.ToolDefinition do
 
   defp tool(name, definition) do
     name = to_string(name)
-    given = if is_map(definition), do: definition, else: %{}
+    given = described(definition, name)
     description = Map.get(given, :description)
     parameters = Map.get(given, :parameters) || @default_parameters
 
@@ -82,6 +82,19 @@ defmodule AshAgent.ToolDefinition do
         )
 
     {%{name: name, description: description, parameters: parameters}, definition}
+  end
+
+  defp described(%{} = definition, _name), do: definition
+  defp described(function, _name) when is_function(function), do: %{}
+  defp described({module, name}, _name) when is_atom(module) and is_atom(name), do: %{}
+  defp described(_other, name), do: refuse!(name)
+
+  @doc "Raises for a tool that nothing can run."
+  @spec refuse!(String.t() | atom()) :: no_return()
+  def refuse!(name) do
+    raise ArgumentError,
+          "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
+            "a map or struct with such a :function, or a toolbox"
   end
 
   @doc "The definitions with string keys, as requests and traces have them."

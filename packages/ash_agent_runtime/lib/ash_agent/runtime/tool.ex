@@ -150,11 +150,7 @@ defmodule AshAgent.Runtime.Tool do
     end
   end
 
-  defp run(_other, name) do
-    raise ArgumentError,
-          "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
-            "a map or struct with such a :function, or a toolbox"
-  end
+  defp run(_other, name), do: ToolDefinition.refuse!(name)
 
   @doc """
   Returns the names of parameters that the tool's schema requires and the arguments lack. Names and keys may be atoms or strings.
