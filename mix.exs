@@ -399,7 +399,7 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "View and budget": ~r"^AshAgent\.Context\.Enhancer",
-        "Ecto and JSON": ~r"(EctoType|JSON|Comparable)",
+        "Ecto and JSON": ~r"(EctoType|JSON)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]
     ]

@@ -511,7 +511,7 @@ defmodule AshAgent.ChatContext do
   @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(document, opts \\ []) when is_list(opts) do
     Trust.check!(opts)
-    loaded(document, opts)
+    with {:ok, fields} <- Stored.load(document, opts), do: {:ok, struct!(__MODULE__, fields)}
   end
 
   @doc """
@@ -556,11 +556,7 @@ defmodule AshAgent.ChatContext do
   @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts) do
     Trust.check!(opts)
-    with {:ok, document} <- JSON.decode(text), do: loaded(document, opts)
-  end
-
-  defp loaded(document, opts) do
-    with {:ok, fields} <- Stored.load(document, opts), do: {:ok, struct!(__MODULE__, fields)}
+    with {:ok, document} <- JSON.decode(text), do: load(document, opts)
   end
 
   @doc """

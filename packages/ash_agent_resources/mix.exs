@@ -78,7 +78,7 @@ defmodule AshAgentResources.MixProject do
         Conversations: ~r"^AshAgent\.Conversation",
         Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",
         Tools: ~r"^AshAgent\.Tools",
-        Types: ~r"(AshType|Embedded)"
+        Types: ~r"(AshType|Embedded|Comparable)"
       ]
     ]
   end

@@ -1,43 +1,40 @@
 defmodule AshAgent.ChatContext.Stored do
   @moduledoc false
 
-  # Hands chats to the core, which stores them, as fields and branches. `Config` checks their settings.
+  # Hands chats to the core, which stores them, and takes their fields from it. `Config` checks their settings.
 
   alias AshAgent.Context
   alias AshAgent.ChatContext.{Branch, Config}
   alias AshAgent.Context.{Error, Native, Trust}
 
-  @typedoc "An `AshAgent.ChatContext`, which is made of this module."
-  @type chat :: struct()
-
-  @spec dump(chat(), [Branch.t()]) :: map()
+  @doc "The document of a chat, whose branches come in their order."
+  @spec dump(map(), [Branch.t()]) :: map()
   def dump(chat, branches) do
     chat
     |> fields()
-    |> Native.chat_dump(chat.extra, chat.config.extra, parts(branches))
+    |> Native.chat_dump(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
     |> ok!()
   end
 
-  @spec to_snapshot(chat(), [Branch.t()]) :: binary()
+  @doc "The text of the document."
+  @spec to_snapshot(map(), [Branch.t()]) :: binary()
   def to_snapshot(chat, branches) do
     chat
     |> fields()
-    |> Native.chat_encode(chat.extra, chat.config.extra, parts(branches))
+    |> Native.chat_encode(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
     |> ok!()
   end
 
   @doc "The document without its branches."
-  @spec head(chat()) :: map()
+  @spec head(map()) :: map()
   def head(chat), do: chat |> dump([]) |> Map.delete("branches")
 
   @doc "The document of a branch without its context, which was made at this time."
   @spec branch_head(String.t(), map(), DateTime.t()) :: map()
   def branch_head(name, extra, at) do
     empty = Context.new("", id: "-", at: at)
-
-    %{"branches" => [head]} =
-      ok!(Native.chat_dump(%{}, %{}, %{}, [{name, 1, nil, extra, empty.ref}]))
-
+    terms = {name, 1, nil, extra, empty.ref}
+    %{"branches" => [head]} = ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
     Map.delete(head, "context")
   end
 
@@ -50,10 +47,8 @@ defmodule AshAgent.ChatContext.Stored do
     }
   end
 
-  defp parts(branches) do
-    for branch <- branches,
-        do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
-  end
+  defp branch_terms(branch),
+    do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
 
   @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."
   @spec load(term(), keyword()) :: {:ok, map()} | {:error, Error.t()}
@@ -66,7 +61,7 @@ defmodule AshAgent.ChatContext.Stored do
          id: head["id"],
          parent_id: head["parent_id"],
          config: config,
-         branches: loaded(found),
+         branches: branches(found),
          active_branch_name: head["active_branch"],
          made: length(found),
          extra: extra
@@ -84,7 +79,7 @@ defmodule AshAgent.ChatContext.Stored do
     end
   end
 
-  defp loaded(found) do
+  defp branches(found) do
     for {{name, base, handle, extra}, number} <- Enum.with_index(found, 1), into: %{} do
       fields = [number: number, origin: base && base + 1, extra: extra]
       {name, Branch.new(name, context(handle), fields)}

@@ -30,6 +30,7 @@ defmodule AshAgent.Context.Handle do
   @doc "Like `check/1`, but raises `ArgumentError`."
   @spec check!(%{:ref => term(), optional(atom()) => term()}) :: :ok
   def check!(context) do
-    with {:error, error} <- check(context), do: raise(ArgumentError, Exception.message(error))
+    with {:error, error} <- check(context),
+         do: raise(ArgumentError, Exception.message(error))
   end
 end

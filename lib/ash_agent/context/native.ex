@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Native do
   @moduledoc false
 
-  # Stubs of the NIFs, and what explains why one refused a handle.
+  # Stubs of the NIFs, and nothing else.
   #
   # Work that grows with its data exists twice: the NIF `name` for normal schedulers does what fits into well under a
   # millisecond and otherwise answers `{:error, :dirty}`; then `name_dirty` does it on a dirty scheduler. An empty call
@@ -179,8 +179,16 @@ defmodule AshAgent.Context.Native do
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
   end
 
+  # Raises what is to be raised for a NIF that refused its arguments, of which these are handles.
+  defp explain!(handles, stacktrace) do
+    case Enum.find(handles, &foreign?/1) do
+      nil -> :erlang.raise(:error, :badarg, stacktrace)
+      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
+    end
+  end
+
   @doc false
-  # Whether a term is not a handle of this VM: a reference that is neither a context nor a response of it.
+  # A reference that is neither a context nor a response of this VM.
   def foreign?(ref) when is_reference(ref) do
     not (known?(&context_first_iteration_normal/1, ref) or known?(&response_facts_normal/1, ref))
   end
@@ -192,14 +200,6 @@ defmodule AshAgent.Context.Native do
     true
   rescue
     ArgumentError -> false
-  end
-
-  # A NIF refused its arguments, of which these are handles.
-  defp explain!(handles, stacktrace) do
-    case Enum.find(handles, &foreign?/1) do
-      nil -> :erlang.raise(:error, :badarg, stacktrace)
-      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
-    end
   end
 
   @doc false

@@ -401,6 +401,10 @@ defmodule AshAgent.Context.Options do
   def least_result_bytes, do: @least_result_bytes
 
   @doc false
+  # By its fields, since AshAgent.Context is documented with its options.
+  def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)
+
+  @doc false
   def text?(text), do: is_nil(text) or name?(text)
 
   @doc false
@@ -415,10 +419,6 @@ defmodule AshAgent.Context.Options do
   @doc false
   def result_bytes?(bytes),
     do: is_nil(bytes) or (is_integer(bytes) and bytes >= @least_result_bytes)
-
-  @doc false
-  # The struct is of a module above this one.
-  def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)
 
   @doc false
   def range?(nil), do: true

@@ -1,19 +1,18 @@
-# Ash compares values in memory through the protocol of the library `comparable`, which would compare handles.
-if Code.ensure_loaded?(Comp) and macro_exported?(Comp, :defcomparable, 3) do
-  defmodule AshAgent.Context.Comparable do
-    @moduledoc false
+defmodule AshAgent.Context.Comparable do
+  @moduledoc false
 
-    import Comp, only: [defcomparable: 3]
+  # Ash compares values in memory through the protocol of the library `comparable`, which would compare handles.
 
-    alias AshAgent.{ChatContext, Context}
-    alias AshAgent.Context.Stored
+  import Comp, only: [defcomparable: 3]
 
-    defcomparable a :: Context, b :: Context do
-      Stored.compare(Context, a, b)
-    end
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.Stored
 
-    defcomparable a :: ChatContext, b :: ChatContext do
-      Stored.compare(ChatContext, a, b)
-    end
+  defcomparable a :: Context, b :: Context do
+    Stored.compare(Context, a, b)
+  end
+
+  defcomparable a :: ChatContext, b :: ChatContext do
+    Stored.compare(ChatContext, a, b)
   end
 end
