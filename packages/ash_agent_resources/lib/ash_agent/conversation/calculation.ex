@@ -15,7 +15,7 @@ defmodule AshAgent.Conversation.Calculation do
 
   def calculate([%resource{} | _] = records, [show: :stored], context) do
     store = Conversation.Info.store(resource, context.tenant)
-    ids = Enum.map(records, &Conversation.Change.id/1)
+    ids = Enum.map(records, &Conversation.Info.id/1)
     with :ok <- readable(resource, ids, context), do: fetch_all(store, ids)
   end
 

@@ -7,14 +7,7 @@ defmodule AshAgent.Conversation.Change do
 
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
-  alias AshAgent.Conversation.Runner
-
-  @doc "The id of a record's conversation."
-  @spec id(struct()) :: String.t()
-  def id(%resource{} = record) do
-    [key] = Ash.Resource.Info.primary_key(resource)
-    to_string(Map.fetch!(record, key))
-  end
+  alias AshAgent.Conversation.{Info, Runner}
 
   @impl true
   def change(changeset, [does: name], context), do: does(name, changeset, context)
@@ -30,7 +23,7 @@ defmodule AshAgent.Conversation.Change do
   # A change of all destroy actions.
   defp does(:delete, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      case Store.delete(store(changeset), id(record)) do
+      case Store.delete(store(changeset), Info.id(record)) do
         {:error, %Store.Error{} = error} -> failed(error)
         _deleted -> {:ok, record}
       end
@@ -57,7 +50,7 @@ defmodule AshAgent.Conversation.Change do
     |> Changeset.after_action(fn changeset, record ->
       {:ok, {input, metadata}} = message
 
-      case Store.enqueue(store(changeset), id(record), input, metadata: metadata) do
+      case Store.enqueue(store(changeset), Info.id(record), input, metadata: metadata) do
         {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
         {:error, reason} -> failed(reason)
       end
@@ -84,7 +77,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:cancel, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      if Runner.cancel(changeset.resource, changeset.to_tenant, id(record)) do
+      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.id(record)) do
         {:ok, record}
       else
         edit(changeset, record, [status: :idle], fn conversation ->
@@ -114,7 +107,7 @@ defmodule AshAgent.Conversation.Change do
       forked(fn ->
         source = changeset.context.ash_agent_source.value
         source = if iteration, do: Context.rewind(source, to: iteration), else: source
-        Context.fork(source, id: id(record))
+        Context.fork(source, id: Info.id(record))
       end)
       |> case do
         {:ok, fork} -> create(changeset, record, fork)
@@ -160,7 +153,7 @@ defmodule AshAgent.Conversation.Change do
 
   # Nothing is said to a conversation that waits for decisions.
   defp waits_for_nobody(changeset) do
-    case Store.fetch(store(changeset), id(changeset.data)) do
+    case Store.fetch(store(changeset), Info.id(changeset.data)) do
       {:ok, %{status: :paused}} -> error(changeset, :paused)
       {:ok, _stored} -> changeset
       {:error, reason} -> error(changeset, reason)
@@ -168,7 +161,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp first(resource, record, {:ok, message}) do
-    empty = resource |> Conversation.Info.system_prompt(record) |> empty(id(record))
+    empty = resource |> Info.system_prompt(record) |> empty(Info.id(record))
 
     case message do
       nil -> empty
@@ -225,7 +218,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp edit(changeset, record, opts, fun) do
     revision = Changeset.get_argument(changeset, :revision)
-    place = {changeset.resource, changeset.to_tenant, id(record)}
+    place = {changeset.resource, changeset.to_tenant, Info.id(record)}
 
     case Runner.edit(store(changeset), place, revision, opts, fun) do
       :ok -> {:ok, record}
@@ -244,7 +237,7 @@ defmodule AshAgent.Conversation.Change do
     revision = Changeset.get_argument(changeset, :revision)
 
     with {:ok, record} <- Ash.get(changeset.resource, id, opts),
-         {:ok, stored} <- Store.fetch(store(changeset), id(record)) do
+         {:ok, stored} <- Store.fetch(store(changeset), Info.id(record)) do
       if revision in [nil, stored.revision], do: {:ok, stored}, else: failed(:changed)
     else
       {:error, %Store.Error{} = error} -> failed(error)
@@ -264,14 +257,14 @@ defmodule AshAgent.Conversation.Change do
   # Who decided, for the audit: an actor's key, and nothing else of it.
   defp by(%{actor: %resource{} = actor}) do
     if Ash.Resource.Info.resource?(resource),
-      do: "#{Ash.Resource.Info.short_name(resource)}:#{id(actor)}",
+      do: "#{Ash.Resource.Info.short_name(resource)}:#{Info.id(actor)}",
       else: inspect(resource)
   end
 
   defp by(%{actor: %{id: id}}) when is_binary(id) or is_integer(id), do: to_string(id)
   defp by(_context), do: nil
 
-  defp store(changeset), do: Conversation.Info.store(changeset.resource, changeset.tenant)
+  defp store(changeset), do: Info.store(changeset.resource, changeset.tenant)
 
   defp error(changeset, reason),
     do: Changeset.add_error(changeset, Conversation.Error.exception(reason: reason))

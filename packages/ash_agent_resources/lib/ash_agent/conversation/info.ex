@@ -5,7 +5,9 @@ defmodule AshAgent.Conversation.Info do
 
   alias AshAgent.Conversation.Column
   alias AshAgent.Store
-  alias Spark.Dsl.Extension
+  alias Spark.Dsl.{Extension, Transformer}
+
+  @extended :ash_agent_conversation?
 
   @doc """
   Returns an option of the section, or its default.
@@ -44,6 +46,25 @@ defmodule AshAgent.Conversation.Info do
 
     Store.Postgres.new(repo, if(prefix, do: [prefix: prefix], else: []))
   end
+
+  @doc false
+  # The id of a record's conversation.
+  def id(%resource{} = record) do
+    [key] = Ash.Resource.Info.primary_key(resource)
+    to_string(Map.fetch!(record, key))
+  end
+
+  @doc false
+  # Whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
+  def conversation?(resource), do: Extension.get_persisted(resource, @extended, false)
+
+  @doc false
+  # Says that a resource has it.
+  def extended(dsl), do: Transformer.persist(dsl, @extended, true)
+
+  @doc false
+  # The conversations' resource of a resource of iterations.
+  def conversation(iterations), do: Extension.get_opt(iterations, [:iteration], :conversation)
 
   @doc false
   # What runs need of the section, for a record.

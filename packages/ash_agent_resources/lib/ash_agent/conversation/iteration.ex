@@ -63,8 +63,4 @@ defmodule AshAgent.Conversation.Iteration do
     sections: [@iteration],
     transformers: [AshAgent.Conversation.Iteration.Transformer],
     verifiers: [AshAgent.Conversation.Iteration.Verifier]
-
-  @doc false
-  def conversation(resource),
-    do: Spark.Dsl.Extension.get_opt(resource, [:iteration], :conversation)
 end

@@ -4,7 +4,7 @@ defmodule AshAgent.Conversation.Runner do
   # Turns of a conversation, in the one session that it has in the cluster, and changes while it has none.
 
   alias AshAgent.{Context, Conversation, Session, Store}
-  alias AshAgent.Conversation.{Change, Info, Notices}
+  alias AshAgent.Conversation.{Info, Notices}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Keeper
 
@@ -22,7 +22,7 @@ defmodule AshAgent.Conversation.Runner do
   @doc "What a turn of a record needs, from the action that begins it."
   def new(changeset, record, context) do
     resource = changeset.resource
-    id = Change.id(record)
+    id = Info.id(record)
 
     %__MODULE__{
       resource: resource,
@@ -197,7 +197,7 @@ defmodule AshAgent.Conversation.Runner do
     )
   end
 
-  defp name(resource, tenant, id), do: {Conversation, resource, tenant, id}
+  defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
 
   ## Without a session
 

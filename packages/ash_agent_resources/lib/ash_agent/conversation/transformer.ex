@@ -43,7 +43,7 @@ defmodule AshAgent.Conversation.Transformer do
   def transform(dsl) do
     own = own(dsl)
 
-    with {:ok, dsl} <- attributes({:ok, dsl}),
+    with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
          {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
          {:ok, dsl} <- actions({:ok, dsl}, own),
          {:ok, dsl} <- interfaces({:ok, dsl}),

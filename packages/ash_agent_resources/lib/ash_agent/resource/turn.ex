@@ -181,7 +181,7 @@ defmodule AshAgent.Resource.Turn do
     case {kept, Process.delete(run)} do
       {{:error, _reason}, _tool} -> kept
       {_kept, nil} -> :ok
-      {_kept, tool} -> {:error, {AshAgent.Resource, :tool_error, tool}}
+      {_kept, tool} -> {:error, {__MODULE__, :tool_error, tool}}
     end
   end
 
@@ -236,7 +236,7 @@ defmodule AshAgent.Resource.Turn do
   end
 
   defp failed(%Runtime.Error{
-         reason: {:on_change_error, {AshAgent.Resource, :tool_error, tool}},
+         reason: {:on_change_error, {__MODULE__, :tool_error, tool}},
          context: context
        }),
        do: error({:tool_error, tool}, context)

@@ -244,19 +244,12 @@ defmodule AshAgent.Tools.Action do
 
   defp small(arguments, known) do
     Enum.find_value(arguments, :ok, fn {name, value} ->
-      with %{type: type} <- known[name], true <- huge?(value, type) do
+      with %{type: type} <- known[name], true <- Schema.huge?(value, type) do
         {:error, "#{name} is not a number of a usual size"}
       else
         _other -> nil
       end
     end)
-  end
-
-  @doc false
-  # Comparing a decimal writes its zeros out, and an exponent is quickly written.
-  def huge?(value, type) do
-    Schema.base(type) == Ash.Type.Decimal and is_binary(value) and
-      (byte_size(value) > 400 or value =~ ~r/[eE][+-]?\d{4,}/)
   end
 
   defp key(tool, arguments) do

@@ -262,7 +262,7 @@ defmodule AshAgent.Tools.Query do
 
   defp cast(field, value) do
     with false <- is_nil(value),
-         false <- AshAgent.Tools.Action.huge?(value, field.type),
+         false <- Schema.huge?(value, field.type),
          {:ok, cast} when not is_nil(cast) <-
            Ash.Type.cast_input(field.type, value, field.constraints) do
       {:ok, cast}

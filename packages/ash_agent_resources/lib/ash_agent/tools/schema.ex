@@ -62,6 +62,15 @@ defmodule AshAgent.Tools.Schema do
   @spec text?(term()) :: boolean()
   def text?(type), do: base(type) in @texts
 
+  @doc """
+  Whether the text of a number is not to be read: comparing a decimal writes its zeros out, and an exponent is quickly written.
+  """
+  @spec huge?(term(), Ash.Type.t()) :: boolean()
+  def huge?(value, type) do
+    base(type) == Ash.Type.Decimal and is_binary(value) and
+      (byte_size(value) > 400 or value =~ ~r/[eE][+-]?\d{4,}/)
+  end
+
   @doc "What a type is underneath new types."
   @spec base(term()) :: term()
   def base(type) do

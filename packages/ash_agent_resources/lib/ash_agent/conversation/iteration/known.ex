@@ -8,11 +8,11 @@ defmodule AshAgent.Conversation.Iteration.Known do
   import Ash.Expr
 
   alias Ash.Resource.Info
-  alias AshAgent.Conversation.Iteration
+  alias AshAgent.Conversation.Info, as: Conversation
 
   @impl true
   def prepare(%{resource: resource} = query, _opts, _context) do
-    conversation = Iteration.conversation(resource)
+    conversation = Conversation.conversation(resource)
     [key] = Info.primary_key(conversation)
 
     if query.tenant == nil and Info.multitenancy_strategy(conversation) == :attribute and

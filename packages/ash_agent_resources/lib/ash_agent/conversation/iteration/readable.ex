@@ -5,7 +5,7 @@ defmodule AshAgent.Conversation.Iteration.Readable do
 
   use Ash.Policy.FilterCheck
 
-  alias AshAgent.Conversation.Iteration
+  alias AshAgent.Conversation.Info
 
   @can [
     run_queries?: false,
@@ -20,7 +20,7 @@ defmodule AshAgent.Conversation.Iteration.Readable do
 
   @impl true
   def filter(actor, authorizer, _opts) do
-    conversation = Iteration.conversation(authorizer.resource)
+    conversation = Info.conversation(authorizer.resource)
     read = Ash.Resource.Info.primary_action!(conversation, :read).name
 
     conversation

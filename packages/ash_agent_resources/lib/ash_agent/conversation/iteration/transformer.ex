@@ -8,7 +8,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
   import Ash.Expr
 
   alias Ash.Resource.Builder
-  alias AshAgent.Conversation.Iteration
+  alias AshAgent.Conversation.Info
   alias AshAgent.Conversation.Iteration.{Content, Known, Readable}
   alias Spark.Dsl.Transformer
 
@@ -17,7 +17,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
 
   @impl true
   def transform(dsl) do
-    conversation = Code.ensure_compiled!(Iteration.conversation(dsl))
+    conversation = Code.ensure_compiled!(Info.conversation(dsl))
 
     with :ok <- policies(dsl, conversation),
          {:ok, dsl} <- attributes(place(dsl, conversation)),

@@ -5,14 +5,14 @@ defmodule AshAgent.Conversation.Iteration.Verifier do
 
   use Spark.Dsl.Verifier
 
-  alias AshAgent.Conversation.{Info, Iteration}
+  alias AshAgent.Conversation.Info
   alias Spark.Dsl.Verifier
   alias Spark.Error.DslError
 
   @impl true
   def verify(dsl) do
     module = Verifier.get_persisted(dsl, :module)
-    conversation = Iteration.conversation(dsl)
+    conversation = Info.conversation(dsl)
 
     written =
       for %{type: type, name: name} <- Verifier.get_entities(dsl, [:actions]),
@@ -27,7 +27,7 @@ defmodule AshAgent.Conversation.Iteration.Verifier do
           "#{inspect(written)} write iterations, which only the store may: remove them"
         )
 
-      AshAgent.Conversation not in Spark.extensions(conversation) ->
+      not Info.conversation?(conversation) ->
         error(
           module,
           [:iteration, :conversation],
