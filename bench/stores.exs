@@ -1,6 +1,6 @@
 # What a turn costs in a store at different lengths of a conversation, what a run's journal costs, and what loading costs:
 #
-#     MIX_ENV=prod mix run bench/stores.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/stores.exs
 #
 # A turn is an agent's iteration with a call: its answer of 2 KB, the start of the call and its result, three writes. Beside it,
 # the whole snapshot is written after each of the two changes, into a table of its own of the same database. A run is one of
