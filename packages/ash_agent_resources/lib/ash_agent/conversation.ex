@@ -114,7 +114,7 @@ defmodule AshAgent.Conversation do
       conversation = MyApp.Chat.Conversation.say!(conversation, "It is switched on", actor: user)
       Ash.load!(conversation, [:transcript, :status], actor: user)
 
-  `mix ash_agent.gen.conversation` writes such a resource and its migration. The module is compiled only if Ash is available.
+  `mix ash_agent.gen.conversation` writes such a resource and its migration.
 
   ## Where the messages are
 

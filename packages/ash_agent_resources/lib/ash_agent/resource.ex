@@ -221,7 +221,7 @@ defmodule AshAgent.Resource do
       {:ok, result} = MyApp.Assistant.call("Thanks!", %{context: result.context}, actor: user)
 
   It is the agent of the package `ash_agent`, on `AshAgent.Runtime`: see the guide "Coming from ash_agent". An agent keeps nothing. For
-  conversations that are stored, see `AshAgent.Conversation`. The module is compiled only if Ash is available.
+  conversations that are stored, see `AshAgent.Conversation`.
 
   ## Actions
 

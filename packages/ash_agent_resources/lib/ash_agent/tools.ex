@@ -68,7 +68,6 @@ defmodule AshAgent.Tools do
       AshAgent.Runtime.run(context, llm: llm, tools: tools, runtime_context: %{actor: user, tenant: "acme"})
 
   Actions always run with `authorize?: true`, and with the actor and the tenant of the runtime context. A model cannot choose either.
-  The module is compiled only if Ash is available.
 
   ## Arguments
 

@@ -4,7 +4,7 @@ defmodule AshAgent.ChatContext.AshType do
 
       attribute :chat, AshAgent.ChatContext.AshType
 
-  It works as `AshAgent.Context.AshType` does for contexts. The module is compiled only if Ash is available.
+  It works as `AshAgent.Context.AshType` does for contexts.
 
   ## Constraints
 

@@ -4,8 +4,6 @@ defmodule AshAgent.Context.AshType do
 
       attribute :context, AshAgent.Context.AshType
 
-  The module is compiled only if Ash is available.
-
   ## Constraints
 
       attribute :context, AshAgent.Context.AshType do

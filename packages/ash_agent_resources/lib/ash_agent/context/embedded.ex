@@ -23,7 +23,7 @@ defmodule AshAgent.Context.Embedded do
   Two embedded resources with equal conversations are equal, so setting the same conversation again is not a change. `inspect/1`
   shows the number of the current iteration and no messages.
 
-  The module is compiled only if Ash is available. For new resources, `AshAgent.Context.AshType` is the simpler choice.
+  For new resources, `AshAgent.Context.AshType` is the simpler choice.
   """
 
   use Ash.Resource,
