@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Changes do
   @moduledoc false
 
-  # What two versions of a conversation differ in, as JSON text, for stores that keep an iteration in a row of its own. The
+  # The difference between two versions of a conversation, as JSON text, for stores that keep an iteration in a row of its own. The
   # form is that of `AshAgent.Context.dump/2`.
 
   alias AshAgent.Context
@@ -18,7 +18,7 @@ defmodule AshAgent.Context.Changes do
   def first_iteration(%Context{ref: ref}), do: Native.context_first_iteration(ref)
 
   @doc """
-  What has changed since `before`, or all of the context when that is `nil`: the document without its iterations, or `nil`
+  The changes since `before`, or all of the context when that is `nil`: the document without its iterations, or `nil`
   where that is the same, the time of the change, and the iterations that are new or changed.
   """
   @spec since(Context.t(), Context.t() | nil) ::
