@@ -7,9 +7,7 @@ folder = System.fetch_env!("SOAK_FOLDER")
 runtime = "packages/ash_agent_runtime/test/support"
 
 support =
-  for file <-
-        ["#{runtime}/nodes.ex", "#{runtime}/pgsql.ex", "test/support/integrations.ex"] ++
-          for(name <- ~w(atif_models browser otlp_models), do: "test/support/#{name}.ex"),
+  for file <- ["#{runtime}/nodes.ex", "#{runtime}/pgsql.ex", "test/support/integrations.ex"],
       do: Path.join([__DIR__, "..", file])
 
 modules = Path.join(folder, "modules")

@@ -16,4 +16,11 @@ programs = [
   otlp: OtlpModels.find()
 ]
 
+Integrations.put_version("ATIF", fn -> AtifModels.find() |> elem(1) |> Enum.join(" and ") end)
+Integrations.put_version("OTLP", fn -> OtlpModels.find() |> elem(1) |> Enum.join(" and ") end)
+
+Integrations.put_version("Chromium", fn ->
+  String.replace(Browser.version(), "Chromium ", "")
+end)
+
 Integrations.start(libraries, programs, [MyApp.Repo])

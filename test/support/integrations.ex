@@ -63,9 +63,6 @@ defmodule AshAgent.Test.Integrations do
   end
 
   defp known_version("JSON"), do: "of Elixir " <> System.version()
-  defp known_version("ATIF"), do: AshAgent.Test.AtifModels.find() |> elem(1) |> Enum.join(" and ")
-  defp known_version("OTLP"), do: AshAgent.Test.OtlpModels.find() |> elem(1) |> Enum.join(" and ")
-
   defp known_version("LangChain"), do: Application.spec(:langchain, :vsn)
   defp known_version("JidoAI"), do: Application.spec(:jido_ai, :vsn)
 
@@ -76,9 +73,6 @@ defmodule AshAgent.Test.Integrations do
   end
 
   defp known_version("OpenTelemetry"), do: Application.spec(:opentelemetry_api, :vsn)
-
-  defp known_version("Chromium"),
-    do: AshAgent.Test.Browser.version() |> String.replace("Chromium ", "")
 
   defp known_version(name),
     do: name |> Macro.underscore() |> String.to_existing_atom() |> Application.spec(:vsn)
