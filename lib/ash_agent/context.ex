@@ -1009,7 +1009,8 @@ defmodule AshAgent.Context do
   `:iteration` and `:position`; those of the system prompt come first. Changes are `:renamed_id`, `:renamed_tool`,
   `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
   `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a
-  tool result, sent after the results) and `:call_to_function` (a call of a kind that the provider does not know).
+  tool result, sent after the results), `:moved_call` (a call that is sent later than the model made it) and
+  `:call_to_function` (a call of a kind that the provider does not know).
 
   A provider refuses one half of a call that it answered itself without the other, such as the result of a web search without
   the search. So if one half is hidden, masked or before `:since`, the other is left out as well, as `:dropped_part`.
@@ -1092,7 +1093,6 @@ defmodule AshAgent.Context do
     * `:dropped_orphan_result` - a result with this `id` has no call
     * `:dropped_duplicate_result` - a second result for the call with this `id`
     * `:moved_result` - a result did not directly follow its call
-    * `:moved_call` - text or thinking followed a call in its message, and the provider wants calls last
     * `:renamed_call` - a call had the `id` of another call of its message; it is now called `to`
     * `:synthesised_result` - a call without a result was followed by something else; its result is now the error "interrupted"
 

@@ -201,14 +201,19 @@ defmodule AshAgent.Test.RequestCheckerTest do
      put(anthropic, ["messages", 1, "content", 0, "signature"], "")},
     {"a missing signature", :missing_key,
      drop(anthropic, ["messages", 1, "content", 0, "signature"])},
-    {"thinking behind a call", :thinking_after_call,
+    {"thinking at the end of a message", :thinking_last,
      append(anthropic, ["messages", 1, "content"], %{
        "type" => "thinking",
        "thinking" => "hm",
        "signature" => @signature
      })},
-    {"text behind a call", :call_not_last,
-     append(anthropic, ["messages", 1, "content"], %{"type" => "text", "text" => "now"})},
+    {"what the vendor answers itself behind a call", :call_not_last,
+     append(anthropic, ["messages", 1, "content"], %{
+       "type" => "server_tool_use",
+       "id" => "srv_1",
+       "name" => "web_search",
+       "input" => %{}
+     })},
     {"thinking behind text", :thinking_not_first,
      swap(anthropic, ["messages", 1, "content"], 0, 2)},
     {"a tool loop without thinking", :thinking_missing,
@@ -900,7 +905,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
        ["messages", 1, "content", 0, "reasoningContent", "reasoningText", "signature"],
        ""
      )},
-    {"reasoning behind a call", :thinking_after_call,
+    {"reasoning at the end of a message", :thinking_last,
      swap(bedrock, ["messages", 1, "content"], 0, 4)},
     {"text behind a call", :call_not_last,
      append(bedrock, ["messages", 1, "content"], %{"text" => "x"})},

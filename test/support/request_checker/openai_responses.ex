@@ -604,33 +604,36 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     end
   end
 
-  # Clones of this API demand the outputs right behind their calls.
+  # Clones of this API demand the outputs right behind their calls. What the model says between them is of the answer that
+  # has the calls, if no output came yet.
   defp apart(_indexed, false), do: []
 
   defp apart(indexed, true) do
-    {findings, _open} =
-      Enum.reduce(indexed, {[], MapSet.new()}, fn {item, index}, {findings, open} ->
+    {findings, _open, _answered?} =
+      Enum.reduce(indexed, {[], MapSet.new(), false}, fn {item, index},
+                                                         {findings, open, answered?} ->
         case item do
           %{"type" => type} when is_map_key(@kinds, type) ->
             if served?(item),
-              do: {findings, open},
-              else: {findings, MapSet.put(open, entry(item, index).id)}
+              do: {findings, open, answered?},
+              else: {findings, MapSet.put(open, entry(item, index).id), answered?}
 
           %{"type" => type} when is_map_key(@outputs, type) ->
-            {findings, MapSet.delete(open, entry(item, index).id)}
+            open = MapSet.delete(open, entry(item, index).id)
+            {findings, open, not Enum.empty?(open)}
 
-          %{"role" => _} ->
-            if Enum.empty?(open) do
-              {findings, open}
+          %{"role" => role} ->
+            if Enum.empty?(open) or (role == "assistant" and not answered?) do
+              {findings, open, answered?}
             else
               detail = "a message before the outputs of #{inspect(Enum.to_list(open))}"
 
               {findings ++ [finding(:result_not_adjacent, ["input", index], detail)],
-               MapSet.new()}
+               MapSet.new(), false}
             end
 
           _ ->
-            {findings, open}
+            {findings, open, answered?}
         end
       end)
 

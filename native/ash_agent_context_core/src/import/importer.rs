@@ -21,7 +21,7 @@ use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
-use crate::provider::listener::{is_said, Answer, Listen};
+use crate::provider::listener::{Answer, Listen};
 
 /// A message of the history.
 #[derive(Debug)]
@@ -335,7 +335,7 @@ impl Importer {
         if !exchanged.more.is_empty() {
             let mut parts = into_parts(exchanged.content);
             parts.append(&mut exchanged.more);
-            exchanged.content = plain_content(parts);
+            exchanged.content = Content::Parts(parts.into_boxed_slice());
         }
         let mut exchange = Exchange::new(exchanged.calls.len());
         for (slot, answer) in exchanged.slots.into_iter().enumerate() {
@@ -402,11 +402,6 @@ impl Listen for Importer {
         if let Some(written) = self.written.elements.get_mut(position) {
             *written = None;
         }
-    }
-
-    /// A call came before text or thinking of its message.
-    fn call_moved(&mut self, id: &str) {
-        self.repair(RepairKind::MovedCall, Some(id));
     }
 
     /// The element that is being read has a shape that its provider refuses.
@@ -478,7 +473,7 @@ impl Listen for Importer {
         &mut self,
         elements: &[usize],
         content: Content,
-        calls: Vec<ToolCall>,
+        mut calls: Vec<ToolCall>,
         metadata: Option<Map>,
     ) {
         if calls.is_empty() && says_nothing(&content) {
@@ -497,7 +492,6 @@ impl Listen for Importer {
             .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
         let repeats = self.repeats(&content);
         let rules = self.rules;
-        let mut moved = None;
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: results are for both of them.
@@ -505,8 +499,18 @@ impl Listen for Importer {
                 if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
             {
                 let mut parts = into_parts(content);
-                let call = last.calls.last().map(|call| call.id.clone());
-                moved = call.filter(|_| !rules.calls_anywhere && parts.iter().any(is_said));
+                let known = last.content.count_parts() + last.more.len();
+                if let (Some(provider), false) = (self.provider, parts.is_empty()) {
+                    for call in &mut last.calls {
+                        call.stand_at(call.parts_before().min(known), provider);
+                    }
+                    for call in &mut calls {
+                        let before = call.parts_before();
+                        if before < parts.len() {
+                            call.stand_at(known + before, provider);
+                        }
+                    }
+                }
                 last.more.append(&mut parts);
             }
             _ => {
@@ -529,9 +533,6 @@ impl Listen for Importer {
                     notes: Vec::new(),
                 }));
             }
-        }
-        if let Some(id) = moved {
-            self.call_moved(&id);
         }
         let is_second = self.entries.len() == before;
         let entry = self.entries.len().saturating_sub(1);

@@ -7,6 +7,7 @@ use crate::log::memo::Memo;
 use crate::log::original::Original;
 use crate::log::part::{Content, Part};
 use crate::log::piece::Pieces;
+use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::value::json;
@@ -103,6 +104,13 @@ impl Message {
             .plus(original.as_ref().map_or(Size::default(), Original::size));
         self.original = original;
         self
+    }
+
+    /// Whether its order is that of an answer of this provider, or of a request to it.
+    pub(crate) fn is_as_given_by(&self, provider: Provider) -> bool {
+        let replied = self.reply.as_ref().and_then(|reply| reply.provider);
+        let original = self.original.as_ref().map(|original| original.provider);
+        [replied, original].contains(&Some(provider))
     }
 
     /// The message with where it came from.

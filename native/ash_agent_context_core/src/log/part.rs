@@ -112,6 +112,15 @@ pub enum Place {
 }
 
 impl Content {
+    /// Number of parts; text is one.
+    pub(crate) const fn count_parts(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Text(_) => 1,
+            Self::Parts(parts) => parts.len(),
+        }
+    }
+
     /// Content of a message: text, `nil` or parts.
     ///
     /// # Errors
@@ -194,6 +203,15 @@ impl Part {
     /// Whether a model is to cite it.
     pub(crate) fn citations(&self) -> Option<bool> {
         hints::citations(self.hints.as_ref())
+    }
+
+    /// Whether it is a block that this provider gets back.
+    pub(crate) fn is_block_of(&self, provider: Provider) -> bool {
+        let of = match &self.kind {
+            PartKind::ProviderBlock { provider, .. } => Some(*provider),
+            _ => None,
+        };
+        of == Some(provider) && !self.withheld
     }
 
     /// The cache breakpoint after it.
@@ -366,6 +384,11 @@ impl PartKind {
             } => Some((media_type.as_deref(), source)),
             _ => None,
         }
+    }
+
+    /// Whether it is a model's reasoning, in whatever form.
+    pub(crate) const fn is_thinking(&self) -> bool {
+        matches!(self, Self::Thinking(_) | Self::RedactedThinking(_))
     }
 
     /// The name that stands for it in Elixir.

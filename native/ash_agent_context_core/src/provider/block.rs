@@ -64,6 +64,8 @@ pub(super) struct Call {
     pub(super) id: Box<str>,
     pub(super) kind: CallKind,
     pub(super) name: Box<str>,
+    /// How many parts have their places before it.
+    pub(super) before: usize,
     /// Arguments that came with the name.
     pub(super) seed: Option<Arc<Arguments>>,
     /// Arguments that came by their paths, newest first.
@@ -79,7 +81,7 @@ pub(crate) struct Piece {
 }
 
 /// A block of the provider's own, in the making.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Opaque {
     pub data: Arc<Map>,
     /// The key that its text is for: JSON, once it is complete.
@@ -146,6 +148,10 @@ impl Block {
         asked: Option<&str>,
         is_complete: bool,
     ) -> Option<Part> {
+        let is_text = matches!(self.kind, Kind::Text | Kind::Thinking);
+        if is_text && self.text.is_empty() && self.notes.is_empty() {
+            return None;
+        }
         if self.done || is_complete {
             return self.part(provider, asked);
         }

@@ -66,11 +66,12 @@ struct Head {
 pub(crate) struct Draft {
     pub provider: Provider,
     has_text_arguments: bool,
+    orders_calls: bool,
     head: Arc<Head>,
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
-    parts: usize,
+    pub(super) parts: usize,
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
     begun: usize,
@@ -83,8 +84,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came.
-    pub fn new(provider: Provider, has_text_arguments: bool, asked: Option<&str>) -> Self {
+    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came;
+    /// `orders_calls`, that calls stand among the parts.
+    pub fn new(
+        provider: Provider,
+        has_text_arguments: bool,
+        orders_calls: bool,
+        asked: Option<&str>,
+    ) -> Self {
         let head = Head {
             asked: asked.map(Into::into),
             ..Head::default()
@@ -92,6 +99,7 @@ impl Draft {
         Self {
             provider,
             has_text_arguments,
+            orders_calls,
             head: Arc::new(head),
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
@@ -649,20 +657,28 @@ impl Draft {
         numbered.sort_by_key(|(number, _)| *number);
         let details = self.details();
         let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, block) in numbered {
+        for (number, block) in numbered {
             if let Kind::Call(call) = &block.kind {
-                calls.push(block.call(call));
+                calls.push((call.before, block.call(call)));
                 done.push(block.done);
             } else {
-                parts.extend(block.part_of(self.provider, asked, is_complete));
+                let part = block.part_of(self.provider, asked, is_complete);
+                parts.extend(part.map(|part| (number + 1, part)));
             }
         }
         drafted::put_details(&mut parts, details, self.provider, asked);
         if !is_complete {
             drafted::keep_pairs(&mut parts);
         }
+        let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
+        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
+            true => (places.partition_point(|place| *place <= before), call),
+            false => (parts.len(), call),
+        };
+        let calls = calls.into_iter().map(place).collect();
+        let (content, calls) = foreign::ordered(self.provider, parts, calls);
         Said {
-            content: drafted::content(parts),
+            content,
             calls,
             done,
         }

@@ -117,10 +117,11 @@ impl Response {
     /// A response of which nothing came yet.
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
-        let is_text = room(reading.provider).has_text_arguments();
+        let room = room(reading.provider);
+        let (is_text, orders_calls) = (room.has_text_arguments(), room.history().calls_anywhere);
         Self {
             frames: Frames::new(reading.framing),
-            draft: Draft::new(reading.provider, is_text, reading.model),
+            draft: Draft::new(reading.provider, is_text, orders_calls, reading.model),
             state: State::Open,
             received: 0,
             max_bytes: reading.max_bytes,

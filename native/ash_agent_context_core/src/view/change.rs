@@ -30,8 +30,10 @@ pub enum ChangeKind {
     DroppedBlankText,
     /// Bytes that are not valid UTF-8 were replaced.
     ReplacedBytes,
-    /// A part of a result stands in a message after all results.
+    /// A part of a result stands in a message after all results, or thinking before other words.
     MovedPart,
+    /// A call stands behind something that the model said after it.
+    MovedCall,
     /// The view hides iterations.
     HiddenIterations,
     /// The view shows a summary instead of iterations.

@@ -7,6 +7,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Exchange, MessageRef};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
+use crate::log::original::Original;
 use crate::log::part::{Part, PartKind};
 use crate::value::letters;
 use crate::value::Value;
@@ -155,7 +156,11 @@ impl<'a> Rendering<'a> {
             Some(masks) => (masks.content(content), masks.calls(message)),
             None => (whole?, message.calls.clone()),
         };
-        let shown = Message::new(message.role, content, calls, message.metadata.clone());
+        let mut shown = Message::new(message.role, content, calls, message.metadata.clone());
+        if shown.content.count_parts() == message.content.count_parts() {
+            // Its order is still the provider's.
+            shown.original = message.original.as_ref().map(Original::without_elements);
+        }
         Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 

@@ -126,7 +126,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    said.join(history);
+    said.join(PROVIDER, |part| part.half().is_some(), history);
     Ok(())
 }
 

@@ -125,7 +125,7 @@ fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    said.join(history);
+    said.join(PROVIDER, |part| !part.kind.is_thinking(), history);
     Ok(())
 }
 

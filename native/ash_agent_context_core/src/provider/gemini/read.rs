@@ -10,8 +10,8 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, part, plain_content,
-    provider_block, system_part, text_part, Object,
+    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, ordered, part,
+    plain_content, provider_block, system_part, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -115,10 +115,10 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 }
 
 fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let (mut parts, mut calls): (Vec<Part>, Vec<(ToolCall, usize)>) = (Vec::new(), Vec::new());
+    let (mut parts, mut calls): (Vec<Part>, Vec<(usize, ToolCall)>) = (Vec::new(), Vec::new());
     each(values, |value| {
         if find(&value, CALL).is_some() {
-            calls.push((read_call(value)?, parts.len()));
+            calls.push((parts.len(), read_call(value)?));
         } else if find(&value, RESPONSE).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a model's content"));
         } else {
@@ -126,19 +126,7 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    let len = parts.len();
-    let is_plain = calls.iter().all(|(_, before)| *before == len);
-    let place = |(mut call, before): (ToolCall, usize)| {
-        if before < len {
-            call.put_parts_before(before);
-        }
-        call
-    };
-    let calls = calls.into_iter().map(place).collect();
-    let content = match is_plain {
-        true => plain_content(parts),
-        false => Content::Parts(parts.into_boxed_slice()),
-    };
+    let (content, calls) = ordered(PROVIDER, parts, calls);
     history.assistant(content, calls, None);
     Ok(())
 }

@@ -12,8 +12,9 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
+use crate::provider::order::{in_order, Said};
 use crate::provider::parts::{unmarked, Parts};
-use crate::provider::writer::{in_order, Said, Thought, Writer};
+use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -129,7 +130,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             .model
             .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
             .then_some(STAND_IN_SIGNATURE);
-        for said in in_order(message) {
+        for said in in_order(&message.content, &message.calls) {
             match said {
                 Said::Part(part) => speaks |= model_part(part, out),
                 Said::Call(one) => call(one, stand_in.take(), out),

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, json_like, metadata, name_at, part, plain_content, provider_block, system_part, text_block,
-    Object,
+    at, into_parts, json_like, metadata, name_at, ordered, part, provider_block, system_part,
+    text_block, Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
@@ -38,6 +38,7 @@ impl Reads for Room {
             _ => return Err(body.wrong("input", "text or a list of items")),
         };
         let mut reading = Reading {
+            outputs: last_outputs(&items),
             assumed: match ["previous_response_id", "conversation"]
                 .iter()
                 .any(|key| body.has(key))
@@ -61,6 +62,10 @@ struct Reading {
     said: Said,
     /// Calls that the API itself answers.
     served: HashSet<Box<str>>,
+    /// The last output of each call, see [`last_outputs`].
+    outputs: HashMap<(usize, Box<str>), usize>,
+    /// Messages so far that are not the model's.
+    turn: usize,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
 }
@@ -70,7 +75,8 @@ struct Reading {
 struct Said {
     elements: Vec<usize>,
     parts: Vec<Part>,
-    calls: Vec<ToolCall>,
+    /// With the number of parts before each.
+    calls: Vec<(usize, ToolCall)>,
     /// Whether a message item is among them.
     speaks: bool,
     /// Whether the message is in the short form, with a text that is not in a list.
@@ -83,19 +89,17 @@ impl Said {
         if said.elements.is_empty() {
             return;
         }
-        let content = if said.is_text {
-            plain_content(said.parts)
-        } else if said.parts.is_empty() {
-            Content::None
-        } else {
-            Content::Parts(said.parts.into_boxed_slice())
+        let (content, calls) = ordered(PROVIDER, said.parts, said.calls);
+        let content = match content {
+            Content::Text(_) if !said.is_text => Content::Parts(into_parts(content).into()),
+            content => content,
         };
-        history.assistant_of(&said.elements, content, said.calls, None);
+        history.assistant_of(&said.elements, content, calls, None);
     }
 
     /// Ends the items before one that belongs to the next message.
-    fn make_room(&mut self, history: &mut Listener, speaks: bool) {
-        if (self.speaks && self.calls.is_empty()) || (speaks && !self.calls.is_empty()) {
+    fn make_room(&mut self, history: &mut Listener) {
+        if self.speaks && self.calls.is_empty() {
             self.flush(history);
         }
     }
@@ -114,11 +118,20 @@ impl Reading {
             None => "message".into(),
         };
         if &*kind == "message" {
+            self.turn += usize::from(is_of_others(&item));
+            let is_answered = |(_, call): &(usize, ToolCall)| {
+                let output = self.outputs.get(&(self.turn, call.id.clone()));
+                output.is_some_and(|output| *output > element)
+            };
+            // What follows a call is of the same answer if the output comes after it.
+            if !said.calls.iter().all(is_answered) {
+                said.flush(history);
+            }
             return read_message(item, history, said);
         }
         if &*kind == "reasoning" {
             let part = reasoning(item)?;
-            said.make_room(history, false);
+            said.make_room(history);
             said.elements.push(element);
             said.parts.push(part);
             return Ok(());
@@ -126,7 +139,7 @@ impl Reading {
         if let Some(form) = Form::of_call(&kind).filter(|_| !calls::is_served(&item)) {
             if let Some(call) = read_calls::call(form, &item)? {
                 said.elements.push(element);
-                said.calls.push(call);
+                said.calls.push((said.parts.len(), call));
                 return Ok(());
             }
         } else if let Some(form) =
@@ -145,6 +158,22 @@ impl Reading {
         said.parts.push(block);
         Ok(())
     }
+}
+
+fn is_of_others(item: &Value) -> bool {
+    matches!(name_at(item, "role"), Some("user" | "system" | "developer"))
+}
+
+/// The position of the last output of each call, by how many messages before it are not the model's.
+fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
+    let mut turn = 0;
+    let output = |(position, item): (usize, &Value)| {
+        turn += usize::from(is_of_others(item));
+        Form::of_output(name_at(item, "type")?)?;
+        let id = name_at(item, "call_id")?;
+        Some(((turn, id.into()), position))
+    };
+    items.iter().enumerate().filter_map(output).collect()
 }
 
 /// Whether the API itself gave this output.
@@ -172,12 +201,11 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
         "assistant" => {
             let notes = [("id", item.text("id")?), ("phase", item.text("phase")?)];
             let content = item.content("content", |part| assistant_part(part, &notes))?;
-            said.make_room(history, true);
+            said.make_room(history);
             said.elements.push(history.element());
             said.speaks = true;
             said.is_text |= matches!(content, Content::Text(_));
-            said.parts
-                .append(&mut crate::provider::foreign::into_parts(content));
+            said.parts.append(&mut into_parts(content));
         }
         _ => {
             // The API knows more roles than we do, or will.
@@ -189,7 +217,7 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
                 },
                 None,
             );
-            said.make_room(history, false);
+            said.make_room(history);
             said.elements.push(element);
             said.parts.push(block);
         }

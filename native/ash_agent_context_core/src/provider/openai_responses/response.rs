@@ -12,6 +12,7 @@ use crate::log::kind::CallKind;
 use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign;
 use crate::provider::format::Responds;
@@ -137,10 +138,19 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
     draft.end()
 }
 
-/// A call of a function, or of a tool with text for arguments: those come piece by piece.
+/// A call of a function, or of a tool with text for arguments: those come piece by piece. What comes as a whole
+/// has its place from here on: the items after it may be complete before it is.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
-    let form = node::text(item, "type").and_then(Form::of_call);
-    let Some(form) = form.filter(|_| !draft.knows(&key)) else {
+    let kind = node::text(item, "type").filter(|_| !draft.knows(&key));
+    let Some(form) = kind.and_then(Form::of_call) else {
+        match kind {
+            None | Some("message") => {}
+            Some("reasoning") => {
+                draft.open_thinking(key.clone());
+                draft.show_empty(&key);
+            }
+            Some(_) => draft.open_opaque(key, Opaque::default()),
+        }
         return;
     };
     if matches!(form.kind, CallKind::Function | CallKind::Custom) {

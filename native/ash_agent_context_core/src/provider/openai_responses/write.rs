@@ -2,7 +2,7 @@
 
 use super::calls::{self, Behind};
 use super::parts::{input_text, PARTS};
-use super::Room;
+use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
 use crate::log::ids::is_item;
@@ -12,7 +12,8 @@ use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
-use crate::provider::writer::{calls_last, texts, Block, Said, Thought, Writer};
+use crate::provider::order::{in_order, Said};
+use crate::provider::writer::{texts, Block, Thought, Writer};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
@@ -109,8 +110,12 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     if let Content::Text(bytes) = &message.content {
         items.extend(out.text(bytes).map(|text| easy_message(&text)));
     }
-    // Servers with this API want results directly after their calls, so these come last.
-    let said = calls_last(message);
+    // Some servers with this API want results directly after their calls, so those of other providers come last.
+    let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
+    let said = match is_own {
+        true => in_order(&message.content, &message.calls),
+        false => out.calls_last(message),
+    };
     let keeps_ids = keeps_ids(&said, out);
     for one in said {
         match one {

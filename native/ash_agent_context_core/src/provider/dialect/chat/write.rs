@@ -38,6 +38,7 @@ pub(crate) fn message_with_calls(
         return;
     }
     let is_openai = out.options.provider == Provider::OpenAiChat;
+    out.list_calls(message);
     let mut calls: Vec<Called<'_>> = Vec::new();
     for call in &message.calls {
         let is_custom = is_openai && call.kind == CallKind::Custom;
