@@ -34,8 +34,6 @@ pub(crate) struct Shape {
     pub begins_with_calls: bool,
     /// Whether the last element is the model's.
     pub ends_with_model: bool,
-    /// Whether the last element is as it was imported, so that it may hold the messages after it.
-    pub ends_imported: bool,
 }
 
 /// A cache breakpoint that was set by hand.

@@ -134,6 +134,11 @@ impl<'a> Item<'a> {
         Imported::of(imported, options.provider)
     }
 
+    /// Whether the item before it has its elements.
+    pub fn is_held(self, options: &Options<'_>) -> bool {
+        self.elements(options) == Some("")
+    }
+
     pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
         match self {
             Self::System(message, rendering) => {
@@ -158,7 +163,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What is changed so that the provider takes it, or by its look.
+    /// What is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
     pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
             Self::System(message, rendering)
@@ -169,16 +174,13 @@ impl<'a> Item<'a> {
                 rendering.changes_of_results(&message.calls, exchange)
             }
         };
-        // What is imported goes back as it came.
-        if self.imported(options).is_none() {
-            let mut out = Writer::reporting(options, format);
-            self.render(format, &mut out);
-            let vanishes = out.json.0.is_empty();
-            changes.extend(out.changes());
-            // A reason is mostly reported already.
-            if vanishes && changes.is_empty() {
-                changes.extend(self.vanished());
-            }
+        let mut out = Writer::reporting(options, format);
+        self.render(format, &mut out);
+        let vanishes = out.json.0.is_empty();
+        changes.extend(out.changes());
+        // A reason is mostly reported already.
+        if vanishes && changes.is_empty() {
+            changes.extend(self.vanished());
         }
         changes
     }
@@ -238,12 +240,13 @@ pub(crate) fn items<'a>(
     })
 }
 
-/// The element that a message is whole, without a neutral form of its own.
+/// The element that is all of a message, without a neutral form of its own.
 fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
     let Content::Parts(parts) = &message.content else {
         return None;
     };
     match &**parts {
+        _ if !message.calls.is_empty() => None,
         [Part {
             kind: PartKind::ProviderBlock { provider: of, data },
             ..

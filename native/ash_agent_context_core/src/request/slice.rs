@@ -51,7 +51,6 @@ impl<'a> Slice<'a> {
             number,
             shape: Shape {
                 ends_with_model: last.ends_with_model,
-                ends_imported: last.ends_imported,
                 ..piece.shape(parts.start)
             },
             is_prefix: false,

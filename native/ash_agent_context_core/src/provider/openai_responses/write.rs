@@ -276,12 +276,14 @@ fn own_item(data: &Map, follows: bool) -> Item {
 }
 
 fn is_content_part(data: &Map) -> bool {
-    let kind = data.get_named("type").and_then(Value::as_name);
-    matches!(
-        kind,
-        // Every item but a message has a type.
-        None | Some("output_text" | "refusal" | "input_text" | "input_image" | "input_file")
-    )
+    match data.get_named("type").and_then(Value::as_name) {
+        // Every item but those of a role has a type.
+        None => data.get_named("role").is_none(),
+        Some(kind) => matches!(
+            kind,
+            "output_text" | "refusal" | "input_text" | "input_image" | "input_file"
+        ),
+    }
 }
 
 fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
