@@ -63,8 +63,8 @@ defmodule AshAgent.Context.Options do
     model: [
       type: {:or, [:string, nil]},
       doc:
-        "the model's name. Thinking signed by another model is not sent, and requests for Gemini and Bedrock follow " <>
-          "what this model accepts. Defaults to no model."
+        "the model's name. Thinking signed by another model is not sent, and requests for Gemini, Bedrock and " <>
+          "OpenAI Responses follow what this model accepts. Defaults to no model."
     ],
     thinking: [
       type: {:in, [:drop, :text]},

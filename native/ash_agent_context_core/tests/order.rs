@@ -202,12 +202,17 @@ fn streamed(provider: Provider, pieces: &[Json]) -> Response {
             .chain([json!({"type": "response.completed", "response": {"status": "completed"}})])
             .collect(),
     };
+    fed(provider, &lines).finish(usize::MAX).unwrap().0
+}
+
+fn fed(provider: Provider, lines: &[Json]) -> Response {
     let lines: Vec<String> = lines.iter().map(Json::to_string).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let (response, _) = Response::new(&Reading::of(provider))
+    let response = Response::new(&Reading::of(provider));
+    response
         .feed(&frame(provider, &lines), usize::MAX)
-        .unwrap();
-    response.finish(usize::MAX).unwrap().0
+        .unwrap()
+        .0
 }
 
 /// The conversation goes on: every call has its result.
@@ -230,9 +235,9 @@ fn answered(response: &Response) -> Context {
     }
 }
 
-fn body(context: &Context, provider: Provider) -> Json {
+fn body(context: &Context, options: &Options<'_>) -> Json {
     let segments = context
-        .encode_request(&Options::new(provider), &Default::default())
+        .encode_request(options, &Default::default())
         .unwrap();
     let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
     serde_json::from_slice(&bytes).unwrap()
@@ -240,10 +245,14 @@ fn body(context: &Context, provider: Provider) -> Json {
 
 /// What a body has of the model.
 fn sent(context: &Context, provider: Provider) -> Vec<Json> {
-    let body = body(context, provider);
+    sent_with(context, &Options::new(provider))
+}
+
+fn sent_with(context: &Context, options: &Options<'_>) -> Vec<Json> {
+    let body = body(context, options);
     let list = |of: &Json| of.as_array().cloned().unwrap_or_default();
     let of_model = |of: &Json| of["role"] == "assistant" || of["role"] == "model";
-    match provider {
+    match options.provider {
         Provider::Anthropic | Provider::Bedrock => list(&body["messages"])
             .iter()
             .filter(|of| of_model(of))
@@ -271,7 +280,7 @@ fn changes(context: &Context, provider: Provider) -> Vec<ChangeKind> {
 
 /// A request with the same conversation, imported.
 fn imported(context: &Context, provider: Provider, pieces: &[Json]) -> Context {
-    let mut body = body(context, provider);
+    let mut body = body(context, &Options::new(provider));
     match provider {
         Provider::Anthropic | Provider::Bedrock => body["messages"][1]["content"] = json!(pieces),
         Provider::Gemini => body["contents"][1]["parts"] = json!(pieces),
@@ -375,4 +384,80 @@ fn calls_before_what_the_provider_answers_stay_where_they_are_taken() {
         check(provider, "cso", &[1, 2, 0], 1);
         check(provider, "rcsotrc", &[0, 2, 3, 4, 1, 5, 6], 1);
     }
+}
+
+#[test]
+fn calls_stand_together_where_a_server_wants_them_so() {
+    let provider = Provider::OpenAiResponses;
+    let pieces = pieces(provider, "tctc");
+    let context = answered(&whole(provider, &pieces));
+    let options = Options {
+        model: Some("deepseek-v4-flash"),
+        ..Options::new(provider)
+    };
+    let wanted: Vec<Json> = [0, 2, 1, 3].map(|at| pieces[at].clone()).into();
+    assert_eq!(sent_with(&context, &options), wanted);
+    let report = context.request_report(&options).unwrap();
+    let told = report.into_iter().map(|located| located.change.what);
+    assert_eq!(told.collect::<Vec<_>>(), [ChangeKind::MovedCall]);
+}
+
+#[test]
+fn no_message_ends_with_thinking() {
+    for provider in [Provider::Anthropic, Provider::Bedrock] {
+        let pieces = pieces(provider, "rtr");
+        let context = answered(&whole(provider, &pieces));
+        assert_eq!(sent(&context, provider), pieces[..2]);
+        assert_eq!(changes(&context, provider), [ChangeKind::DroppedThinking]);
+    }
+}
+
+#[test]
+fn thinking_of_a_message_that_was_put_together_comes_before_its_texts() {
+    let metadata = json!({"provider": "anthropic", "signature": "sig"});
+    let parts = json!([
+        {"type": "text", "text": "So."},
+        {"type": "thinking", "text": "Hm", "provider_metadata": metadata},
+    ]);
+    let context = Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap();
+    let context = context
+        .add_assistant_message(value(&parts), Value::Nil, stamp())
+        .unwrap();
+    let sent = sent(&context, Provider::Anthropic);
+    let kinds: Vec<&Json> = sent.iter().map(|block| &block["type"]).collect();
+    assert_eq!(kinds, ["thinking", "text"]);
+    assert_eq!(
+        changes(&context, Provider::Anthropic),
+        [ChangeKind::MovedPart]
+    );
+}
+
+#[test]
+fn calls_keep_their_places_where_parts_are_masked() {
+    let masks = || Masks::new([("web_search|GOOGLE|^g$".into(), "x".into())]).unwrap();
+    for provider in [
+        Provider::Anthropic,
+        Provider::Gemini,
+        Provider::OpenAiResponses,
+    ] {
+        let pieces = pieces(provider, "sotct");
+        let context = answered(&whole(provider, &pieces));
+        let context = context.put_masks(masks(), stamp().at);
+        assert_eq!(sent(&context, provider), pieces[2..], "{provider:?}");
+    }
+}
+
+#[test]
+fn calls_keep_their_places_where_an_answer_breaks_off() {
+    let provider = Provider::Anthropic;
+    let pieces = pieces(provider, "tsctc");
+    let numbered = pieces.iter().enumerate();
+    let lines: Vec<Json> = numbered
+        .flat_map(|(at, piece)| anthropic_events(at, piece))
+        .collect();
+    let response = fed(provider, &lines).interrupt(Value::text("closed"));
+    let context = Context::new("c", Value::text("?"), Value::Nil, stamp()).unwrap();
+    let context = context.add_response(&response, stamp()).unwrap();
+    let wanted: Vec<Json> = [0, 2, 3, 4].map(|at| pieces[at].clone()).into();
+    assert_eq!(sent(&context, provider), wanted);
 }

@@ -111,8 +111,13 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         items.extend(out.text(bytes).map(|text| easy_message(&text)));
     }
     // Some servers with this API want results directly after their calls, so those of other providers come last.
+    // DeepSeek refuses its own in their order: it takes what stands between two calls for the end of a message.
     let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
-    let said = match is_own {
+    let is_deepseek = out
+        .options
+        .model
+        .is_some_and(|model| model.contains("deepseek"));
+    let said = match is_own && !is_deepseek {
         true => in_order(&message.content, &message.calls),
         false => out.calls_last(message),
     };
