@@ -443,6 +443,17 @@ proptest! {
                     sent.retain(|name, _| later.contains_key(name));
                 }
                 prop_assert_eq!(sent, wanted, "{:?} {:?} {}", provider, look, body);
+                if !knows {
+                    // What is sent is read without repairs, and sent again as it is.
+                    let defaults = Defaults { id: "d", at: time::from_micros(0).unwrap() };
+                    let imported = Context::from_request(Value::text(&body.to_string()), provider, defaults).unwrap();
+                    prop_assert!(imported.repairs.is_empty(), "{:?} {}", imported.repairs, body);
+                    let options = Options::new(provider);
+                    let segments = imported.context.encode_request(&options, &Default::default()).unwrap();
+                    let bytes: Vec<u8> = segments.iter().flat_map(|s| s.bytes().to_vec()).collect();
+                    let again: Json = serde_json::from_slice(&bytes).unwrap();
+                    prop_assert_eq!(again, body, "{:?} {:?}", provider, look);
+                }
             }
         }
     }
