@@ -408,6 +408,26 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
+  Returns what the provider said of the answer beside its words, such as annotations and search results, or `nil`.
+
+  Keys are the provider's own as atoms, and what stands under them is as it came. It stays with the message: see
+  `AshAgent.Context.fetch_message/2`.
+
+  ## Examples
+
+      iex> body = ~s({"choices":[{"message":{"content":"Hi"}}],"citations":["https://a.example"]})
+      iex> {:ok, response} = AshAgent.Response.decode(:openai_chat, body)
+      iex> AshAgent.Response.provider_metadata(response)
+      %{citations: ["https://a.example"]}
+  """
+  @doc since: "0.1.0"
+  @spec provider_metadata(t()) :: map() | nil
+  def provider_metadata(%__MODULE__{ref: ref}) do
+    {:ok, metadata} = Native.response_about(ref)
+    metadata
+  end
+
+  @doc """
   Returns the name of the model, as given in the response, or `nil`.
 
   ## Examples

@@ -26,6 +26,7 @@ nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Te
 nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
 nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
 nif!(response_facts_normal, response_facts_dirty(response: ResponseHandle) => facts);
+nif!(response_about_normal, response_about_dirty(response: ResponseHandle) => about);
 nif!(response_reason_normal, response_reason_dirty(response: ResponseHandle) => reason);
 nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, requested_at: Term<'a>, at: Term<'a>) => add);
 
@@ -327,6 +328,14 @@ fn facts<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> An
     Ok(facts.encode(env))
 }
 
+/// What else the provider said of the answer, else `nil`.
+fn about<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
+    let response = response.get()?;
+    scheduler.allow(cost(response))?;
+    let about = response.provider_metadata().map(Value::Map);
+    Ok(Encoder::copying(env).value(about.as_ref().unwrap_or(&Value::Nil)))
+}
+
 /// Why a response failed or was interrupted, else `nil`.
 fn reason<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
     Ok(match response.get()?.state() {
@@ -381,9 +390,13 @@ impl<'r, 'e> Encoder<'r, 'e> {
             (atoms::requested_at(), reply.requested_at),
             (atoms::received_at(), reply.received_at),
         ];
-        times.into_iter().fold(shown, |shown, (key, at)| match at {
-            Some(at) => shown.map_put(key, self.time(at)).unwrap_or(shown),
-            None => shown,
+        let times = times
+            .into_iter()
+            .filter_map(|(key, at)| Some((key, self.time(at?))));
+        let about = reply.provider_metadata.as_ref();
+        let about = about.map(|about| (atoms::provider_metadata(), self.map(about)));
+        times.chain(about).fold(shown, |shown, (key, value)| {
+            shown.map_put(key, value).unwrap_or(shown)
         })
     }
 }

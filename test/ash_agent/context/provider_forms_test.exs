@@ -11,7 +11,8 @@ defmodule AshAgent.Context.ProviderFormsTest do
 
   defp judge(context, provider, opts \\ []) do
     body = Context.request!(context, provider, opts)
-    assert RequestChecker.format(RequestChecker.validate_request(body, provider)) == ""
+    found = RequestChecker.validate_request(body, provider, Keyword.take(opts, [:dialect]))
+    assert RequestChecker.format(found) == ""
     body
   end
 
@@ -201,8 +202,12 @@ defmodule AshAgent.Context.ProviderFormsTest do
         assert [_, %{"reasoning_content" => "hm", "tool_calls" => [_]}, _, last] =
                  Context.request!(context, :openai_chat, dialect: :deepseek)["messages"]
 
+        assert last == %{"role" => "assistant", "content" => "Warm.", "reasoning_content" => "so"}
+
         # Without calls it is not wanted.
-        refute Map.has_key?(last, "reasoning_content")
+        assert %{"messages" => messages} = Context.request!(context, :openai_chat, dialect: :vllm)
+
+        assert List.last(messages) == %{"role" => "assistant", "content" => "Warm."}
       end
 
       # As it came, where nobody says otherwise.
@@ -220,7 +225,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
              ]
     end
 
-    test "can be built, and is there with every call where a server misses it" do
+    test "can be built, and is there in every message where a server misses it" do
       call = fn id -> %{id: id, name: "get"} end
       thought = %{type: :thinking, text: "hm", provider_metadata: %{provider: :openai_chat}}
 
@@ -233,12 +238,15 @@ defmodule AshAgent.Context.ProviderFormsTest do
           [call.("b")]
         )
         |> Context.add_tool_results([{"b", {:ok, 1}}])
+        |> Context.add_assistant_message("Done.")
 
-      assert [_, %{"reasoning_content" => "hm"}, _, %{"reasoning_content" => ""}, _] =
-               Context.request!(context, :openai_chat, dialect: :deepseek)["messages"]
+      assert [_, %{"reasoning_content" => "hm"}, _, %{"reasoning_content" => ""}, _, last] =
+               judge(context, :openai_chat, dialect: :deepseek)["messages"]
 
-      assert [_, %{"reasoning" => "hm"}, _, last, _] =
-               Context.request!(context, :openai_chat, dialect: :vllm)["messages"]
+      assert last == %{"role" => "assistant", "content" => "Done.", "reasoning_content" => ""}
+
+      assert [_, %{"reasoning" => "hm"}, _, last, _, _] =
+               judge(context, :openai_chat, dialect: :vllm)["messages"]
 
       refute Map.has_key?(last, "reasoning")
       refute inspect(judge(context, :openai_chat)) =~ "hm"
@@ -390,6 +398,24 @@ defmodule AshAgent.Context.ProviderFormsTest do
                messages(later, :mistral)
 
       refute Map.has_key?(said, "prefix")
+    end
+
+    test "a prefix of DeepSeek or Moonshot is one only at the end" do
+      for key <- ["prefix", "partial"], dialect <- [nil, :deepseek] do
+        begun = %{"role" => "assistant", "content" => "Once upon", key => true}
+        body = %{"messages" => [%{"role" => "user", "content" => "Hi"}, begun]}
+        context = Context.from_request!(body, :openai_chat)
+        assert Context.request!(context, :openai_chat, dialect: dialect) == body
+
+        for later <- [
+              Context.add_user_message(context, "Go on"),
+              Context.add_assistant_message(context, " a time")
+            ] do
+          body = judge(later, :openai_chat, dialect: dialect)
+          assert [_, %{"role" => "assistant", "content" => "Once upon"}, _] = body["messages"]
+          refute inspect(body) =~ key
+        end
+      end
     end
   end
 

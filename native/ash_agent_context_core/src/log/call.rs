@@ -164,6 +164,8 @@ impl Arguments {
             json::read_noting(&bytes, MAX_DEPTH),
             std::str::from_utf8(&bytes),
         ) {
+            // What some models say where a tool has no parameters.
+            (Ok((Value::Nil, _)), _) => Self::default(),
             (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
                 value,
                 // Who reads a key twice reads one thing or the other: it is not sent on.

@@ -7,6 +7,9 @@ use crate::value::fields::Fields;
 use crate::value::json;
 use crate::value::{Bytes, Map, Size, Value};
 
+/// The key in a text's metadata for the recording that it is the words of.
+pub(crate) const AUDIO_ID: &str = "audio_id";
+
 /// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {

@@ -17,6 +17,8 @@ pub struct Reply {
     pub finish: Option<Finish>,
     /// The same in the provider's word.
     pub word: Option<Box<str>>,
+    /// What else the provider said of the answer, such as its sources.
+    pub provider_metadata: Option<Map>,
     /// When it was asked for.
     pub requested_at: Option<Time>,
     /// When all of it was there.
@@ -37,8 +39,12 @@ impl Reply {
             .interrupted
             .as_ref()
             .map_or(Size::default(), Value::size);
-        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
-        Size::new(8, bytes).plus(reason).plus(extra)
+        let maps = [&self.provider_metadata, &self.extra];
+        maps.into_iter()
+            .flatten()
+            .fold(Size::new(8, bytes).plus(reason), |sum, map| {
+                sum.plus(map.size())
+            })
     }
 }
 

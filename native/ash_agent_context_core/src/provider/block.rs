@@ -110,34 +110,9 @@ impl Block {
         }
         let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
         entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-        let notes = self.gather().into_iter();
+        let notes = gather(&self.notes).into_iter();
         entries.extend(notes.map(|(name, value)| (Value::atom(name), value)));
         Some(Map::new(entries))
-    }
-
-    /// The notes, those of a list together.
-    pub(super) fn gather(&self) -> Vec<(&'static str, Value)> {
-        let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
-        for note in self.notes.iter() {
-            let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
-            match known {
-                Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
-                Some(_) => {}
-                None => {
-                    let value = Value::clone(&note.value);
-                    gathered.push((note.name, vec![value], note.listed));
-                }
-            }
-        }
-        let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
-            values.reverse();
-            let value = match listed {
-                true => Value::List(values.into_boxed_slice()),
-                false => values.pop().unwrap_or(Value::Nil),
-            };
-            (name, value)
-        };
-        gathered.into_iter().map(one).collect()
     }
 
     pub(super) fn part_of(
@@ -179,7 +154,7 @@ impl Block {
 
     pub(super) fn opaque_part(&self, opaque: &Opaque, provider: Provider) -> Result<Part, Fault> {
         let mut data = Map::clone(&opaque.data);
-        for (name, value) in self.gather() {
+        for (name, value) in gather(&self.notes) {
             data = data.put(Value::text(name), value);
         }
         if let (Some(key), false) = (opaque.input, self.text.is_empty()) {
@@ -228,6 +203,15 @@ impl Block {
         }
     }
 
+    /// Whether it is a call whose arguments are all there.
+    pub(super) fn has_arguments(&self, is_text: bool) -> bool {
+        let Kind::Call(call) = &self.kind else {
+            return false;
+        };
+        let arguments = self.read_arguments(call, is_text);
+        call.kind == CallKind::Custom || matches!(arguments.value, Value::Map(_))
+    }
+
     pub(super) fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
         if call.kind == CallKind::Custom {
             let text = Value::Binary(self.text.join().into_boxed_slice());
@@ -240,14 +224,39 @@ impl Block {
         if is_text {
             return Arguments::from_json(bytes);
         }
-        match node::read(&bytes, |node| Ok(object(node))) {
-            Ok(Some(arguments)) => arguments,
-            _ => Arguments {
+        match node::read(&bytes, |node| arguments(Some(node))) {
+            Ok(read) => read.unwrap_or_default(),
+            Err(_) => Arguments {
                 value: Value::Binary(bytes),
                 json: None,
             },
         }
     }
+}
+
+/// The notes, those of a list together.
+pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
+    let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
+    for note in notes.iter() {
+        let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
+        match known {
+            Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
+            Some(_) => {}
+            None => {
+                let value = Value::clone(&note.value);
+                gathered.push((note.name, vec![value], note.listed));
+            }
+        }
+    }
+    let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
+        values.reverse();
+        let value = match listed {
+            true => Value::List(values.into_boxed_slice()),
+            false => values.pop().unwrap_or(Value::Nil),
+        };
+        (name, value)
+    };
+    gathered.into_iter().map(one).collect()
 }
 
 /// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run

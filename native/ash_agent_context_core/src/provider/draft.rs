@@ -15,7 +15,7 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::block::{Block, Call, Kind, Note, Opaque};
+use super::block::{gather, Block, Call, Kind, Note, Opaque};
 use super::drafted::{self, Said};
 use super::event::Event;
 use super::foreign;
@@ -59,6 +59,8 @@ struct Head {
     /// Numbers that are reported one by one.
     counted: Map,
     refused: bool,
+    /// What is said of the answer beside its words.
+    about: Arc<Map>,
 }
 
 /// A response as far as it came.
@@ -70,6 +72,8 @@ pub(crate) struct Draft {
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
+    /// The same where it comes one by one, newest first.
+    about_more: ListSync<Note>,
     parts: usize,
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
@@ -96,6 +100,7 @@ impl Draft {
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
             last: None,
+            about_more: ListSync::new_sync(),
             parts: 0,
             calls: 0,
             begun: 0,
@@ -151,6 +156,39 @@ impl Draft {
 
     pub fn usage(&self) -> Option<Usage> {
         self.head.usage
+    }
+
+    /// What the provider says of the answer beside its words.
+    pub fn about(&self) -> Option<Map> {
+        let listed = gather(&self.about_more).into_iter();
+        let listed = listed.map(|(key, value)| (Value::atom(key), value));
+        let known = self.head.about.iter().cloned();
+        let about = Map::new(known.chain(listed).collect());
+        Some(about).filter(|about| !about.is_empty())
+    }
+
+    /// Keeps what stands under these keys, which is said of the answer as a whole. Later ones count.
+    pub fn keep(&mut self, node: &Node<'_>, keys: &[&'static str]) -> Result<(), Fault> {
+        for key in keys {
+            if let Some(value) = node::get(node, key).filter(|value| !node::is_empty(value)) {
+                let head = Arc::make_mut(&mut self.head);
+                let about = head.about.put(Value::atom(key), node::to_value(value)?);
+                head.about = Arc::new(about);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to a list of what is said of the answer.
+    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) -> Result<(), Fault> {
+        for item in node::list(node, name) {
+            self.about_more.push_front_mut(Note {
+                name,
+                value: Arc::new(node::to_value(item)?),
+                listed: true,
+            });
+        }
+        Ok(())
     }
 
     /// Number of blocks of any kind.
@@ -253,6 +291,21 @@ impl Draft {
             self.close(&Key::Nth(at))?;
         }
         Ok(())
+    }
+
+    /// The stream's last word where it may not say why the model stopped: then those open calls are
+    /// complete whose arguments are.
+    pub fn end_without_reason(&mut self) -> Result<(), Fault> {
+        if self.head.finish.is_none() {
+            for at in self.open_blocks().collect::<Vec<_>>() {
+                self.check_budget(&Key::Nth(at))?;
+                let block = self.blocks.get(at);
+                if block.is_some_and(|block| block.has_arguments(self.has_text_arguments)) {
+                    self.close(&Key::Nth(at))?;
+                }
+            }
+        }
+        self.end()
     }
 
     pub(super) fn find(&mut self, key: &Key) -> Option<usize> {

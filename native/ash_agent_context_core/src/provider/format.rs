@@ -55,8 +55,8 @@ pub(crate) trait Writes: Sync {
         self.user_first()
     }
 
-    /// Whether an imported message of the model at the end may ask for its continuation.
-    fn knows_prefixes(&self) -> bool {
+    /// Whether an imported message of the model asks for its continuation, which it may at the end only.
+    fn is_prefix(&self, _elements: &str) -> bool {
         false
     }
 

@@ -148,6 +148,17 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
     matches!(node, Node::Object(entries) if !entries.is_empty())
 }
 
+/// Whether a value says nothing.
+pub(crate) fn is_empty(node: &Node<'_>) -> bool {
+    match node {
+        Node::Null => true,
+        Node::Str(text) => text.is_empty(),
+        Node::Array(items) => items.is_empty(),
+        Node::Object(entries) => entries.is_empty(),
+        _ => false,
+    }
+}
+
 /// The value as the conversation keeps it.
 ///
 /// # Errors

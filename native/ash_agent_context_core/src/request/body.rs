@@ -384,7 +384,8 @@ impl<'a, 'o> Body<'a, 'o> {
     fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
         let imported =
             || items(iteration, rendering, self.options).map(|item| item.imported(self.options));
-        if self.format.knows_prefixes() && imported().flatten().any(is_prefix) {
+        let mut elements = imported().flatten();
+        if elements.any(|elements| self.format.is_prefix(elements)) {
             return false;
         }
         if items(iteration, rendering, self.options)
@@ -491,7 +492,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     };
                     let mut slice = Slice::lent(elements.as_bytes(), shape, iteration.number);
                     slice.is_before = self.is_before(item);
-                    slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
+                    slice.is_prefix = self.format.is_prefix(elements);
                     self.add(slice);
                     self.imported.push(item);
                 }
@@ -725,11 +726,6 @@ impl<'a, 'o> Body<'a, 'o> {
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments
     }
-}
-
-/// Within a text, the quotation marks would be escaped.
-fn is_prefix(elements: &str) -> bool {
-    elements.contains("\"prefix\":true")
 }
 
 fn made(json: Json) -> Segment<'static> {

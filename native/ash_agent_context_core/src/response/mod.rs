@@ -22,7 +22,7 @@ use crate::provider::drafted::Said;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 use framing::Frames;
 
@@ -328,6 +328,12 @@ impl Response {
         self.draft.word()
     }
 
+    /// What else the provider said of the answer, by the provider's own keys.
+    #[must_use]
+    pub fn provider_metadata(&self) -> Option<Map> {
+        self.draft.about()
+    }
+
     /// Bytes that came.
     #[must_use]
     pub const fn received(&self) -> usize {
@@ -368,6 +374,7 @@ impl Response {
             id: self.id().map(Into::into),
             finish: self.finish_reason(),
             word: self.finish_word().map(Into::into),
+            provider_metadata: self.provider_metadata(),
             interrupted: match &self.state {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
@@ -385,7 +392,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
         return if room.says_done() {
-            draft.end()
+            draft.end_without_reason()
         } else {
             Ok(())
         };

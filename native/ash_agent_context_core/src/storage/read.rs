@@ -128,6 +128,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         text(keys::ID)?,
         text(keys::FINISH_WORD)?,
     );
+    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let [requested_at, received_at] =
         [keys::REQUESTED_AT, keys::RECEIVED_AT].map(|key| take_given_time(&mut fields, key));
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|node| {
@@ -141,6 +142,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         id,
         finish: finish.flatten().flatten(),
         word,
+        provider_metadata,
         requested_at: requested_at?,
         received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,

@@ -156,7 +156,14 @@ impl<'a> Rendering<'a> {
             None => (whole?, message.calls.clone()),
         };
         let shown = Message::new(message.role, content, calls, message.metadata.clone());
-        Some(shown.with_reply(message.reply.as_deref().cloned()))
+        let mut reply = message.reply.as_deref().cloned();
+        if let Some((reply, masks)) = reply.as_mut().zip(self.masks) {
+            reply.provider_metadata = reply
+                .provider_metadata
+                .as_ref()
+                .map(|about| masks.map(about));
+        }
+        Some(shown.with_reply(reply))
     }
 
     /// The results as they look; `None`: as in the log.

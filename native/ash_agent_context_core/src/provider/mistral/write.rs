@@ -6,7 +6,7 @@ use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::parts::{unmarked, Parts};
@@ -76,8 +76,8 @@ impl Writes for Room {
         true
     }
 
-    fn knows_prefixes(&self) -> bool {
-        true
+    fn is_prefix(&self, elements: &str) -> bool {
+        is_prefix(elements)
     }
 
     fn user_last(&self) -> bool {
@@ -110,7 +110,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, &Reasoning::Nothing, out);
+        message_with_calls(message, &content, |_| {}, out);
     }
 }
 

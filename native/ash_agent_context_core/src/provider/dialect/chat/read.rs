@@ -281,7 +281,7 @@ fn result(message: &mut Object) -> Result<Answer, Error> {
 }
 
 /// An image by its URL, which stands in an object or alone.
-fn image(value: Value) -> Result<Part, Error> {
+pub(super) fn image(value: Value) -> Result<Part, Error> {
     let mut object = Object::read(value, "")?;
     let key = object.key("image_url");
     let expected = "an image's url";

@@ -5,13 +5,13 @@
 
 use crate::fault::Fault;
 use crate::log::kind::CallKind;
-use crate::log::part::PartKind;
+use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::EXTRA;
+use crate::provider::dialect::chat::read::{image as image_part, EXTRA};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
-use crate::provider::foreign;
+use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
 use crate::provider::node::{self, Node};
 use crate::value::Value;
@@ -19,7 +19,11 @@ use crate::value::Value;
 const CONTENT: Key = Key::Only("content");
 const REASONING: Key = Key::Only("reasoning");
 const REFUSAL: Key = Key::Only("refusal");
+const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
+
+/// What servers say of a whole answer beside its choices: where it comes from, and what else there is to read.
+const BESIDE: [&str; 4] = ["citations", "search_results", "images", "related_questions"];
 
 /// A room whose responses are chat completions, and whose reports on tokens theirs.
 pub(crate) trait Completions: Sync {}
@@ -92,30 +96,45 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(choice) = choices.iter().find(first) {
         read_choice(draft, choice)?;
     }
+    draft.keep(node, &BESIDE)?;
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
     if let Some(usage) = usage {
         draft.count_tokens(usage);
     }
-    if choices
-        .iter()
-        .any(|choice| node::get(choice, "message").is_some())
-    {
-        return draft.end();
+    match choices.iter().any(|choice| whole(choice).is_some()) {
+        true => draft.end_without_reason(),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// The message of a whole completion. Perplexity's chunks have all that came so far beside what is new.
+fn whole<'n, 'a>(choice: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    node::get(choice, "message").filter(|_| node::get(choice, "delta").is_none())
 }
 
 fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(choice) {
         return Err(fault);
     }
-    let whole = node::get(choice, "message");
+    let whole = whole(choice);
     if let Some(message) = whole.or_else(|| node::get(choice, "delta")) {
         reasoning(draft, message)?;
         content(draft, message)?;
         if let Some(refusal) = node::filled(message, "refusal") {
             draft.refuse();
             draft.text(REFUSAL, refusal);
+        }
+        draft.keep_more(message, "annotations")?;
+        draft.keep_more(message, "executed_tools")?;
+        if let Some(spoken) = node::get(message, "audio") {
+            audio(draft, spoken)?;
+        }
+        for image in node::list(message, "images") {
+            let image = node::to_value(image)?;
+            let part = image_part(image.clone()).or_else(|_| provider_block(draft.provider, image));
+            if let Ok(part) = part {
+                draft.put_part(draft.next_key(), part);
+            }
         }
         let calls = node::list(message, "tool_calls");
         for call in calls {
@@ -142,6 +161,26 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         _ => Finish::Stop,
     };
     draft.finish_all(reason, word)
+}
+
+/// What the model says aloud: its words are a text, and the recording stands with them.
+fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
+    if let Some(id) = node::filled(audio, "id") {
+        draft.open_text(AUDIO);
+        draft.note(&AUDIO, AUDIO_ID, Value::text(id));
+        draft.show_empty(&AUDIO);
+    }
+    if !draft.knows(&AUDIO) {
+        return Ok(());
+    }
+    if let Some(time) = node::get(audio, "expires_at") {
+        draft.note(&AUDIO, "audio_expires_at", node::to_value(time)?);
+    }
+    if let Some(data) = node::filled(audio, "data") {
+        draft.note_more(&AUDIO, "audio_data", Value::text(data));
+    }
+    draft.text(AUDIO, node::text(audio, "transcript").unwrap_or_default());
+    Ok(())
 }
 
 fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
