@@ -12,8 +12,8 @@
 mod recorded;
 
 use ash_agent_context_core::{
-    time, Content, Context, Dialect, Event, Fault, Framing, Map, Masks, Options, PartKind,
-    Provider, Reading, Response, Stamp, State, Value,
+    time, Content, Context, Defaults, Dialect, Event, Fault, Framing, Map, Masks, Options,
+    PartKind, Provider, Reading, Response, Stamp, State, Value,
 };
 use recorded::frame;
 use serde_json::{json, Value as Json};
@@ -347,4 +347,215 @@ fn images_of_an_answer_are_parts_of_it() {
     let told = sent(&add(&answer), &Options::new(CHAT));
     assert_eq!(told["content"][0]["text"], "Here");
     assert!(told.get("images").is_none());
+}
+
+// ---- Bedrock.
+
+fn converse(content: &Json) -> Json {
+    json!({"output": {"message": {"role": "assistant", "content": content}}, "stopReason": "end_turn"})
+}
+
+fn imported(provider: Provider, body: &Json) -> Context {
+    let body = ash_agent_context_core::json::read(body.to_string().as_bytes(), 64).unwrap();
+    let defaults = Defaults {
+        id: "c",
+        at: at(0).at,
+    };
+    let imported = Context::from_request(body, provider, defaults).unwrap();
+    assert!(imported.repairs.is_empty());
+    imported.context
+}
+
+/// The events of blocks, each of which comes in pieces.
+fn blocks(content: &[[Json; 2]]) -> Vec<Json> {
+    let mut lines = Vec::new();
+    for (index, [start, deltas]) in content.iter().enumerate() {
+        if !start.is_null() {
+            lines.push(json!({"contentBlockStart": {"contentBlockIndex": index, "start": start}}));
+        }
+        for delta in deltas.as_array().unwrap() {
+            lines.push(json!({"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}));
+        }
+        lines.push(json!({"contentBlockStop": {"contentBlockIndex": index}}));
+    }
+    lines.push(json!({"messageStop": {"stopReason": "end_turn"}}));
+    lines
+}
+
+/// That an answer goes back as it came, whole, as a stream, and imported.
+fn goes_back(content: &Json, streamed: &[[Json; 2]]) -> Response {
+    let options = Options::new(Provider::Bedrock);
+    let answer = whole(Provider::Bedrock, &converse(content));
+    assert_eq!(sent(&add(&answer), &options)["content"], *content);
+    let (stream, _) = stream(Provider::Bedrock, &blocks(streamed));
+    assert_eq!(stream.message().0, answer.message().0);
+    assert_eq!(sent(&add(&stream), &options)["content"], *content);
+    let body = json!({"messages": [{"role": "user", "content": [{"text": "?"}]},
+        {"role": "assistant", "content": content}]});
+    let imported = imported(Provider::Bedrock, &body);
+    // Made anew, as it is before a cache breakpoint.
+    let anew = Options {
+        cache: true,
+        ..options
+    };
+    let mut made = sent(&imported, &anew)["content"].clone();
+    made.as_array_mut()
+        .unwrap()
+        .retain(|block| block.get("cachePoint").is_none());
+    assert_eq!(made, *content);
+    answer
+}
+
+#[test]
+fn a_call_is_bedrocks_own_only_where_it_says_so() {
+    for kind in [
+        Json::Null,
+        json!("tool_use"),
+        json!("new_tool_use"),
+        json!("server_tool_use"),
+    ] {
+        let mut tool = json!({"toolUseId": "u", "name": "f"});
+        if !kind.is_null() {
+            tool["type"] = kind.clone();
+        }
+        let (stream, _) = stream(
+            Provider::Bedrock,
+            &blocks(&[[
+                json!({"toolUse": tool}),
+                json!([{"toolUse": {"input": "{\"a\":1}"}}]),
+            ]]),
+        );
+        tool["input"] = json!({"a": 1});
+        let content = json!([{"toolUse": tool}]);
+        let answer = whole(Provider::Bedrock, &converse(&content));
+        let body = json!({"messages": [{"role": "user", "content": [{"text": "?"}]},
+            {"role": "assistant", "content": content}]});
+        let imported = imported(Provider::Bedrock, &body);
+        let expected: &[Box<str>] = match kind.as_str() {
+            Some("server_tool_use") => &[],
+            _ => &["u".into()],
+        };
+        assert_eq!(pending(&stream), expected, "{kind}");
+        assert_eq!(pending(&answer), expected, "{kind}");
+        assert_eq!(imported.current().pending_ids(), expected, "{kind}");
+    }
+}
+
+#[test]
+fn what_bedrock_ran_itself_goes_back() {
+    let used = json!({"toolUse": {"toolUseId": "u", "name": "nova_grounding", "type": "server_tool_use", "input": {"q": "x"}}});
+    let result = json!({"toolResult": {"toolUseId": "u", "status": "success", "type": "nova_grounding_result", "content": [{"text": "[HIDDEN]"}]}});
+    let content = json!([used, result, {"text": "It is."}]);
+    let mut start = used.clone();
+    start["toolUse"].as_object_mut().unwrap().remove("input");
+    let mut begun = result.clone();
+    begun["toolResult"]
+        .as_object_mut()
+        .unwrap()
+        .remove("content");
+    let streamed = [
+        [
+            start,
+            json!([{"toolUse": {"input": "{\"q\":"}}, {"toolUse": {"input": "\"x\"}"}}]),
+        ],
+        [begun, json!([{"toolResult": [{"text": "[HIDDEN]"}]}])],
+        [Json::Null, json!([{"text": "It "}, {"text": "is."}])],
+    ];
+    goes_back(&content, &streamed);
+}
+
+#[test]
+fn cited_text_is_text_and_goes_back_with_what_it_cites() {
+    let cites = |page: u8| json!({"location": {"documentPage": {"documentIndex": 0, "start": page, "end": page + 1}}, "sourceContent": [{"text": "s"}], "title": "t"});
+    let web = json!({"location": {"web": {"domain": "a.example", "url": "https://a.example"}}});
+    let content = json!([
+        {"text": "He said "},
+        {"citationsContent": {"content": [{"text": "it is so"}], "citations": [cites(1), cites(3)]}},
+        {"text": "."},
+        {"citationsContent": {"citations": [web]}},
+        {"text": " Yes"},
+    ]);
+    let streamed = [
+        [Json::Null, json!([{"text": "He said "}])],
+        [
+            Json::Null,
+            json!([{"citation": cites(1)}, {"text": "it is"}, {"text": " so"}, {"citation": cites(3)}]),
+        ],
+        [Json::Null, json!([{"text": "."}])],
+        [Json::Null, json!([{"citation": web}])],
+        [Json::Null, json!([{"text": " Yes"}])],
+    ];
+    let answer = goes_back(&content, &streamed);
+    // Others read its words.
+    let said = sent(&add(&answer), &Options::new(Provider::Ollama))["content"].clone();
+    assert!(said.as_str().unwrap().contains("it is so"), "{said}");
+}
+
+#[test]
+fn images_that_bedrock_streams_are_kept() {
+    let image = |source: Json| json!({"image": {"format": "png", "source": source}});
+    let streamed = [[
+        json!({"image": {"format": "png"}}),
+        json!([{"image": {"source": {"bytes": "iVBORw0KGgo="}}}]),
+    ]];
+    let (stream, _) = stream(Provider::Bedrock, &blocks(&streamed));
+    let content = json!([image(json!({"bytes": "iVBORw0KGgo="}))]);
+    let answer = whole(Provider::Bedrock, &converse(&content));
+    assert_eq!(stream.message().0, answer.message().0);
+    assert!(matches!(stream.message().0.content, Content::Parts(_)));
+}
+
+// ---- Mistral and Ollama.
+
+#[test]
+fn a_thought_goes_back_with_its_references() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let refers = |id: u8| json!({"type": "reference", "reference_ids": [id]});
+    let thought = |pieces: Json| json!({"type": "thinking", "thinking": pieces});
+    let mut content = json!([
+        thought(json!([
+            text("Söme"),
+            refers(1),
+            refers(2),
+            text("more"),
+            refers(3)
+        ])),
+        text("Hi"),
+        refers(4),
+    ]);
+    content[0]["closed"] = json!(true);
+    let body =
+        |content: &Json| choice(json!({"message": {"content": content}, "finish_reason": "stop"}));
+    let answer = whole(Provider::Mistral, &body(&content));
+    let delta = |content: Json| choice(json!({"delta": {"content": content}}));
+    let mut last = thought(json!([text("re"), refers(3)]));
+    last["closed"] = json!(true);
+    let lines = [
+        delta(json!([thought(json!([text("Sö")]))])),
+        delta(json!([thought(json!([text("me"), refers(1)]))])),
+        delta(json!([thought(json!([refers(2), text("mo")]))])),
+        delta(json!([last])),
+        delta(json!([text("Hi"), refers(4)])),
+        choice(json!({"delta": {"content": ""}, "finish_reason": "stop"})),
+    ];
+    let (streamed, _) = stream(Provider::Mistral, &lines);
+    assert_eq!(streamed.message().0, answer.message().0);
+    let options = Options::new(Provider::Mistral);
+    for response in [&streamed, &answer] {
+        assert_eq!(sent(&add(response), &options)["content"], content);
+    }
+    // As they are imported, so they are read.
+    let messages = json!({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": content}]});
+    let read = imported(Provider::Mistral, &messages);
+    let parts = read.current().last().unwrap().message.content.clone();
+    assert_eq!(parts, answer.message().0.content);
+}
+
+#[test]
+fn images_of_ollama_are_parts() {
+    let body = json!({"message": {"content": "Here", "images": ["iVBORw0KGgo="]}, "done": true});
+    let Content::Parts(parts) = whole(Provider::Ollama, &body).message().0.content else {
+        panic!()
+    };
+    assert!(matches!(parts[1].kind, PartKind::Image { .. }));
 }

@@ -54,11 +54,13 @@ mod atoms {
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         // Keys of provider metadata that responses bring, which may be the first to use these words.
+        #[allow(dead_code)] additional_model_response_fields = "additionalModelResponseFields",
         #[allow(dead_code)] annotations,
         #[allow(dead_code)] audio_data,
         #[allow(dead_code)] audio_expires_at,
         #[allow(dead_code)] audio_id,
         #[allow(dead_code)] citations,
+        #[allow(dead_code)] closed,
         #[allow(dead_code)] encrypted_content,
         #[allow(dead_code)] executed_tools,
         #[allow(dead_code)] images,
@@ -66,7 +68,9 @@ mod atoms {
         #[allow(dead_code)] references,
         #[allow(dead_code)] related_questions,
         #[allow(dead_code)] search_results,
+        #[allow(dead_code)] service_tier = "serviceTier",
         #[allow(dead_code)] signature,
+        #[allow(dead_code)] trace,
     }
 }
 

@@ -428,6 +428,11 @@ impl Draft {
         }
     }
 
+    /// Bytes of the text under a key.
+    pub fn length(&mut self, key: &Key) -> usize {
+        self.block(key).map_or(0, |block| block.text.len())
+    }
+
     /// Goes on with another piece of a text, an empty line after the one before it.
     pub fn next_piece(&mut self, key: &Key, piece: u64) {
         let Some(block) = self.block(key) else { return };

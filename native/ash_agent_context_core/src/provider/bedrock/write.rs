@@ -9,7 +9,8 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::format::Writes;
 use crate::provider::writer::{thinking_first, Block, Thought, Writer};
-use crate::value::json::AsObject;
+use crate::value::json::{AsJson, AsObject};
+use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 impl Writes for Room {
@@ -96,6 +97,23 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
+/// A text with what it cites, or what is cited alone.
+fn cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
+    out.json.object(|block| {
+        block.object("citationsContent", |cited| {
+            if !is_blank(text) {
+                cited.list("content", |list| {
+                    list.object(|content| {
+                        content.text("text", text);
+                    });
+                });
+            }
+            cited.field("citations", &AsJson(citations));
+        });
+    });
+    out.mark_behind();
+}
+
 fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
@@ -170,12 +188,19 @@ fn content(message: &Message, out: &mut Writer<'_>) -> bool {
     for part in parts {
         let before = out.json.0.len();
         match &part.kind {
-            PartKind::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
+            PartKind::Text(bytes) => match part.provider_list(out.options, "citations") {
+                Some(citations) => {
+                    let text = utf8(bytes);
+                    cited_block(&text, citations, out);
                     out.hint_behind(part);
                 }
-            }
+                None => {
+                    if let Some(text) = out.text(bytes) {
+                        text_block(&text, out);
+                        out.hint_behind(part);
+                    }
+                }
+            },
             PartKind::ProviderBlock { .. } => own_block(part, out),
             PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
                 speaks |= thinking(part, out);

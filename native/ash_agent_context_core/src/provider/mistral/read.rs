@@ -5,10 +5,11 @@ use crate::error::Error;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::{self, Rules};
-use crate::provider::foreign::{at, metadata, part, Object};
+use crate::provider::dialect::chat::thought::{reference, REFERENCES};
+use crate::provider::foreign::{at, json_like, metadata, part, Object};
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
-use crate::value::Value;
+use crate::value::{Value, MAX_DEPTH};
 
 const RULES: Rules = Rules {
     provider: Provider::Mistral,
@@ -22,18 +23,26 @@ impl Reads for Room {
     }
 }
 
-/// Thinking: pieces of text, mostly one.
+/// Thinking: pieces of text, mostly one, and what they refer to.
 fn thinking(value: Value) -> Result<Part, Error> {
     let mut object = Object::read(value, "")?;
     let pieces = object.need_list("thinking", "a list of text parts")?;
-    let mut text = Vec::new();
-    for piece in &pieces {
-        if let Some(Value::Binary(bytes)) = at(piece, "text") {
-            text.extend_from_slice(bytes);
+    let (mut text, mut references) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match at(&piece, "text") {
+            Some(Value::Binary(bytes)) => text.extend_from_slice(bytes),
+            _ => references.push(reference(text.len(), json_like(piece, MAX_DEPTH - 2)?)),
         }
     }
     let signature = object.text("signature")?;
-    let metadata = metadata(Provider::Mistral, &[("signature", signature.as_deref())]);
+    let mut metadata = metadata(Provider::Mistral, &[("signature", signature.as_deref())]);
+    if object.take("closed") == Some(Value::Bool(true)) {
+        metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
+    }
+    if !references.is_empty() {
+        let references = Value::List(references.into_boxed_slice());
+        metadata = metadata.put(Value::atom(REFERENCES), references);
+    }
     let kind = PartKind::Thinking(text.into_boxed_slice());
     Ok(part(kind, Some(metadata)))
 }

@@ -1,6 +1,5 @@
 //! What of a model's message stands beside its content.
 
-use super::write::is_sent;
 use crate::log::media::{Class, Media};
 use crate::log::message::Message;
 use crate::log::part::{Content, Part, PartKind, AUDIO_ID};
@@ -22,7 +21,12 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    pub fn of(message: &'a Message, out: &Writer<'_>) -> Self {
+    /// `is_sent` tells which media can be sent at all.
+    pub fn of(
+        message: &'a Message,
+        out: &Writer<'_>,
+        is_sent: impl Fn(&Media<'_>) -> bool,
+    ) -> Self {
         let parts = match &message.content {
             Content::Parts(parts) => &**parts,
             _ => &[],

@@ -98,7 +98,7 @@ const PARTS: Parts = Parts {
 };
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let beside = Beside::of(message, out);
+    let beside = Beside::of(message, out, is_sent);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -171,7 +171,7 @@ fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Th
 }
 
 /// Whether a part can stand in a user message; what cannot becomes words.
-pub(super) fn is_sent(media: &Media<'_>) -> bool {
+fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image, Location::Inline(_)) => media.is_common_image(),
         (Class::Image, Location::Web(_)) => true,

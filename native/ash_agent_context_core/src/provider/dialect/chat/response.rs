@@ -9,6 +9,7 @@ use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
 use crate::provider::dialect::chat::read::{image as image_part, EXTRA};
+use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
 use crate::provider::foreign::{self, provider_block};
@@ -221,23 +222,12 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     if !matches!(item, Node::Object(_)) {
         return Err(Fault::unreadable("a content element that is not an object"));
     }
-    let (text, thinks) = match node::text(item, "type") {
-        Some("text") => (
-            node::text(item, "text").unwrap_or_default().to_owned(),
-            false,
-        ),
-        Some("thinking") => match node::get(item, "thinking") {
-            Some(Node::Str(text)) => (text.to_string(), true),
-            Some(Node::Array(pieces)) => {
-                let pieces = pieces.iter().filter_map(|piece| node::text(piece, "text"));
-                (pieces.collect(), true)
-            }
-            _ => return Ok(()),
-        },
+    let text = match node::text(item, "type") {
+        Some("text") => node::text(item, "text").unwrap_or_default(),
+        Some("thinking") => return read_thought(draft, item),
         Some("refusal") => {
             draft.refuse();
-            let text = node::text(item, "refusal").unwrap_or_default();
-            (text.to_owned(), false)
+            node::text(item, "refusal").unwrap_or_default()
         }
         _ => {
             let part = PartKind::ProviderBlock {
@@ -249,17 +239,36 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             return Ok(());
         }
     };
-    if text.is_empty() {
-        return Ok(());
+    let key = draft.last_text(false).unwrap_or(draft.next_key());
+    draft.text(key.clone(), text);
+    draft.name_also(&key, Key::Only("list"));
+    Ok(())
+}
+
+/// A thought: its text, in pieces, and what stands between them.
+fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
+    let key = draft.last_text(true).unwrap_or(draft.next_key());
+    let whole = node::get(item, "thinking");
+    draft.thinking(
+        key.clone(),
+        whole.and_then(node::as_text).unwrap_or_default(),
+    );
+    for piece in whole.map_or(&[][..], node::as_list) {
+        match node::text(piece, "text") {
+            Some(text) => draft.thinking(key.clone(), text),
+            None => {
+                draft.open_thinking(key.clone());
+                let reference = reference(draft.length(&key), node::to_value(piece)?);
+                draft.note_more(&key, REFERENCES, reference);
+            }
+        }
     }
-    let key = match draft.last_text(thinks) {
-        Some(last) => last,
-        None => draft.next_key(),
-    };
-    draft.text_or_thinking(key.clone(), &text, thinks);
     draft.name_also(&key, Key::Only("list"));
     if let Some(signature) = node::filled(item, "signature") {
         draft.note(&key, "signature", Value::text(signature));
+    }
+    if node::is_true(item, "closed") {
+        draft.note(&key, "closed", Value::Bool(true));
     }
     Ok(())
 }
