@@ -12,7 +12,7 @@
 mod recorded;
 
 use ash_agent_context_core::{
-    time, Content, Context, Defaults, Dialect, Event, Fault, Framing, Map, Masks, Options,
+    time, Content, Context, Defaults, Dialect, Event, Fault, Framing, Map, Masks, Options, Part,
     PartKind, Provider, Reading, Response, Stamp, State, Value,
 };
 use recorded::frame;
@@ -549,6 +549,68 @@ fn a_thought_goes_back_with_its_references() {
     let read = imported(Provider::Mistral, &messages);
     let parts = read.current().last().unwrap().message.content.clone();
     assert_eq!(parts, answer.message().0.content);
+}
+
+#[test]
+fn a_message_is_read_alike_in_an_answer_and_in_a_request() {
+    let call = |more: Json| {
+        let mut call =
+            json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        call.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        call
+    };
+    let messages = [
+        json!({"content": "Hi"}),
+        json!({"content": null, "refusal": "No"}),
+        json!({"content": "Well", "refusal": "No"}),
+        json!({"content": null, "audio": {"id": "a", "transcript": "Hi"}}),
+        json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Hi"}]}),
+        json!({"content": "Hi", "reasoning_content": "hm"}),
+        json!({"content": "Hi", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}),
+        json!({"content": [{"type": "image_url", "image_url": {"url": "https://a.example"}}]}),
+        json!({"content": null, "tool_calls": [call(json!({}))]}),
+        json!({"content": null, "tool_calls": [call(json!({"extra_content": {"google": {"thought_signature": "s"}}}))]}),
+        json!({"content": null, "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": "text"}}]}),
+        json!({"content": null, "tool_calls": [{"id": "c", "type": "new", "new": {"a": 1}}]}),
+        json!({"content": null, "function_call": {"name": "f", "arguments": "{\"a\":1}"}}),
+    ];
+    for message in messages {
+        for provider in [CHAT, Provider::Mistral] {
+            let answer = whole(
+                provider,
+                &choice(json!({"message": message, "finish_reason": "stop"})),
+            );
+            let mut sent = message.clone();
+            sent["role"] = json!("assistant");
+            let body = json!({"messages": [{"role": "user", "content": "?"}, sent]});
+            let read = imported(provider, &body);
+            let read = &read.iteration(1).unwrap().entries().last().unwrap().message;
+            let answer = add(&answer);
+            let told = &answer
+                .iteration(1)
+                .unwrap()
+                .entries()
+                .last()
+                .unwrap()
+                .message;
+            let parts = |content: &Content| match content {
+                Content::Text(text) => vec![(PartKind::Text(text.clone()), None)],
+                Content::Parts(parts) => {
+                    let part = |part: &Part| (part.kind.clone(), part.provider_metadata.clone());
+                    parts.iter().map(part).collect()
+                }
+                Content::None => Vec::new(),
+            };
+            assert_eq!(
+                parts(&told.content),
+                parts(&read.content),
+                "{provider:?}: {message}"
+            );
+            assert_eq!(told.calls, read.calls, "{provider:?}: {message}");
+        }
+    }
 }
 
 #[test]

@@ -489,14 +489,6 @@ defmodule AshAgent.Context.ProviderFormsTest do
         {"messages", [%{"role" => "narrator", "content" => "Night falls."}], "Night falls."},
       openai_chat:
         {"messages", [%{"role" => "narrator", "content" => "Night falls."}], "Night falls."},
-      openai_chat:
-        {"messages",
-         [
-           %{
-             "role" => "assistant",
-             "audio" => %{"id" => "audio_1", "transcript" => "Hello there"}
-           }
-         ], "Hello there"},
       mistral:
         {"messages", [%{"role" => "narrator", "content" => "Night falls."}], "Night falls."},
       ollama:
@@ -548,6 +540,20 @@ defmodule AshAgent.Context.ProviderFormsTest do
           if words, do: assert(sent =~ words, "#{provider} for #{other}: #{sent}")
         end
       end
+    end
+
+    test "a recording goes back by its id, and others get its words" do
+      recording = %{"id" => "audio_1", "transcript" => "Hello there"}
+      said = %{"role" => "assistant", "audio" => recording}
+      body = %{"messages" => [%{"role" => "user", "content" => "Hi"}, said]}
+      assert {:ok, context, %{repairs: []}} = Context.from_request(body, :openai_chat)
+      assert Context.request!(context, :openai_chat) == body
+      anew = Context.put_masks(context, [{"nowhere", ""}])
+      assert [_, said] = judge(anew, :openai_chat)["messages"]
+      assert said == %{"role" => "assistant", "content" => nil, "audio" => %{"id" => "audio_1"}}
+
+      for other <- RequestChecker.providers() -- [:openai_chat],
+          do: assert(inspect(judge(context, other)) =~ "Hello there")
     end
 
     test "a call of a new type waits for its answer" do

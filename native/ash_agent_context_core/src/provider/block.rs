@@ -262,15 +262,15 @@ pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
 /// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
-    match given {
-        None | Some(Node::Null) => Ok(None),
-        Some(node) => match object(node) {
-            Some(arguments) => Ok(Some(arguments)),
-            None => Err(Fault::unreadable(
-                "a tool call whose arguments are not an object",
-            )),
-        },
-    }
+    let read = match given {
+        None | Some(Node::Null) => return Ok(None),
+        // Their JSON text, as requests may have it, too.
+        Some(Node::Str(text)) => Some(Arguments::from_json(text.as_bytes().into()))
+            .filter(|read| matches!(read.value, Value::Map(_))),
+        Some(node) => object(node),
+    };
+    let wrong = || Fault::unreadable("a tool call whose arguments are not an object");
+    read.map(Some).ok_or_else(wrong)
 }
 
 /// Arguments that are an object, with the order of its keys.

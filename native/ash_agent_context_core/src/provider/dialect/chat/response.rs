@@ -8,7 +8,7 @@ use crate::log::kind::CallKind;
 use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{image as image_part, EXTRA};
+use crate::provider::dialect::chat::read::{self, EXTRA};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
@@ -48,7 +48,7 @@ impl<Room: Completions> Responds for Room {
         _event: Option<&str>,
         node: &Node<'_>,
     ) -> Result<(), Fault> {
-        read(draft, node)
+        read_document(draft, node)
     }
 }
 
@@ -73,7 +73,7 @@ const FIGURES: Figures = Figures {
 };
 
 /// Reads a chunk, or a whole completion.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(node) {
         return Err(fault);
     }
@@ -132,7 +132,8 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         }
         for image in node::list(message, "images") {
             let image = node::to_value(image)?;
-            let part = image_part(image.clone()).or_else(|_| provider_block(draft.provider, image));
+            let part =
+                read::image(image.clone()).or_else(|_| provider_block(draft.provider, image));
             if let Ok(part) = part {
                 draft.put_part(draft.next_key(), part);
             }
@@ -281,6 +282,11 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     let custom = node::get(call, "custom").filter(|custom| node::is_filled_object(custom));
     let custom = custom.filter(|_| function.is_none());
     let called = function.or(custom);
+    if let (true, None, Some(_)) = (is_whole, called, node::filled(call, "type")) {
+        if let Ok(call) = read::read_call(node::to_value(call)?, draft.provider) {
+            return draft.put_call(&draft.next_key(), call);
+        }
+    }
     let name = called.and_then(|called| node::filled(called, "name"));
     let kind = match custom {
         Some(_) => CallKind::Custom,

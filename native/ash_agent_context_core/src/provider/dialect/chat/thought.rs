@@ -1,8 +1,10 @@
 //! Thoughts that refer to something, as Mistral has them: what stands between the texts, and where.
 
-use crate::log::part::Part;
-use crate::provider::foreign::at;
-use crate::value::{Map, Value};
+use crate::error::Error;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::foreign::{at, json_like, metadata, part, Object};
+use crate::value::{Map, Value, MAX_DEPTH};
 
 /// The key in a thought's metadata for what it refers to.
 pub(crate) const REFERENCES: &str = "references";
@@ -21,6 +23,30 @@ pub(crate) fn reference(after: usize, chunk: Value) -> Value {
         (Value::text("after"), Value::Int(after)),
         (Value::text("chunk"), chunk),
     ]))
+}
+
+/// Reads a thought: pieces of text, mostly one, and what they refer to.
+pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
+    let mut object = Object::read(value, "")?;
+    let pieces = object.need_list("thinking", "a list of text parts")?;
+    let (mut text, mut references) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match at(&piece, "text") {
+            Some(Value::Binary(bytes)) => text.extend_from_slice(bytes),
+            _ => references.push(reference(text.len(), json_like(piece, MAX_DEPTH - 2)?)),
+        }
+    }
+    let signature = object.text("signature")?;
+    let mut metadata = metadata(provider, &[("signature", signature.as_deref())]);
+    if object.take("closed") == Some(Value::Bool(true)) {
+        metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
+    }
+    if !references.is_empty() {
+        let references = Value::List(references.into_boxed_slice());
+        metadata = metadata.put(Value::atom(REFERENCES), references);
+    }
+    let kind = PartKind::Thinking(text.into_boxed_slice());
+    Ok(part(kind, Some(metadata)))
 }
 
 /// The pieces of a thought of this text. One whose place is not between two characters follows the last that fits.
