@@ -502,8 +502,8 @@ defmodule AshAgent.Context do
   It is the message that `get_iteration_messages/2` returns at this position, in O(log n). A message added by
   `add_response/3` also has `:response`, a map with the `:provider`, the `:model` and the `:id`, the `:finish_reason` and
   `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption. It has
-  `:requested_at` and `:received_at` if they are known, and `:provider_metadata` if the provider said more of the answer
-  (`AshAgent.Response.provider_metadata/1`).
+  `:requested_at` and `:received_at` if they are known, and `:details` if the provider said more of its answer, see
+  `AshAgent.Response.details/1`.
 
   ## Examples
 

@@ -408,23 +408,27 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
-  Returns what the provider said of the answer beside its words, such as annotations and search results, or `nil`.
+  Returns what else the provider says of its answer, under the provider's own names, or `nil`.
 
-  Keys are the provider's own as atoms, and what stands under them is as it came. It stays with the message: see
-  `AshAgent.Context.fetch_message/2`.
+  These are Gemini's `"groundingMetadata"`, `"citationMetadata"`, `"urlContextMetadata"`, `"finishMessage"` and
+  `"continuationToken"`, and Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"` and `"context_management"`. They stay with
+  the message, see `AshAgent.Context.fetch_message/2`. Costs O(n).
+
+  Of chat servers these are `"annotations"`, `"citations"`, `"search_results"`, `"images"`, `"related_questions"` and `"executed_tools"`,
+  and Bedrock's are `"trace"`, `"serviceTier"` and `"additionalModelResponseFields"`.
 
   ## Examples
 
-      iex> body = ~s({"choices":[{"message":{"content":"Hi"}}],"citations":["https://a.example"]})
-      iex> {:ok, response} = AshAgent.Response.decode(:openai_chat, body)
-      iex> AshAgent.Response.provider_metadata(response)
-      %{citations: ["https://a.example"]}
+      iex> body = ~s({"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"SAFETY","finishMessage":"Unsafe."}]})
+      iex> {:ok, response} = AshAgent.Response.decode(:gemini, body)
+      iex> AshAgent.Response.details(response)
+      %{"finishMessage" => "Unsafe."}
   """
   @doc since: "0.1.0"
-  @spec provider_metadata(t()) :: map() | nil
-  def provider_metadata(%__MODULE__{ref: ref}) do
-    {:ok, metadata} = Native.response_about(ref)
-    metadata
+  @spec details(t()) :: %{String.t() => term()} | nil
+  def details(%__MODULE__{ref: ref}) do
+    {:ok, details} = Native.response_details(ref)
+    details
   end
 
   @doc """

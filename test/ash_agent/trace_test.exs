@@ -328,7 +328,7 @@ defmodule AshAgent.TraceTest do
     test "stays with the message and is on the page", %{context: context} do
       for context <- [context, Context.load!(Context.dump(context))] do
         assert {:ok, %{response: response}} = Context.fetch_message(context, {1, 1})
-        assert response.provider_metadata == %{citations: ["https://a.example/secret"]}
+        assert response.details == %{"citations" => ["https://a.example/secret"]}
         assert Trace.to_html(context) =~ "https://a.example/secret"
       end
     end

@@ -71,7 +71,7 @@ fn pending(response: &Response) -> Vec<Box<str>> {
 }
 
 fn about(response: &Response) -> String {
-    let about = response.provider_metadata().unwrap_or_default();
+    let about = response.details().unwrap_or_default();
     ash_agent_context_core::json::write(&Value::Map(about))
 }
 
@@ -114,10 +114,7 @@ fn the_delta_counts_where_a_chunk_has_the_whole_message_as_well() {
     let stored = Context::from_snapshot(&context.to_snapshot()).unwrap();
     assert_eq!(stored, context);
     let reply = stored.current().last().unwrap().message.reply.clone();
-    assert_eq!(
-        reply.unwrap().provider_metadata,
-        response.provider_metadata()
-    );
+    assert_eq!(reply.unwrap().details, response.details());
 }
 
 #[test]

@@ -42,7 +42,7 @@ mod atoms {
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
-        approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, no_price, requested_at, received_at, ended_at, calls, auto, cancelled, drop, too_much_work,
+        approved, approval, asked, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, no_price, requested_at, received_at, ended_at, calls, auto, cancelled, drop, too_much_work,
         cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
         hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
         max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, origin, output_tokens,
@@ -54,23 +54,15 @@ mod atoms {
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         // Keys of provider metadata that responses bring, which may be the first to use these words.
-        #[allow(dead_code)] additional_model_response_fields = "additionalModelResponseFields",
-        #[allow(dead_code)] annotations,
         #[allow(dead_code)] audio_data,
         #[allow(dead_code)] audio_expires_at,
         #[allow(dead_code)] audio_id,
         #[allow(dead_code)] citations,
         #[allow(dead_code)] closed,
         #[allow(dead_code)] encrypted_content,
-        #[allow(dead_code)] executed_tools,
-        #[allow(dead_code)] images,
         #[allow(dead_code)] phase,
         #[allow(dead_code)] references,
-        #[allow(dead_code)] related_questions,
-        #[allow(dead_code)] search_results,
-        #[allow(dead_code)] service_tier = "serviceTier",
         #[allow(dead_code)] signature,
-        #[allow(dead_code)] trace,
     }
 }
 

@@ -17,14 +17,14 @@ pub struct Reply {
     pub finish: Option<Finish>,
     /// The same in the provider's word.
     pub word: Option<Box<str>>,
-    /// What else the provider said of the answer, such as its sources.
-    pub provider_metadata: Option<Map>,
     /// When it was asked for.
     pub requested_at: Option<Time>,
     /// When all of it was there.
     pub received_at: Option<Time>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
+    /// What else the provider says of its answer, by its own names, such as sources.
+    pub details: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
 }
@@ -39,12 +39,9 @@ impl Reply {
             .interrupted
             .as_ref()
             .map_or(Size::default(), Value::size);
-        let maps = [&self.provider_metadata, &self.extra];
-        maps.into_iter()
-            .flatten()
-            .fold(Size::new(8, bytes).plus(reason), |sum, map| {
-                sum.plus(map.size())
-            })
+        let maps = [&self.details, &self.extra].into_iter().flatten();
+        let sum = Size::new(8, bytes).plus(reason);
+        maps.fold(sum, |sum, map| sum.plus(map.size()))
     }
 }
 

@@ -59,8 +59,8 @@ struct Head {
     /// Numbers that are reported one by one.
     counted: Map,
     refused: bool,
-    /// What is said of the answer beside its words.
-    about: Arc<Map>,
+    /// What else is said of the answer. Shared: older versions of the head hold it as well.
+    details: Vec<(&'static str, Arc<Value>)>,
 }
 
 /// A response as far as it came.
@@ -72,8 +72,8 @@ pub(crate) struct Draft {
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
-    /// The same where it comes one by one, newest first.
-    about_more: ListSync<Note>,
+    /// What comes of it one by one, newest first.
+    listed: ListSync<Note>,
     parts: usize,
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
@@ -100,7 +100,7 @@ impl Draft {
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
             last: None,
-            about_more: ListSync::new_sync(),
+            listed: ListSync::new_sync(),
             parts: 0,
             calls: 0,
             begun: 0,
@@ -158,39 +158,6 @@ impl Draft {
         self.head.usage
     }
 
-    /// What the provider says of the answer beside its words.
-    pub fn about(&self) -> Option<Map> {
-        let listed = gather(&self.about_more).into_iter();
-        let listed = listed.map(|(key, value)| (Value::atom(key), value));
-        let known = self.head.about.iter().cloned();
-        let about = Map::new(known.chain(listed).collect());
-        Some(about).filter(|about| !about.is_empty())
-    }
-
-    /// Keeps what stands under these keys, which is said of the answer as a whole. Later ones count.
-    pub fn keep(&mut self, node: &Node<'_>, keys: &[&'static str]) -> Result<(), Fault> {
-        for key in keys {
-            if let Some(value) = node::get(node, key).filter(|value| !node::is_empty(value)) {
-                let head = Arc::make_mut(&mut self.head);
-                let about = head.about.put(Value::atom(key), node::to_value(value)?);
-                head.about = Arc::new(about);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds to a list of what is said of the answer.
-    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) -> Result<(), Fault> {
-        for item in node::list(node, name) {
-            self.about_more.push_front_mut(Note {
-                name,
-                value: Arc::new(node::to_value(item)?),
-                listed: true,
-            });
-        }
-        Ok(())
-    }
-
     /// Number of blocks of any kind.
     pub fn count(&self) -> usize {
         self.blocks.len()
@@ -243,6 +210,44 @@ impl Draft {
             head.usage = Some(usage);
             self.events.push(Event::Usage(usage));
         }
+    }
+
+    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
+    /// replaces an earlier one. What cannot be read is left out, as with tokens.
+    pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
+        for name in names.iter().copied() {
+            let given = node::get(node, name).filter(|given| node::says(given));
+            let Some(Ok(value)) = given.map(node::to_value) else {
+                continue;
+            };
+            let details = &mut Arc::make_mut(&mut self.head).details;
+            details.retain(|(known, _)| *known != name);
+            details.push((name, Arc::new(value)));
+        }
+    }
+
+    /// The same where a list comes in pieces.
+    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) {
+        for item in node::list(node, name) {
+            if let Ok(value) = node::to_value(item).map(Arc::new) {
+                let listed = true;
+                self.listed.push_front_mut(Note {
+                    name,
+                    value,
+                    listed,
+                });
+            }
+        }
+    }
+
+    /// What else is said of the answer.
+    pub fn details(&self) -> Option<Map> {
+        let details = self.head.details.iter();
+        let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
+        let listed = gather(&self.listed).into_iter();
+        let listed = listed.map(|(name, value)| (Value::text(name), value));
+        let entries: Vec<_> = entries.chain(listed).collect();
+        (!entries.is_empty()).then(|| Map::new(entries))
     }
 
     /// The model's words say that it does not want to answer.
@@ -705,7 +710,7 @@ impl Draft {
             .filter_map(|block| Some((block.number?, block)))
             .collect();
         numbered.sort_by_key(|(number, _)| *number);
-        let details = self.details();
+        let details = self.thinking_details();
         let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
         for (_, block) in numbered {
             if let Kind::Call(call) = &block.kind {
@@ -726,7 +731,7 @@ impl Draft {
         }
     }
 
-    fn details(&self) -> Vec<Value> {
+    fn thinking_details(&self) -> Vec<Value> {
         let detail = |block: &Block| match &block.kind {
             Kind::Detail { of, field } => {
                 let text = Value::Binary(block.text.join().into_boxed_slice());

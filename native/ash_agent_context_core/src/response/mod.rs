@@ -328,10 +328,10 @@ impl Response {
         self.draft.word()
     }
 
-    /// What else the provider said of the answer, by the provider's own keys.
+    /// What else the provider says of its answer, by its own names.
     #[must_use]
-    pub fn provider_metadata(&self) -> Option<Map> {
-        self.draft.about()
+    pub fn details(&self) -> Option<Map> {
+        self.draft.details()
     }
 
     /// Bytes that came.
@@ -374,11 +374,11 @@ impl Response {
             id: self.id().map(Into::into),
             finish: self.finish_reason(),
             word: self.finish_word().map(Into::into),
-            provider_metadata: self.provider_metadata(),
             interrupted: match &self.state {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
             },
+            details: self.details(),
             ..Reply::default()
         };
         (reply != Reply::default()).then_some(reply)

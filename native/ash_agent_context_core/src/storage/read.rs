@@ -128,7 +128,6 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         text(keys::ID)?,
         text(keys::FINISH_WORD)?,
     );
-    let provider_metadata = take_map(&mut fields, keys::PROVIDER_METADATA, trust)?;
     let [requested_at, received_at] =
         [keys::REQUESTED_AT, keys::RECEIVED_AT].map(|key| take_given_time(&mut fields, key));
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|node| {
@@ -136,16 +135,17 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         let reason = fields.take(keys::REASON).unwrap_or(NIL);
         at(keys::REASON, reason.into_term(trust.structs))
     });
+    let details = take_map(&mut fields, keys::DETAILS, trust)?;
     Ok(Reply {
         provider: provider.flatten().flatten(),
         model,
         id,
         finish: finish.flatten().flatten(),
         word,
-        provider_metadata,
         requested_at: requested_at?,
         received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
+        details,
         extra: rest(fields)?,
     })
 }

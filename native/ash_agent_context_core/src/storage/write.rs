@@ -67,11 +67,6 @@ fn reply(json: &mut Json, reply: &Reply) {
             json.key(keys::FINISH_REASON).text(finish.name());
         }
         text(json, keys::FINISH_WORD, reply.word.as_deref());
-        map(
-            json,
-            keys::PROVIDER_METADATA,
-            reply.provider_metadata.as_ref(),
-        );
         for (key, at) in [
             (keys::REQUESTED_AT, reply.requested_at),
             (keys::RECEIVED_AT, reply.received_at),
@@ -84,6 +79,7 @@ fn reply(json: &mut Json, reply: &Reply) {
             json.key(keys::INTERRUPTED)
                 .object(|json| tagged::value(json.key(keys::REASON), reason));
         }
+        map(json, keys::DETAILS, reply.details.as_ref());
         unknown(json, reply.extra.as_ref());
     });
 }

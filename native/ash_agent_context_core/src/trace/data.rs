@@ -142,12 +142,15 @@ impl<'t, 'a> Writer<'t, 'a> {
         if let Some(finish) = reply.finish {
             json.text("finish", finish.name());
         }
-        if let Some(metadata) = &reply.provider_metadata {
-            let metadata = json::write(&Value::Map(metadata.clone()));
-            self.text(json, "about", metadata.into());
-        }
         if let Some(reason) = &reply.interrupted {
             self.text(json, "interrupted", wording::reason(reason).into());
+        }
+        if let Some(details) = &reply.details {
+            self.text(
+                json,
+                "details",
+                json::to_string(&json::AsObject(details)).into(),
+            );
         }
     }
 

@@ -158,10 +158,7 @@ impl<'a> Rendering<'a> {
         let shown = Message::new(message.role, content, calls, message.metadata.clone());
         let mut reply = message.reply.as_deref().cloned();
         if let Some((reply, masks)) = reply.as_mut().zip(self.masks) {
-            reply.provider_metadata = reply
-                .provider_metadata
-                .as_ref()
-                .map(|about| masks.map(about));
+            reply.details = reply.details.as_ref().map(|details| masks.map(details));
         }
         Some(shown.with_reply(reply))
     }

@@ -45,7 +45,7 @@ fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), F
         for (block, index) in node::list(message, "content").iter().zip(0..) {
             read_block(draft, Key::Index(index), block)?;
         }
-        count(draft, node)?;
+        count(draft, node);
         stop(draft, node)?;
         return draft.end();
     }
@@ -74,7 +74,10 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
         },
         "contentBlockStop" => draft.close(&key),
         "messageStop" => stop(draft, event),
-        "metadata" => count(draft, event),
+        "metadata" => {
+            count(draft, event);
+            Ok(())
+        }
         name if name.to_ascii_lowercase().ends_with("exception") => {
             Err(Fault::provider(Some(name), node::text(event, "message")))
         }
@@ -83,11 +86,11 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
 }
 
 /// What was used, and what else is reported.
-fn count(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn count(draft: &mut Draft, node: &Node<'_>) {
     if let Some(usage) = node::get(node, "usage") {
         draft.count_tokens(usage);
     }
-    draft.keep(node, &["trace", "serviceTier"])
+    draft.keep(node, &["trace", "serviceTier"]);
 }
 
 fn read_start(draft: &mut Draft, key: Key, start: &Node<'_>) -> Result<(), Fault> {
@@ -193,7 +196,7 @@ fn put_part(draft: &mut Draft, key: &Key, part: Part) {
 }
 
 fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    draft.keep(node, &["additionalModelResponseFields"])?;
+    draft.keep(node, &["additionalModelResponseFields"]);
     let Some(word) = node::filled(node, "stopReason") else {
         return Ok(());
     };

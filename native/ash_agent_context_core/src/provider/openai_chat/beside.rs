@@ -42,8 +42,8 @@ impl<'a> Beside<'a> {
             let media = Media::of(&part.kind)?;
             (media.class == Class::Image && is_sent(&media)).then_some((part, media))
         };
-        let about = message.reply.as_ref().filter(|_| is_router);
-        let about = about.and_then(|reply| reply.provider_metadata.as_ref());
+        let reply = message.reply.as_ref().filter(|_| is_router);
+        let details = reply.and_then(|reply| reply.details.as_ref());
         Self {
             reasoning: Reasoning::of(message, out),
             audio: parts.iter().find(is_spoken).filter(|_| speaks),
@@ -51,7 +51,7 @@ impl<'a> Beside<'a> {
                 true => parts.iter().filter_map(image).collect(),
                 false => Vec::new(),
             },
-            annotations: about.and_then(|about| about.get_named("annotations")),
+            annotations: details.and_then(|details| details.get_named("annotations")),
         }
     }
 

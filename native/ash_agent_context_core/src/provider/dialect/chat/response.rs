@@ -97,7 +97,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(choice) = choices.iter().find(first) {
         read_choice(draft, choice)?;
     }
-    draft.keep(node, &BESIDE)?;
+    draft.keep(node, &BESIDE);
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
     if let Some(usage) = usage {
         draft.count_tokens(usage);
@@ -125,8 +125,8 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
             draft.refuse();
             draft.text(REFUSAL, refusal);
         }
-        draft.keep_more(message, "annotations")?;
-        draft.keep_more(message, "executed_tools")?;
+        draft.keep_more(message, "annotations");
+        draft.keep_more(message, "executed_tools");
         if let Some(spoken) = node::get(message, "audio") {
             audio(draft, spoken)?;
         }
