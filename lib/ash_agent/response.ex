@@ -419,10 +419,10 @@ defmodule AshAgent.Response do
 
   ## Examples
 
-      iex> body = ~s({"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"SAFETY","finishMessage":"Unsafe."}]})
-      iex> {:ok, response} = AshAgent.Response.decode(:gemini, body)
+      iex> body = ~s({"choices":[{"message":{"content":"Hi"}}],"citations":["https://a.example"]})
+      iex> {:ok, response} = AshAgent.Response.decode(:openai_chat, body)
       iex> AshAgent.Response.details(response)
-      %{"finishMessage" => "Unsafe."}
+      %{"citations" => ["https://a.example"]}
   """
   @doc since: "0.1.0"
   @spec details(t()) :: %{String.t() => term()} | nil
