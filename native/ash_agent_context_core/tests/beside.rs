@@ -319,6 +319,54 @@ fn a_recording_goes_back_by_its_id() {
 }
 
 #[test]
+fn a_whole_completion_may_have_a_delta_that_says_nothing() {
+    let delta = json!({"role": "assistant", "content": ""});
+    let message = json!({"role": "assistant", "content": "4"});
+    let body = choice(json!({"message": message, "delta": delta, "finish_reason": "stop"}));
+    assert_eq!(
+        whole(CHAT, &body).message().0.content,
+        Content::Text(b"4".to_vec().into())
+    );
+}
+
+#[test]
+fn a_refusal_goes_back_as_one() {
+    let lines = [
+        choice(json!({"delta": {"refusal": "I can"}})),
+        choice(json!({"delta": {"refusal": "not."}})),
+        choice(json!({"delta": {}, "finish_reason": "stop"})),
+    ];
+    let message = json!({"content": null, "refusal": "I cannot."});
+    let answer = whole(
+        CHAT,
+        &choice(json!({"message": message, "finish_reason": "stop"})),
+    );
+    let (streamed, events) = stream(CHAT, &lines);
+    assert_eq!(texts(&events), ["I can", "not."]);
+    assert_eq!(streamed.message().0.content, answer.message().0.content);
+    let context = add(&answer);
+    let back = json!({"role": "assistant", "content": null, "refusal": "I cannot."});
+    assert_eq!(sent(&context, &Options::new(CHAT)), back);
+    let other = sent(&context, &Options::new(Provider::Ollama));
+    assert_eq!(other, json!({"role": "assistant", "content": "I cannot."}));
+}
+
+#[test]
+fn what_a_server_signs_a_message_with_goes_back() {
+    let extra = json!({"google": {"thought_signature": "c2ln"}});
+    let message = json!({"content": "Hi", "extra_content": extra});
+    let mut body = choice(json!({"message": message, "finish_reason": "stop"}));
+    body["model"] = json!("gemini");
+    let context = add(&whole(CHAT, &body));
+    let asked = |model| Options {
+        model: Some(model),
+        ..Options::new(CHAT)
+    };
+    assert_eq!(sent(&context, &asked("gemini"))["extra_content"], extra);
+    assert_eq!(sent(&context, &asked("other")).get("extra_content"), None);
+}
+
+#[test]
 fn images_of_an_answer_are_parts_of_it() {
     let url = "data:image/png;base64,iVBORw0KGgo=";
     let image = json!({"type": "image_url", "image_url": {"url": url}});
@@ -562,6 +610,7 @@ fn a_message_is_read_alike_in_an_answer_and_in_a_request() {
         json!({"content": "Hi"}),
         json!({"content": null, "refusal": "No"}),
         json!({"content": "Well", "refusal": "No"}),
+        json!({"content": [{"type": "text", "text": "Well"}, {"type": "refusal", "refusal": "No"}]}),
         json!({"content": null, "audio": {"id": "a", "transcript": "Hi"}}),
         json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Hi"}]}),
         json!({"content": "Hi", "reasoning_content": "hm"}),

@@ -10,7 +10,7 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, detailed, each, inline_file, into_parts, json_like, json_part, metadata, name_at,
-    part, provider_block, system_part, text_block, text_part, url_image, Object,
+    part, provider_block, system_part, text_block, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -21,6 +21,9 @@ pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audi
 
 /// Under which key servers give what they want to see again of a call, such as Gemini's signatures.
 pub(crate) const EXTRA: &str = "extra_content";
+
+/// The note on a text that is a refusal.
+pub(crate) const IS_REFUSAL: &str = "refusal";
 
 /// What one provider makes of the dialect.
 pub(crate) struct Rules {
@@ -69,7 +72,7 @@ pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> 
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, dialect))?;
             let content = spoken(&mut message, content, dialect)?;
-            let content = refusal(&mut message, content)?;
+            let content = refusal(&mut message, content, dialect)?;
             let content = reasoning(&mut message, content, dialect)?;
             let calls = match message.take("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
@@ -138,21 +141,29 @@ fn recording(value: &Value) -> Option<PartKind> {
 pub fn assistant_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
-        Some("refusal") => text_block(value, "refusal"),
+        Some("refusal") => {
+            let text = Object::read(value, "")?.need_bytes("refusal")?;
+            Ok(refusal_part(text, dialect))
+        }
         Some("thinking") => thought::read(value, dialect.provider),
         _ => provider_block(dialect.provider, value),
     }
 }
 
-/// A refusal in the place of content is what the model says.
-fn refusal(message: &mut Object, content: Content) -> Result<Content, Error> {
-    Ok(match (content, message.text("refusal")?) {
-        (Content::None, Some(text)) => Content::Text(text.into_boxed_bytes()),
-        (content, Some(text)) if !text.is_empty() => {
-            behind(content, text_part(text.into_boxed_bytes()))
-        }
-        (content, _) => content,
-    })
+/// A refusal is what the model says, and that it is one stands with it.
+fn refusal(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+    let Some(text) = message.text("refusal")?.filter(|text| !text.is_empty()) else {
+        return Ok(content);
+    };
+    Ok(behind(
+        content,
+        refusal_part(text.into_boxed_bytes(), dialect),
+    ))
+}
+
+fn refusal_part(text: Box<[u8]>, dialect: &Rules) -> Part {
+    let metadata = metadata(dialect.provider, &[]).put(Value::atom(IS_REFUSAL), Value::Bool(true));
+    part(PartKind::Text(text), Some(metadata))
 }
 
 /// A recording that the server has: its words are a text, where they are told.

@@ -8,7 +8,7 @@ use crate::log::kind::CallKind;
 use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::{self, EXTRA};
+use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
@@ -58,13 +58,17 @@ impl<Room: Completions> Reports for Room {
     }
 }
 
-/// OpenAI's keys, and what DeepSeek calls the hits of its cache.
+/// OpenAI's keys, and what DeepSeek and Mistral call the hits of their caches.
 const FIGURES: Figures = Figures {
     around: &["usage"],
     whole_input: &["prompt_tokens"],
     output: &["completion_tokens"],
     total: &["total_tokens"],
-    cached: &["cached_tokens", "prompt_cache_hit_tokens"],
+    cached: &[
+        "cached_tokens",
+        "num_cached_tokens",
+        "prompt_cache_hit_tokens",
+    ],
     written: &["cache_write_tokens"],
     reasoning: &["reasoning_tokens"],
     input_details: &["prompt_tokens_details"],
@@ -91,7 +95,10 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             )),
         };
     };
-    draft.start(node::text(node, "id"), node::text(node, "model"));
+    // Some servers change the id on the way; that of the first chunk counts.
+    let id = node::text(node, "id").filter(|_| draft.id().is_none());
+    draft.start(id, node::text(node, "model"));
+    let is_whole = choices.iter().any(|choice| whole(draft, choice).is_some());
     // Further candidates are nobody's answer.
     let first = |choice: &&Node<'_>| node::number(choice, "index").unwrap_or(0) == 0;
     if let Some(choice) = choices.iter().find(first) {
@@ -102,29 +109,35 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(usage) = usage {
         draft.count_tokens(usage);
     }
-    match choices.iter().any(|choice| whole(choice).is_some()) {
+    match is_whole {
         true => draft.end_without_reason(),
         false => Ok(()),
     }
 }
 
-/// The message of a whole completion. Perplexity's chunks have all that came so far beside what is new.
-fn whole<'n, 'a>(choice: &'n Node<'a>) -> Option<&'n Node<'a>> {
-    node::get(choice, "message").filter(|_| node::get(choice, "delta").is_none())
+/// The message of a whole completion. Perplexity has both: chunks with all that came so far beside what is new, and
+/// whole completions with a delta that says nothing.
+fn whole<'n, 'a>(draft: &Draft, choice: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    let Some(Node::Object(delta)) = node::get(choice, "delta") else {
+        return node::get(choice, "message");
+    };
+    let mut said = delta.iter().filter(|(key, _)| key != "role");
+    let is_all = draft.count() == 0
+        && node::filled(choice, "finish_reason").is_some()
+        && said.all(|(_, value)| !node::says(value));
+    node::get(choice, "message").filter(|_| is_all)
 }
 
 fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(choice) {
         return Err(fault);
     }
-    let whole = whole(choice);
+    let whole = whole(draft, choice);
     if let Some(message) = whole.or_else(|| node::get(choice, "delta")) {
         reasoning(draft, message)?;
         content(draft, message)?;
-        if let Some(refusal) = node::filled(message, "refusal") {
-            draft.refuse();
-            draft.text(REFUSAL, refusal);
-        }
+        refusal(draft, message);
+        draft.keep(message, &[EXTRA]);
         draft.keep_more(message, "annotations");
         draft.keep_more(message, "executed_tools");
         if let Some(spoken) = node::get(message, "audio") {
@@ -163,6 +176,15 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         _ => Finish::Stop,
     };
     draft.finish_all(reason, word)
+}
+
+/// What the model says where it does not want to answer.
+fn refusal(draft: &mut Draft, said: &Node<'_>) {
+    if let Some(refusal) = node::filled(said, "refusal") {
+        draft.refuse();
+        draft.text(REFUSAL, refusal);
+        draft.note(&REFUSAL, IS_REFUSAL, Value::Bool(true));
+    }
 }
 
 /// What the model says aloud: its words are a text, and the recording stands with them.
@@ -227,8 +249,8 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
         Some("text") => node::text(item, "text").unwrap_or_default(),
         Some("thinking") => return read_thought(draft, item),
         Some("refusal") => {
-            draft.refuse();
-            node::text(item, "refusal").unwrap_or_default()
+            refusal(draft, item);
+            return Ok(());
         }
         _ => {
             let part = PartKind::ProviderBlock {
