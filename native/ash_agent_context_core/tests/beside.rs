@@ -621,6 +621,8 @@ fn a_message_is_read_alike_in_an_answer_and_in_a_request() {
         json!({"content": null, "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": "text"}}]}),
         json!({"content": null, "tool_calls": [{"id": "c", "type": "new", "new": {"a": 1}}]}),
         json!({"content": null, "function_call": {"name": "f", "arguments": "{\"a\":1}"}}),
+        json!({"content": "Hi", "function_call": {"name": "", "arguments": ""}, "audio": {"id": ""}}),
+        json!({"content": null, "function_call": {"name": "", "arguments": ""}, "tool_calls": [call(json!({}))]}),
     ];
     for message in messages {
         for provider in [CHAT, Provider::Mistral] {

@@ -227,7 +227,11 @@ fn calls(
     provider: Provider,
 ) -> Result<Vec<ToolCall>, Error> {
     let key = message.key("function_call");
-    if let Some(older) = message.take("function_call") {
+    // Some servers have an empty one beside everything.
+    let is_called = |older: &Value| name_at(older, "name") != Some("");
+    let has_calls = matches!(&given, Some(Value::List(calls)) if !calls.is_empty());
+    let older = message.take("function_call").filter(is_called);
+    if let Some(older) = older.filter(|_| !has_calls) {
         // The form that tool_calls took the place of.
         let call = function(Object::read(older, "the function that is called")?, None);
         return call

@@ -137,20 +137,7 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         reasoning(draft, message)?;
         content(draft, message)?;
         refusal(draft, message);
-        draft.keep(message, &[EXTRA]);
-        draft.keep_more(message, "annotations");
-        draft.keep_more(message, "executed_tools");
-        if let Some(spoken) = node::get(message, "audio") {
-            audio(draft, spoken)?;
-        }
-        for image in node::list(message, "images") {
-            let image = node::to_value(image)?;
-            let part =
-                read::image(image.clone()).or_else(|_| provider_block(draft.provider, image));
-            if let Ok(part) = part {
-                draft.put_part(draft.next_key(), part);
-            }
-        }
+        beside(draft, message)?;
         let calls = node::list(message, "tool_calls");
         for call in calls {
             read_call(draft, call, whole.is_some())?;
@@ -176,6 +163,35 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
         _ => Finish::Stop,
     };
     draft.finish_all(reason, word)
+}
+
+/// What stands beside the words: one pass, for most chunks have nothing of it.
+fn beside(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
+    let Node::Object(entries) = message else {
+        return Ok(());
+    };
+    for (key, value) in entries.iter() {
+        match key.as_ref() {
+            EXTRA => draft.keep(message, &[EXTRA]),
+            "annotations" => draft.keep_more(message, "annotations"),
+            "executed_tools" => draft.keep_more(message, "executed_tools"),
+            "audio" => audio(draft, value)?,
+            "images" => images(draft, value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn images(draft: &mut Draft, images: &Node<'_>) -> Result<(), Fault> {
+    for image in node::as_list(images) {
+        let image = node::to_value(image)?;
+        let part = read::image(image.clone()).or_else(|_| provider_block(draft.provider, image));
+        if let Ok(part) = part {
+            draft.put_part(draft.next_key(), part);
+        }
+    }
+    Ok(())
 }
 
 /// What the model says where it does not want to answer.
