@@ -98,13 +98,20 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     // Some servers change the id on the way; that of the first chunk counts.
     let id = node::text(node, "id").filter(|_| draft.id().is_none());
     draft.start(id, node::text(node, "model"));
-    let is_whole = choices.iter().any(|choice| whole(draft, choice).is_some());
+    let is_whole = choices.iter().any(|choice| is_whole(draft, choice));
     // Further candidates are nobody's answer.
     let first = |choice: &&Node<'_>| node::number(choice, "index").unwrap_or(0) == 0;
     if let Some(choice) = choices.iter().find(first) {
-        read_choice(draft, choice)?;
+        read_choice(draft, choice, is_whole)?;
     }
-    draft.keep(node, &BESIDE);
+    if let Node::Object(entries) = node {
+        if entries
+            .iter()
+            .any(|(key, _)| BESIDE.contains(&key.as_ref()))
+        {
+            draft.keep(node, &BESIDE);
+        }
+    }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
     if let Some(usage) = usage {
         draft.count_tokens(usage);
@@ -115,32 +122,34 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// The message of a whole completion. Perplexity has both: chunks with all that came so far beside what is new, and
+/// Whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is new, and
 /// whole completions with a delta that says nothing.
-fn whole<'n, 'a>(draft: &Draft, choice: &'n Node<'a>) -> Option<&'n Node<'a>> {
-    let Some(Node::Object(delta)) = node::get(choice, "delta") else {
-        return node::get(choice, "message");
-    };
-    let mut said = delta.iter().filter(|(key, _)| key != "role");
-    let is_all = draft.count() == 0
-        && node::filled(choice, "finish_reason").is_some()
-        && said.all(|(_, value)| !node::says(value));
-    node::get(choice, "message").filter(|_| is_all)
+fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
+    if let Some(Node::Object(delta)) = node::get(choice, "delta") {
+        let mut said = delta.iter().filter(|(key, _)| key != "role");
+        let is_all = draft.count() == 0
+            && node::filled(choice, "finish_reason").is_some()
+            && said.all(|(_, value)| !node::says(value));
+        if !is_all {
+            return false;
+        }
+    }
+    node::get(choice, "message").is_some()
 }
 
-fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
+fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(choice) {
         return Err(fault);
     }
-    let whole = whole(draft, choice);
-    if let Some(message) = whole.or_else(|| node::get(choice, "delta")) {
+    let place = if is_whole { "message" } else { "delta" };
+    if let Some(message) = node::get(choice, place) {
         reasoning(draft, message)?;
         content(draft, message)?;
         refusal(draft, message);
         beside(draft, message)?;
         let calls = node::list(message, "tool_calls");
         for call in calls {
-            read_call(draft, call, whole.is_some())?;
+            read_call(draft, call, is_whole)?;
         }
         let legacy =
             node::get(message, "function_call").filter(|call| node::is_filled_object(call));
