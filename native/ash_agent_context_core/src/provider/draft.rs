@@ -61,6 +61,8 @@ struct Head {
     refused: bool,
     /// What else is said of the answer. Shared: older versions of the head hold it as well.
     details: Vec<(&'static str, Arc<Value>)>,
+    /// What comes of it one by one, newest first.
+    listed: ListSync<Note>,
 }
 
 /// A response as far as it came.
@@ -72,8 +74,6 @@ pub(crate) struct Draft {
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
-    /// What comes of it one by one, newest first.
-    listed: ListSync<Note>,
     parts: usize,
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
@@ -100,7 +100,6 @@ impl Draft {
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
             last: None,
-            listed: ListSync::new_sync(),
             parts: 0,
             calls: 0,
             begun: 0,
@@ -231,7 +230,8 @@ impl Draft {
         for item in node::list(node, name) {
             if let Ok(value) = node::to_value(item).map(Arc::new) {
                 let listed = true;
-                self.listed.push_front_mut(Note {
+                let head = Arc::make_mut(&mut self.head);
+                head.listed.push_front_mut(Note {
                     name,
                     value,
                     listed,
@@ -244,7 +244,7 @@ impl Draft {
     pub fn details(&self) -> Option<Map> {
         let details = self.head.details.iter();
         let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
-        let listed = gather(&self.listed).into_iter();
+        let listed = gather(&self.head.listed).into_iter();
         let listed = listed.map(|(name, value)| (Value::text(name), value));
         let entries: Vec<_> = entries.chain(listed).collect();
         (!entries.is_empty()).then(|| Map::new(entries))

@@ -23,9 +23,6 @@ const REFUSAL: Key = Key::Only("refusal");
 const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
 
-/// What servers say of a whole answer beside its choices: where it comes from, and what else there is to read.
-const BESIDE: [&str; 4] = ["citations", "search_results", "images", "related_questions"];
-
 /// A room whose responses are chat completions, and whose reports on tokens theirs.
 pub(crate) trait Completions: Sync {}
 
@@ -105,11 +102,15 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_choice(draft, choice, is_whole)?;
     }
     if let Node::Object(entries) = node {
-        if entries
-            .iter()
-            .any(|(key, _)| BESIDE.contains(&key.as_ref()))
-        {
-            draft.keep(node, &BESIDE);
+        for (key, _) in entries.iter() {
+            // What servers say of the whole answer: where it comes from, and what else there is to read.
+            match key.as_ref() {
+                "citations" => draft.keep(node, &["citations"]),
+                "search_results" => draft.keep(node, &["search_results"]),
+                "images" => draft.keep(node, &["images"]),
+                "related_questions" => draft.keep(node, &["related_questions"]),
+                _ => {}
+            }
         }
     }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
