@@ -349,6 +349,9 @@ fn a_refusal_goes_back_as_one() {
     assert_eq!(sent(&context, &Options::new(CHAT)), back);
     let other = sent(&context, &Options::new(Provider::Ollama));
     assert_eq!(other, json!({"role": "assistant", "content": "I cannot."}));
+    let masks = Masks::new([(".*".into(), "".into())]).unwrap();
+    let masked = context.put_masks(masks, at(3).at);
+    assert_eq!(sent(&masked, &Options::new(CHAT)), Json::Null);
 }
 
 #[test]

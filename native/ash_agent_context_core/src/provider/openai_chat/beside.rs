@@ -47,7 +47,9 @@ impl<'a> Beside<'a> {
         let is_spoken = |part: &&Part| part.provider_text(AUDIO_ID).is_some();
         let is_refusal = |part: &&Part| {
             let metadata = part.provider_metadata.as_ref();
-            metadata.and_then(|of| of.get_named(IS_REFUSAL)) == Some(&Value::Bool(true))
+            let is_marked =
+                metadata.and_then(|of| of.get_named(IS_REFUSAL)) == Some(&Value::Bool(true));
+            is_marked && out.says(part)
         };
         let image = |part: &'a Part| {
             let media = Media::of(&part.kind)?;
