@@ -24,6 +24,7 @@ defmodule AshAgent.Response do
   ## States
 
     * `:open` - there is more to come
+    * `:queued` - the provider works on it in the background, and says it when it is asked again, see below
     * `:complete` - everything came. For some providers, only the end of the body completes a response: call `finish/1` there
     * `:failed` - the provider reported an error, or sent something that cannot be read; see `error/1`
     * `:interrupted` - you called `interrupt/2`: nothing more will come
@@ -31,6 +32,16 @@ defmodule AshAgent.Response do
   When a response is complete or interrupted, add it to a conversation with `AshAgent.Context.add_response/3`. A response that broke
   off is kept with all the text that came, marked with `state: :interrupted`, and without signatures and ids of incomplete parts, so
   that the next request is valid.
+
+  ## Answers in the background
+
+  OpenAI Responses answers a request with `background: true` at once, with a response that is `queued` or `in_progress`. It says
+  nothing yet, but `id/1` and `model/1` return what is needed to ask for it again, with `GET /responses/<id>`:
+
+      iex> body = ~s({"object":"response","id":"resp_1","model":"gpt-5","status":"queued","output":[]})
+      iex> {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
+      iex> {response.state, AshAgent.Response.id(response), AshAgent.Response.model(response)}
+      {:queued, "resp_1", "gpt-5"}
 
   ## Tool calls
 
@@ -82,7 +93,7 @@ defmodule AshAgent.Response do
           optional(atom()) => term()
         }
 
-  @type state :: :open | :complete | :failed | :interrupted
+  @type state :: :open | :queued | :complete | :failed | :interrupted
 
   @typedoc """
   Why the model stopped.

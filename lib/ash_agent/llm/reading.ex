@@ -143,6 +143,9 @@ defmodule AshAgent.LLM.Reading do
     end
   end
 
+  # It can be asked for by its id; to repeat the request would start another one.
+  defp complete(%{response: %{state: :queued}} = reading), do: {:ok, reading.response}
+
   defp complete(reading) do
     if says_nothing?(reading.response) do
       error(reading, %Error{reason: {:invalid_response, "it says nothing, and not why"}})

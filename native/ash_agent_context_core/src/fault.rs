@@ -41,6 +41,8 @@ pub enum Fault {
     CutOff,
     /// The response is still open.
     Open,
+    /// The provider has yet to finish the response, which can be asked for again.
+    Queued,
     /// The response takes no more bytes: it was interrupted.
     Interrupted,
     /// More has to be done at once than is allowed; nothing was.
@@ -84,6 +86,7 @@ impl fmt::Display for Fault {
             Self::TooDeep { limit } => write!(f, "the response has more than {limit} levels"),
             Self::CutOff => write!(f, "the body ended before the response did"),
             Self::Open => write!(f, "the response is not complete yet"),
+            Self::Queued => write!(f, "the provider is still working on the response"),
             Self::Interrupted => write!(f, "the response was interrupted"),
             Self::TooMuchWork => write!(f, "more to do at once than is allowed"),
         }

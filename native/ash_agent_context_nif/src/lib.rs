@@ -50,13 +50,16 @@ mod atoms {
         summary_too_long, tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
         aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
-        json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
+        json, length, model, ndjson, open, part, pause, queued, refusal, response, response_too_large, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
         unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         // Keys of provider metadata that responses bring, which may be the first to use these words.
+        #[allow(dead_code)] annotations,
         #[allow(dead_code)] encrypted_content,
+        #[allow(dead_code)] logprobs,
         #[allow(dead_code)] phase,
         #[allow(dead_code)] signature,
+        #[allow(dead_code)] store,
     }
 }
 

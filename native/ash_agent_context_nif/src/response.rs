@@ -194,6 +194,7 @@ fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
 fn state_atom(state: &State) -> Atom {
     match state {
         State::Open => atoms::open(),
+        State::Queued => atoms::queued(),
         State::Complete => atoms::complete(),
         State::Interrupted(_) => atoms::interrupted(),
         State::Failed(_) => atoms::failed(),
@@ -257,6 +258,7 @@ pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
         Fault::TooDeep { limit } => ((atoms::too_deep(), limit).encode(env), None, None),
         Fault::CutOff => (atoms::incomplete().encode(env), None, None),
         Fault::Open => (atoms::open().encode(env), None, None),
+        Fault::Queued => (atoms::queued().encode(env), None, None),
         Fault::Interrupted => (atoms::interrupted().encode(env), None, None),
         other => (invalid(&other.to_string()), None, None),
     };

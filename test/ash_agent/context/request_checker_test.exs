@@ -542,15 +542,15 @@ defmodule AshAgent.Test.RequestCheckerTest do
        "summary" => [],
        "encrypted_content" => "gAAA"
      })},
-    {"reasoning in front of reasoning", :reasoning_without_follower,
-     insert(responses, ["input"], 2, %{
+    {"reasoning behind a message without an id", :reasoning_without_follower,
+     insert(responses, ["input"], 9, %{
        "type" => "reasoning",
        "id" => "rs_2",
        "summary" => [],
        "encrypted_content" => "gAAA"
      })},
     {"reasoning without its content", :missing_encrypted_content,
-     drop(responses, ["input", 2, "encrypted_content"])},
+     responses |> drop(["input", 2, "encrypted_content"]) |> put(["store"], false)},
     {"reasoning without a summary", :missing_key, drop(responses, ["input", 2, "summary"])},
     {"input_text of the assistant", :block_not_allowed,
      put(responses, ["input", 3, "content", 0], %{"type" => "input_text", "text" => "hi"})},
@@ -562,7 +562,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
      })},
     {"a chat part", :unknown_block,
      put(responses, ["input", 1, "content", 0], %{"type" => "text", "text" => "hi"})},
-    {"parts of an assistant without an id", :missing_key, drop(responses, ["input", 3, "id"])},
+    {"a status of an assistant without an id", :unknown_key, drop(responses, ["input", 3, "id"])},
     {"image_url as an object", :not_a_string,
      put(responses, ["input", 1, "content", 1, "image_url"], %{"url" => "https://example.com/a"})},
     {"an image without detail", :missing_key,

@@ -9,7 +9,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{first_of_items, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
@@ -136,7 +136,7 @@ impl Importer {
         let Content::Parts(parts) = content else {
             return false;
         };
-        let ids = parts.iter().flat_map(Part::once_ids);
+        let ids = first_of_items(parts).flat_map(Part::once_ids);
         // All of them are taken down, so there is no stopping at the first.
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }

@@ -40,7 +40,7 @@ use crate::log::iteration::{Checkpoint, Iteration};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::log::part::{item_id, Content, Place};
+use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::provider::Provider;
 use crate::log::results::read_results;
 use crate::log::served::{PartPlace, SplitPairs};
@@ -639,13 +639,18 @@ impl Log {
     fn join(&mut self, message: &mut Message) {
         if let Content::Parts(parts) = &mut message.content {
             let (iteration, entry) = (self.current.number, self.current.entries().len());
+            let mut before: Option<&mut Part> = None;
             for (part, number) in parts.iter_mut().zip(0..) {
                 let place = PartPlace {
                     iteration,
                     entry,
                     part: number,
                 };
-                part.withheld = !self.ids.join_part(part, place);
+                part.withheld = match before {
+                    Some(before) if part.continues(before) => before.withheld,
+                    _ => !self.ids.join_part(part, place),
+                };
+                before = Some(part);
             }
         }
         for call in &mut message.calls {

@@ -201,6 +201,16 @@ impl Part {
         hints::mark(self.hints.as_ref())
     }
 
+    /// Whether it is more of the item that the part before it is of: an item may have several texts.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        let are_texts = matches!(
+            (&self.kind, &before.kind),
+            (PartKind::Text(_), PartKind::Text(_))
+        );
+        let id = self.item_id().filter(|_| are_texts);
+        id.is_some() && id == before.item_id()
+    }
+
     /// The id that its provider gave the item.
     pub(crate) fn item_id(&self) -> Option<String> {
         item_id(self.provider_metadata.as_ref())
@@ -410,6 +420,15 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
         Some(Value::Binary(bytes)) => Ok(bytes),
         _ => Err(name),
     }
+}
+
+/// The parts with which an item begins.
+pub(crate) fn first_of_items(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    let before = std::iter::once(None).chain(parts.iter().map(Some));
+    let parts = parts.iter().zip(before);
+    let begins =
+        parts.filter(|(part, before)| !before.is_some_and(|before| part.continues(before)));
+    begins.map(|(part, _)| part)
 }
 
 /// The id of an item in its provider's metadata, preceded by the provider's name.

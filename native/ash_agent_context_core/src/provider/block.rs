@@ -16,6 +16,9 @@ use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
 
+/// The note on what a provider keeps itself, once the whole answer is there.
+pub(crate) const STORED: &str = "store";
+
 /// A piece of the message in the making.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
@@ -146,12 +149,13 @@ impl Block {
         asked: Option<&str>,
         is_complete: bool,
     ) -> Option<Part> {
-        if self.done || is_complete {
+        let is_stored = self.notes.iter().any(|note| note.name == STORED);
+        if is_complete || (self.done && !is_stored) {
             return self.part(provider, asked);
         }
-        // No signature and no id of what is not complete.
+        // No signature and no id of what is not complete, or not kept by its provider.
         match self.kind {
-            Kind::Text | Kind::Thinking if !self.text.is_empty() => {
+            Kind::Text | Kind::Thinking if self.done || !self.text.is_empty() => {
                 let bare = Self {
                     notes: ListSync::new_sync(),
                     ..self.clone()

@@ -426,6 +426,13 @@ impl Draft {
         self.add_note(key, name, value, false);
     }
 
+    /// Several notes.
+    pub fn note_all(&mut self, key: &Key, notes: Vec<(&'static str, Value)>) {
+        for (name, value) in notes {
+            self.note(key, name, value);
+        }
+    }
+
     /// Adds to a list of notes.
     pub fn note_more(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, true);

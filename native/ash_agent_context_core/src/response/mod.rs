@@ -63,6 +63,8 @@ impl Reading<'_> {
 pub enum State {
     /// More is to come.
     Open,
+    /// The provider works on it, and will say it when it is asked for this response's id.
+    Queued,
     /// All of it came.
     Complete,
     /// It broke off, for this reason.
@@ -77,6 +79,7 @@ impl State {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::Queued => "queued",
             Self::Complete => "complete",
             Self::Interrupted(_) => "interrupted",
             Self::Failed(_) => "failed",
@@ -190,7 +193,9 @@ impl Response {
         match &self.state {
             State::Open => {}
             State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Complete | State::Failed(_) => return Ok((self.clone(), Vec::new())),
+            State::Queued | State::Complete | State::Failed(_) => {
+                return Ok((self.clone(), Vec::new()));
+            }
         }
         let received = self.received.saturating_add(bytes.len());
         if received > self.max_bytes {
@@ -220,7 +225,7 @@ impl Response {
     pub fn finish(&self, budget: usize) -> Result<(Self, Vec<Event>), Fault> {
         match &self.state {
             State::Open => {}
-            State::Complete => return Ok((self.clone(), Vec::new())),
+            State::Queued | State::Complete => return Ok((self.clone(), Vec::new())),
             State::Interrupted(_) => return Err(Fault::Interrupted),
             State::Failed(fault) => return Err(fault.clone()),
         }
@@ -251,7 +256,7 @@ impl Response {
     #[must_use]
     pub fn interrupt(&self, reason: Value) -> Self {
         let mut next = self.clone();
-        if matches!(self.state, State::Open | State::Failed(_)) {
+        if matches!(self.state, State::Open | State::Queued | State::Failed(_)) {
             next.state = State::Interrupted(Arc::new(reason));
         }
         next
@@ -274,6 +279,7 @@ impl Response {
         match read {
             Ok(()) if self.draft.ended => self.state = State::Complete,
             Ok(()) => {}
+            Err(Fault::Queued) => self.state = State::Queued,
             Err(Fault::TooMuchWork) => return Err(Fault::TooMuchWork),
             Err(fault) => {
                 if is_first && events.is_empty() && !matches!(fault, Fault::Provider { .. }) {
@@ -350,7 +356,7 @@ impl Response {
             if done { &mut whole } else { &mut half }.push(call);
         }
         let mut message = Message::new(Role::Assistant, content, whole.into_boxed_slice(), None);
-        if !matches!(self.state, State::Open) {
+        if !matches!(self.state, State::Open | State::Queued) {
             message = message.with_reply(self.reply());
         }
         (message, half.into_boxed_slice())

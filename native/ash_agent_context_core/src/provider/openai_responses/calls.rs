@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::item_ids::ItemIds;
 use super::parts::{is_sent, parts_output};
 use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
-use crate::log::ids::is_item;
 use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
@@ -124,15 +124,15 @@ impl Form {
     }
 }
 
-/// The fields of a call's item. `keeps_id`: whether it may go with the id that it came with.
-pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) -> Vec<u8> {
+/// The fields of a call's item.
+pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
     let form = Form::of(call.kind);
     let id = out.id(call);
     let own = call
         .provider_text(PROVIDER, "id")
         // A request for approval is answered by the id of its item: there is but one.
         .filter(|_| call.kind != CallKind::McpApproval)
-        .filter(|own| keeps_id && is_item(own, form.prefix) && !call.aliases.item_reused);
+        .filter(|own| ids.take(own, form.prefix) && !call.aliases.item_reused);
     let item_id = match own {
         Some(own) => Some(own),
         None => call.aliases.item.as_deref(),

@@ -4,17 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use super::calls::{self, Form};
 use super::read_media::media;
+use super::texts::{self, Notes};
 use super::{assumed, read_calls, Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, json_like, metadata, name_at, part, plain_content, provider_block, system_part, text_block,
-    Object,
+    metadata, name_at, part, plain_content, provider_block, system_part, text_block, Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
-use crate::value::{Map, Value, MAX_DEPTH};
+use crate::value::{Map, Value};
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
@@ -45,6 +45,7 @@ impl Reads for Room {
                 true => assumed::calls(&items),
                 false => HashMap::new(),
             },
+            keeps_items: body.get("store") != Some(&Value::Bool(false)),
             ..Reading::default()
         };
         history
@@ -63,6 +64,8 @@ struct Reading {
     served: HashSet<Box<str>>,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
+    /// Whether the API keeps what it says, as it does unless it is told not to.
+    keeps_items: bool,
 }
 
 /// Items of the model that make one message.
@@ -117,7 +120,8 @@ impl Reading {
             return read_message(item, history, said);
         }
         if &*kind == "reasoning" {
-            let part = reasoning(item)?;
+            let (words, notes) = texts::reasoning(&item, self.keeps_items)?;
+            let part = part(PartKind::Thinking(words), Some(noted(notes)));
             said.make_room(history, false);
             said.elements.push(element);
             said.parts.push(part);
@@ -156,6 +160,7 @@ fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
 }
 
 fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
+    let of_message = texts::message_notes(&item);
     let mut item = Object::read(item, "an item, an object")?;
     let role = item.need_text("role")?;
     match &*role {
@@ -170,14 +175,23 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
             history.system(content, None);
         }
         "assistant" => {
-            let notes = [("id", item.text("id")?), ("phase", item.text("phase")?)];
-            let content = item.content("content", |part| assistant_part(part, &notes))?;
+            for key in ["id", "phase"] {
+                item.text(key)?;
+            }
+            let content = item.content("content", |part| assistant_part(part, &of_message))?;
             said.make_room(history, true);
             said.elements.push(history.element());
             said.speaks = true;
-            said.is_text |= matches!(content, Content::Text(_));
-            said.parts
-                .append(&mut crate::provider::foreign::into_parts(content));
+            let is_text = matches!(content, Content::Text(_));
+            let mut parts = crate::provider::foreign::into_parts(content);
+            if let Some(text) = parts
+                .first_mut()
+                .filter(|_| is_text && !of_message.is_empty())
+            {
+                text.provider_metadata = Some(noted(of_message));
+            }
+            said.is_text |= is_text;
+            said.parts.append(&mut parts);
         }
         _ => {
             // The API knows more roles than we do, or will.
@@ -197,28 +211,6 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
     Ok(())
 }
 
-/// Reasoning, whose text is its summary.
-fn reasoning(item: Value) -> Result<Part, Error> {
-    let id = name_at(&item, "id");
-    let encrypted = name_at(&item, "encrypted_content");
-    let mut metadata = metadata(PROVIDER, &[("id", id), ("encrypted_content", encrypted)]);
-    let mut text: Vec<u8> = Vec::new();
-    if let Some(Value::List(summary)) = at(&item, "summary") {
-        for piece in &**summary {
-            if let Some(Value::Binary(words)) = at(piece, "text") {
-                if !text.is_empty() {
-                    text.extend_from_slice(b"\n\n");
-                }
-                text.extend_from_slice(words);
-            }
-        }
-        let summary = json_like(Value::List(summary.clone()), MAX_DEPTH - 1)?;
-        metadata = Map::put(&metadata, Value::atom("summary"), summary);
-    }
-    let kind = PartKind::Thinking(text.into_boxed_slice());
-    Ok(part(kind, Some(metadata)))
-}
-
 fn user_part(value: Value) -> Result<Part, Error> {
     if name_at(&value, "type") == Some("input_text") {
         return text_block(value, "text");
@@ -229,25 +221,26 @@ fn user_part(value: Value) -> Result<Part, Error> {
     }
 }
 
-fn assistant_part(value: Value, notes: &[(&str, Option<Box<str>>)]) -> Result<Part, Error> {
-    let text = match name_at(&value, "type") {
-        Some("output_text" | "input_text" | "text") => text_block(value, "text")?,
-        Some("refusal") => text_block(value, "refusal")?,
-        Some("message" | "function_call" | "function_call_output" | "reasoning") => {
-            return Err(Error::invalid(
-                Vec::new(),
-                "a part of a message, not an item",
-            ));
-        }
-        _ => return provider_block(PROVIDER, value),
+fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
+    let Some(words) = texts::words_key(&value) else {
+        return match name_at(&value, "type") {
+            Some("message" | "function_call" | "function_call_output" | "reasoning") => Err(
+                Error::invalid(Vec::new(), "a part of a message, not an item"),
+            ),
+            _ => provider_block(PROVIDER, value),
+        };
     };
-    let known: Vec<_> = notes
-        .iter()
-        .map(|(key, note)| (*key, note.as_deref()))
-        .collect();
-    let is_noted = known.iter().any(|(_, note)| note.is_some());
-    Ok(part(
-        text.kind,
-        is_noted.then(|| metadata(PROVIDER, &known)),
-    ))
+    let mut notes = of_message.clone();
+    notes.extend(texts::text_notes(&value)?);
+    let text = text_block(value, words)?;
+    let metadata = (!notes.is_empty()).then(|| noted(notes));
+    Ok(part(text.kind, metadata))
+}
+
+/// Metadata with what is kept.
+fn noted(notes: Notes) -> Map {
+    let known = metadata(PROVIDER, &[]).into_entries();
+    let notes = notes.into_iter();
+    let notes = notes.map(|(name, value)| (Value::atom(name), value));
+    Map::new(known.into_iter().chain(notes).collect())
 }
