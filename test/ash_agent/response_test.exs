@@ -312,6 +312,44 @@ defmodule AshAgent.ResponseTest do
     end
   end
 
+  describe "an answer in the background" do
+    test "is queued, tells what to ask for, and is not added" do
+      body = %{
+        "object" => "response",
+        "id" => "resp_1",
+        "model" => "gpt-5",
+        "status" => "queued",
+        "output" => []
+      }
+
+      for status <- ["queued", "in_progress"] do
+        {:ok, response} = Response.decode(:openai_responses, %{body | "status" => status})
+        assert %{state: :queued} = response
+        assert {Response.id(response), Response.model(response)} == {"resp_1", "gpt-5"}
+        assert inspect(response) =~ "queued"
+        context = Context.new("?")
+
+        assert {:error, %Response.Error{reason: :queued, retryable?: false} = error} =
+                 Context.add_response(context, response)
+
+        assert Exception.message(error) =~ "AshAgent.Response.id/1"
+      end
+
+      done = [
+        %{
+          "type" => "message",
+          "id" => "msg_1",
+          "content" => [%{"type" => "output_text", "text" => "Hi"}]
+        }
+      ]
+
+      {:ok, response} =
+        Response.decode(:openai_responses, %{body | "status" => "completed", "output" => done})
+
+      assert Response.text(response) == "Hi"
+    end
+  end
+
   describe "Context.add_response/3" do
     test "keeps the message, its tokens and where it came from" do
       body = %{

@@ -565,6 +565,7 @@ defmodule AshAgent.Test.ContextGenerators do
     %{provider: :openai_responses}
     |> maybe(90, :id, fn -> "rs_#{between(1, 50)}" end)
     |> maybe(80, :encrypted_content, fn -> signature(:openai_responses) end)
+    |> maybe(15, :store, fn -> true end)
     |> spelled()
   end
 
@@ -592,9 +593,19 @@ defmodule AshAgent.Test.ContextGenerators do
       weighted([
         {2, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
         {2, fn -> %{provider: :openai_responses, id: "msg_#{between(1, 50)}"} end},
+        {1, fn -> %{provider: :openai_responses, annotations: [annotation()]} end},
+        {1, fn -> %{provider: :openai_responses, refusal: true} end},
         {1, fn -> %{provider: :anthropic} end}
       ]).()
     end)
+  end
+
+  defp annotation do
+    %{
+      "type" => "file_path",
+      "file_id" => mark(:openai_responses),
+      "index" => 0
+    }
   end
 
   defp call_metadata do
@@ -611,8 +622,11 @@ defmodule AshAgent.Test.ContextGenerators do
   defp spelled(metadata) do
     if chance(10) do
       Map.new(metadata, fn
-        {key, value} when is_atom(value) -> {Atom.to_string(key), Atom.to_string(value)}
-        {key, value} -> {Atom.to_string(key), value}
+        {key, value} when is_atom(value) and not is_boolean(value) ->
+          {Atom.to_string(key), Atom.to_string(value)}
+
+        {key, value} ->
+          {Atom.to_string(key), value}
       end)
     else
       metadata

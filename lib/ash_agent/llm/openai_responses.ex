@@ -9,8 +9,8 @@ defmodule AshAgent.LLM.OpenAIResponses do
           body: %{reasoning: %{effort: "low"}}
         )
 
-  Each request contains the whole conversation. If OpenAI should not store its answers, reasoning models have to send their reasoning
-  encrypted: `body: %{store: false, include: ["reasoning.encrypted_content"]}`.
+  Each request contains the whole conversation. Reasoning goes back by its id, as OpenAI stores its answers. If it should not, models
+  have to send their reasoning encrypted: `body: %{store: false, include: ["reasoning.encrypted_content"]}`.
 
   Tool schemas are sent as they are, with `strict: false`. For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
   """

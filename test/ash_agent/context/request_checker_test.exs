@@ -586,6 +586,35 @@ defmodule AshAgent.Test.RequestCheckerTest do
     assert_good(unquote(Macro.escape(responses)), :openai_responses)
   end
 
+  test "openai_responses: finds nothing in what servers took" do
+    user = %{"role" => "user", "content" => "hi"}
+    reasoning = &%{"type" => "reasoning", "id" => &1, "summary" => [], "encrypted_content" => "e"}
+
+    said = fn id, text ->
+      content = [%{"type" => "output_text", "text" => text, "annotations" => []}]
+      message = %{"type" => "message", "role" => "assistant", "content" => content}
+      Map.merge(message, %{"id" => id, "status" => "completed"})
+    end
+
+    for items <- [
+          # OpenAI: a list of parts without an id, and a message behind an image.
+          [Map.drop(said.("", "hi"), ["type", "id", "status"])],
+          [said.("msg_1", "")],
+          # An answer that ends with reasoning.
+          [said.("msg_1", "hi"), reasoning.("rs_1")],
+          # xAI.
+          [reasoning.("rs_1"), reasoning.("tco_1"), reasoning.("rs_1"), said.("msg_1", "hi")],
+          # DeepSeek.
+          [
+            reasoning.("84cf774d-60a1")
+            |> Map.delete("encrypted_content")
+            |> Map.put("content", [%{"type" => "reasoning_text", "text" => "hm"}]),
+            said.("75873264-3611", "hi")
+          ]
+        ],
+        do: assert_good(%{"input" => [user | items] ++ [user]}, :openai_responses)
+  end
+
   test "openai_responses: its options" do
     good = unquote(Macro.escape(responses))
     bare = drop(good, ["input", 2, "encrypted_content"])

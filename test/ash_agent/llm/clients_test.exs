@@ -410,6 +410,16 @@ defmodule AshAgent.LLM.ClientsTest do
       end
     end
 
+    test "may be one that the provider works on in the background, which is not asked for twice" do
+      body = ~s({"object":"response","id":"resp_1","model":"m","status":"queued","output":[]})
+      server = serve([WireServer.response(200, body, [{"content-type", "application/json"}])])
+      llm = client(:openai_responses, server, body: %{background: true})
+      assert {:ok, %{state: :queued} = response} = LLM.chat(llm, Context.new("Hi"))
+      assert Response.id(response) == "resp_1"
+      assert_received {:request, %{body: %{"background" => true}}, _}
+      refute_received {:request, _, _}
+    end
+
     test "is complete when it has said so, although its body does not end" do
       server =
         serve([

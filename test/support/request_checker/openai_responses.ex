@@ -107,7 +107,7 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
         "input" => &string/2
       },
       %{
-        "id" => item_id("ctc"),
+        "id" => item_id("ct"),
         "caller" => optional(&map/2),
         "namespace" => &text/2,
         "async" => &boolean/2
@@ -432,11 +432,14 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     end
   end
 
+  # A message behind an image is empty, and taken so (recorded).
   defp output(%{"type" => "output_text"} = part, path) do
+    text = if part["text"] == "", do: &any/2, else: &text/2
+
     object(
       part,
       path,
-      %{"type" => &any/2, "text" => &text/2, "annotations" => list_of(&map/2)},
+      %{"type" => &any/2, "text" => text, "annotations" => list_of(&map/2)},
       %{"logprobs" => list_of(&map/2)}
     )
   end

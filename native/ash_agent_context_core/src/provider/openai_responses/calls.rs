@@ -43,13 +43,13 @@ pub(crate) const FORMS: [Form; 8] = [
         output: "function_call_output",
         prefix: "fc",
         arguments: "arguments",
-        kept: &["namespace", "caller", "async"],
+        kept: &["namespace", "caller", "async", "status"],
     },
     Form {
         kind: CallKind::Custom,
         call: "custom_tool_call",
         output: "custom_tool_call_output",
-        prefix: "ctc",
+        prefix: "ct",
         arguments: "input",
         kept: &["namespace", "caller", "async"],
     },
@@ -204,6 +204,8 @@ fn write_kept(call: &ToolCall, form: &Form, item: &mut JsonObject<'_>) {
         let given = metadata.and_then(|map| map.get_named(key));
         match (given.filter(|value| !matches!(value, Value::Nil)), *key) {
             (Some(value), _) => item.field(key, &AsJson(value)),
+            // Calls of functions need none.
+            (None, "status") if call.kind.is_function() => continue,
             (None, "status") => item.field(key, "completed"),
             (None, "pending_safety_checks") => item.raw(key, "[]"),
             (None, "server_label") => item.field(key, "mcp"),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::texts::{is_content_part, returning_id};
+use super::texts::{is_content_part, is_empty_message, returning_id};
 use crate::log::ids::is_item;
 use crate::log::part::{Part, PartKind};
 use crate::provider::writer::{Said, Writer};
@@ -22,7 +22,7 @@ impl<'a> ItemIds<'a> {
     pub fn of(said: &[Said<'a>], out: &Writer<'_>) -> Self {
         let is_spoken = |one: &Said<'_>| match one {
             Said::Call(_) => true,
-            Said::Part(part) => !is_thought(part) && out.says(part),
+            Said::Part(part) => !is_thought(part) && says(part, out),
         };
         let end = said.iter().rposition(is_spoken).map_or(0, |last| last + 1);
         let before = said.get(..end).unwrap_or_default();
@@ -64,7 +64,7 @@ impl<'a> ItemIds<'a> {
                     }
                     true
                 }
-                Said::Part(part) if !out.says(part) => continue,
+                Said::Part(part) if !says(part, out) => continue,
                 Said::Part(part) => self.of_text(part, out).is_some() || is_answer(part, out),
             };
         }
@@ -93,6 +93,10 @@ impl<'a> ItemIds<'a> {
         };
         self.are_kept && fits
     }
+}
+
+fn says(part: &Part, out: &Writer<'_>) -> bool {
+    out.says(part) || is_empty_message(part)
 }
 
 fn is_thought(part: &Part) -> bool {

@@ -184,11 +184,9 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
             said.speaks = true;
             let is_text = matches!(content, Content::Text(_));
             let mut parts = crate::provider::foreign::into_parts(content);
-            if let Some(text) = parts
-                .first_mut()
-                .filter(|_| is_text && !of_message.is_empty())
-            {
-                text.provider_metadata = Some(noted(of_message));
+            let notes = texts::text_notes(&Value::Nil, &of_message)?;
+            if let Some(text) = parts.first_mut().filter(|_| is_text && !notes.is_empty()) {
+                text.provider_metadata = Some(noted(notes));
             }
             said.is_text |= is_text;
             said.parts.append(&mut parts);
@@ -230,8 +228,7 @@ fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
             _ => provider_block(PROVIDER, value),
         };
     };
-    let mut notes = of_message.clone();
-    notes.extend(texts::text_notes(&value)?);
+    let notes = texts::text_notes(&value, of_message)?;
     let text = text_block(value, words)?;
     let metadata = (!notes.is_empty()).then(|| noted(notes));
     Ok(part(text.kind, metadata))

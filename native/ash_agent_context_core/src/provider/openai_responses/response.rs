@@ -20,6 +20,9 @@ use crate::value::Value;
 /// Marks an answer whose items the API keeps.
 const STORED: Key = Key::Only("stored");
 
+/// Added to indexes of the last event's list that are another item's in the stream.
+const BEHIND: u64 = 1 << 32;
+
 impl Responds for Room {
     fn has_text_arguments(&self) -> bool {
         true
@@ -132,7 +135,14 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         // Its items are not final.
         return Err(Fault::Queued);
     }
-    for (item, index) in node::list(response, "output").iter().zip(0..) {
+    // The stream's indexes may have gaps, which this list has not: items that are done are known by what they are.
+    let items = node::list(response, "output");
+    let is_done = |item| closed.is_some() && identity(item).is_some_and(|key| draft.knows(&key));
+    let more = items.iter().zip(0..).filter(|(item, _)| !is_done(item));
+    let more: Vec<(&Node<'_>, u64)> = more.collect();
+    for (item, index) in &more {
+        let is_anothers = more.len() < items.len() && draft.knows(&Key::Whole(*index));
+        let index = if is_anothers { BEHIND + index } else { *index };
         read_item(draft, index, item)?;
     }
     if let Some(usage) = node::get(response, "usage") {
@@ -150,6 +160,13 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     };
     draft.finish(reason, word);
     draft.end()
+}
+
+/// What an item is known by, as in OpenAI's SDK.
+fn identity(item: &Node<'_>) -> Option<Key> {
+    let kind = node::text(item, "type")?;
+    let id = node::filled(item, "call_id").or_else(|| node::filled(item, "id"))?;
+    Some(Key::Id(format!("{kind} {id}").into()))
 }
 
 /// A call of a function, or of a tool with text for arguments: those come piece by piece.
@@ -184,6 +201,9 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
     if draft.knows(&seen) {
         return Ok(());
     }
+    if let Some(known) = identity(item) {
+        draft.mark(known);
+    }
     let key = Key::Index(index);
     match node::text(item, "type") {
         Some("message") => read_message(draft, index, item)?,
@@ -216,6 +236,7 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
     let Some(Value::List(content)) = at(&item, "content") else {
         return Ok(());
     };
+    let of_message = texts::message_notes(&item);
     for (part, position) in content.iter().zip(0..) {
         let key = Key::Piece(index, position);
         let Some(words) = texts::words_key(part) else {
@@ -227,10 +248,13 @@ fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fa
         if words == texts::REFUSAL {
             draft.refuse();
         }
-        if let Some(text) = name_at(part, words).filter(|text| !text.is_empty()) {
+        let text = name_at(part, words).unwrap_or_default();
+        if !text.is_empty() || texts::may_be_empty(&of_message) {
+            let notes = texts::text_notes(part, &of_message).unwrap_or_default();
+            draft.open_text(key.clone());
             draft.put_text(key.clone(), text, false);
-            draft.note_all(&key, texts::message_notes(&item));
-            draft.note_all(&key, texts::text_notes(part).unwrap_or_default());
+            draft.note_all(&key, notes);
+            draft.show_empty(&key);
             draft.close(&key)?;
         }
     }

@@ -8,7 +8,9 @@ use crate::provider::options::Options;
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
 /// What the API wants to see again, by the names under which it is kept.
-pub(super) type Notes = Vec<(&'static str, Value)>;
+pub(super) type Notes = Vec<Note>;
+
+type Note = (&'static str, Value);
 
 /// The note on a text that is a refusal.
 pub(super) const REFUSAL: &str = "refusal";
@@ -22,18 +24,22 @@ pub(super) fn words_key(part: &Value) -> Option<&'static str> {
     }
 }
 
-/// What is kept of a message with each of its texts.
+/// What there is to keep of a message.
 pub(super) fn message_notes(item: &Value) -> Notes {
     names(item, &["id", "phase", "status"])
 }
 
-/// What is kept of a text or a refusal.
+/// What is kept of a text or a refusal and of its message. That it was completed goes without saying, but where
+/// nothing else is said.
 ///
 /// # Errors
 /// [`Error::TooDeep`]
-pub(super) fn text_notes(part: &Value) -> Result<Notes, Error> {
-    let mut notes = lists(part, &["annotations", "logprobs"])?;
-    if words_key(part) == Some("refusal") {
+pub(super) fn text_notes(part: &Value, of_message: &Notes) -> Result<Notes, Error> {
+    let words = words_key(part).and_then(|key| name_at(part, key));
+    let says = |note: &&Note| words == Some("") || !is_usual(note);
+    let mut notes: Notes = of_message.iter().filter(says).cloned().collect();
+    notes.extend(lists(part, &["annotations", "logprobs"])?);
+    if words_key(part) == Some(REFUSAL) {
         notes.push((REFUSAL, Value::Bool(true)));
     }
     Ok(notes)
@@ -45,6 +51,7 @@ pub(super) fn text_notes(part: &Value) -> Result<Notes, Error> {
 /// [`Error::TooDeep`]
 pub(super) fn reasoning(item: &Value, is_stored: bool) -> Result<(Bytes, Notes), Error> {
     let mut notes = names(item, &["id", "encrypted_content", "status"]);
+    notes.retain(|note| !is_usual(note));
     let is_whole = notes.iter().any(|(name, _)| *name == "encrypted_content");
     if is_stored && !is_whole {
         notes.push((STORED, Value::Bool(true)));
@@ -91,6 +98,18 @@ pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) ->
     part.provider_list(options, key).filter(|_| kept == *words)
 }
 
+/// Whether a message goes back with its id although it says nothing.
+pub(super) fn may_be_empty(of_message: &Notes) -> bool {
+    let has = |key| of_message.iter().any(|(name, _)| *name == key);
+    has("id") && has("status")
+}
+
+/// Whether a text is such a message's.
+pub(super) fn is_empty_message(part: &Part) -> bool {
+    matches!(&part.kind, PartKind::Text(text) if text.is_empty())
+        && part.provider_text("status").is_some()
+}
+
 /// Whether a block stands in a message. Every item but a message has a type.
 pub(super) fn is_content_part(data: &Map) -> bool {
     let kind = data.get_named("type").and_then(Value::as_name);
@@ -100,14 +119,17 @@ pub(super) fn is_content_part(data: &Map) -> bool {
     )
 }
 
-/// The fields that have words. That an item is completed goes without saying.
+/// The fields that have words.
 fn names(item: &Value, keys: &[&'static str]) -> Notes {
     let name = |key: &&'static str| {
         let name = name_at(item, key).filter(|name| !name.is_empty())?;
-        let is_usual = *key == "status" && name == "completed";
-        (!is_usual).then(|| (*key, Value::text(name)))
+        Some((*key, Value::text(name)))
     };
     keys.iter().filter_map(name).collect()
+}
+
+fn is_usual((name, value): &Note) -> bool {
+    *name == "status" && value.as_name() == Some("completed")
 }
 
 /// The lists that have something in them.

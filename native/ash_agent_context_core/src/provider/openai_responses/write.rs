@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::calls::{self, Behind};
 use super::item_ids::ItemIds;
 use super::parts::{input_text, PARTS};
-use super::texts::{is_content_part, kept_list, REFUSAL};
+use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
 use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
@@ -133,17 +133,21 @@ fn texts_of_item<'a>(part: &Part, behind: &[Said<'a>], out: &Writer<'_>) -> Vec<
 
 /// A message of the model with its texts and refusals.
 fn spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer<'_>) {
+    let options = out.options;
+    let id = ids.of_text(part, out);
     let mut texts = Vec::with_capacity(1 + more.len());
     for part in std::iter::once(&part).chain(more) {
-        if let PartKind::Text(bytes) = &part.kind {
-            texts.extend(out.text(bytes).map(|text| (*part, text)));
+        match &part.kind {
+            PartKind::Text(_) if id.is_some() && is_empty_message(part) => {
+                texts.push((*part, Cow::Borrowed("")));
+            }
+            PartKind::Text(bytes) => texts.extend(out.text(bytes).map(|text| (*part, text))),
+            _ => {}
         }
     }
     if texts.is_empty() {
         return;
     }
-    let options = out.options;
-    let id = ids.of_text(part, out);
     let known = |key| part.provider_text(key).filter(|_| part.is_of(options));
     out.json.raw(",");
     out.json.bare_object(|item| {
