@@ -556,12 +556,16 @@ fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
 }
 
-/// Whether the API itself answers a call: commands in a container of its own, its own search for tools.
+/// Whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's of X
+/// and its videos, which has the type of a custom tool's call.
 pub(crate) fn is_served(item: &Value) -> bool {
     match name_at(item, "type") {
         Some("shell_call") => {
             let environment = at(item, "environment").and_then(|of| name_at(of, "type"));
             environment.is_some_and(|of| of.starts_with("container"))
+        }
+        Some("custom_tool_call") => {
+            name_at(item, "call_id").is_some_and(|id| id.starts_with("xs_call_"))
         }
         Some("tool_search_call") => match name_at(item, "execution") {
             Some(execution) => execution != "client",

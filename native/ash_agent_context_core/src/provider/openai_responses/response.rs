@@ -135,15 +135,17 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
         // Its items are not final.
         return Err(Fault::Queued);
     }
-    // The stream's indexes may have gaps, which this list has not: items that are done are known by what they are.
-    let items = node::list(response, "output");
+    // The stream's indexes may have gaps, which this list has not, and ids may change from one to the other.
     let is_done = |item| closed.is_some() && identity(item).is_some_and(|key| draft.knows(&key));
-    let more = items.iter().zip(0..).filter(|(item, _)| !is_done(item));
-    let more: Vec<(&Node<'_>, u64)> = more.collect();
-    for (item, index) in &more {
-        let is_anothers = more.len() < items.len() && draft.knows(&Key::Whole(*index));
-        let index = if is_anothers { BEHIND + index } else { *index };
-        read_item(draft, index, item)?;
+    let more = node::list(response, "output").iter().zip(0..);
+    let more: Vec<(&Node<'_>, u64)> = more.filter(|(item, _)| !is_done(item)).collect();
+    for (item, index) in more {
+        let is_anothers = draft.knows(&Key::Whole(index)) && !draft.knows(&place(index, item));
+        read_item(
+            draft,
+            if is_anothers { BEHIND + index } else { index },
+            item,
+        )?;
     }
     if let Some(usage) = node::get(response, "usage") {
         draft.count_tokens(usage);
@@ -167,6 +169,12 @@ fn identity(item: &Node<'_>) -> Option<Key> {
     let kind = node::text(item, "type")?;
     let id = node::filled(item, "call_id").or_else(|| node::filled(item, "id"))?;
     Some(Key::Id(format!("{kind} {id}").into()))
+}
+
+/// Where an item of its type stands.
+fn place(index: u64, item: &Node<'_>) -> Key {
+    let kind = node::text(item, "type").unwrap_or_default();
+    Key::Id(format!("{index}: {kind}").into())
 }
 
 /// A call of a function, or of a tool with text for arguments: those come piece by piece.
@@ -201,8 +209,9 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
     if draft.knows(&seen) {
         return Ok(());
     }
-    if let Some(known) = identity(item) {
-        draft.mark(known);
+    draft.mark(place(index, item));
+    if let Some(identity) = identity(item) {
+        draft.mark(identity);
     }
     let key = Key::Index(index);
     match node::text(item, "type") {

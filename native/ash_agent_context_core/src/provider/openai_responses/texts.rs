@@ -94,8 +94,9 @@ pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) ->
     let PartKind::Thinking(words) = &part.kind else {
         return None;
     };
+    let list = part.provider_list(options, key)?;
     let kept = reasoning_words(|key| part.provider_list(options, key));
-    part.provider_list(options, key).filter(|_| kept == *words)
+    (kept == *words).then_some(list)
 }
 
 /// Whether a message goes back with its id although it says nothing.
