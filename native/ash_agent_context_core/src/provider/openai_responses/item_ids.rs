@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 
 use super::texts::{is_content_part, is_empty_message, returning_id};
+use super::PROVIDER;
 use crate::log::ids::is_item;
 use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
 use crate::provider::writer::{Said, Writer};
 use crate::value::letters::is_plain;
 
@@ -99,8 +101,10 @@ fn says(part: &Part, out: &Writer<'_>) -> bool {
     out.says(part) || is_empty_message(part)
 }
 
+/// Whether it is reasoning, but for another provider's.
 fn is_thought(part: &Part) -> bool {
-    matches!(part.kind, PartKind::Thinking(_))
+    let provider = Provider::of(part.provider_metadata.as_ref());
+    matches!(part.kind, PartKind::Thinking(_)) && provider.is_none_or(|of| of == PROVIDER)
 }
 
 /// Reasoning that can go back, with its id.
