@@ -214,6 +214,14 @@ fn encrypted_reasoning_goes_back_whatever_its_id() {
     ];
     let response = decode(&answer(&items, &json!({"store": false}))).unwrap();
     assert_eq!(sent(&response), items);
+    // OpenAI refuses the first of two that it gave in a row.
+    let items = [
+        reasoning("rs_1", &encrypted),
+        reasoning("rs_2", &encrypted),
+        said("msg_1", &[text("Hi")]),
+    ];
+    let response = decode(&answer(&items, &json!({"store": false}))).unwrap();
+    assert_eq!(sent(&response), items[1..]);
     // Behind its message.
     let items = [said("msg_1", &[text("Hi")]), reasoning("rs_1", &encrypted)];
     let response = decode(&answer(&items, &json!({"store": false}))).unwrap();

@@ -542,6 +542,13 @@ defmodule AshAgent.Test.RequestCheckerTest do
        "summary" => [],
        "encrypted_content" => "gAAA"
      })},
+    {"reasoning in front of reasoning", :reasoning_without_follower,
+     insert(responses, ["input"], 2, %{
+       "type" => "reasoning",
+       "id" => "rs_2",
+       "summary" => [],
+       "encrypted_content" => "gAAA"
+     })},
     {"reasoning behind a message without an id", :reasoning_without_follower,
      insert(responses, ["input"], 9, %{
        "type" => "reasoning",

@@ -39,20 +39,23 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
         findings
 
       findings ->
-        ids(findings ++ unique_items(items), items) ++
-          followers(items) ++ pairs(items, body, opts)
+        of_servers(findings ++ unique_items(items) ++ followers(items), items) ++
+          pairs(items, body, opts)
     end
   end
 
-  # DeepSeek names items by UUIDs, xAI some of them by what they belong to, also twice in an answer (both recorded).
-  defp ids(findings, items) do
+  # DeepSeek names items by UUIDs, and xAI some of them by what they belong to, also twice in an answer, where it may
+  # have several of reasoning in a row (all recorded).
+  defp of_servers(findings, items) do
     foreign? = fn
       %{"type" => "reasoning", "id" => id} when is_binary(id) -> id =~ ~r/\A(?!rs)[\w-]+\z/
       _ -> false
     end
 
+    taken = [:bad_item_id, :duplicate_item_id, :reasoning_without_follower]
+
     if Enum.any?(items, foreign?),
-      do: Enum.reject(findings, &(&1.rule in [:bad_item_id, :duplicate_item_id])),
+      do: Enum.reject(findings, &(&1.rule in taken)),
       else: findings
   end
 
@@ -513,20 +516,15 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
     end)
   end
 
-  # Reasoning stands directly in front of an item of the same answer: a call, a message with its own id, or more
-  # reasoning (recorded of xAI). An answer may end with it too, behind a message; where it ends is not seen here.
+  # Reasoning stands directly in front of an item of the same answer: a call, or a message with its own id. A second
+  # reasoning item is none, although the vendor is known to return such. An answer may end with it, behind a message;
+  # where it ends is not seen here.
   defp followers(items) do
-    runs =
-      items
-      |> Enum.with_index()
-      |> Enum.chunk_by(fn {item, _} -> match?(%{"type" => "reasoning"}, item) end)
+    named? = &match?(%{"role" => "assistant", "id" => _}, &1)
+    around = Enum.chunk_every([nil | items] ++ [nil], 3, 1, :discard)
 
-    for [before, [{%{"type" => "reasoning"}, _} | _] = run, next] <-
-          Enum.chunk_every([[]] ++ runs ++ [[]], 3, 1, :discard),
-        {_, index} = List.last(run),
-        {next, _} = List.first(next) || {nil, nil},
-        not follower?(next) and
-          not match?({%{"role" => "assistant", "id" => _}, _}, List.last(before)) do
+    for {[before, %{"type" => "reasoning"}, next], index} <- Enum.with_index(around),
+        not follower?(next) and not named?.(before) do
       finding(
         :reasoning_without_follower,
         ["input", index],
@@ -541,7 +539,7 @@ defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
 
   defp follower?(%{"type" => type}),
     do:
-      type != "message" and not String.ends_with?(type, "_output") and
+      type not in ["reasoning", "message"] and not String.ends_with?(type, "_output") and
         type != "mcp_approval_response"
 
   defp follower?(_item), do: false

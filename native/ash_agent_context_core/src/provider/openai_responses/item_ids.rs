@@ -22,42 +22,52 @@ pub(super) struct ItemIds<'a> {
 
 impl<'a> ItemIds<'a> {
     pub fn of(said: &[Said<'a>], out: &Writer<'_>) -> Self {
-        let is_spoken = |one: &Said<'_>| match one {
-            Said::Call(_) => true,
-            Said::Part(part) => !is_thought(part) && says(part, out),
-        };
-        let end = said.iter().rposition(is_spoken).map_or(0, |last| last + 1);
-        let before = said.get(..end).unwrap_or_default();
+        let ids = returning(said, out);
         let mut ids = Self {
             are_kept: true,
-            are_foreign: returning(said, out)
-                .iter()
-                .any(|(_, id)| !id.starts_with("rs")),
+            are_foreign: ids.iter().any(|(_, id)| !id.starts_with("rs")),
             of_reasoning: HashSet::new(),
         };
+        let sent = ids.without_led(said, out);
+        let end = sent.iter().rposition(|one| !thinks(one));
+        let before = sent
+            .get(..end.map_or(0, |last| last + 1))
+            .unwrap_or_default();
         // Reasoning at the end goes back behind a message. It led to nothing, so nothing is refused without it.
         let is_message = |one: &Said<'a>| match one {
             Said::Part(part) => ids.of_text(part, out).is_some(),
             Said::Call(_) => false,
         };
         let sent = match before.last().is_some_and(is_message) {
-            true => said,
+            true => &*sent,
             false => before,
         };
-        let free = returning(sent, out)
-            .into_iter()
-            .filter(|(part, _)| !part.withheld);
+        let free = returning(sent, out).into_iter();
+        let free = free.filter(|(part, _)| !part.withheld);
         ids.of_reasoning = free.map(|(_, id)| id).collect();
         ids.are_kept = ids.fit(before, out);
         ids
     }
 
-    /// Whether all reasoning goes back in front of the item that it led to. An item is refused with its id if its
-    /// reasoning is missing ("... was provided without its required 'reasoning' item"), and so is reasoning
-    /// without its item.
-    fn fit(&self, said: &[Said<'a>], out: &Writer<'_>) -> bool {
+    /// What is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last alone
+    /// (openai/codex#1235).
+    fn without_led(&self, said: &[Said<'a>], out: &Writer<'_>) -> Vec<Said<'a>> {
+        let is_sent = |one: &&Said<'a>| match one {
+            Said::Part(part) => is_thought(part) || says(part, out),
+            Said::Call(_) => true,
+        };
+        let sent: Vec<Said<'a>> = said.iter().filter(is_sent).copied().collect();
+        let next = sent.iter().skip(1).map(thinks).chain([false]);
+        let is_led = |(one, next): &(&Said<'a>, bool)| thinks(one) && *next && !self.are_foreign;
+        let stays = sent.iter().zip(next).filter(|pair| !is_led(pair));
+        stays.map(|(one, _)| *one).collect()
+    }
+
+    /// Whether all reasoning goes back before the item that it led to. An item is refused with its id if its reasoning is
+    /// missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its item.
+    fn fit(&self, sent: &[Said<'a>], out: &Writer<'_>) -> bool {
         let mut is_item = false;
-        for one in said.iter().rev() {
+        for one in sent.iter().rev() {
             is_item = match one {
                 Said::Call(_) => true,
                 Said::Part(part) if is_thought(part) => {
@@ -66,7 +76,6 @@ impl<'a> ItemIds<'a> {
                     }
                     true
                 }
-                Said::Part(part) if !says(part, out) => continue,
                 Said::Part(part) => self.of_text(part, out).is_some() || is_answer(part, out),
             };
         }
@@ -99,6 +108,10 @@ impl<'a> ItemIds<'a> {
 
 fn says(part: &Part, out: &Writer<'_>) -> bool {
     out.says(part) || is_empty_message(part)
+}
+
+fn thinks(one: &Said<'_>) -> bool {
+    matches!(one, Said::Part(part) if is_thought(part))
 }
 
 /// Whether it is reasoning, but for another provider's.
