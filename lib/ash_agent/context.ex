@@ -242,7 +242,7 @@ defmodule AshAgent.Context do
   answered with an error that says so. The same happens to a call that was cut off in an otherwise complete response, for
   instance by `max_tokens`. If no call is left to run, the iteration is complete.
 
-  The error is an `AshAgent.Response.Error` if the response failed or is still open; it says whether asking again may
+  The error is an `AshAgent.Response.Error` if the response failed, is queued or still open; it says whether asking again may
   help. It is an `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results.
   Costs O(size of the message).
 
