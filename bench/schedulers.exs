@@ -461,7 +461,8 @@ defmodule AshAgent.Bench.Schedulers do
       {"Response.model/1", fn -> Response.model(whole) end},
       {"Response.finish_reason/1", fn -> Response.finish_reason(whole) end},
       {"Response.finish_word/1", fn -> Response.finish_word(whole) end},
-      {"Response.count_bytes/1", fn -> Response.count_bytes(whole) end}
+      {"Response.count_bytes/1", fn -> Response.count_bytes(whole) end},
+      {"Response.details/1", fn -> Response.details(whole) end}
     ]
   end
 

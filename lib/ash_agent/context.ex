@@ -78,8 +78,9 @@ defmodule AshAgent.Context do
     * `%{type: :file, media_type: "application/pdf", data: base64, filename: name}` or with `:url`; the name is optional
     * any of these four with `file_id: id, provider: :anthropic` instead of `:data`: a file in a provider's own store
     * `%{type: :thinking, text: text}` and `%{type: :redacted_thinking, data: text}`: in assistant messages
-    * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; is sent to its own provider only, and
-      other providers get its words
+    * `%{type: :provider_block, provider: :anthropic, data: map}`: is sent to its own provider only, and other providers get
+      its words. A block that its provider would refuse in this place is refused when it is added. In tool results, only
+      Anthropic's can stand, such as the `"tool_reference"` blocks of a tool search of your own
 
   Any part may have `:provider_metadata`, a map with data that its provider wants back, such as
   `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also carry requests to its provider:
@@ -106,8 +107,8 @@ defmodule AshAgent.Context do
   @typedoc """
   The result of a tool call.
 
-  `{:ok, term}` with any term. A list of text, image and file parts is shown to the model as those parts. Otherwise the model
-  reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for an empty result.
+  `{:ok, term}` with any term. A list of text, image, file and provider parts is shown to the model as those parts. Otherwise
+  the model reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for an empty result.
   `{:unknown, reason}` is an error of a call that was started and whose outcome is not known: `tool_call_status/2` returns
   `:unknown`, and reading it gives `{:error, reason}`.
   """
@@ -502,7 +503,8 @@ defmodule AshAgent.Context do
   It is the message that `get_iteration_messages/2` returns at this position, in O(log n). A message added by
   `add_response/3` also has `:response`, a map with the `:provider`, the `:model` and the `:id`, the `:finish_reason` and
   `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption. It has
-  `:requested_at` and `:received_at` if they are known.
+  `:requested_at` and `:received_at` if they are known, and `:details` if the provider said more of its answer, see
+  `AshAgent.Response.details/1`.
 
   ## Examples
 
@@ -920,9 +922,9 @@ defmodule AshAgent.Context do
   Returns `{:ok, request}` with the message part of a provider's request as a map with string keys, or `{:error, error}`.
 
   The map has `"system"` and `"messages"` for Anthropic and Bedrock, `"messages"` for OpenAI chat, Ollama and Mistral,
-  `"instructions"` and `"input"` for OpenAI Responses, and `"systemInstruction"` and `"contents"` for Gemini. It obeys the
-  provider's rules; `request_report/3` lists what had to be changed for that. The conversation itself does not change. To
-  send a request, use `encode_request/3`, which is faster.
+  `"instructions"` and `"input"` for OpenAI Responses, and `"systemInstruction"` and `"contents"` for Gemini; for Anthropic
+  also `"container"` once its tools ran in one. It obeys the provider's rules; `request_report/3` lists what had to be
+  changed for that. The conversation itself does not change. To send a request, use `encode_request/3`, which is faster.
 
   The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, or `{:unknown_iteration,
   number, first..last}`. Costs O(n).
@@ -960,7 +962,9 @@ defmodule AshAgent.Context do
   Returns `{:ok, iodata}` with a complete JSON request body, or `{:error, error}`.
 
   Takes the options of `request/3`, and `:body`: a map with the provider's other fields (model, tools, max_tokens, ...),
-  which come before the message part. A field of the message part in it raises `ArgumentError`.
+  which come before the message part. A field of the message part in it raises `ArgumentError`. Anthropic's `container`, which a
+  request names again after the provider's tools ran in it, may be yours: `container: nil` asks for a new one, and one with `skills`
+  alone gets the id.
 
   Each message is encoded once for each provider and set of options, and the encodings of old iterations join into larger
   ones. The iodata is a list of binaries that point to them: about as many as iterations since a multiple of 16, and one for

@@ -408,6 +408,27 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
+  Returns what else the provider says of its answer, under the provider's own names, or `nil`.
+
+  These are Gemini's `"groundingMetadata"`, `"citationMetadata"`, `"urlContextMetadata"`, `"finishMessage"` and
+  `"continuationToken"`, and Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"` and `"context_management"`. They stay with
+  the message, see `AshAgent.Context.fetch_message/2`. Costs O(n).
+
+  ## Examples
+
+      iex> body = ~s({"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"SAFETY","finishMessage":"Unsafe."}]})
+      iex> {:ok, response} = AshAgent.Response.decode(:gemini, body)
+      iex> AshAgent.Response.details(response)
+      %{"finishMessage" => "Unsafe."}
+  """
+  @doc since: "0.1.0"
+  @spec details(t()) :: %{String.t() => term()} | nil
+  def details(%__MODULE__{ref: ref}) do
+    {:ok, details} = Native.response_details(ref)
+    details
+  end
+
+  @doc """
   Returns the name of the model, as given in the response, or `nil`.
 
   ## Examples

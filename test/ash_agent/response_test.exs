@@ -362,6 +362,27 @@ defmodule AshAgent.ResponseTest do
       assert [%{"type" => "text"}, %{"type" => "tool_use"}] = said["content"]
     end
 
+    test "keeps what else the provider says, which is stored and shown" do
+      body =
+        ~s({"type":"message","role":"assistant","content":[{"type":"text","text":"Hm"}],"stop_reason":"refusal",) <>
+          ~s("stop_details":{"type":"refusal","category":"bio"},"container":{"id":"container_1","expires_at":"2026"}})
+
+      assert {:ok, response} = Response.decode(:anthropic, body)
+
+      assert %{"container" => %{"id" => "container_1"}, "stop_details" => %{"category" => "bio"}} =
+               details = Response.details(response)
+
+      assert {:ok, context} = "Hi" |> Context.new() |> Context.add_response(response)
+      context = Context.load!(Context.dump(context))
+      assert {:ok, %{response: %{details: ^details}}} = Context.fetch_message(context, {1, 1})
+      assert AshAgent.Trace.to_html(context) =~ "container_1"
+
+      assert %{"container" => "container_1", "messages" => _} =
+               Context.request!(context, :anthropic)
+
+      assert Response.details(Response.new(:gemini)) == nil
+    end
+
     test "refuses what is open, and leaves the context as it was" do
       context = Context.new("?")
 

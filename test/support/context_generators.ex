@@ -431,8 +431,14 @@ defmodule AshAgent.Test.ContextGenerators do
       {4, fn -> image() end},
       {1, fn -> clip() end},
       {1, fn -> stored() end},
+      {1, fn -> found_tool() end},
       {2, fn -> file() end}
     ]).()
+  end
+
+  defp found_tool do
+    data = %{"type" => "tool_reference", "tool_name" => "found_#{between(1, 99)}"}
+    %{type: :provider_block, provider: :anthropic, data: data}
   end
 
   # Recordings and films.

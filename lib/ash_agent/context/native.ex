@@ -62,6 +62,7 @@ defmodule AshAgent.Context.Native do
     response_from_message: 1,
     response_message: 1,
     response_facts: 1,
+    response_details: 1,
     response_reason: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,

@@ -42,7 +42,7 @@ mod atoms {
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
-        approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, no_price, requested_at, received_at, ended_at, calls, auto, cancelled, drop, too_much_work,
+        approved, approval, asked, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, no_price, requested_at, received_at, ended_at, calls, auto, cancelled, drop, too_much_work,
         cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
         hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
         max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, origin, output_tokens,

@@ -26,6 +26,7 @@ nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Te
 nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
 nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
 nif!(response_facts_normal, response_facts_dirty(response: ResponseHandle) => facts);
+nif!(response_details_normal, response_details_dirty(response: ResponseHandle) => details);
 nif!(response_reason_normal, response_reason_dirty(response: ResponseHandle) => reason);
 nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, requested_at: Term<'a>, at: Term<'a>) => add);
 
@@ -327,6 +328,17 @@ fn facts<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> An
     Ok(facts.encode(env))
 }
 
+/// What else the provider says of its answer, `nil` when it says nothing.
+fn details<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
+    let response = response.get()?;
+    scheduler.allow(cost(response))?;
+    let details = response.details();
+    let nothing = || atoms::nil().to_term(env);
+    Ok(details.map_or_else(nothing, |details| {
+        Encoder::copying(env).value(&Value::Map(details))
+    }))
+}
+
 /// Why a response failed or was interrupted, else `nil`.
 fn reason<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
     Ok(match response.get()?.state() {
@@ -377,6 +389,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
             self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
         ];
         let shown = self.fields(&keys, &values);
+        let shown = match &reply.details {
+            Some(details) => shown
+                .map_put(atoms::details(), self.map(details))
+                .unwrap_or(shown),
+            None => shown,
+        };
         let times = [
             (atoms::requested_at(), reply.requested_at),
             (atoms::received_at(), reply.received_at),

@@ -338,6 +338,23 @@ defmodule AshAgent.Context.ProviderFormsTest do
         assert changes(context, provider) == [:part_to_text]
       end
     end
+
+    test "Gemini gets no image that it does not take, neither as data nor by its address" do
+      for part <- [
+            %{type: :image, media_type: "image/gif", data: "R0lGODlhAQABAAAAACw="},
+            %{type: :image, url: "https://example.com/a.gif"},
+            %{type: :image, media_type: "image/svg+xml", url: "https://example.com/a"},
+            %{type: :file, media_type: "image/svg+xml", url: "https://example.com/a"}
+          ] do
+        context = Context.new([part])
+        assert [%{"parts" => [%{"text" => words}]}] = judge(context, :gemini)["contents"]
+        assert words =~ ~r/image/
+        assert changes(context, :gemini) == [:part_to_text]
+      end
+
+      text = %{type: :file, media_type: "text/plain", url: "https://example.com/a.txt"}
+      assert inspect(judge(Context.new([text]), :gemini)) =~ "fileData"
+    end
   end
 
   describe "Mistral" do

@@ -135,6 +135,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
             "name" => "web_search",
             "input" => %{}
           },
+          %{"type" => "web_search_tool_result", "tool_use_id" => "srvtoolu_1", "content" => []},
           %{"type" => "tool_use", "id" => "toolu_1", "name" => "get", "input" => %{}}
         ]
       },
@@ -144,6 +145,9 @@ defmodule AshAgent.Test.RequestCheckerTest do
       }
     ]
   }
+
+  # The result of a tool that runs at the same time as the application's comes later, and one of a program as well.
+  waiting = drop(anthropic, ["messages", 4, "content", 2])
 
   answered = append(anthropic, ["messages"], %{"role" => "assistant", "content" => "Done."})
   marked = %{"type" => "text", "text" => "x", "cache_control" => %{"type" => "ephemeral"}}
@@ -248,6 +252,23 @@ defmodule AshAgent.Test.RequestCheckerTest do
        "role" => "user",
        "content" => "?"
      })},
+    {"a use without its result, and the user goes on", :use_without_result,
+     append(waiting, ["messages"], %{"role" => "user", "content" => "Well?"})},
+    {"a use without its result, and the model goes on", :use_without_result,
+     append(waiting, ["messages"], %{"role" => "assistant", "content" => "Done."})},
+    {"a found tool beside the user's words", :block_not_allowed,
+     append(anthropic, ["messages", 2, "content"], %{
+       "type" => "tool_reference",
+       "tool_name" => "get"
+     })},
+    {"a vendor's result in a user message", :block_not_allowed,
+     append(anthropic, ["messages", 2, "content"], %{
+       "type" => "web_search_tool_result",
+       "tool_use_id" => "srvtoolu_1",
+       "content" => []
+     })},
+    {"a container with its id alone", :missing_key,
+     put(anthropic, ["container"], %{"id" => "container_1"})},
     {"text that is not UTF-8", :invalid_utf8,
      put(anthropic, ["messages", 3, "content"], <<255>>)},
     {"an atom for a text", :not_json, put(anthropic, ["messages", 3, "content"], :hello)}
@@ -256,6 +277,8 @@ defmodule AshAgent.Test.RequestCheckerTest do
   test "anthropic: finds nothing in good bodies" do
     assert_good(unquote(Macro.escape(anthropic_small)), :anthropic)
     assert_good(unquote(Macro.escape(anthropic)), :anthropic)
+    assert_good(unquote(Macro.escape(waiting)), :anthropic)
+    assert_good(unquote(Macro.escape(put(anthropic, ["container"], "container_1"))), :anthropic)
     assert_good(unquote(Macro.escape(answered)), :anthropic)
     assert_good(unquote(Macro.escape(put(answered, ["messages", 6, "content"], ""))), :anthropic)
   end
@@ -667,6 +690,8 @@ defmodule AshAgent.Test.RequestCheckerTest do
   fresh = drop(gemini, ["contents", 7])
 
   mutations.(:gemini, gemini, [
+    {"an image type it does not take", :bad_media_type,
+     put(gemini, ["contents", 0, "parts", 1, "inlineData", "mimeType"], "image/gif")},
     {"a dropped response", :result_count, drop(gemini, ["contents", 6, "parts", 1])},
     {"a dropped response, by its id", :missing_result, drop(gemini, ["contents", 6, "parts", 1])},
     {"all responses dropped", :missing_result, drop(gemini, ["contents", 6])},

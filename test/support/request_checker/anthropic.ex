@@ -16,12 +16,15 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   @user_blocks ["text", "image", "document", "search_result", "tool_result"]
   @assistant_blocks ["text", "thinking", "redacted_thinking", "tool_use"]
-  @result_blocks ["text", "image", "document", "search_result"]
+  # tool_result_block_param.py. A search for tools of the application's own answers with tool_reference.
+  @result_blocks ["text", "image", "document", "search_result", "tool_reference", "browser_state"]
+  @result_only ["tool_reference", "browser_state"]
   @thinking ["thinking", "redacted_thinking"]
 
   @spec check(map(), keyword()) :: [map()]
   def check(body, opts) do
     system(body["system"]) ++
+      container(body["container"]) ++
       messages(body["messages"], body, opts) ++
       breakpoints(body)
   end
@@ -38,6 +41,15 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   defp system_block(block, path),
     do: [finding(:block_not_allowed, path, "only text blocks, not #{show(block)}")]
+
+  # A string, or an object with skills: one with the id alone is answered with "container: Input should be a valid string".
+  defp container(nil), do: []
+  defp container(id) when is_binary(id), do: text(id, ["container"])
+
+  defp container(container) do
+    skills = fn skills, path -> filled_list(skills, path, :empty_content, &map/2) end
+    object(container, ["container"], %{"skills" => skills}, %{"id" => optional(&text/2)})
+  end
 
   ## Messages
 
@@ -63,6 +75,7 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
           Enum.flat_map(turns, &order/1) ++
           pairs(turns) ++
           served(turns) ++
+          unanswered(turns) ++
           last(messages, opts) ++
           thinking_loop(turns, body, opts)
 
@@ -103,7 +116,10 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
         _ -> {@user_blocks, @assistant_blocks}
       end
 
-    if type in foreign and type not in own,
+    # What the vendor runs itself stands in messages of the model.
+    served? = is_binary(type) and type =~ ~r/_tool_(use|result)\z/ and role != "assistant"
+
+    if served? or type in @result_only or (type in foreign and type not in own),
       do: [finding(:block_not_allowed, path, "no #{type} in a message of #{inspect(role)}")],
       else: []
   end
@@ -186,6 +202,9 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
     )
   end
 
+  defp block(%{"type" => "tool_reference"} = block, path),
+    do: object(block, path, %{"type" => &any/2, "tool_name" => &text/2}, cached(%{}))
+
   defp block(%{"type" => "tool_result"} = block, path) do
     object(
       block,
@@ -216,7 +235,8 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   defp only(types) do
     fn
-      %{"type" => type} = block, path when type in @user_blocks or type in @assistant_blocks ->
+      %{"type" => type} = block, path
+      when type in @user_blocks or type in @assistant_blocks or type in @result_only ->
         if type in types,
           do: block(block, path),
           else: [finding(:block_not_allowed, path, "no #{type} block here")]
@@ -442,6 +462,25 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
       end)
 
     Enum.reverse(findings)
+  end
+
+  # A use without its result is taken only while nothing but results follows it, or what its own program calls (recorded:
+  # "`web_search` tool use with id ... was found without a corresponding `web_search_tool_result` block").
+  defp unanswered(turns) do
+    answered = for %{blocks: blocks} <- turns, {%{"tool_use_id" => id}, _} <- blocks, do: id
+
+    for {%{role: "assistant", blocks: blocks}, index} <- Enum.with_index(turns, 1),
+        {%{"type" => type, "id" => id}, path} <- blocks,
+        type in ["server_tool_use", "mcp_tool_use"] and id not in answered,
+        turns |> Enum.drop(index) |> Enum.any?(&goes_on?(&1, id)) do
+      finding(:use_without_result, path, "no result of #{inspect(id)}, and the turn is over")
+    end
+  end
+
+  defp goes_on?(turn, id) do
+    not Enum.all?(turn.blocks, fn {block, _} ->
+      block["type"] == "tool_result" or match?(%{"caller" => %{"tool_id" => ^id}}, block)
+    end)
   end
 
   ## The end

@@ -376,7 +376,8 @@ fn read_message(
         Role::User => Place::User,
         Role::Assistant => Place::Assistant,
     };
-    let content = Content::from_value(content, place).map_err(|error| error.within(content_key))?;
+    let content =
+        Content::from_history(content, place).map_err(|error| error.within(content_key))?;
     let leads = context.count_iterations() == 1 && position == 0;
     if role == Role::System && leads && metadata.is_none() {
         context.log.set_system(content);

@@ -456,6 +456,11 @@ impl Log {
         self.ids.pairs().filter(|pairs| !pairs.is_empty())
     }
 
+    /// The last container that a provider ran its tools in.
+    pub(crate) fn container(&self) -> Option<&str> {
+        self.ids.container()
+    }
+
     /// All iterations, newest first.
     pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
         let done = (0..self.history.len()).rev();
@@ -637,6 +642,7 @@ impl Log {
 
     /// Takes down the ids of a message that joins the conversation.
     fn join(&mut self, message: &mut Message) {
+        self.ids.join_container(message);
         if let Content::Parts(parts) = &mut message.content {
             let (iteration, entry) = (self.current.number, self.current.entries().len());
             for (part, number) in parts.iter_mut().zip(0..) {
@@ -649,6 +655,7 @@ impl Log {
             }
         }
         for call in &mut message.calls {
+            self.ids.join_program(call, self.current.number);
             call.aliases = self.ids.join(&call.id);
             let id = item_id(call.provider_metadata.as_ref());
             call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));

@@ -111,12 +111,89 @@ pub enum Place {
     Result,
 }
 
+impl Place {
+    /// Refuses blocks that their provider would refuse here.
+    pub(crate) fn check(self, parts: &[Part]) -> Result<(), Error> {
+        let is_refused = |part: &Part| match &part.kind {
+            PartKind::ProviderBlock { provider, data } => !self.takes(*provider, data),
+            _ => false,
+        };
+        let key = Value::atom("data");
+        match parts.iter().position(is_refused) {
+            Some(position) => Err(Error::InvalidPart { position, key }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a provider takes a block of its own here. What it would refuse is refused when it is given: calls,
+    /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is
+    /// taken, for there will be new ones.
+    fn takes(self, provider: Provider, data: &Map) -> bool {
+        let kind = data.get_named("type").and_then(Value::as_name);
+        let kind = kind.unwrap_or_default();
+        let is = |name: &str| name == kind || data.get_named(name).is_some();
+        let is_any = |names: &[&str]| names.iter().any(|name| is(name));
+        let is_served = kind.ends_with("_tool_use") || kind.ends_with("_tool_result");
+        // Bedrock's own uses and results say of what type they are.
+        let is_own = |key| match data.get_named(key) {
+            Some(Value::Map(half)) => half.get_named("type").and_then(Value::as_name),
+            _ => Some(""),
+        };
+        let is_own = |key| is_own(key).is_some_and(|kind| kind != "tool_use");
+        match (provider, self) {
+            // Such as the tools that a search of the application's own has found.
+            (Provider::Anthropic, Self::Result) => {
+                let media = ["text", "image", "document"];
+                is_any(&media) || is_any(&["search_result", "tool_reference", "browser_state"])
+            }
+            (_, Self::Result) => false,
+            (Provider::Anthropic | Provider::Gemini, Self::System) => is("text"),
+            (Provider::Bedrock, Self::System) => is_any(&["text", "guardContent", "cachePoint"]),
+            (_, Self::System) => true,
+            (Provider::Anthropic, Self::User) => {
+                !is_served && !is_any(&["tool_use", "tool_result", "thinking", "redacted_thinking"])
+            }
+            (Provider::Anthropic, Self::Assistant) => {
+                !is_any(&["tool_use", "tool_result", "image", "document"]) && !is("search_result")
+            }
+            (Provider::Gemini, _) if is_any(&["functionCall", "functionResponse"]) => false,
+            (Provider::Gemini, Self::User) => {
+                let is_served = is_any(&["toolCall", "toolResponse", "executableCode"]);
+                !is_served && !is_any(&["codeExecutionResult", "thought"])
+            }
+            (Provider::Bedrock, Self::User) => {
+                !is_any(&["toolUse", "toolResult", "reasoningContent"])
+            }
+            (Provider::Bedrock, Self::Assistant) => is_own("toolUse") && is_own("toolResult"),
+            (Provider::OpenAiResponses, _) => {
+                let is_call = kind.starts_with("function_call") || kind.starts_with("custom_tool");
+                !is_call && (kind != "reasoning" || self == Self::Assistant)
+            }
+            (Provider::OpenAiChat | Provider::Mistral, Self::Assistant) => {
+                !is_any(&["image_url", "input_audio", "file"])
+            }
+            (Provider::OpenAiChat, Self::User) => !is("refusal"),
+            _ => true,
+        }
+    }
+}
+
 impl Content {
     /// Content of a message: text, `nil` or parts.
     ///
     /// # Errors
     /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
     pub fn from_value(value: Value, place: Place) -> Result<Self, Error> {
+        let content = Self::from_history(value, place)?;
+        match &content {
+            Self::Parts(parts) => place.check(parts)?,
+            Self::None | Self::Text(_) => {}
+        }
+        Ok(content)
+    }
+
+    /// The same of a message that is there already, whose blocks may be any: they go back as they came.
+    pub(crate) fn from_history(value: Value, place: Place) -> Result<Self, Error> {
         match value {
             Value::Nil => Ok(Self::None),
             Value::Binary(text) => Ok(Self::Text(text)),
@@ -182,7 +259,10 @@ pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, E
 fn names_part(value: &Value) -> bool {
     let Value::Map(map) = value else { return false };
     let name = map.get_named("type").and_then(Value::as_name);
-    matches!(name, Some("text" | "image" | "file" | "audio" | "video"))
+    matches!(
+        name,
+        Some("text" | "image" | "file" | "audio" | "video" | "provider_block")
+    )
 }
 
 impl Part {
@@ -303,7 +383,7 @@ impl PartKind {
     ) -> Result<Self, &'static str> {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
-            ("provider_block", Place::System | Place::User | Place::Assistant) => {
+            ("provider_block", _) => {
                 let provider = fields.take("provider").ok_or("provider")?;
                 let provider = provider.as_name().and_then(Provider::from_name);
                 let data = fields.take_map("data").or(Err("data"))?;

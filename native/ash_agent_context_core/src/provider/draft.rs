@@ -59,6 +59,8 @@ struct Head {
     /// Numbers that are reported one by one.
     counted: Map,
     refused: bool,
+    /// What else is said of the answer. Shared: older versions of the head hold it as well.
+    details: Vec<(&'static str, Arc<Value>)>,
 }
 
 /// A response as far as it came.
@@ -205,6 +207,28 @@ impl Draft {
             head.usage = Some(usage);
             self.events.push(Event::Usage(usage));
         }
+    }
+
+    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
+    /// replaces an earlier one. What cannot be read is left out, as with tokens.
+    pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
+        for name in names.iter().copied() {
+            let given = node::get(node, name).filter(|given| node::says(given));
+            let Some(Ok(value)) = given.map(node::to_value) else {
+                continue;
+            };
+            let details = &mut Arc::make_mut(&mut self.head).details;
+            details.retain(|(known, _)| *known != name);
+            details.push((name, Arc::new(value)));
+        }
+    }
+
+    /// What else is said of the answer.
+    pub fn details(&self) -> Option<Map> {
+        let details = self.head.details.iter();
+        let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
+        let entries: Vec<_> = entries.collect();
+        (!entries.is_empty()).then(|| Map::new(entries))
     }
 
     /// The model's words say that it does not want to answer.
@@ -647,7 +671,7 @@ impl Draft {
             .filter_map(|block| Some((block.number?, block)))
             .collect();
         numbered.sort_by_key(|(number, _)| *number);
-        let details = self.details();
+        let details = self.thinking_details();
         let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
         for (_, block) in numbered {
             if let Kind::Call(call) = &block.kind {
@@ -668,7 +692,7 @@ impl Draft {
         }
     }
 
-    fn details(&self) -> Vec<Value> {
+    fn thinking_details(&self) -> Vec<Value> {
         let detail = |block: &Block| match &block.kind {
             Kind::Detail { of, field } => {
                 let text = Value::Binary(block.text.join().into_boxed_slice());

@@ -36,6 +36,11 @@ pub(crate) trait Writes: Sync {
         &[]
     }
 
+    /// The field that names the container in which the provider ran its tools.
+    fn container(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Writes the system prompt: the field's value, or the first elements of the list.
     fn system(&self, system: &Message, out: &mut Writer<'_>);
 

@@ -143,6 +143,21 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
     }
 }
 
+/// Whether a value says anything, or is an empty one of its kind or an object of such.
+pub(crate) fn says(node: &Node<'_>) -> bool {
+    let is_empty = |node: &Node<'_>| match node {
+        Node::Null => true,
+        Node::Str(text) => text.is_empty(),
+        Node::Array(items) => items.is_empty(),
+        Node::Object(entries) => entries.is_empty(),
+        _ => false,
+    };
+    match node {
+        Node::Object(entries) => !entries.iter().all(|(_, value)| is_empty(value)),
+        node => !is_empty(node),
+    }
+}
+
 /// Whether a value is an object with something in it.
 pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
     matches!(node, Node::Object(entries) if !entries.is_empty())

@@ -410,7 +410,7 @@ impl<'o> Writer<'o> {
                     self.reworded(part, &words);
                     texts.push(Cow::Owned(words));
                 }
-                (_, None) => self.dropped(part),
+                (_, None) => texts.extend(self.words(part).map(Cow::Owned)),
             }
         }
         let text = match (texts.is_empty(), media.is_empty()) {

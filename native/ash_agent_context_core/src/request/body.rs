@@ -393,6 +393,9 @@ impl<'a, 'o> Body<'a, 'o> {
         {
             return false;
         }
+        if items(iteration, rendering, self.options).any(|item| self.follows_user(item)) {
+            return false;
+        }
         let mut imported = imported();
         if self.format.alternates() {
             imported.all(|elements| elements.is_none())
@@ -491,6 +494,7 @@ impl<'a, 'o> Body<'a, 'o> {
                     };
                     let mut slice = Slice::lent(elements.as_bytes(), shape, iteration.number);
                     slice.is_before = self.is_before(item);
+                    slice.follows_user = self.follows_user(item);
                     slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
                     self.add(slice);
                     self.imported.push(item);
@@ -504,6 +508,7 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
         let mut slice = self.slice(item, number)?;
         slice.is_before = self.is_before(item);
+        slice.follows_user = self.follows_user(item);
         self.add(slice);
         Ok(())
     }
@@ -525,6 +530,11 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Mistral counts system messages as no beginning: a call after them has none of the user before it.
     fn is_before(&self, item: Item<'_>) -> bool {
         item.is_system() && self.format.user_before_calls() && !self.format.user_first()
+    }
+
+    /// Anthropic takes rows of the system's only behind one of the user's, which a view may hide.
+    fn follows_user(&self, item: Item<'_>) -> bool {
+        self.format.user_first() && item.is_system_row(self.options)
     }
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
@@ -570,7 +580,11 @@ impl<'a, 'o> Body<'a, 'o> {
             true => self.format.user_before_calls(),
             false => self.format.user_first(),
         };
-        if self.model_last.is_none() && begins_with_model && wants_user {
+        let has_user = match self.model_last {
+            None => !(begins_with_model && wants_user || slice.follows_user),
+            Some(model_last) => !(model_last && slice.follows_user),
+        };
+        if !has_user {
             self.stand_in();
         }
         if self.joins(self.model_last, begins_with_model) {

@@ -12,7 +12,7 @@ use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::Writer;
-use crate::value::{Map, Size};
+use crate::value::{Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
@@ -48,6 +48,15 @@ impl<'a> Item<'a> {
             Self::Message(message, _) | Self::Remade(message, _)
                 if message.role == Role::System
         )
+    }
+
+    /// Whether it is a whole row of the system's, such as one that adds tools.
+    pub fn is_system_row(self, options: &Options<'_>) -> bool {
+        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+            return false;
+        };
+        let role = whole_element(message, options.provider).and_then(|row| row.get_named("role"));
+        role.and_then(Value::as_name) == Some(Role::System.name())
     }
 
     /// Whether it is the model's and calls tools.

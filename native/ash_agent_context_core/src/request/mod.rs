@@ -42,6 +42,24 @@ fn fragment(field: &Value) -> Option<&[u8]> {
     }
 }
 
+/// A container that the caller describes without its id, with it: the skills in it are named in each request.
+fn with_id(described: &Value, id: &str) -> Option<Value> {
+    let Value::Map(map) = described else {
+        return None;
+    };
+    let has_id = map.get_named("id").is_some_and(|id| *id != Value::Nil);
+    if has_id || fragment(described).is_some() {
+        return None;
+    }
+    let others = map.iter().filter(|(key, _)| key.as_name() != Some("id"));
+    let mut entries: Vec<_> = others.cloned().collect();
+    if entries.is_empty() {
+        return Some(Value::text(id));
+    }
+    entries.push((Value::text("id"), Value::text(id)));
+    Some(Value::Map(Map::new(entries)))
+}
+
 impl Context {
     /// The body of a request: the caller's fields and the message part, as one JSON object.
     ///
@@ -63,6 +81,9 @@ impl Context {
         let mut head = Json::default();
         head.raw("{");
         let mut seen = HashSet::new();
+        // Tools that run in a container are refused without it. When it expires is not known: it is restored for
+        // weeks after the time that the answer gives.
+        let mut container = format.container().zip(self.log.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
@@ -71,6 +92,9 @@ impl Context {
             if key == format.list() || Some(key) == format.system_key() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
+            let named = container.take_if(|(name, _)| *name == key);
+            let named = named.and_then(|(_, id)| with_id(value, id));
+            let value = named.as_ref().unwrap_or(value);
             head.value(key);
             head.raw(":");
             match fragment(value).map(structs::ready) {
@@ -84,7 +108,7 @@ impl Context {
             }
             head.raw(",");
         }
-        if let Some((key, id)) = options.known.field() {
+        for (key, id) in options.known.field().into_iter().chain(container) {
             head.value(key);
             head.raw(":");
             head.value(id);
@@ -190,6 +214,7 @@ impl Context {
             masks: self.view().and_then(View::masks),
             from,
             knows_earlier: options.known != Known::Nothing,
+            closes_uses: provider::room(options.provider).history().closes_uses,
         };
         Sent {
             steps: self.stretches(from, u64::MAX),

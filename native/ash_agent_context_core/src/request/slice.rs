@@ -32,6 +32,8 @@ pub(crate) struct Slice<'a> {
     pub is_prefix: bool,
     /// Whether it stands before the list begins, where a list begins after its system messages.
     pub is_before: bool,
+    /// Whether a row of the user's has to stand before it.
+    pub follows_user: bool,
 }
 
 pub(crate) enum Bytes<'a> {
@@ -56,6 +58,7 @@ impl<'a> Slice<'a> {
             },
             is_prefix: false,
             is_before: false,
+            follows_user: false,
             bytes: Bytes::Kept(piece, parts),
         }
     }
@@ -68,6 +71,7 @@ impl<'a> Slice<'a> {
             shape,
             is_prefix: false,
             is_before: false,
+            follows_user: false,
             bytes: Bytes::Lent(bytes),
         }
     }

@@ -22,7 +22,7 @@ use crate::provider::drafted::Said;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 use framing::Frames;
 
@@ -233,7 +233,7 @@ impl Response {
             ended = Err(Fault::CutOff);
         }
         if ended.is_ok() && !draft.ended {
-            ended = read_end(draft);
+            ended = read_end(draft, frames.is_one());
         }
         match next.settle(ended, true)? {
             (
@@ -328,6 +328,12 @@ impl Response {
         self.draft.word()
     }
 
+    /// What else the provider says of its answer, by its own names.
+    #[must_use]
+    pub fn details(&self) -> Option<Map> {
+        self.draft.details()
+    }
+
     /// Bytes that came.
     #[must_use]
     pub const fn received(&self) -> usize {
@@ -372,6 +378,7 @@ impl Response {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
             },
+            details: self.details(),
             ..Reply::default()
         };
         (reply != Reply::default()).then_some(reply)
@@ -399,9 +406,11 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     })
 }
 
-/// The end of the body, which some providers have for their last word.
-fn read_end(draft: &mut Draft) -> Result<(), Fault> {
-    match room(draft.provider).ends_with_body() && draft.finish_reason().is_some() {
+/// The end of the body, which some providers have for their last word. A stream has to say before it why the
+/// model stopped; an answer as a whole need not.
+fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
+    let says_why = draft.finish_reason().is_some() || (is_whole && draft.count() > 0);
+    match room(draft.provider).ends_with_body() && says_why {
         true => draft.end(),
         false => Err(Fault::CutOff),
     }

@@ -135,6 +135,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         let reason = fields.take(keys::REASON).unwrap_or(NIL);
         at(keys::REASON, reason.into_term(trust.structs))
     });
+    let details = take_map(&mut fields, keys::DETAILS, trust)?;
     Ok(Reply {
         provider: provider.flatten().flatten(),
         model,
@@ -144,6 +145,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         requested_at: requested_at?,
         received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
+        details,
         extra: rest(fields)?,
     })
 }

@@ -206,6 +206,7 @@ impl<'a> Looked<'a> {
         let reply = message.as_mut().and_then(|shown| shown.reply.as_mut());
         if let Some((reply, masks)) = reply.zip(look.masks) {
             reply.interrupted = reply.interrupted.as_ref().map(|why| masks.value(why));
+            reply.details = reply.details.as_ref().map(|details| masks.map(details));
         }
         Self {
             entry,

@@ -277,7 +277,7 @@ impl Masks {
         }
     }
 
-    fn map(&self, map: &Map) -> Map {
+    pub(crate) fn map(&self, map: &Map) -> Map {
         let masked = |(key, value): &(Value, Value)| (self.value(key), self.value(value));
         Map::new(map.iter().map(masked).collect())
     }

@@ -149,12 +149,12 @@ impl<'a> Rendering<'a> {
 
     /// The message as it looks; `None`: as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
-        let whole = self.pairs.and_then(|pairs| pairs.content(message));
-        let content = whole.as_ref().unwrap_or(&message.content);
-        let (content, calls) = match self.masks {
-            Some(masks) => (masks.content(content), masks.calls(message)),
-            None => (whole?, message.calls.clone()),
+        let whole = self.pairs.and_then(|pairs| pairs.message(message));
+        let Some(masks) = self.masks else {
+            return whole;
         };
+        let message = whole.as_ref().unwrap_or(message);
+        let (content, calls) = (masks.content(&message.content), masks.calls(message));
         let shown = Message::new(message.role, content, calls, message.metadata.clone());
         Some(shown.with_reply(message.reply.as_deref().cloned()))
     }

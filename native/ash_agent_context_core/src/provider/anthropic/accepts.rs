@@ -12,6 +12,7 @@ impl Accepts for Room {
     fn history(&self) -> Rules {
         Rules {
             merges_neighbours: true,
+            closes_uses: true,
             ..Rules::default()
         }
     }

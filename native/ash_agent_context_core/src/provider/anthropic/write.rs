@@ -25,6 +25,10 @@ impl Writes for Room {
         &["system"]
     }
 
+    fn container(&self) -> Option<&'static str> {
+        Some("container")
+    }
+
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
         if let (Content::Text(bytes), false) = (&system.content, out.options.cache) {
             if let Some(text) = out.text(bytes) {

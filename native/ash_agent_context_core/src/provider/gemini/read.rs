@@ -122,7 +122,7 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         } else if find(&value, RESPONSE).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a model's content"));
         } else {
-            parts.push(made(content_part(value)?));
+            parts.push(model_part(value)?);
         }
         Ok(())
     })?;
@@ -143,12 +143,18 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// An image or the like that a model made is its own.
-fn made(mut part: Part) -> Part {
+/// A part of the model's that is no call. An image or the like that it made is its own; one that is a thought is
+/// none of its answer.
+pub(super) fn model_part(value: Value) -> Result<Part, Error> {
+    let is_thought = at(&value, "thought") == Some(&Value::Bool(true));
+    if is_thought && at(&value, "text").is_none() {
+        return provider_block(PROVIDER, value);
+    }
+    let mut part = content_part(value)?;
     if part.kind.media().is_some() && part.provider_metadata.is_none() {
         part.provider_metadata = Some(metadata(PROVIDER, &[]));
     }
-    part
+    Ok(part)
 }
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
@@ -162,7 +168,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     })
 }
 
-pub fn content_part(value: Value) -> Result<Part, Error> {
+fn content_part(value: Value) -> Result<Part, Error> {
     let signature = find_name(&value, SIGNATURE);
     let signed = metadata_of(PROVIDER, "signature", signature);
     match at(&value, "text") {

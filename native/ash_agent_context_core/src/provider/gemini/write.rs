@@ -257,11 +257,10 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
 }
 
 /// What Gemini's documents name; it refuses the rest.
-const TYPES: [&str; 28] = [
+const TYPES: [&str; 27] = [
     "application/pdf",
     "image/png",
     "image/jpeg",
-    "image/gif",
     "image/webp",
     "image/heic",
     "image/heif",
@@ -293,8 +292,10 @@ fn is_sent(media: &Media<'_>) -> bool {
     match media.source {
         Location::Inline(_) => is_taken,
         Location::Stored(owner, _) => is_taken && owner == Provider::Gemini,
-        // The server reads texts there, too.
-        Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
+        // The server reads texts there, too; a drawing in SVG is one, and it refuses that.
+        Location::Web(_) => {
+            is_taken || (!media.is_image() && media.guessed_type().is_some_and(is_text))
+        }
         Location::Store(uri) => is_taken && uri.starts_with("gs://"),
     }
 }

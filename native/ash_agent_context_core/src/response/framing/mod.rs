@@ -73,6 +73,14 @@ impl Frames {
         }
     }
 
+    /// Whether the body is one JSON document: an answer as a whole.
+    pub fn is_one(&self) -> bool {
+        match &self.body {
+            Parser::Json(documents) => documents.is_one(),
+            _ => false,
+        }
+    }
+
     /// The body ends: what waits for an end has it, unless it is of known length.
     ///
     /// # Errors
