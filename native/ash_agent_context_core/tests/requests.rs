@@ -401,17 +401,19 @@ fn take(context: &Context, step: &Step) -> Context {
     match step {
         Step::User(content) => user(context, content),
         Step::Assistant(content) => assistant(context, content, "[]"),
-        Step::Calls(content, ids, result) => {
-            let call = |id: &&str| format!(r#"{{"id":"{id}","name":"to do","arguments":{{}}}}"#);
-            let calls: Vec<String> = ids.iter().map(call).collect();
-            let status = |n: usize| if n.is_multiple_of(2) { "ok" } else { "error" };
-            let answer = |(n, id): (usize, &&str)| format!(r#"["{id}","{}",{result}]"#, status(n));
-            let answers: Vec<String> = ids.iter().enumerate().map(answer).collect();
-            let asked = assistant(context, content, &format!("[{}]", calls.join(",")));
-            results(&asked, &format!("[{}]", answers.join(",")))
-        }
+        Step::Calls(content, ids, result) => call_and_answer(context, content, ids, result),
         Step::Fork(_) => unreachable!(),
     }
+}
+
+fn call_and_answer(context: &Context, content: &str, ids: &[&str], result: &str) -> Context {
+    let call = |id: &&str| format!(r#"{{"id":"{id}","name":"to do","arguments":{{}}}}"#);
+    let calls: Vec<String> = ids.iter().map(call).collect();
+    let status = |n: usize| if n.is_multiple_of(2) { "ok" } else { "error" };
+    let answer = |(n, id): (usize, &&str)| format!(r#"["{id}","{}",{result}]"#, status(n));
+    let answers: Vec<String> = ids.iter().enumerate().map(answer).collect();
+    let asked = assistant(context, content, &format!("[{}]", calls.join(",")));
+    results(&asked, &format!("[{}]", answers.join(",")))
 }
 
 fn all_options() -> Vec<Options<'static>> {
@@ -541,22 +543,59 @@ proptest! {
             .map(|ids| Step::Calls("null", ids.clone(), r#""x""#))
             .collect();
         let context = replay(&steps);
+        let given: Vec<&str> = rounds.iter().flatten().copied().collect();
         for provider in Provider::ALL {
-            let body = parse(&sent(&context, provider));
-            let (called, answered) = ids(&body, provider);
-            prop_assert_eq!(&called, &answered, "{:?}", provider);
-            let given: Vec<&str> = rounds.iter().flatten().copied().collect();
-            prop_assert_eq!(called.len(), given.len());
-            let mut owners = HashMap::new();
-            for (id, given) in called.iter().zip(&given) {
-                prop_assert!(is_taken(id, provider), "{:?} takes no {:?}", provider, id);
-                let owner = owners.entry(id.clone()).or_insert(given);
-                prop_assert_eq!(owner, &given, "{:?}: {:?} is the id of two", provider, id);
-            }
-            if provider == Provider::OpenAiResponses {
-                prop_assert_eq!(owners.len(), given.len(), "{:?}", called);
+            check_ids(&context, provider, &given);
+        }
+    }
+
+    /// Also where a provider refuses some of them, and where results no longer stand in what was imported.
+    #[test]
+    fn imported_ids_are_one_in_call_and_result_and_differ_between_calls(
+        rounds in proptest::collection::vec(proptest::sample::subsequence(&IDS[..], 1..5).prop_shuffle(), 1..8)
+    ) {
+        let given: Vec<&str> = rounds.iter().flatten().copied().collect();
+        let mut unique = (0..given.len()).map(|number| format!("id{number:04}xyz"));
+        let context = rounds.iter().fold(start(r#""Begin""#), |context, round| {
+            let unique: Vec<String> = unique.by_ref().take(round.len()).collect();
+            let ids: Vec<&str> = unique.iter().map(String::as_str).collect();
+            call_and_answer(&context, "null", &ids, r#""x""#)
+        });
+        for provider in Provider::ALL {
+            let body = given.iter().enumerate().fold(sent(&context, provider), |body, (number, id)| {
+                body.replace(&format!("id{number:04}xyz"), id)
+            });
+            let at = time::from_micros(0).unwrap();
+            let read = Context::from_request(Value::text(&body), provider, Defaults { id: "c", at });
+            let context = read.unwrap().context;
+            let more = user(&call_and_answer(&context, "null", &["a_b"], r#""x""#), r#""B""#);
+            let given_more: Vec<&str> = given.iter().copied().chain(["a_b"]).collect();
+            for (context, given) in [(user(&context, r#""B""#), &given), (more, &given_more)] {
+                let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+                prop_assert_eq!(sent(&loaded, provider), sent(&context, provider));
+                for provider in Provider::ALL {
+                    check_ids(&context, provider, given);
+                    check_ids(&context.clear_tool_results(0, "-", at), provider, given);
+                }
             }
         }
+    }
+}
+
+/// Each call and its result have one id, which the provider takes, and that of no other id that was given.
+fn check_ids(context: &Context, provider: Provider, given: &[&str]) {
+    let text = sent(context, provider);
+    let (called, answered) = ids(&parse(&text), provider);
+    assert_eq!(called, answered, "{provider:?}: {text}");
+    assert_eq!(called.len(), given.len());
+    let mut owners = HashMap::new();
+    for (id, given) in called.iter().zip(given) {
+        assert!(is_taken(id, provider), "{provider:?} takes no {id:?}");
+        let owner = owners.entry(id.clone()).or_insert(given);
+        assert_eq!(owner, &given, "{provider:?}: {id:?} is the id of two");
+    }
+    if provider == Provider::OpenAiResponses {
+        assert_eq!(owners.len(), given.len(), "{called:?}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::import::aliases;
 use crate::import::attributes::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
@@ -249,8 +250,22 @@ impl Importer {
         if let Some((content, original)) = self.prompt.take() {
             context.log.system = Some(system(content, original));
         }
-        let entries = std::mem::take(&mut self.entries);
-        let mut originals = self.originals(&entries).into_iter();
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut originals = self.originals(&entries);
+        let kept = originals.iter().step_by(2).map(Option::is_some);
+        let calls = entries.iter_mut().zip(kept).filter_map(|(entry, is_kept)| {
+            let ReadMessage::Assistant(exchanged) = entry else {
+                return None;
+            };
+            Some((exchanged.calls.as_mut_slice(), is_kept))
+        });
+        if self
+            .provider
+            .is_some_and(|provider| aliases::meet_kept_ids(provider, calls.collect()))
+        {
+            originals.clear();
+        }
+        let mut originals = originals.into_iter();
         let last = entries.len().saturating_sub(1);
         for (at, entry) in entries.into_iter().enumerate() {
             let original = originals.next().flatten();

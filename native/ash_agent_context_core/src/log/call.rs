@@ -272,11 +272,6 @@ impl ToolCall {
         self.provider_metadata = Some(metadata.put(Value::atom(PARTS_BEFORE), position));
     }
 
-    /// Whether some provider gets another id for it.
-    pub(crate) const fn is_renamed(&self) -> bool {
-        self.aliases.safe.is_some() || self.aliases.clash || self.aliases.short.clash
-    }
-
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {

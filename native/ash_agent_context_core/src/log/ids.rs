@@ -157,8 +157,7 @@ impl Ids {
             reused,
             clash,
             short,
-            item_reused: false,
-            item: None,
+            ..Aliases::default()
         }
     }
 
@@ -167,7 +166,8 @@ impl Ids {
         let of_responses = |id: &str| format!("{} {id}", Provider::OpenAiResponses.name());
         let prefix = call.kind.item_prefix()?;
         let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
-        if is_own && !self.join_item(&of_responses(&call.id)) {
+        let is_kept = call.aliases.kept_by == Some(Provider::OpenAiResponses);
+        if is_own && (!self.join_item(&of_responses(&call.id)) || is_kept) {
             return Some(call.id.clone());
         }
         let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);

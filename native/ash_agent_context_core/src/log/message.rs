@@ -125,14 +125,13 @@ impl Message {
     /// The same message by the rules.
     pub(crate) fn without_wire(&self) -> Self {
         let content = self.content.clone();
-        Self::new(
-            self.role,
-            content,
-            self.calls.clone(),
-            self.metadata.clone(),
-        )
-        .with_reply(self.reply.as_deref().cloned())
-        .with_extra(self.extra.clone())
+        let mut calls = self.calls.clone();
+        for call in &mut calls {
+            call.aliases.kept_by = None;
+        }
+        Self::new(self.role, content, calls, self.metadata.clone())
+            .with_reply(self.reply.as_deref().cloned())
+            .with_extra(self.extra.clone())
     }
 
     /// The message with fields that this version does not know.

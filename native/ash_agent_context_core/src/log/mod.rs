@@ -650,6 +650,7 @@ impl Log {
         }
         for call in &mut message.calls {
             call.aliases = self.ids.join(&call.id);
+            call.aliases.kept_by = message.original.as_ref().map(|original| original.provider);
             let id = item_id(call.provider_metadata.as_ref());
             call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
             call.aliases.item = self.ids.make_item(call);

@@ -188,6 +188,9 @@ impl<'o> Writer<'o> {
 
     /// The id of a call, as the provider can take it.
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
+        if call.aliases.kept_by == Some(self.options.provider) {
+            return Cow::Borrowed(&call.id);
+        }
         let sent = self.accepts.id(call, call.came_from(self.options.provider));
         if *sent != *call.id {
             self.changed(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));

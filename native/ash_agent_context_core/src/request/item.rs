@@ -1,6 +1,5 @@
 //! What adds elements to the list of a request.
 
-use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
@@ -28,8 +27,6 @@ pub(crate) enum Item<'a> {
     /// A message that is not sent as it was imported.
     Remade(&'a Message, Rendering<'a>),
     Results(&'a Message, &'a Exchange, Rendering<'a>),
-    /// Results that are not sent as they were imported.
-    RemadeResults(&'a Message, &'a Exchange, Rendering<'a>),
 }
 
 impl<'a> Item<'a> {
@@ -63,7 +60,7 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 &message.pieces
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => &exchange.pieces,
+            Self::Results(_, exchange, _) => &exchange.pieces,
         }
     }
 
@@ -73,9 +70,7 @@ impl<'a> Item<'a> {
             Self::System(message, rendering)
             | Self::Message(message, rendering)
             | Self::Remade(message, rendering) => rendering.key_of_message(message),
-            Self::Results(_, exchange, rendering) | Self::RemadeResults(_, exchange, rendering) => {
-                rendering.key_of_results(exchange)
-            }
+            Self::Results(_, exchange, rendering) => rendering.key_of_results(exchange),
         }
     }
 
@@ -108,16 +103,14 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 message.size()
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => exchange.size(),
+            Self::Results(_, exchange, _) => exchange.size(),
         }
     }
 
     /// The elements that its own provider had, where they are sent.
     pub fn imported(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache
-            || matches!(self, Self::Remade(..) | Self::RemadeResults(..))
-            || self.rendering() != 0;
+        let anew = options.cache || matches!(self, Self::Remade(..)) || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
@@ -127,9 +120,7 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 message.original.as_ref()
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => {
-                exchange.original.as_ref()
-            }
+            Self::Results(_, exchange, _) => exchange.original.as_ref(),
         };
         Imported::of(imported, options.provider)
     }
@@ -148,13 +139,10 @@ impl<'a> Item<'a> {
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, rendering)
-            | Self::RemadeResults(message, exchange, rendering) => {
-                match rendering.exchange(exchange) {
-                    Some(shown) => format.results(message, &shown, out),
-                    None => format.results(message, exchange, out),
-                }
-            }
+            Self::Results(message, exchange, rendering) => match rendering.exchange(exchange) {
+                Some(shown) => format.results(message, &shown, out),
+                None => format.results(message, exchange, out),
+            },
         }
     }
 
@@ -164,8 +152,7 @@ impl<'a> Item<'a> {
             Self::System(message, rendering)
             | Self::Message(message, rendering)
             | Self::Remade(message, rendering) => rendering.changes_of_message(message),
-            Self::Results(message, exchange, rendering)
-            | Self::RemadeResults(message, exchange, rendering) => {
+            Self::Results(message, exchange, rendering) => {
                 rendering.changes_of_results(&message.calls, exchange)
             }
         };
@@ -216,24 +203,16 @@ pub(crate) fn items<'a>(
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.filled() > 0);
-        let is_renamed = entry.message.calls.iter().any(ToolCall::is_renamed);
-        // Results that are made by the rules have the ids that the rules give their calls, and the other way round.
-        let by_rules = exchange.is_some_and(|exchange| {
-            exchange.original.is_none() || rendering.key_of_results(exchange) != 0
-        });
         let speaks_otherwise = dialect.is_some_and(|dialect| {
             let elements = Imported::of(entry.message.original.as_ref(), provider);
             elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
         });
-        let message = if speaks_otherwise || (by_rules && is_renamed) {
+        let message = if speaks_otherwise {
             Item::Remade(&entry.message, rendering)
         } else {
             Item::Message(&entry.message, rendering)
         };
-        let results = exchange.map(|exchange| match speaks_otherwise && is_renamed {
-            true => Item::RemadeResults(&entry.message, exchange, rendering),
-            false => Item::Results(&entry.message, exchange, rendering),
-        });
+        let results = exchange.map(|exchange| Item::Results(&entry.message, exchange, rendering));
         std::iter::once(message).chain(results)
     })
 }
