@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Options, Provider, Stamp, Value, NESTING,
+    json, time, Context, Defaults, Error, Options, Provider, RepairKind, Stamp, Value, NESTING,
 };
 
 fn defaults() -> Defaults<'static> {
@@ -137,4 +137,26 @@ fn imported_results_have_the_size_of_what_they_hold() {
     let built = Context::from_messages(list, defaults());
     let size = |context: &Context| context.iteration(1).unwrap().size().terms;
     assert!(size(&imported) > size(&built.unwrap().context));
+}
+
+/// An item of a type that nobody knows, in the place of a call's output, made the next output with that id one of the
+/// API's own: so the result that was put in its place was not the call's when it was read again.
+#[test]
+fn what_was_repaired_is_written_repaired() {
+    let body = r#"{"instructions":"S","input":[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"u","detail":"auto"},{"type":"input_file","file_data":"data:application/pdf;base64,AAAA","filename":"f"}]},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"e"},{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{}","status":"completed"},{"type":"fcnuiotn_call_output","call_id":"a","output":"1"},{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"b","annotations":[]},{"type":"refusal","refusal":"no"}]},{"type":"web_search_call","id":"ws_2","status":"completed"},{"type":"item_reference","id":"x"}]}"#;
+    let provider = Provider::OpenAiResponses;
+    let imported = Context::from_request(Value::text(body), provider, defaults()).unwrap();
+    let kinds: Vec<_> = imported.repairs.iter().map(|repair| repair.kind).collect();
+    assert_eq!(kinds, [RepairKind::SynthesisedResult]);
+    let repaired = sent(&imported.context, provider);
+    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+
+    // Its place beside the call makes no difference.
+    let items = r#"{"type":"odd_output","call_id":"a","output":"1"}"#;
+    let call = r#"{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}"#;
+    let output = r#"{"type":"function_call_output","call_id":"a","output":"2"}"#;
+    for input in [[items, call, output], [call, items, output]] {
+        let body = format!(r#"{{"input":[{}]}}"#, input.join(","));
+        assert_eq!(sent(&request(&body, provider), provider), body);
+    }
 }

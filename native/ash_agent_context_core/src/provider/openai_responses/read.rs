@@ -59,6 +59,8 @@ impl Reads for Room {
 #[derive(Default)]
 struct Reading {
     said: Said,
+    /// Calls that the application answers.
+    called: HashSet<Box<str>>,
     /// Calls that the API itself answers.
     served: HashSet<Box<str>>,
     /// Calls that only the API keeps, by the position of the item after them.
@@ -126,6 +128,8 @@ impl Reading {
         if let Some(form) = Form::of_call(&kind).filter(|_| !calls::is_served(&item)) {
             if let Some(call) = read_calls::call(form, &item)? {
                 said.elements.push(element);
+                self.served.remove(&call.id);
+                self.called.insert(call.id.clone());
                 said.calls.push(call);
                 return Ok(());
             }
@@ -137,7 +141,7 @@ impl Reading {
                 history.answer(answer);
                 return Ok(());
             }
-        } else if let Some(id) = name_at(&item, "call_id") {
+        } else if let Some(id) = name_at(&item, "call_id").filter(|id| !self.called.contains(*id)) {
             self.served.insert(id.into());
         }
         let block = provider_block(PROVIDER, item)?;
