@@ -81,6 +81,8 @@ defmodule AshAgent.Context do
     * `%{type: :provider_block, provider: :anthropic, data: map}`: not in tool results; is sent to its own provider only, and
       other providers get its words
 
+  A `:url` is an address that providers fetch (`https:`, `http:`, `data:`, `gs:` or `s3:`), without control characters.
+
   Any part may have `:provider_metadata`, a map with data that its provider wants back, such as
   `%{provider: :anthropic, model: "...", signature: "..."}`. A part may also carry requests to its provider:
 

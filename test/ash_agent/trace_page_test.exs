@@ -165,7 +165,7 @@ defmodule AshAgent.TracePageTest do
         [
           %{type: :image, media_type: "image/svg+xml", data: svg},
           %{type: :image, media_type: "image/png\" onerror=\"window.hacked=1", data: @pixel},
-          %{type: :image, url: "javascript:window.hacked=1"},
+          %{type: :image, url: "https://stored.example"},
           %{type: :image, url: "http://127.0.0.1:9/image.png"},
           %{type: :image, url: "data:image/svg+xml;base64,#{svg}"},
           %{
@@ -188,6 +188,10 @@ defmodule AshAgent.TracePageTest do
       |> Context.add_tool_results(results, at(2))
       |> Context.interrupt(hd(hostile))
       |> Context.put_prompt_block(hd(hostile), hd(hostile))
+      # An address that no part can be added with.
+      |> Context.to_snapshot()
+      |> String.replace("https://stored.example", "javascript:window.hacked=1")
+      |> Context.from_snapshot!()
 
     chat =
       ChatContext.new(context: conversation, branch: hd(hostile))

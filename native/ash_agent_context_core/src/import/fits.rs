@@ -2,7 +2,7 @@
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{check_addresses, Content, Part, PartKind};
 use crate::provider::format::Format;
 use crate::value::letters;
 use crate::value::Value;
@@ -28,13 +28,14 @@ pub fn result(format: &dyn Format, output: &Output) -> bool {
     }
 }
 
+/// Whether no text is blank, and every address is one that a provider may be told to fetch.
 fn has_words(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // A signature may stand on an empty text.
         matches!(&part.kind, PartKind::Text(text) if is_blank(text))
             && part.provider_metadata.is_none()
     };
-    !parts.iter().any(is_blank)
+    !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
 }
 
 fn is_blank(text: &[u8]) -> bool {

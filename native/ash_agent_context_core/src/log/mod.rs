@@ -1,6 +1,7 @@
 //! The log: what was said, all of it. It knows nothing of what is shown of it, of tokens, or of what
 //! providers make of it.
 
+pub mod address;
 pub mod alias;
 pub mod approval;
 pub mod call;
@@ -148,6 +149,7 @@ impl Log {
             context.metadata = metadata.into();
         }
         let content = Content::from_input(input)?;
+        content.check_addresses()?;
         context.append(Message::new(Role::User, content, Box::default(), None));
         Ok(context)
     }
@@ -164,6 +166,7 @@ impl Log {
         is_closed: bool,
     ) -> Result<Self, Error> {
         let content = Content::from_input(input)?;
+        content.check_addresses()?;
         self.check_nothing_pending()?;
         let mut next = self.clone();
         if self.current.has_assistant() || is_closed {
@@ -194,6 +197,7 @@ impl Log {
     ) -> Result<Self, Error> {
         self.check_nothing_pending()?;
         let content = Content::from_value(content, Place::Assistant)?;
+        content.check_addresses()?;
         let mut next = self.clone();
         if is_closed {
             next.complete(stamp.at);

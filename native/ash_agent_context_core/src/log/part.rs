@@ -1,6 +1,7 @@
 //! Content: text, or a list of parts.
 
 use crate::error::Error;
+use crate::log::address::{is_address, is_file_id};
 use crate::log::hints::{self, Takes, Ttl};
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
@@ -145,6 +146,17 @@ impl Content {
         }
     }
 
+    /// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`]
+    pub(crate) fn check_addresses(&self) -> Result<(), Error> {
+        match self {
+            Self::Parts(parts) => check_addresses(parts),
+            _ => Ok(()),
+        }
+    }
+
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -156,6 +168,20 @@ impl Content {
                 .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
         }
     }
+}
+
+/// See [`Content::check_addresses`].
+pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
+    for (position, part) in parts.iter().enumerate() {
+        let wrong = match part.kind.media() {
+            Some((_, Source::Url(url))) if !is_address(url) => "url",
+            Some((_, Source::Stored { id, .. })) if !is_file_id(id) => "file_id",
+            _ => continue,
+        };
+        let key = Value::atom(wrong);
+        return Err(Error::InvalidPart { position, key });
+    }
+    Ok(())
 }
 
 fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {

@@ -305,7 +305,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
                     let media_type = media.media_type.as_deref().unwrap_or_default();
                     source.field("media_type", media_type).text("data", data)
                 }
-                (Location::Web(url) | Location::Store(url), _) => source.text("url", url),
+                _ => source.text("url", &media.url()),
             };
         });
         if let (false, Some(title)) = (media.is_image(), media.filename) {

@@ -218,7 +218,7 @@ fn source(of: &Value) -> Option<Source> {
     let source = at(of, "source")?;
     if let Some(location) = at(source, "s3Location") {
         let uri = name_at(location, "uri").filter(|_| !has(location, "bucketOwner"))?;
-        return uri.starts_with("s3://").then(|| Source::Url(uri.into()));
+        return Some(Source::Url(uri.into()));
     }
     let data = name_at(source, "bytes")?;
     is_base64(data).then(|| Source::Data(data.into()))

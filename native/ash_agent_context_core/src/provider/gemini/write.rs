@@ -296,6 +296,7 @@ fn is_sent(media: &Media<'_>) -> bool {
         // The server reads texts there, too.
         Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
         Location::Store(uri) => is_taken && uri.starts_with("gs://"),
+        Location::Refused(_) => false,
     }
 }
 

@@ -405,7 +405,7 @@ fn screenshot<'a>(
             Location::Inline(_) => media.is_common_image(),
             Location::Web(_) => true,
             Location::Stored(owner, _) => owner == PROVIDER,
-            Location::Store(_) => false,
+            Location::Store(_) | Location::Refused(_) => false,
         };
         is_taken.then_some((part, media))
     });
