@@ -926,8 +926,8 @@ defmodule AshAgent.Context do
   provider's rules; `request_report/3` lists what had to be changed for that. The conversation itself does not change. To
   send a request, use `encode_request/3`, which is faster.
 
-  The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, or `{:unknown_iteration,
-  number, first..last}`. Costs O(n).
+  The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, `{:unknown_iteration,
+  number, first..last}`, or `{:invalid, path, expected}` for a number that no float can hold, which JSON readers refuse. Costs O(n).
 
   ## Options
 
@@ -1011,7 +1011,8 @@ defmodule AshAgent.Context do
   `:iteration` and `:position`; those of the system prompt come first. Changes are `:renamed_id`, `:renamed_tool`,
   `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
   `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a
-  tool result, sent after the results) and `:call_to_function` (a call of a kind that the provider does not know).
+  tool result, sent after the results), `:call_to_function` (a call of a kind that the provider does not know) and
+  `:added_message` (a user message that says "Continue." where the provider wants one and there is none).
 
   A provider refuses one half of a call that it answered itself without the other, such as the result of a web search without
   the search. So if one half is hidden, masked or before `:since`, the other is left out as well, as `:dropped_part`.

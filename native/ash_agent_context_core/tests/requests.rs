@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Map, Options, Provider, Segment, Stamp, SystemRole,
-    Thinking, Value,
+    json, time, ChangeKind, Context, Defaults, Error, Map, Options, Provider, Segment, Stamp,
+    SystemRole, Thinking, Value,
 };
 use proptest::prelude::*;
 
@@ -237,6 +237,42 @@ fn roles_in_an_order_that_providers_refuse() {
             ),
         ],
     );
+}
+
+#[test]
+fn a_user_message_that_stands_in_is_reported_where_it_stands() {
+    let added = |context: &Context, options: &Options<'_>| -> Vec<_> {
+        let report = context.request_report(options).unwrap();
+        let added = report.into_iter().map(|one| {
+            let is_added = one.change.what == ChangeKind::AddedMessage;
+            assert_eq!((is_added, one.change.from.as_str()), (true, ""));
+            assert_eq!(one.change.to.as_deref(), Some("Continue."));
+            assert!(encode(context, options).contains("Continue."));
+            (one.iteration, one.position)
+        });
+        added.collect()
+    };
+    let said = assistant(&start(r#""A""#), r#""B""#, "[]");
+    let two = take(&said, &Step::Calls("null", vec!["call_1"], r#""x""#));
+    let context = assistant(&two, r#""C""#, "[]");
+    for provider in Provider::ALL {
+        let options = Options::new(provider);
+        let wants_last = matches!(provider, Provider::Gemini | Provider::Mistral);
+        let last = if wants_last { vec![(1, 2)] } else { vec![] };
+        assert_eq!(added(&said, &options), last, "{provider:?}");
+        let later = Options {
+            from: Some(2),
+            ..options
+        };
+        let wants_first = matches!(
+            provider,
+            Provider::Anthropic | Provider::Gemini | Provider::Bedrock
+        );
+        let first = wants_first.then_some((2, 0));
+        let last = wants_last.then_some((2, 1));
+        let both: Vec<_> = first.into_iter().chain(last).collect();
+        assert_eq!(added(&context, &later), both, "{provider:?}");
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ mod atoms {
         tool_call_already_answered, tool_calls, tool_result, tool_use_id, type_ = "type", unknown_iteration,
         unknown_tool_call, unsupported_term, updated_at, url, user, utc_offset, year, zone_abbr,
         change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text,
-        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, reserved_field,
+        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, added_message, reserved_field,
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,

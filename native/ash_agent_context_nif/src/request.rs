@@ -198,7 +198,7 @@ fn request_report<'a>(
     scheduler.allow(context.get().request_cost())?;
     let given = Given::decode(options)?;
     let context = given.context(context);
-    let report = context.get().request_report(&given.options(scheduler))?;
+    let report = within_work(context.get().request_report(&given.options(scheduler)))?;
     let encoder = Encoder::copying(env);
     let list = encoder.list(report.iter().map(|change| located(&encoder, change)));
     Ok(list)

@@ -126,6 +126,7 @@ words! {
         PartToText => part_to_text,
         DroppedMessage => dropped_message,
         CallToFunction => call_to_function,
+        AddedMessage => added_message,
     } given &[];
 }
 

@@ -19,6 +19,9 @@ pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
 
 impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
 
+/// What a user message says that stands where one has to and there is none.
+pub(crate) const STAND_IN: &str = "Continue.";
+
 /// How messages are written.
 pub(crate) trait Writes: Sync {
     /// The key of the list of messages.
@@ -75,7 +78,7 @@ pub(crate) trait Writes: Sync {
         ""
     }
 
-    /// A user message where one has to stand and there is none.
+    /// A user message with [`STAND_IN`], where one has to stand and there is none.
     fn stand_in(&self) -> &'static str {
         ",{\"role\":\"user\",\"content\":\"Continue.\"}"
     }

@@ -13,7 +13,7 @@ use crate::log::hints::Ttl;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
-use crate::value::Size;
+use crate::value::{numbers, Size};
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
@@ -21,7 +21,7 @@ use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::{self, Writer};
 use crate::request::item::{items, Item};
-use crate::request::segment::Segment;
+use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::{Mark, Slice};
 use crate::value::builder::Json;
 
@@ -61,6 +61,8 @@ pub(crate) struct Body<'a, 'o> {
     ends_imported: bool,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
+    /// For each user message that stands in for another: the iteration that it stands in, and whether behind all of it.
+    stand_ins: Vec<(u64, bool)>,
     /// The system prompt beside the list, and everything before it.
     system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
@@ -98,6 +100,7 @@ impl<'a, 'o> Body<'a, 'o> {
             imported: Vec::new(),
             ends_imported: false,
             before_imported: None,
+            stand_ins: Vec::new(),
             system: None,
             left: options.most,
             steps: options.steps,
@@ -115,7 +118,20 @@ impl<'a, 'o> Body<'a, 'o> {
         self.add_iterations()?;
         self.close();
         let chosen = self.choose_marks();
-        Ok(self.segments(head, &chosen))
+        let exceeds = self.exceeds(&head);
+        let left = self.left;
+        let segments = self.segments(head, &chosen);
+        if exceeds {
+            check_numbers(&segments, left)?;
+        }
+        Ok(segments)
+    }
+
+    /// Where user messages stand in for others: see [`Body::stand_ins`].
+    pub fn into_stand_ins(mut self) -> Result<Vec<(u64, bool)>, Error> {
+        self.add_iterations()?;
+        self.close();
+        Ok(self.stand_ins)
     }
 
     /// Writes the system prompt, beside the list or as its first element.
@@ -571,7 +587,7 @@ impl<'a, 'o> Body<'a, 'o> {
             false => self.format.user_first(),
         };
         if self.model_last.is_none() && begins_with_model && wants_user {
-            self.stand_in();
+            self.stand_in(slice.number, false);
         }
         if self.joins(self.model_last, begins_with_model) {
             // The element before goes on: without its end, and without our beginning.
@@ -604,7 +620,8 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    fn stand_in(&mut self) {
+    fn stand_in(&mut self, number: u64, is_behind: bool) {
+        self.stand_ins.push((number, is_behind));
         self.slices.push(Slice::constant(self.format.stand_in()));
         self.model_last = Some(false);
     }
@@ -615,7 +632,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
         let wants_user = self.format.user_last() || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {
-            self.stand_in();
+            self.stand_in(self.context.current_iteration(), true);
         }
     }
 
@@ -695,6 +712,13 @@ impl<'a, 'o> Body<'a, 'o> {
                     .count()
             })
             .sum()
+    }
+
+    /// Whether anything of the request has a number that JSON readers refuse.
+    fn exceeds(&self, head: &Json) -> bool {
+        let made = self.system.iter().map(|(before, _)| before);
+        let mut made = made.chain([head]);
+        made.any(|json| numbers::exceed(&json.0)) || self.marked().any(|(_, slice)| slice.exceeds())
     }
 
     fn segments(self, head: Json, chosen: &[(Mark, Ttl)]) -> Vec<Segment<'a>> {

@@ -26,6 +26,7 @@ use crate::view::rendering::Rendering;
 use crate::view::{self, Stretch, View};
 
 use crate::provider;
+use crate::provider::format::STAND_IN;
 use crate::provider::options::{Known, Options};
 use crate::request::body::Body;
 use crate::request::item::{items, Item};
@@ -97,6 +98,9 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::encode_request`].
+    ///
+    /// # Complexity
+    /// O(n)
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
@@ -111,6 +115,20 @@ impl Context {
                 iteration,
                 position: 0,
             }));
+        }
+        for (number, is_behind) in Body::new(self, format, options).into_stand_ins()? {
+            let iteration = self.log.numbered(number);
+            let messages = |iteration| items(iteration, Rendering::PLAIN, options).count();
+            let behind = iteration.filter(|_| is_behind).map_or(0, messages);
+            report.push(Located {
+                change: Change {
+                    what: ChangeKind::AddedMessage,
+                    from: String::new(),
+                    to: Some(STAND_IN.to_owned()),
+                },
+                iteration: number,
+                position: iteration.map_or(0, |one| usize::from(self.leads(one))) + behind,
+            });
         }
         let first = self.first_sent(options);
         for stretch in self.sent(options) {
@@ -135,6 +153,7 @@ impl Context {
                 }),
             }
         }
+        report.sort_by_key(|located| (located.iteration, located.position));
         Ok(report)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
+use crate::value::numbers;
 
 /// Where a cache breakpoint may stand.
 #[derive(Clone, Copy)]
@@ -80,6 +81,14 @@ impl<'a> Slice<'a> {
         match &self.bytes {
             Bytes::Lent(bytes) => bytes,
             Bytes::Kept(piece, _) => piece.bytes(),
+        }
+    }
+
+    /// Whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    pub fn exceeds(&self) -> bool {
+        match &self.bytes {
+            Bytes::Lent(bytes) => numbers::exceed(bytes),
+            Bytes::Kept(piece, _) => piece.exceeds,
         }
     }
 

@@ -220,5 +220,6 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::PartToText => "a part became text",
         ChangeKind::DroppedMessage => "a message was left out",
         ChangeKind::CallToFunction => "a call became one of a function",
+        ChangeKind::AddedMessage => "a user message was added",
     }
 }

@@ -6,6 +6,7 @@ pub mod escape;
 pub mod fields;
 pub mod json;
 pub mod letters;
+pub mod numbers;
 pub mod structs;
 pub mod time;
 pub mod wording;

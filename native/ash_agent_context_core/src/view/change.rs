@@ -48,4 +48,6 @@ pub enum ChangeKind {
     DroppedMessage,
     /// A call of a kind that the provider does not know became one of a function.
     CallToFunction,
+    /// A user message stands where the provider wants one and there is none.
+    AddedMessage,
 }
