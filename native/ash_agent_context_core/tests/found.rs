@@ -160,3 +160,20 @@ fn what_was_repaired_is_written_repaired() {
         assert_eq!(sent(&request(&body, provider), provider), body);
     }
 }
+
+/// A message of an unknown role was sent although an item before it has its id, as long as no other item stood beside it.
+#[test]
+fn an_item_of_a_role_that_nobody_knows_is_sent_once() {
+    let item = |role: &str| format!(r#"{{"id":"i","role":"{role}","type":"message"}}"#);
+    let output = r#"{"type":"function_call_output","call_id":"a","output":"1"}"#;
+    let body = format!(
+        r#"{{"input":[{},{output},{},{output}]}}"#,
+        item("x"),
+        item("y")
+    );
+    let provider = Provider::OpenAiResponses;
+    let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
+    let repaired = sent(&imported.context, provider);
+    assert_eq!(repaired, format!(r#"{{"input":[{}]}}"#, item("x")));
+    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+}

@@ -225,6 +225,7 @@ fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
     match &**parts {
         [Part {
             kind: PartKind::ProviderBlock { provider: of, data },
+            withheld: false,
             ..
         }] if *of == provider && data.get_named("role").is_some() => Some(data),
         _ => None,
