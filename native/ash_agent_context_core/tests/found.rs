@@ -177,3 +177,30 @@ fn an_item_of_a_role_that_nobody_knows_is_sent_once() {
     assert_eq!(repaired, format!(r#"{{"input":[{}]}}"#, item("x")));
     assert_eq!(sent(&request(&repaired, provider), provider), repaired);
 }
+
+/// Bedrock takes `a.b`, and others get `a_b` for it, so that the id `a_b` of the next call was another one in its result.
+#[test]
+fn a_result_has_the_id_that_its_call_was_imported_with() {
+    let call =
+        |id: &str| format!(r#"{{"toolUse":{{"toolUseId":"{id}","name":"get","input":{{}}}}}}"#);
+    let result =
+        |id: &str| format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"1"}}]}}}}"#);
+    let history = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"Hi"}}]}},{{"role":"assistant","content":[{},{}]}},{{"role":"user","content":[{},{}]"#,
+        call("a.b"),
+        call("a_b"),
+        result("a.b"),
+        result("a_b")
+    );
+    let provider = Provider::Bedrock;
+    let context = request(&format!("{history}}}]}}"), provider);
+    let stamp = Stamp::at(time::from_micros(0).unwrap());
+    let context = context
+        .add_user_message(Value::text("And?"), stamp)
+        .unwrap();
+    let going_on = history.strip_suffix(']').unwrap();
+    assert_eq!(
+        sent(&context, provider),
+        format!(r#"{going_on},{{"text":"And?"}}]}}]}}"#)
+    );
+}
