@@ -13,7 +13,7 @@ pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bo
         Content::None => true,
         // Beside calls there may be an empty one.
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
-        Content::Parts(parts) => has_words(parts),
+        Content::Parts(parts) => are_taken(parts),
     };
     says && calls.iter().all(|call| takes(format, call))
 }
@@ -24,12 +24,12 @@ pub fn result(format: &dyn Format, output: &Output) -> bool {
         Output::Value(_) if format.history().wraps_results => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
-        Output::Parts(parts) => has_words(parts),
+        Output::Parts(parts) => are_taken(parts),
     }
 }
 
 /// Whether no text is blank, and every address is one that a provider may be told to fetch.
-fn has_words(parts: &[Part]) -> bool {
+fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // A signature may stand on an empty text.
         matches!(&part.kind, PartKind::Text(text) if is_blank(text))

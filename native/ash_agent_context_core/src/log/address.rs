@@ -8,13 +8,20 @@ const SCHEMES: [&str; 5] = ["https", "http", "data", "gs", "s3"];
 pub(crate) fn is_address(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     let is_known = |known: &&str| known.eq_ignore_ascii_case(scheme);
-    SCHEMES.iter().any(is_known) && !url.contains(char::is_control)
+    SCHEMES.iter().any(is_known) && !has_controls(url)
 }
 
 /// Whether what a file is called in a provider's store may go there: an address or a name.
 pub(crate) fn is_file_id(id: &str) -> bool {
     match id.contains("://") {
         true => is_address(id),
-        false => !id.contains(char::is_control),
+        false => !has_controls(id),
     }
+}
+
+/// In bytes first: a data URL may have millions of letters.
+fn has_controls(text: &str) -> bool {
+    let is_ascii = text.is_ascii();
+    text.bytes().any(|byte| byte.is_ascii_control())
+        || (!is_ascii && text.contains(char::is_control))
 }
