@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Stamp, Value,
+    json, time, ChangeKind, Context, Defaults, Error, Options, Provider, Reading, Response, Stamp,
+    Value,
 };
 
 const REFUSED: [&str; 10] = [
@@ -188,6 +189,29 @@ fn what_comes_from_outside_is_read_and_goes_to_no_provider() {
                 .context;
             let expected: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(sent(&imported, from), expected);
+        }
+    }
+}
+
+#[test]
+fn what_a_model_answers_with_is_kept_and_goes_to_no_provider() {
+    for url in REFUSED {
+        let parts = format!(
+            r#"[{{"text":"a"}},{{"fileData":{{"mimeType":"image/png","fileUri":{}}}}}]"#,
+            quoted(url)
+        );
+        let body = format!(
+            r#"{{"candidates":[{{"content":{{"role":"model","parts":{parts}}},"finishReason":"STOP"}}]}}"#
+        );
+        let reading = Reading::of(Provider::Gemini);
+        let response = Response::decode(body.as_bytes(), &reading).unwrap();
+        let context = Context::new("c", Value::text("A"), Value::Nil, stamp()).unwrap();
+        let context = context.add_response(&response, stamp()).unwrap();
+        assert_eq!(context.count_messages(), 2);
+        let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+        assert!(loaded == context);
+        for to in Provider::ALL {
+            assert!(!has_text(&sent(&context, to), url), "{to:?}: {url:?}");
         }
     }
 }
