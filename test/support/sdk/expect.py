@@ -17,6 +17,8 @@ import sys
 import warnings
 from importlib.metadata import version
 
+from wire import Wire, call, figures, json_or_text
+
 warnings.filterwarnings("ignore")
 
 PACKAGES = {
@@ -34,34 +36,6 @@ def sdk(provider):
     return f"{PACKAGES[provider]} {version(PACKAGES[provider])}"
 
 
-class Wire:
-    """A transport that answers the first request with a recording, and keeps the body of the next."""
-
-    def __init__(self, httpx, body, kind):
-        self.httpx, self.body, self.kind, self.sent = httpx, body, kind, []
-
-    def __call__(self, request):
-        self.sent.append(request.read())
-        if len(self.sent) > 1:
-            raise Sent()
-        return self.httpx.Response(200, headers={"content-type": self.kind}, content=self.body)
-
-    def client(self):
-        return self.httpx.Client(transport=self.httpx.MockTransport(self))
-
-    def next(self, send):
-        try:
-            send()
-        except Exception:
-            if len(self.sent) < 2:
-                raise
-        return json.loads(self.sent[-1])
-
-
-class Sent(Exception):
-    pass
-
-
 def is_stream(provider, kind, body):
     if provider == "bedrock":
         return body[:1] == b"\0"
@@ -71,30 +45,6 @@ def is_stream(provider, kind, body):
     if provider == "gemini" and start[:1] == b"[":
         return True
     return start[:1] != b"{" and start[:1] != b"["
-
-
-def json_or_text(text):
-    try:
-        return json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return text
-
-
-def figures(input=0, output=0, total=None, cached=0, written=0, reasoning=0):
-    n = lambda x: x or 0
-    return {
-        "input_tokens": n(input),
-        "output_tokens": n(output),
-        "total_tokens": n(input) + n(output) if total is None else total,
-        "cached_tokens": n(cached),
-        "cache_write_tokens": n(written),
-        "reasoning_tokens": n(reasoning),
-    }
-
-
-def call(id, name, arguments, kind=None):
-    arguments = arguments if kind or arguments not in (None, "") else {}
-    return {"id": id, "name": name, "arguments": arguments, "kind": kind}
 
 
 # Anthropic
@@ -138,161 +88,6 @@ def anthropic(kind, body, stream):
 
 def content_blocks(content):
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-# OpenAI
-
-
-def openai_client(wire):
-    import openai as package
-
-    return package.OpenAI(api_key="x", http_client=wire.client(), max_retries=0, base_url="http://test")
-
-
-def openai_chat(kind, body, stream):
-    import httpx2
-
-    wire = Wire(httpx2, body, "text/event-stream" if stream else "application/json")
-    client = openai_client(wire)
-    hi = {"role": "user", "content": "Hi"}
-    if stream:
-        with client.chat.completions.stream(model="m", messages=[hi]) as events:
-            events.until_done()
-            completion = events.current_completion_snapshot
-            try:
-                completion = events.get_final_completion()
-            except (package_error("LengthFinishReasonError"), package_error("ContentFilterFinishReasonError")):
-                pass
-    else:
-        completion = client.chat.completions.create(model="m", messages=[hi])
-    choice = completion.choices[0]
-    message = choice.message
-    sent = wire.next(lambda: client.chat.completions.create(model="m", messages=[hi, message]))
-    calls = []
-    for c in message.tool_calls or []:
-        if c.type == "custom":
-            calls.append(call(c.id, c.custom.name, c.custom.input, "custom"))
-        else:
-            calls.append(call(c.id, c.function.name, json_or_text(c.function.arguments)))
-    usage = completion.usage
-    details = lambda field, key: getattr(getattr(usage, field, None), key, None)
-    extra = message.model_extra or {}
-    thinking = extra.get("reasoning_content") or extra.get("reasoning") or ""
-    return {
-        "ended": choice.finish_reason is not None,
-        "id": completion.id,
-        "model": completion.model,
-        "finish": choice.finish_reason,
-        "usage": usage
-        and figures(
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.total_tokens,
-            details("prompt_tokens_details", "cached_tokens"),
-            details("prompt_tokens_details", "cache_write_tokens"),
-            details("completion_tokens_details", "reasoning_tokens"),
-        ),
-        "text": (message.content or "") + (message.refusal or ""),
-        "thinking": thinking if isinstance(thinking, str) else "",
-        "calls": calls,
-        "sent": [sent["messages"][1]],
-    }
-
-
-def package_error(name):
-    import openai as package
-
-    return getattr(package, name)
-
-
-KINDS = {
-    "function_call": None,
-    "custom_tool_call": "custom",
-    "local_shell_call": "local_shell",
-    "shell_call": "shell",
-    "apply_patch_call": "apply_patch",
-    "computer_call": "computer",
-    "mcp_approval_request": "mcp_approval",
-    "tool_search_call": "tool_search",
-}
-
-
-def openai_call(item, answered):
-    kind, id = item.get("type"), item.get("call_id") or item.get("id")
-    if kind not in KINDS or id in answered or item.get("execution") == "server":
-        return None
-    if kind == "function_call":
-        return call(id, item.get("name"), json_or_text(item.get("arguments")))
-    arguments = {
-        "custom_tool_call": lambda: item.get("input"),
-        "mcp_approval_request": lambda: json_or_text(item.get("arguments")),
-        "tool_search_call": lambda: item.get("arguments"),
-    }.get(kind, lambda: None)()
-    name = item.get("name") if kind in ("custom_tool_call", "mcp_approval_request") else None
-    return call(id, name, arguments, KINDS[kind])
-
-
-def openai_responses(kind, body, stream):
-    import httpx2
-
-    wire = Wire(httpx2, body, "text/event-stream" if stream else "application/json")
-    client = openai_client(wire)
-    hi = {"role": "user", "content": "Hi"}
-    ended = True
-    if stream:
-        with client.responses.stream(model="m", input=[hi]) as events:
-            ended = any(
-                event.type in ("response.completed", "response.incomplete", "response.failed") and keep(event)
-                for event in events
-            )
-            try:
-                response = events.get_final_response()
-            except RuntimeError:
-                # The SDK has no final response for one that is incomplete; its event holds it.
-                if not ended:
-                    raise
-                response = keep.event.response
-    else:
-        response = client.responses.create(model="m", input=[hi])
-    sent = wire.next(lambda: client.responses.create(model="m", input=[hi, *response.output]))["input"][1:]
-    raw = [item.model_dump(mode="json", exclude_unset=True, by_alias=True) for item in response.output]
-    answered = [i.get("call_id") for i in raw if i.get("type", "").endswith("_output")]
-    usage = response.usage
-    details = lambda field, key: getattr(getattr(usage, field, None), key, None)
-    texts, thoughts = [], []
-    for item in raw:
-        if item.get("type") == "message":
-            texts += [c.get("text") or c.get("refusal") or "" for c in item.get("content") or []]
-        elif item.get("type") == "reasoning":
-            thoughts += [c.get("text") or "" for c in item.get("content") or []] or [
-                "\n\n".join(c.get("text") or "" for c in item.get("summary") or [])
-            ]
-    return {
-        "ended": ended,
-        "status": response.status,
-        "store": getattr(response, "store", None),
-        "id": response.id,
-        "model": response.model,
-        "finish": (response.incomplete_details and response.incomplete_details.reason) or response.status,
-        "usage": usage
-        and figures(
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.total_tokens,
-            details("input_tokens_details", "cached_tokens"),
-            details("input_tokens_details", "cache_write_tokens"),
-            details("output_tokens_details", "reasoning_tokens"),
-        ),
-        "text": "".join(texts),
-        "thinking": "".join(thoughts),
-        "calls": [c for c in (openai_call(i, answered) for i in raw) if c],
-        "sent": sent,
-    }
-
-
-def keep(event):
-    keep.event = event
-    return True
 
 
 # Gemini
@@ -635,14 +430,20 @@ def tidy(provider, part):
     return tidied
 
 
-READERS = {f.__name__: f for f in (anthropic, openai_chat, openai_responses, gemini, bedrock, mistral, ollama)}
+def reader(provider):
+    if provider.startswith("openai"):
+        import openai_answers
+
+        return getattr(openai_answers, provider)
+    return globals()[provider]
+
 
 
 def expect(provider, kind, body):
     """What the SDK holds and would send, or the error it gives."""
     stream = is_stream(provider, kind, body)
     try:
-        found = READERS[provider](kind, body, stream)
+        found = reader(provider)(kind, body, stream)
         return found | {"stream": stream, "sent": [tidy(provider, part) for part in found["sent"]]}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:150], "stream": stream}
