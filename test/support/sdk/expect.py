@@ -263,7 +263,8 @@ def join_bedrock(events):
             (key, delta), = value["delta"].items()
             if key == "text":
                 if "citationsContent" in block:
-                    block["citationsContent"]["content"][-1]["text"] += delta
+                    cited = block["citationsContent"]["content"]
+                    cited[:] = [{"text": (cited[0]["text"] if cited else "") + delta}]
                 else:
                     block["text"] = block.get("text", "") + delta
             elif key == "toolUse":
@@ -281,7 +282,8 @@ def join_bedrock(events):
                             text[field] = text.get(field, "") + delta[field]
             elif key == "citation":
                 if "citationsContent" not in block:
-                    block["citationsContent"] = {"content": [{"text": block.pop("text", "")}], "citations": []}
+                    text = block.pop("text", "")
+                    block["citationsContent"] = {"content": [{"text": text}] if text else [], "citations": []}
                 block["citationsContent"]["citations"].append(delta)
             else:
                 block[key] = delta
@@ -357,7 +359,7 @@ def join_mistral(chunks):
                 if piece["type"] == last.get("type") == "text":
                     last["text"] += piece["text"]
                 elif piece["type"] == last.get("type") == "thinking":
-                    last["thinking"] += piece["thinking"]
+                    last.update({**piece, "thinking": last["thinking"] + piece["thinking"]})
                 else:
                     content.append(piece)
             for c in delta.get("tool_calls") or []:
