@@ -103,7 +103,8 @@ def gemini(kind, body, stream):
         body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in json.loads(body))
     # Some fields are known to one of the two services only.
     vertex = b"willContinue" in body or b"partialArgs" in body
-    wire = Wire(httpx2, body, "text/event-stream" if stream else "application/json")
+    error = {} if stream else json.loads(body).get("error", {})
+    wire = Wire(httpx2, body, "text/event-stream" if stream else "application/json", error.get("code", 200))
     options = types.HttpOptions(base_url="http://test", client_args={"transport": httpx2.MockTransport(wire), "verify": False})
     client = genai.Client(vertexai=vertex, api_key="x", http_options=options)
     off = types.GenerateContentConfig(
@@ -461,7 +462,7 @@ def digest(value):
     if isinstance(value, list):
         return [digest(v) for v in value]
     if isinstance(value, str) and len(value.encode()) > LONGEST:
-        return "sha256:" + hashlib.sha256(value.encode()).hexdigest()
+        return "md5:" + hashlib.md5(value.encode()).hexdigest()
     return value
 
 

@@ -6,14 +6,14 @@ import json
 class Wire:
     """A transport that answers the first request with a recording, and keeps the body of the next."""
 
-    def __init__(self, httpx, body, kind):
-        self.httpx, self.body, self.kind, self.sent = httpx, body, kind, []
+    def __init__(self, httpx, body, kind, status=200):
+        self.httpx, self.body, self.kind, self.status, self.sent = httpx, body, kind, status, []
 
     def __call__(self, request):
         self.sent.append(request.read())
         if len(self.sent) > 1:
             raise Sent()
-        return self.httpx.Response(200, headers={"content-type": self.kind}, content=self.body)
+        return self.httpx.Response(self.status, headers={"content-type": self.kind}, content=self.body)
 
     def client(self):
         return self.httpx.Client(transport=self.httpx.MockTransport(self))
