@@ -378,7 +378,9 @@ defmodule AshAgentContext.MixProject do
       groups_for_modules: [
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
-        "View and budget": ~r"^AshAgent\.Context\.Enhancer",
+        "Functions of AshAgent.Context":
+          ~r"^AshAgent\.Context\.(Calls|Import|Libraries|Log|Requests|Responses|Storage|Tokens|View)$",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
         "Ecto, Ash and JSON":
           ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.(Conversation|Resource|Info|Sigils))",
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|MCP|Prices)",

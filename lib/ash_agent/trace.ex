@@ -26,7 +26,7 @@ defmodule AshAgent.Trace do
   """
 
   alias AshAgent.{ChatContext, Context, Prices}
-  alias AshAgent.Context.{Error, Native}
+  alias AshAgent.Context.{Error, Native, Requests}
   alias AshAgent.Trace.{Otlp, Printed}
 
   @children [
@@ -264,13 +264,13 @@ defmodule AshAgent.Trace do
     if is_integer(origin) and origin < number, do: positions[origin]
   end
 
-  defp request({provider, opts}), do: Context.checked_options(provider, opts)
+  defp request({provider, opts}), do: Requests.checked_options(provider, opts)
   defp request(provider), do: request({provider, []})
 
   @doc false
   def request?(nil), do: true
-  def request?({provider, opts}), do: provider in Context.providers() and Keyword.keyword?(opts)
-  def request?(provider), do: provider in Context.providers()
+  def request?({provider, opts}), do: provider in Requests.providers() and Keyword.keyword?(opts)
+  def request?(provider), do: provider in Requests.providers()
 
   defp ok!({:ok, reply}), do: reply
   defp ok!({:error, reason}), do: raise(Error, reason: reason)

@@ -79,6 +79,18 @@ defmodule AshAgent.BoundaryTest do
     assert [_ | _] = hidden_calls([AshAgent.ChatContext.Branch, AshAgent.ChatContext.Stored])
   end
 
+  # AshAgent.Context calls them, so if they knew it, the files would be a circle.
+  test "the parts of AshAgent.Context do not know its struct" do
+    parts =
+      for name <- ~w(Calls Enhancer Import Libraries Log Requests Responses Storage Tokens View),
+          do: Module.concat(AshAgent.Context, name)
+
+    for part <- parts do
+      assert [] = for({AshAgent.Context, name, arity} <- calls(part), do: {part, name, arity})
+      refute part.module_info(:compile)[:source] |> File.read!() =~ ~r/%(AshAgent\.)?Context\{/
+    end
+  end
+
   test "they never look into a context" do
     files =
       Path.wildcard("lib/ash_agent/{toolbox,runtime,session,llm}.ex") ++

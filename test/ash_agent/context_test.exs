@@ -7,6 +7,15 @@ defmodule AshAgent.ContextTest do
   alias AshAgent.Context.Error
 
   doctest AshAgent.Context
+  doctest AshAgent.Context.Calls
+  doctest AshAgent.Context.Import
+  doctest AshAgent.Context.Libraries
+  doctest AshAgent.Context.Log
+  doctest AshAgent.Context.Requests
+  doctest AshAgent.Context.Responses
+  doctest AshAgent.Context.Storage
+  doctest AshAgent.Context.Tokens
+  doctest AshAgent.Context.View
 
   @t0 ~U[2026-01-01 10:00:00.000000Z]
   @t1 ~U[2026-01-01 10:00:01.000001Z]

@@ -13,8 +13,25 @@ defmodule AshAgent.PublicOptionsTest do
 
   @secret "sk-secret"
 
+  # The code and the documentation of functions of AshAgent.Context stand here, under the same names.
+  @parts [
+    Context.Calls,
+    Context.Import,
+    Context.Libraries,
+    Context.Log,
+    Context.Requests,
+    Context.Responses,
+    Context.Storage,
+    Context.Tokens,
+    Context.View
+  ]
+
   # Options that may be any term, since the application alone reads them, or a process.
-  @any [{Context, :approve_tool_call, :by}, {Context, :deny_tool_call, :by}] ++
+  @any for(
+         part <- [Context, Context.Calls],
+         name <- [:approve_tool_call, :deny_tool_call],
+         do: {part, name, :by}
+       ) ++
          [{Session, :approve, :by}, {Session, :deny, :by}] ++
          for(option <- [:llm, :context, :name, :id, :store], do: {Session, :start_link, option}) ++
          for(
@@ -50,6 +67,16 @@ defmodule AshAgent.PublicOptionsTest do
 
   # The arguments before the options.
   defp calls do
+    named = named_calls()
+
+    for {{Context, name}, arguments} <- named,
+        part <- @parts,
+        Code.ensure_loaded?(part) and function_exported?(part, name, length(arguments) + 1),
+        into: named,
+        do: {{part, name}, arguments}
+  end
+
+  defp named_calls do
     context = context()
     chat = ChatContext.new(input: "Hi")
     child = ChatContext.spawn_child(chat)
@@ -123,6 +150,7 @@ defmodule AshAgent.PublicOptionsTest do
       {ChatContext, :from_snapshot!} => [ChatContext.to_snapshot(chat)],
       {ChatContext.Config, :new} => [],
       {ChatContext.Config, :put} => [ChatContext.Config.new()],
+      {Enhancer, :run} => [context, []],
       {Enhancer.Budget, :prepare} => [],
       {Enhancer.Memory, :prepare} => [],
       {Enhancer.Redact, :prepare} => [],
