@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size,
-    Stamp, State, ToolCall, Value,
+    Event, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
+    State, ToolCall, Value,
 };
 use rustler::{Atom, Binary, Encoder as _, Env, Resource, ResourceArc, Term};
 
@@ -12,7 +12,7 @@ use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
-use crate::error::NifError;
+use crate::error::{encode_fault, NifError};
 use crate::resource::{answer, bury, freed, Handle};
 use crate::scheduler::{nif, Scheduler};
 use crate::words::Word as _;
@@ -230,37 +230,6 @@ fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e>
         Event::Finish(finish) => (atoms::finish(), finish_atom(*finish)).encode(env),
         Event::Error(fault) => (atoms::error(), encode_fault(env, fault)).encode(env),
     }
-}
-
-/// `{reason, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
-pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
-    let invalid = |text: &str| (atoms::invalid_response(), text).encode(env);
-    let (reason, message, after) = match fault {
-        Fault::Provider {
-            code,
-            message,
-            after,
-            ..
-        } => {
-            let reason = (atoms::provider(), code.as_deref()).encode(env);
-            (reason, message.as_deref(), *after)
-        }
-        Fault::Unreadable(why) => (invalid(why), None, None),
-        Fault::NotJson { problem, byte } => {
-            let text = format!("not JSON: {problem}, at byte {byte}");
-            (invalid(&text), None, None)
-        }
-        Fault::TooLarge { limit } => {
-            let reason = (atoms::response_too_large(), limit).encode(env);
-            (reason, None, None)
-        }
-        Fault::TooDeep { limit } => ((atoms::too_deep(), limit).encode(env), None, None),
-        Fault::CutOff => (atoms::incomplete().encode(env), None, None),
-        Fault::Open => (atoms::open().encode(env), None, None),
-        Fault::Interrupted => (atoms::interrupted().encode(env), None, None),
-        other => (invalid(&other.to_string()), None, None),
-    };
-    (reason, message, fault.again(), after).encode(env)
 }
 
 fn message<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {

@@ -3,7 +3,6 @@
 
 use ash_agent_context_core::{
     CallKind, CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
-    Unsupported,
 };
 use rustler::Atom;
 
@@ -92,11 +91,6 @@ words! {
         O200k => o200k_base,
         Cl100k => cl100k_base,
     } given &Self::ALL;
-
-    Unsupported {
-        ImproperList => improper_list,
-        Bitstring => bitstring,
-    } given &[];
 
     RepairKind {
         DroppedEmptyMessage => dropped_empty_message,
