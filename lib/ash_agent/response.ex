@@ -233,11 +233,15 @@ defmodule AshAgent.Response do
   @doc since: "0.1.0"
   @spec from_message(message()) :: {:ok, t()} | {:error, Context.Error.t()}
   def from_message(%{} = message) when not is_struct(message) do
-    plain =
-      {message[:content], message[:tool_calls], message[:usage], text_or_nil(message[:model]),
-       word(message[:finish_reason])}
+    given = %{
+      content: message[:content],
+      tool_calls: message[:tool_calls],
+      usage: message[:usage],
+      model: text_or_nil(message[:model]),
+      finish_reason: word(message[:finish_reason])
+    }
 
-    case Native.response_from_message(plain) do
+    case Native.response_from_message(given) do
       {:ok, {ref, state, []}} -> {:ok, %__MODULE__{ref: ref, provider: nil, state: state}}
       {:error, reason} -> {:error, %Context.Error{reason: reason}}
     end
@@ -473,7 +477,14 @@ defmodule AshAgent.Response do
 
   defp options(provider, opts) do
     opts = AshAgent.Options.validate!(opts, @schema)
-    {provider, opts[:framing], opts[:content_type], opts[:model], opts[:max_bytes]}
+
+    %{
+      provider: provider,
+      framing: opts[:framing],
+      content_type: opts[:content_type],
+      model: opts[:model],
+      max_bytes: opts[:max_bytes]
+    }
   end
 
   defp news({:ok, {ref, :failed, events}}, response),

@@ -106,15 +106,14 @@ defmodule AshAgent.Trace do
   def to_html(%module{} = shown, opts) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @html_options)
 
-    request = if opts[:request], do: request(opts[:request])
+    given = %{
+      title: opts[:title],
+      request: if(opts[:request], do: request(opts[:request])),
+      prices: Prices.terms(opts[:prices]),
+      fragment: opts[:fragment]
+    }
 
-    ok!(
-      Native.trace_html(
-        all_told(shown, opts[:children]),
-        opts[:masked],
-        {opts[:title], request, Prices.terms(opts[:prices]), opts[:fragment]}
-      )
-    )
+    shown |> all_told(opts[:children]) |> Native.trace_html(opts[:masked], given) |> ok!()
   end
 
   @doc """
@@ -144,8 +143,15 @@ defmodule AshAgent.Trace do
   @spec to_atif(Context.t() | ChatContext.t(), keyword()) :: String.t()
   def to_atif(%module{} = shown, opts \\ []) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @atif_options)
-    given = {opts[:agent], opts[:version], tools(opts[:tools]), Prices.terms(opts[:prices])}
-    ok!(Native.trace_atif(all_told(shown, opts[:children]), opts[:masked], given))
+
+    given = %{
+      agent: opts[:agent],
+      version: opts[:version],
+      tools: tools(opts[:tools]),
+      prices: Prices.terms(opts[:prices])
+    }
+
+    shown |> all_told(opts[:children]) |> Native.trace_atif(opts[:masked], given) |> ok!()
   end
 
   defp tools(nil), do: nil

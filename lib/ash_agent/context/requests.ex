@@ -175,10 +175,21 @@ defmodule AshAgent.Context.Requests do
     do: request_options(provider, Options.validate!(opts, :request))
 
   defp request_options(provider, opts) do
-    {provider, opts[:model], opts[:thinking], opts[:system_role], opts[:cache] == :auto,
-     {opts[:since], opts[:max_result_bytes], dialect(provider, opts[:dialect]),
-      known(provider, opts[:previous_response_id], opts[:conversation])},
-     opts[:pending] == :interrupt}
+    {response, conversation} = known(provider, opts[:previous_response_id], opts[:conversation])
+
+    %{
+      provider: provider,
+      model: opts[:model],
+      thinking: opts[:thinking],
+      system_role: opts[:system_role],
+      cache: opts[:cache] == :auto,
+      since: opts[:since],
+      max_result_bytes: opts[:max_result_bytes],
+      dialect: dialect(provider, opts[:dialect]),
+      previous_response_id: response,
+      conversation: conversation,
+      interrupt: opts[:pending] == :interrupt
+    }
   end
 
   defp dialect(_provider, nil), do: nil
@@ -186,9 +197,9 @@ defmodule AshAgent.Context.Requests do
   defp dialect(provider, _dialect), do: not_for!(":dialect", :openai_chat, provider)
 
   # The part of the conversation that the provider keeps itself.
-  defp known(_provider, nil, nil), do: nil
-  defp known(:openai_responses, response, nil), do: {true, response}
-  defp known(:openai_responses, nil, conversation), do: {false, conversation}
+  defp known(_provider, nil, nil), do: {nil, nil}
+  defp known(:openai_responses, response, nil), do: {response, nil}
+  defp known(:openai_responses, nil, conversation), do: {nil, conversation}
 
   defp known(:openai_responses, _response, _conversation) do
     raise ArgumentError,

@@ -65,9 +65,9 @@ defmodule AshAgent.Context.Responses do
         when context: Reply.handle()
   def add_response(%{ref: ref} = context, %{ref: response}, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
-    metadata = opts[:metadata]
+    stamp = {opts[:metadata], opts[:at]}
 
-    case Native.context_add_response(ref, response, metadata, opts[:requested_at], opts[:at]) do
+    case Native.context_add_response(ref, response, opts[:requested_at], stamp) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end

@@ -95,10 +95,16 @@ defmodule AshAgent.Context.View do
   def fit(%{ref: ref} = context, budget, opts \\ []) do
     opts = Options.validate!(opts, :fit)
 
-    how =
-      {budget, opts[:reserve], opts[:keep_first], opts[:keep_last], opts[:step], opts[:method]}
+    given = %{
+      budget: budget,
+      reserve: opts[:reserve],
+      keep_first: opts[:keep_first],
+      keep_last: opts[:keep_last],
+      step: opts[:step],
+      method: opts[:method]
+    }
 
-    case Native.context_fit(ref, how, opts[:at]) do
+    case Native.context_fit(ref, given, opts[:at]) do
       {:ok, {handle, hidden}} -> {:ok, Reply.put!({:ok, handle}, context), hidden}
       {:error, _reason} = error -> Reply.put_at(error, context)
     end

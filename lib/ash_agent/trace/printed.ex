@@ -41,10 +41,13 @@ defmodule AshAgent.Trace.Printed do
   @spec text(%{:ref => term(), optional(atom()) => term()}, keyword()) :: String.t()
   def text(context, opts) do
     opts = AshAgent.Options.validate!(opts, @options)
-    limit = if opts[:limit] == :infinity, do: @all, else: opts[:limit]
     width = Keyword.get_lazy(opts, :width, &columns/0)
-    color = Keyword.get_lazy(opts, :color, &IO.ANSI.enabled?/0)
-    how = {limit, if(width != :infinity, do: width), color}
+
+    how = %{
+      limit: if(opts[:limit] == :infinity, do: @all, else: opts[:limit]),
+      width: if(width != :infinity, do: width),
+      color: Keyword.get_lazy(opts, :color, &IO.ANSI.enabled?/0)
+    }
 
     case Native.trace_print([told(context, true)], opts[:masked], how) do
       {:ok, text} -> text

@@ -1,6 +1,7 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
 mod approvals;
+mod argument;
 mod big;
 mod chat;
 mod clock;
@@ -12,6 +13,7 @@ mod error;
 mod import;
 mod json;
 mod messages;
+mod nif;
 mod otlp;
 mod request;
 mod resource;

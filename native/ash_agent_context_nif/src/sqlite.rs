@@ -14,7 +14,8 @@ use rustler::{
 };
 
 use crate::error::NifError;
-use crate::scheduler::{nif, Scheduler};
+use crate::nif::nif;
+use crate::scheduler::Scheduler;
 
 mod atoms {
     rustler::atoms! {
@@ -223,7 +224,13 @@ fn start(name: &str, connection: Connection) -> Result<Sender<Job>, Failure> {
     Ok(sender)
 }
 
-nif!(sqlite_run_normal, sqlite_run_dirty(database: Store, job: Term<'a>, statements: Term<'a>, params: Term<'a>) => hand_over);
+nif!(
+    sqlite_run_normal,
+    sqlite_run_dirty,
+    |env, scheduler, database: Store, job: Term<'a>, statements: Term<'a>, params: Term<'a>| {
+        hand_over(env, scheduler, database, job, statements, params)
+    }
+);
 
 /// Hands statements to their thread. The answer comes as a message,
 /// `{:ash_agent_sqlite, reference, {:ok, [rows]} | {:error, {word, code}}}`.
