@@ -16,72 +16,15 @@ use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
 use crate::import::fits;
+use crate::import::read_message::{
+    message_number, results_number, Exchanged, Latest, ReadMessage, SameId,
+};
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
 use crate::provider::listener::{is_said, Answer, Listen};
-
-/// A message of the history.
-#[derive(Debug)]
-enum ReadMessage {
-    Other {
-        role: Role,
-        content: Content,
-        metadata: Option<Map>,
-    },
-    Assistant(Exchanged),
-}
-
-/// A message of the model with the results of its calls.
-#[derive(Debug)]
-struct Exchanged {
-    /// The element it begins with.
-    element: usize,
-    content: Content,
-    /// What neighbours of the message said that are one turn with it.
-    more: Vec<Part>,
-    metadata: Option<Map>,
-    calls: Vec<ToolCall>,
-    /// How often each id was given.
-    uses: HashMap<Box<str>, usize>,
-    slots: Vec<Option<Answer>>,
-    filled: usize,
-    /// The element with its first result.
-    answered: Option<usize>,
-    notes: Vec<Map>,
-}
-
-/// Calls of one id, those of the last message that has any.
-#[derive(Debug, Default)]
-struct SameId {
-    entry: usize,
-    slots: VecDeque<usize>,
-}
-
-impl SameId {
-    /// The first of the calls that has no result yet.
-    fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
-        let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
-            return None;
-        };
-        while let Some(slot) = self.slots.pop_front() {
-            if exchanged.waits(slot) {
-                return Some((self.entry, slot));
-            }
-        }
-        None
-    }
-}
-
-/// The calls of the last message that has any, for results that do not name the id.
-#[derive(Debug, Default)]
-struct Latest {
-    entry: usize,
-    by_name: HashMap<Box<str>, VecDeque<usize>>,
-    in_order: VecDeque<usize>,
-}
 
 /// A history that is being read.
 #[derive(Debug)]
@@ -590,40 +533,9 @@ impl Listen for Importer {
     }
 }
 
-/// Messages and exchanges are numbered in turn.
-const fn message_number(entry: usize) -> usize {
-    2 * entry
-}
-
-const fn results_number(entry: usize) -> usize {
-    2 * entry + 1
-}
-
 fn system(content: Content, original: Option<Original>) -> Arc<Message> {
     let message = Message::new(Role::System, content, Box::default(), None);
     Arc::new(message.with_original(original))
-}
-
-impl Exchanged {
-    fn waits(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(Option::is_none)
-    }
-
-    /// Gives ids to the calls that have none, as a context does.
-    fn name_calls(&mut self, context: &Context) {
-        let lead = context.log.system.is_some() && context.count_iterations() == 1;
-        let place = context.log.current.count_messages() + usize::from(lead);
-        let number = context.current_iteration();
-        for (position, call) in self.calls.iter_mut().enumerate() {
-            if call.id.is_empty() {
-                let mut id = format!("call_{number}_{place}_{position}");
-                while self.uses.contains_key(&*id) {
-                    id.push('_');
-                }
-                call.id = id.into();
-            }
-        }
-    }
 }
 
 fn says_nothing(content: &Content) -> bool {

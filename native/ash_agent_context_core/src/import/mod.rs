@@ -12,6 +12,7 @@ mod elements;
 mod fits;
 pub mod importer;
 mod messages;
+mod read_message;
 pub mod repair;
 mod written;
 

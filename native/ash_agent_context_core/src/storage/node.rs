@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::error::Error;
 use crate::storage::limits::LEVELS;
-use crate::storage::tagged;
 use crate::storage::trust::Structs;
+use crate::storage::untagged;
 use crate::value::fields::{self, NotThat};
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value};
@@ -100,7 +100,7 @@ impl<'a> Node<'a> {
             return Ok(self.into_untagged(structs));
         }
         let mut value = self.into_value();
-        tagged::untag(&mut value, LEVELS, structs)?;
+        untagged::untag(&mut value, LEVELS, structs)?;
         Ok(value)
     }
 
@@ -110,7 +110,7 @@ impl<'a> Node<'a> {
             Self::List(items) => items.iter().all(Self::has_no_tag),
             Self::Object(entries) => entries
                 .iter()
-                .all(|(key, node)| !tagged::is_tag(key.as_bytes()) && node.has_no_tag()),
+                .all(|(key, node)| !untagged::is_tag(key.as_bytes()) && node.has_no_tag()),
             Self::Value(value) => !matches!(
                 value,
                 Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Atom(_)
@@ -127,8 +127,9 @@ impl<'a> Node<'a> {
             }
             Self::Object(entries) => {
                 let entries = entries.into_vec().into_iter();
-                let entry =
-                    |(key, node): Named<'_>| (tagged::unescape(&key), node.into_untagged(structs));
+                let entry = |(key, node): Named<'_>| {
+                    (untagged::unescape(&key), node.into_untagged(structs))
+                };
                 Value::Map(structs.admit(Map::new(entries.map(entry).collect())))
             }
             other => other.into_value(),
