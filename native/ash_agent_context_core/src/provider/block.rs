@@ -254,7 +254,8 @@ impl Block {
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
     match given {
-        None | Some(Node::Null) => Ok(None),
+        None => Ok(None),
+        Some(node) if node.is_nil() => Ok(None),
         Some(node) => match object(node) {
             Some(arguments) => Ok(Some(arguments)),
             None => Err(Fault::unreadable(

@@ -16,7 +16,6 @@ pub mod load;
 mod node;
 mod parse;
 mod read;
-mod scan;
 mod seed;
 mod tagged;
 pub mod trust;

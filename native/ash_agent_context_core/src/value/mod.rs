@@ -6,6 +6,8 @@ pub mod escape;
 pub mod fields;
 pub mod json;
 pub mod letters;
+pub mod node;
+pub mod scan;
 pub mod structs;
 pub mod time;
 pub mod wording;

@@ -50,7 +50,7 @@ fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), F
     }
     // An event in an object of its name, as gateways send them.
     if let Node::Object(entries) = node {
-        if let [(name, inner @ Node::Object(_))] = entries.as_slice() {
+        if let [(name, inner @ Node::Object(_))] = &**entries {
             return read_event(draft, name, inner);
         }
     }

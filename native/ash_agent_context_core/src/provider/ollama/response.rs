@@ -65,9 +65,9 @@ fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
     let key = draft.next_key();
     let name = node::filled(function, "name");
     draft.open_call(key.clone(), node::text(call, "id"), name);
-    let arguments = match node::get(function, "arguments") {
-        Some(Node::Str(json)) => Arguments::from_json(json.as_bytes().into()),
-        other => arguments(other)?.unwrap_or_default(),
+    let arguments = match node::text(function, "arguments") {
+        Some(json) => Arguments::from_json(json.as_bytes().into()),
+        None => arguments(node::get(function, "arguments"))?.unwrap_or_default(),
     };
     draft.end_call_with(&key, arguments)
 }

@@ -13,7 +13,7 @@ use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
 use crate::provider::foreign;
 use crate::provider::format::{Reports, Responds};
-use crate::provider::node::{self, Node};
+use crate::provider::node::{self, Kind, Node};
 use crate::value::Value;
 
 const CONTENT: Key = Key::Only("content");
@@ -163,13 +163,13 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 
 /// A text, or a list of texts and thoughts in their order, as Mistral has it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
-    match node::get(message, "content") {
-        Some(Node::Str(text)) => match draft.last_text(false) {
+    match node::get(message, "content").map(Node::kind) {
+        Some(Kind::Text(text)) => match draft.last_text(false) {
             Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
             _ => draft.text(CONTENT, text),
         },
-        Some(Node::Array(items)) => {
-            for item in items.iter() {
+        Some(Kind::List(items)) => {
+            for item in items {
                 read_item(draft, item)?;
             }
         }
@@ -187,9 +187,9 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             node::text(item, "text").unwrap_or_default().to_owned(),
             false,
         ),
-        Some("thinking") => match node::get(item, "thinking") {
-            Some(Node::Str(text)) => (text.to_string(), true),
-            Some(Node::Array(pieces)) => {
+        Some("thinking") => match node::get(item, "thinking").map(Node::kind) {
+            Some(Kind::Text(text)) => (text.to_owned(), true),
+            Some(Kind::List(pieces)) => {
                 let pieces = pieces.iter().filter_map(|piece| node::text(piece, "text"));
                 (pieces.collect(), true)
             }
@@ -301,13 +301,10 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<()
     }
     // The input of a custom tool is text.
     let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
-    match given {
-        Some(Node::Str(json)) => draft.arguments(key, json),
-        given => {
-            if let Some(seed) = arguments(given)? {
-                draft.seed_arguments(key, seed);
-            }
-        }
+    if let Some(json) = given.and_then(node::as_text) {
+        draft.arguments(key, json);
+    } else if let Some(seed) = arguments(given)? {
+        draft.seed_arguments(key, seed);
     }
     Ok(())
 }

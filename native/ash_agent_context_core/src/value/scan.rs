@@ -1,4 +1,4 @@
-//! Reading the JSON text of a document into [`Node`]s that point into it.
+//! Reading JSON text into [`Node`]s that point into it.
 //!
 //! Whatever is wrong or rare is `None`, and left to [`json::read`], which knows all of JSON and says what is wrong.
 //! Half of the work is in the strings, which jiter reads byte by byte and serde_json word by word. With serde_json under
@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-use crate::storage::node::{Named, Node};
 use crate::value::escape;
 use crate::value::json;
+use crate::value::node::{Named, Node};
 use crate::value::Value;
 
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
@@ -52,6 +52,14 @@ impl<'a> Scan<'a> {
             levels: LEVELS,
             plain: Vec::new(),
         }
+    }
+
+    /// The whole text as one node.
+    pub fn whole(text: &'a [u8]) -> Option<Node<'a>> {
+        let mut scan = Self::new(text);
+        let node = scan.node()?;
+        scan.end()?;
+        Some(node)
     }
 
     /// The next byte that is not white space.
