@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::{Places, ToolCall};
 use crate::log::memo::Memo;
 use crate::log::original::Original;
-use crate::log::part::{Content, Part};
+use crate::log::part::{Content, Part, Place};
 use crate::log::piece::Pieces;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
@@ -24,6 +24,16 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+}
+
+impl From<Role> for Place {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::System => Self::System,
+            Role::User => Self::User,
+            Role::Assistant => Self::Assistant,
+        }
+    }
 }
 
 impl Role {

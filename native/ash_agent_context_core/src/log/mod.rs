@@ -5,6 +5,7 @@ pub mod alias;
 pub mod approval;
 pub mod call;
 pub mod decision;
+pub mod document;
 pub mod entries;
 pub mod exchange;
 pub mod hints;

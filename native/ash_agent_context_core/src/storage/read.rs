@@ -49,13 +49,8 @@ pub(crate) fn read_message(
         .and_then(Node::as_str)
         .and_then(Role::from_name)
         .ok_or_else(|| wrong(keys::ROLE, "\"system\", \"user\" or \"assistant\""))?;
-    let place = match role {
-        Role::System => Place::System,
-        Role::User => Place::User,
-        Role::Assistant => Place::Assistant,
-    };
     let content = fields.take(keys::CONTENT).unwrap_or(NIL);
-    let content = at(keys::CONTENT, read_content(content, place, trust))?;
+    let content = at(keys::CONTENT, read_content(content, role.into(), trust))?;
     let metadata = take_map(&mut fields, keys::METADATA, trust)?;
     let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS).map(Node::into_list) {
         None => (Box::default(), Exchange::default()),
