@@ -124,7 +124,7 @@ defmodule AshAgent.Context do
 
     context =
       input
-      |> Native.context_new(opts[:system_prompt], opts[:id], {opts[:metadata], opts[:at]})
+      |> Native.context_new(opts[:system_prompt], opts[:id], opts[:metadata], opts[:at])
       |> Reply.put!()
       |> make()
 
@@ -155,9 +155,10 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec add_user_message(t(), binary() | [part()] | map(), keyword()) :: t()
   def add_user_message(%__MODULE__{ref: ref} = context, input, opts \\ [])
-      when is_binary(input) or is_list(input) or is_map(input),
-      do:
-        ref |> Native.context_add_user_message(input, Options.stamp!(opts)) |> Reply.put!(context)
+      when is_binary(input) or is_list(input) or is_map(input) do
+    {metadata, at} = Options.stamp!(opts)
+    ref |> Native.context_add_user_message(input, metadata, at) |> Reply.put!(context)
+  end
 
   @doc """
   Adds a message of the model and its tool calls to the current iteration, and returns the new context.
@@ -185,8 +186,10 @@ defmodule AshAgent.Context do
         opts \\ []
       )
       when (is_binary(content) or is_list(content) or is_nil(content)) and is_list(tool_calls) do
+    {metadata, at} = Options.stamp!(opts)
+
     ref
-    |> Native.context_add_assistant_message(content, tool_calls, Options.stamp!(opts))
+    |> Native.context_add_assistant_message(content, tool_calls, metadata, at)
     |> Reply.put!(context)
   end
 
@@ -215,11 +218,10 @@ defmodule AshAgent.Context do
   @doc since: "0.1.0", group: "Build"
   @spec add_tool_results(t(), [tool_result()], keyword()) :: t()
   def add_tool_results(%__MODULE__{ref: ref} = context, results, opts \\ [])
-      when is_list(results),
-      do:
-        ref
-        |> Native.context_add_tool_results(results, Options.stamp!(opts))
-        |> Reply.put!(context)
+      when is_list(results) do
+    {metadata, at} = Options.stamp!(opts)
+    ref |> Native.context_add_tool_results(results, metadata, at) |> Reply.put!(context)
+  end
 
   @doc """
   Returns the tool calls of the message added last to the current iteration, or `[]`.

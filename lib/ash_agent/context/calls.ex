@@ -43,10 +43,9 @@ defmodule AshAgent.Context.Calls do
   @spec interrupt(context, term(), keyword()) :: context when context: Reply.handle()
   def interrupt(%{ref: ref} = context, reason \\ "interrupted", opts \\ []) do
     opts = Options.validate!(opts, :interrupt)
-    stamp = {opts[:metadata], opts[:at]}
 
     ref
-    |> Native.context_interrupt(reason, opts[:status] == :cancelled, stamp)
+    |> Native.context_interrupt(reason, opts[:status] == :cancelled, opts[:metadata], opts[:at])
     |> Reply.put!(context)
   end
 

@@ -30,11 +30,11 @@ defmodule AshAgent.Context.Native do
   end
 
   on_both_schedulers = [
-    context_new: 4,
-    context_add_user_message: 3,
-    context_add_assistant_message: 4,
-    context_add_tool_results: 3,
-    context_interrupt: 4,
+    context_new: 5,
+    context_add_user_message: 4,
+    context_add_assistant_message: 5,
+    context_add_tool_results: 4,
+    context_interrupt: 5,
     context_fork: 3,
     context_put_metadata: 4,
     context_put_iteration_metadata: 5,
@@ -54,7 +54,7 @@ defmodule AshAgent.Context.Native do
     context_call_decision: 2,
     context_call_times: 2,
     context_add_usage: 3,
-    context_add_response: 4,
+    context_add_response: 5,
     response_feed: 2,
     response_finish: 1,
     response_interrupt: 2,

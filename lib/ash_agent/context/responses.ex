@@ -65,9 +65,9 @@ defmodule AshAgent.Context.Responses do
         when context: Reply.handle()
   def add_response(%{ref: ref} = context, %{ref: response}, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
-    stamp = {opts[:metadata], opts[:at]}
+    [metadata, requested_at, at] = for key <- [:metadata, :requested_at, :at], do: opts[key]
 
-    case Native.context_add_response(ref, response, opts[:requested_at], stamp) do
+    case Native.context_add_response(ref, response, metadata, requested_at, at) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end

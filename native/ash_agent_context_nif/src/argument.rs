@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use ash_agent_context_core::{Stamp, Time, Trust, Value};
+use ash_agent_context_core::{Map, Time, Trust, Value};
 use rustler::{Atom, Binary, Decoder, NifResult, Resource, ResourceArc, Term};
 
 use crate::clock;
@@ -150,14 +150,8 @@ arguments! {
     At => Time = |term, scheduler| clock::at(term, scheduler);
     /// An id, or `nil` for a new one.
     Id => String = |term, _scheduler| clock::id(term);
-    /// `{metadata | nil, at | nil}`
-    Stamped => Stamp = |term, scheduler| {
-        let (metadata, at): (Term<'_>, Term<'_>) = term.decode()?;
-        Ok(Stamp {
-            at: clock::at(at, scheduler)?,
-            metadata: decode::metadata(metadata, scheduler)?,
-        })
-    };
+    /// A map of metadata, or `nil`.
+    Metadata => Option<Map> = |term, scheduler| decode::metadata(term, scheduler);
     /// `{approvals, structs}`
     Trusted => Trust = |term, _scheduler| {
         let env = term.get_env();

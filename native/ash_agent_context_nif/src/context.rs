@@ -1,9 +1,9 @@
 //! The NIFs of a context.
 
-use ash_agent_context_core::{Context, Cost, Defaults, Iteration, Origin};
+use ash_agent_context_core::{Context, Cost, Defaults, Iteration, Origin, Stamp};
 use rustler::{Encoder as _, Env, Term};
 
-use crate::argument::{Any, At, Attributes, Id, Items, Results, Stamped};
+use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Results};
 use crate::atoms;
 use crate::clock;
 use crate::decode::Number;
@@ -16,46 +16,49 @@ use crate::scheduler::Scheduler;
 nif!(
     context_new_normal,
     context_new_dirty,
-    |env, _scheduler, input: Items, system_prompt: Items, id: Id, stamp: Stamped| {
-        Ok(answer(env, Context::new(&id, input, system_prompt, stamp)?))
+    |env, _scheduler, input: Items, system_prompt: Items, id: Id, metadata: Metadata, at: At| {
+        Ok(answer(
+            env,
+            Context::new(&id, input, system_prompt, Stamp { at, metadata })?,
+        ))
     }
 );
 
 change!(
     context_add_user_message_normal,
     context_add_user_message_dirty,
-    |context, input: Items, stamp: Stamped| (
+    |context, input: Items, metadata: Metadata, at: At| (
         context.append_cost(),
-        context.add_user_message(input, stamp)
+        context.add_user_message(input, Stamp { at, metadata })
     )
 );
 
 change!(
     context_add_assistant_message_normal,
     context_add_assistant_message_dirty,
-    |context, content: Items, calls: Items, stamp: Stamped| (
+    |context, content: Items, calls: Items, metadata: Metadata, at: At| (
         context.append_cost(),
-        context.add_assistant_message(content, calls, stamp)
+        context.add_assistant_message(content, calls, Stamp { at, metadata })
     )
 );
 
 change!(
     context_add_tool_results_normal,
     context_add_tool_results_dirty,
-    |context, results: Results, stamp: Stamped| (
+    |context, results: Results, metadata: Metadata, at: At| (
         context.append_cost(),
-        context.add_tool_results(results, stamp)
+        context.add_tool_results(results, Stamp { at, metadata })
     )
 );
 
 change!(
     context_interrupt_normal,
     context_interrupt_dirty,
-    |context, reason: Any, cancelled: bool, stamp: Stamped| (
+    |context, reason: Any, cancelled: bool, metadata: Metadata, at: At| (
         context.append_cost().plus(context.interrupt_cost(&reason)),
         match cancelled {
-            true => context.cancel(&reason, stamp),
-            false => context.interrupt(&reason, stamp),
+            true => context.cancel(&reason, Stamp { at, metadata }),
+            false => context.interrupt(&reason, Stamp { at, metadata }),
         }
     )
 );

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size, State,
-    ToolCall, Value,
+    Event, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
+    State, ToolCall, Value,
 };
 use rustler::{Atom, Binary, Encoder as _, Env, NifMap, Resource, ResourceArc, Term};
 
-use crate::argument::{Any, Of, Stamped, Worded};
+use crate::argument::{Any, At, Metadata, Of, Worded};
 use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around, Number};
@@ -266,16 +266,19 @@ nif!(
      scheduler,
      context: Handle,
      response: ResponseHandle,
+     metadata: Metadata,
      requested_at: Term<'a>,
-     stamp: Stamped| {
+     at: At| {
         let response = response.get()?;
         scheduler.allow(cost(response))?;
         scheduler.allow(context.get().append_cost())?;
         let is_given = requested_at != atoms::nil().to_term(env);
         let requested_at = is_given.then(|| clock::at(requested_at, scheduler));
-        let next = context
-            .get()
-            .add_answer(response, requested_at.transpose()?, stamp)?;
+        let next = context.get().add_answer(
+            response,
+            requested_at.transpose()?,
+            Stamp { at, metadata },
+        )?;
         Ok(answer(env, next))
     }
 );

@@ -46,7 +46,7 @@ use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Place};
 use crate::log::results::read_results;
-use crate::log::segment::Segment;
+use crate::log::segment::{Segment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::log::usage::{Reported, Usage};
 use crate::value::time::Time;
@@ -374,14 +374,13 @@ impl Log {
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.segment.is_heavy_to_drop(self.weight())
+        self.weight() > SEGMENT && self.segment.is_last()
     }
 
     /// Lets go of the segment before a drop, and tells whether that is heavy: of several threads that drop the last
     /// holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        let weight = self.weight();
-        self.segment.let_go(weight)
+        self.segment.let_go() && self.weight() > SEGMENT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// Work to free, in terms, that a destructor does on the spot.
-const SEGMENT: usize = 2_000;
+pub(super) const SEGMENT: usize = 2_000;
 
 /// The token that a context shares, and the weight at which it takes another one.
 #[derive(Debug, Clone)]
@@ -37,15 +37,14 @@ impl Segment {
         }
     }
 
-    /// Whether nobody else holds what a context of this weight holds, and it is much.
-    pub fn is_heavy_to_drop(&self, weight: usize) -> bool {
+    /// Whether nobody else holds what this context holds.
+    pub fn is_last(&self) -> bool {
         let is_last = |one: &Arc<()>| Arc::strong_count(one) == 1;
-        weight > SEGMENT && self.token.as_ref().is_some_and(is_last)
+        self.token.as_ref().is_some_and(is_last)
     }
 
-    /// Lets go of the token, and tells whether that was the last one of a heavy context.
-    pub fn let_go(&mut self, weight: usize) -> bool {
-        let was_last = self.token.take().and_then(Arc::into_inner).is_some();
-        was_last && weight > SEGMENT
+    /// Lets go of the token, and tells whether nobody else has it.
+    pub fn let_go(&mut self) -> bool {
+        self.token.take().and_then(Arc::into_inner).is_some()
     }
 }

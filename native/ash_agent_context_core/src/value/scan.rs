@@ -18,7 +18,7 @@ const LEVELS: usize = 64;
 /// Digits of integers that surely fit.
 const DIGITS: usize = 18;
 
-/// A string that was read, which is UTF-8.
+/// A string that was read.
 enum Text<'a> {
     /// As it stands in the text.
     Here(&'a [u8]),
@@ -124,10 +124,7 @@ impl<'a> Scan<'a> {
     ) -> Option<()> {
         self.elements(b"{", b'}', |scan| {
             scan.peek()?;
-            let key = match scan.string()? {
-                Text::Here(bytes) => Cow::Borrowed(std::str::from_utf8(bytes).ok()?),
-                Text::Plain => Cow::Owned(std::str::from_utf8(&scan.plain).ok()?.to_owned()),
-            };
+            let key = scan.key()?;
             scan.peek()?;
             scan.skip(b":")?;
             read(scan, key)
@@ -160,10 +157,30 @@ impl<'a> Scan<'a> {
     }
 
     fn string(&mut self) -> Option<Text<'a>> {
+        let text = self.bytes()?;
+        let is_utf8 = match text {
+            Text::Here(bytes) => is_utf8(bytes),
+            Text::Plain => is_utf8(&self.plain),
+        };
+        is_utf8.then_some(text)
+    }
+
+    fn key(&mut self) -> Option<Cow<'a, str>> {
+        match self.bytes()? {
+            Text::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Text::Plain => {
+                let text = std::str::from_utf8(&self.plain).ok()?;
+                Some(Cow::Owned(text.to_owned()))
+            }
+        }
+    }
+
+    /// A string, whatever its bytes are.
+    fn bytes(&mut self) -> Option<Text<'a>> {
         self.skip(b"\"")?;
         let plain = self.run()?;
         if self.skip(b"\"").is_some() {
-            return is_utf8(plain).then_some(Text::Here(plain));
+            return Some(Text::Here(plain));
         }
         self.plain.clear();
         self.plain.extend_from_slice(plain);
@@ -172,7 +189,7 @@ impl<'a> Scan<'a> {
             let plain = self.run()?;
             self.plain.extend_from_slice(plain);
         }
-        is_utf8(&self.plain).then_some(Text::Plain)
+        Some(Text::Plain)
     }
 
     /// What comes before the next quote, backslash or control character.
