@@ -2,5 +2,6 @@
   inputs: [
     "{mix,.formatter}.exs",
     "{bench,config,demo,lib,soak,test}/**/*.{ex,exs}"
-  ]
+  ],
+  subdirectories: ["packages/*"]
 ]

@@ -1,22 +1,28 @@
 defmodule Mix.Tasks.Compile.Cargo do
   @moduledoc """
-  Builds the Rust library with Cargo and puts it where `AshAgent.Context.Native` loads it from.
+  Builds the Rust library of a package with Cargo and puts it where the package's module of NIFs loads it from. It serves
+  all packages of this repository: `ash_agent_context`, and those that depend on it and have a library of their own.
 
-  It runs `cargo build` for `native/ash_agent_context_nif`, with the target directory inside the Mix build path, and
+  A package says in its `project/0` what there is to build:
+
+      cargo: [crate: "ash_agent_context_nif", workspace: ".", sources: ["native/ash_agent_context_*"], features: [:otlp]]
+
+  It runs `cargo build` for the crate, with the target directory inside the Mix build path, and
   copies the library to `priv/native` of the *built* application. Nothing is written to the source tree, so one checkout
   can be a path or git dependency of several applications, also when it is read-only. All Mix environments share one
   Cargo target directory.
 
-  Applications get Cargo's release profile. In the package's own checkout, `dev` and `test` get the profile `checkout` of
-  `Cargo.toml`, which rebuilds in seconds and runs a little slower; `MIX_ENV=prod` there is the release build, which the
-  benches use.
+  Applications get Cargo's release profile. In the repository's own checkout, `dev`, `test` and `integration` get the profile
+  `checkout` of the workspace's `Cargo.toml`, which rebuilds in seconds and runs a little slower; `MIX_ENV=prod` there is the
+  release build, which the benches use.
 
   An application chooses what is built in:
 
       config :ash_agent_context, features: [:exact_tokens]
 
-  The features are those of `native/ash_agent_context_nif/Cargo.toml`; none is built in by default. The package's own
-  checkout builds all of them. After a change run `mix deps.compile ash_agent_context --force`.
+  The features are those of the crate's `Cargo.toml`; none is built in by default. The repository's own checkout builds all of
+  them. With `built_with: :sqlite`, `:sqlite` is one more, and the library is only built for those who choose it. After a change
+  run `mix deps.compile ash_agent_context --force`.
 
   Cargo is started only when something it reads has changed since the last build (contents, not times), so that a
   compilation with nothing to do costs a few milliseconds. In its own checkout Cargo may update `Cargo.lock`; as a
@@ -31,12 +37,12 @@ defmodule Mix.Tasks.Compile.Cargo do
 
   alias Mix.Task.Compiler.Diagnostic
 
-  @crate "ash_agent_context_nif"
-  @features [:exact_tokens, :otlp, :sqlite]
-  @default_features []
+  # Of the workspace, and of each crate in it.
+  @workspace_inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml)
+  @crate_inputs ~w(*.toml build.rs src/**/*)
 
-  @inputs ~w(Cargo.toml Cargo.lock rust-toolchain* .cargo/config.toml) ++
-            ~w(native/ash_agent_context_*/*.toml native/ash_agent_context_*/build.rs native/ash_agent_context_*/src/**/*)
+  # This file is at the root of the repository.
+  @checkout __DIR__
 
   # What changes the library without changing a file.
   @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
@@ -45,11 +51,18 @@ defmodule Mix.Tasks.Compile.Cargo do
   def run(args) do
     fingerprint = fingerprint()
 
-    if "--force" not in args and File.exists?(library()) and
-         File.read(manifest()) == {:ok, fingerprint} do
-      :noop
-    else
-      build(fingerprint)
+    cond do
+      not wanted?() ->
+        File.rm(manifest())
+        File.rm(library())
+        :noop
+
+      "--force" not in args and File.exists?(library()) and
+          File.read(manifest()) == {:ok, fingerprint} ->
+        :noop
+
+      true ->
+        build(fingerprint)
     end
   end
 
@@ -95,15 +108,15 @@ defmodule Mix.Tasks.Compile.Cargo do
 
       true ->
         {:error,
-         "ash_agent_context is compiled with Rust and found no cargo: " <>
+         "#{app()} is compiled with Rust and found no cargo: " <>
            "install Rust from https://rustup.rs, or put cargo on the PATH."}
     end
   end
 
   defp run_cargo(cargo, features) do
     args =
-      ~w(build --profile #{profile()} --package #{@crate} --features) ++
-        [Enum.join(features, ","), "--target-dir", target_dir()] ++ locked()
+      ~w(build --profile #{profile()} --manifest-path #{manifest_path()} --package #{crate()}) ++
+        ["--features", Enum.join(features, ","), "--target-dir", target_dir()] ++ locked()
 
     port =
       Port.open({:spawn_executable, cargo}, [
@@ -135,26 +148,41 @@ defmodule Mix.Tasks.Compile.Cargo do
       else: "release"
   end
 
+  # Those of the crate. What the whole library depends on is not one of them.
   defp features do
-    chosen =
-      if own_checkout?(),
-        do: @features,
-        else: Application.get_env(:ash_agent_context, :features, @default_features)
+    known = List.wrap(config(:built_with)) ++ config(:features)
 
-    if is_list(chosen) and chosen -- @features == [] do
-      {:ok, chosen}
+    if is_list(chosen()) and chosen() -- known == [] do
+      {:ok, chosen() -- List.wrap(config(:built_with))}
     else
       {:error,
-       "config :ash_agent_context, features: #{inspect(chosen)} is not a list of known features: " <>
-         "choose from #{inspect(@features)}."}
+       "config #{inspect(app())}, features: #{inspect(chosen())} is not a list of known features: " <>
+         "choose from #{inspect(known)}."}
     end
   end
 
-  defp locked do
-    if File.exists?("Cargo.lock") and not own_checkout?(), do: ["--locked"], else: []
+  defp chosen do
+    if own_checkout?(),
+      do: List.wrap(config(:built_with)) ++ config(:features),
+      else: Application.get_env(app(), :features, [])
   end
 
-  defp own_checkout?, do: String.starts_with?(Mix.Project.build_path(), File.cwd!() <> "/")
+  # `build/1` refuses what is not a feature.
+  defp wanted?, do: config(:built_with) == nil or chosen() != []
+
+  defp locked do
+    lock = Path.join(config(:workspace), "Cargo.lock")
+    if File.exists?(lock) and not own_checkout?(), do: ["--locked"], else: []
+  end
+
+  # The packages of the repository share its build folder.
+  defp own_checkout?, do: String.starts_with?(Mix.Project.build_path(), @checkout <> "/")
+
+  defp app, do: Mix.Project.config()[:app]
+  defp crate, do: config(:crate)
+  defp manifest_path, do: Path.join(config(:workspace), "Cargo.toml")
+
+  defp config(key), do: Mix.Project.config()[:cargo][key]
 
   defp color do
     if IO.ANSI.enabled?() and System.get_env("CARGO_TERM_COLOR") == nil,
@@ -179,14 +207,19 @@ defmodule Mix.Tasks.Compile.Cargo do
     |> Regex.scan(output, capture: :all_but_first)
     |> Enum.map(fn [severity, message, file, line] ->
       diagnostic = diagnostic(String.to_existing_atom(severity), message)
-      %{diagnostic | file: Path.expand(file), position: String.to_integer(line)}
+
+      %{
+        diagnostic
+        | file: Path.expand(file, config(:workspace)),
+          position: String.to_integer(line)
+      }
     end)
   end
 
   defp diagnostic(severity, message) do
     %Diagnostic{
       compiler_name: "cargo",
-      file: Path.expand("Cargo.toml"),
+      file: Path.expand(manifest_path()),
       message: message,
       position: 0,
       severity: severity
@@ -221,9 +254,9 @@ defmodule Mix.Tasks.Compile.Cargo do
   defp built_library do
     name =
       case :os.type() do
-        {:win32, _} -> "#{@crate}.dll"
-        {:unix, :darwin} -> "lib#{@crate}.dylib"
-        _ -> "lib#{@crate}.so"
+        {:win32, _} -> "#{crate()}.dll"
+        {:unix, :darwin} -> "lib#{crate()}.dylib"
+        _ -> "lib#{crate()}.so"
       end
 
     Path.join([target_dir(), System.get_env("CARGO_BUILD_TARGET", ""), profile(), name])
@@ -232,24 +265,28 @@ defmodule Mix.Tasks.Compile.Cargo do
   # :erlang.load_nif/2 adds .so on every Unix, also on macOS.
   defp library do
     extension = if match?({:win32, _}, :os.type()), do: "dll", else: "so"
-    Path.join(Mix.Project.app_path(), "priv/native/lib#{@crate}.#{extension}")
+    Path.join(Mix.Project.app_path(), "priv/native/lib#{crate()}.#{extension}")
   end
 
   defp target_dir do
     build_path = Mix.Project.build_path()
 
     if System.get_env("MIX_BUILD_PATH"),
-      do: Path.join(build_path, "cargo/ash_agent_context"),
-      else: Path.expand("../cargo/ash_agent_context", build_path)
+      do: Path.join(build_path, "cargo/#{app()}"),
+      else: Path.expand("../cargo/#{app()}", build_path)
   end
 
   defp manifest, do: Path.join(Mix.Project.manifest_path(), "compile.cargo")
 
   defp fingerprint do
+    patterns =
+      for(name <- @workspace_inputs, do: Path.join(config(:workspace), name)) ++
+        for crate <- config(:sources), name <- @crate_inputs, do: Path.join(crate, name)
+
     files =
-      for pattern <- @inputs, path <- Path.wildcard(pattern), File.regular?(path) do
-        {path, :erlang.md5(File.read!(path))}
-      end
+      for path <- patterns |> Enum.flat_map(&Path.wildcard/1) |> Enum.uniq(),
+          File.regular?(path),
+          do: {path, :erlang.md5(File.read!(path))}
 
     machine = :erlang.system_info(:system_architecture)
     variables = Enum.map(@variables, &System.get_env/1)
@@ -272,6 +309,12 @@ defmodule AshAgentContext.MixProject do
       version: @version,
       elixir: "~> 1.14",
       compilers: [:cargo] ++ Mix.compilers(),
+      cargo: [
+        crate: "ash_agent_context_nif",
+        workspace: ".",
+        sources: ["native/ash_agent_context_*"],
+        features: [:exact_tokens, :otlp]
+      ],
       elixirc_paths: elixirc_paths(Mix.env()),
       start_permanent: Mix.env() == :prod,
       prune_code_paths: Mix.env() != :integration,
@@ -283,29 +326,11 @@ defmodule AshAgentContext.MixProject do
     ]
   end
 
-  def application do
-    [
-      mod: {AshAgent.Context.Application, []},
-      extra_applications: [:logger, :crypto, :ssl] ++ integrations()
-    ]
-  end
+  # It starts no process.
+  def application, do: [extra_applications: [:logger] ++ integrations()]
 
   # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
-  @integrations [
-    :anubis_mcp,
-    :ash,
-    :ash_postgres,
-    :ecto,
-    :ecto_sql,
-    :finch,
-    :jason,
-    :kino,
-    :opentelemetry_api,
-    :postgrex,
-    :req,
-    :spark,
-    :stream_data
-  ]
+  @integrations [:ecto, :ecto_sql, :jason, :kino, :postgrex]
 
   defp integrations do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -322,13 +347,8 @@ defmodule AshAgentContext.MixProject do
   defp deps do
     if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
       [
-        {:ash, "~> 3.0", optional: true},
-        {:finch, "~> 0.18", optional: true},
         {:jason, "~> 1.4", optional: true},
         {:kino, "~> 0.14", optional: true},
-        {:opentelemetry_api, "~> 1.0", optional: true},
-        {:req, "~> 0.5", optional: true},
-        {:telemetry, "~> 1.0", optional: true},
         {:ex_doc, "~> 0.31", only: :dev, runtime: false}
       ]
     else
@@ -378,13 +398,11 @@ defmodule AshAgentContext.MixProject do
       groups_for_modules: [
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
-        "View and budget": ~r"^AshAgent\.Context\.Enhancer",
-        "Ecto, Ash and JSON":
-          ~r"(EctoType|AshType|Embedded|JSON|Comparable|^AshAgent\.(Conversation|Resource|Info|Sigils))",
-        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|Tools|MCP|Prices)",
-        Stores: ~r"^AshAgent\.Store",
-        Models: ~r"^AshAgent\.LLM",
-        Looking: ~r"^AshAgent\.Trace"
+        "Functions of AshAgent.Context":
+          ~r"^AshAgent\.Context\.(Calls|Import|Libraries|Log|Requests|Responses|Storage|Tokens|View)$",
+        Enhancers: ~r"^AshAgent\.Context\.Enhancer",
+        "Ecto and JSON": ~r"(EctoType|JSON)",
+        Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]
     ]
   end

@@ -1,6 +1,6 @@
 # What the built-in transport and a client cost, over loopback:
 #
-#     MIX_ENV=prod mix run bench/clients.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/clients.exs
 #
 # Requests over one connection that is kept, and over a new one each; a stream of many small pieces through the transport
 # alone, and through a client that reads them and delivers their events. The server is a process of the same VM.

@@ -1,7 +1,7 @@
 # Does any function of the package hold a scheduler for a millisecond? Calls each of them on contexts, responses and chats of
 # 10 MB while the VM reports every process that was scheduled for 1 ms or longer without a break:
 #
-#     MIX_ENV=prod mix run bench/schedulers.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/schedulers.exs
 #
 # The operating system may take the processor from a scheduler in the middle of anything, which is reported just the same.
 # The VM itself takes long to collect many binaries. So each run is followed by a control that is as long, holds and makes the
@@ -461,7 +461,8 @@ defmodule AshAgent.Bench.Schedulers do
       {"Response.model/1", fn -> Response.model(whole) end},
       {"Response.finish_reason/1", fn -> Response.finish_reason(whole) end},
       {"Response.finish_word/1", fn -> Response.finish_word(whole) end},
-      {"Response.count_bytes/1", fn -> Response.count_bytes(whole) end}
+      {"Response.count_bytes/1", fn -> Response.count_bytes(whole) end},
+      {"Response.details/1", fn -> Response.details(whole) end}
     ]
   end
 
@@ -493,7 +494,7 @@ defmodule AshAgent.Bench.Schedulers do
   @modules [ChatContext, Context, Context.JSON, Context.Native, Response, Trace]
 
   # Raise always, or are called by Elixir or tests alone.
-  @left_out [get_and_update: 3, pop: 2, load: 0, live_contexts: 0, live_responses: 0]
+  @left_out [get_and_update: 3, pop: 2, load: 0, foreign?: 1, live_contexts: 0, live_responses: 0]
 
   defp count_calls do
     for module <- @modules do

@@ -4,7 +4,7 @@
 # BENCH_QUICK=1 shows only that it works.
 
 for file <-
-      ~w(support/harness.exs ../test/support/integrations.ex ../test/support/pgsql.ex ../soak/cluster/database.exs),
+      ~w(support/harness.exs ../test/support/integrations.ex ../packages/ash_agent_runtime/test/support/pgsql.ex ../soak/cluster/database.exs),
     do: Code.require_file(file, __DIR__)
 
 defmodule AshAgent.Bench.Sessions do

@@ -1,6 +1,6 @@
 # What a turn costs in a store at different lengths of a conversation, what a run's journal costs, and what loading costs:
 #
-#     MIX_ENV=prod mix run bench/stores.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/stores.exs
 #
 # A turn is an agent's iteration with a call: its answer of 2 KB, the start of the call and its result, three writes. Beside it,
 # the whole snapshot is written after each of the two changes, into a table of its own of the same database. A run is one of
@@ -10,15 +10,15 @@
 
 Code.require_file("support/harness.exs", __DIR__)
 Code.require_file("../test/support/integrations.ex", __DIR__)
-Code.require_file("../test/support/pgsql.ex", __DIR__)
+Code.require_file("../packages/ash_agent_runtime/test/support/pgsql.ex", __DIR__)
 
 defmodule AshAgent.Bench.Stores do
   @moduledoc false
 
   alias AshAgent.Bench.Harness
   alias AshAgent.Context
-  alias AshAgent.Context.Native
   alias AshAgent.{Runtime, Store}
+  alias AshAgent.Store.SQLite.Native
 
   @lengths if Harness.quick?(), do: [10, 1_000], else: [10, 1_000, 10_000]
   @batches if Harness.quick?(), do: 3, else: 9
@@ -202,7 +202,7 @@ defmodule AshAgent.Bench.Stores do
 
   defp sqlite!(store, mode, statement, params) do
     reference = make_ref()
-    {:ok, :ok} = Native.sqlite_run(store.ref, {mode, reference}, [statement], params)
+    :ok = Native.run(store.ref, {mode, reference}, [statement], params)
     receive do: ({:ash_agent_sqlite, ^reference, {:ok, _}} -> :ok)
   end
 

@@ -1,7 +1,7 @@
 # A run on SQLite whose VM kills itself with SIGKILL in the middle, and goes on in another VM. bin/demo calls both:
 #
-#     mix run demo/crash.exs begin FOLDER
-#     mix run demo/crash.exs go_on FOLDER
+#     cd packages/ash_agent_runtime && mix run ../../demo/crash.exs begin FOLDER
+#     cd packages/ash_agent_runtime && mix run ../../demo/crash.exs go_on FOLDER
 
 Code.require_file("terminal.exs", __DIR__)
 

@@ -4,9 +4,11 @@
 # The nodes load these from a folder, since they are VMs of their own.
 folder = System.fetch_env!("SOAK_FOLDER")
 
+runtime = "packages/ash_agent_runtime/test/support"
+
 support =
-  for name <- ~w(nodes pgsql integrations atif_models browser),
-      do: Path.join(__DIR__, "../test/support/#{name}.ex")
+  for file <- ["#{runtime}/nodes.ex", "#{runtime}/pgsql.ex", "test/support/integrations.ex"],
+      do: Path.join([__DIR__, "..", file])
 
 modules = Path.join(folder, "modules")
 File.mkdir_p!(modules)

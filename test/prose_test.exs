@@ -3,8 +3,6 @@ defmodule AshAgent.ProseTest do
 
   # Three habits that make English read as translated. Code has none of these words.
 
-  @pages ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-
   @habits [
     {~r/(?<!there )(?<!it )\b(?:is|are|was|were|be) no (?!longer\b|more\b|less\b)\w+/i,
      "write \"is not\", or \"not valid\""},
@@ -16,7 +14,12 @@ defmodule AshAgent.ProseTest do
      "name the thing instead of \"What ...\""}
   ]
 
-  defp pages, do: @pages ++ Path.wildcard("guides/*.md") ++ Path.wildcard("lib/**/*.ex")
+  defp pages do
+    for name <- ["{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md", "guides/*.md", "lib/**/*.ex"],
+        folder <- ["." | Path.wildcard("packages/*")],
+        page <- Path.wildcard(Path.join(folder, name)),
+        do: page
+  end
 
   # Sentences go over line ends, and comments begin each line anew.
   defp prose(text) do

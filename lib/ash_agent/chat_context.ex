@@ -478,7 +478,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec dump(t()) :: map()
-  def dump(%__MODULE__{} = chat), do: Stored.dump(chat)
+  def dump(%__MODULE__{} = chat), do: Stored.dump(chat, branches(chat))
 
   @doc """
   Makes a chat from a map that `dump/1` returned, and returns `{:ok, chat}` or `{:error, error}`.
@@ -511,7 +511,7 @@ defmodule AshAgent.ChatContext do
   @spec load(term(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def load(document, opts \\ []) when is_list(opts) do
     Trust.check!(opts)
-    Stored.load(document, opts)
+    with {:ok, fields} <- Stored.load(document, opts), do: {:ok, struct!(__MODULE__, fields)}
   end
 
   @doc """
@@ -539,7 +539,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec to_snapshot(t()) :: binary()
-  def to_snapshot(%__MODULE__{} = chat), do: Stored.to_snapshot(chat)
+  def to_snapshot(%__MODULE__{} = chat), do: Stored.to_snapshot(chat, branches(chat))
 
   @doc """
   Makes a chat from the JSON text that `to_snapshot/1` returned, and returns `{:ok, chat}` or `{:error, error}`. Takes the
@@ -556,7 +556,7 @@ defmodule AshAgent.ChatContext do
   @spec from_snapshot(binary(), keyword()) :: {:ok, t()} | {:error, Error.t()}
   def from_snapshot(text, opts \\ []) when is_binary(text) and is_list(opts) do
     Trust.check!(opts)
-    with {:ok, document} <- JSON.decode(text), do: Stored.load(document, opts)
+    with {:ok, document} <- JSON.decode(text), do: load(document, opts)
   end
 
   @doc """

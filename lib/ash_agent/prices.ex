@@ -22,8 +22,7 @@ defmodule AshAgent.Prices do
   `t:AshAgent.Context.usage/0`; surcharges, such as those for long requests and for a longer lifetime of the cache, do not.
   """
 
-  alias AshAgent.Context
-  alias AshAgent.Context.Native
+  alias AshAgent.Context.{Error, Native}
 
   @typedoc "A price of a model."
   @type price :: %{
@@ -83,9 +82,9 @@ defmodule AshAgent.Prices do
   @doc false
   # What the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
   # without a price.
-  def spent(%Context{ref: ref}, terms, asked, since) do
+  def spent(%{ref: ref}, terms, asked, since) do
     with {:error, reason} <- Native.context_spent(ref, terms, asked, since),
-         do: {:error, %Context.Error{reason: reason}}
+         do: {:error, %Error{reason: reason}}
   end
 
   @doc false

@@ -24,6 +24,7 @@ defmodule AshAgent.Response do
   ## States
 
     * `:open` - there is more to come
+    * `:queued` - the provider works on it in the background, and says it when it is asked again, see below
     * `:complete` - everything came. For some providers, only the end of the body completes a response: call `finish/1` there
     * `:failed` - the provider reported an error, or sent something that cannot be read; see `error/1`
     * `:interrupted` - you called `interrupt/2`: nothing more will come
@@ -31,6 +32,16 @@ defmodule AshAgent.Response do
   When a response is complete or interrupted, add it to a conversation with `AshAgent.Context.add_response/3`. A response that broke
   off is kept with all the text that came, marked with `state: :interrupted`, and without signatures and ids of incomplete parts, so
   that the next request is valid.
+
+  ## Answers in the background
+
+  OpenAI Responses answers a request with `background: true` at once, with a response that is `queued` or `in_progress`. It says
+  nothing yet, but `id/1` and `model/1` return what is needed to ask for it again, with `GET /responses/<id>`:
+
+      iex> body = ~s({"object":"response","id":"resp_1","model":"gpt-5","status":"queued","output":[]})
+      iex> {:ok, response} = AshAgent.Response.decode(:openai_responses, body)
+      iex> {response.state, AshAgent.Response.id(response), AshAgent.Response.model(response)}
+      {:queued, "resp_1", "gpt-5"}
 
   ## Tool calls
 
@@ -82,7 +93,7 @@ defmodule AshAgent.Response do
           optional(atom()) => term()
         }
 
-  @type state :: :open | :complete | :failed | :interrupted
+  @type state :: :open | :queued | :complete | :failed | :interrupted
 
   @typedoc """
   Why the model stopped.
@@ -233,11 +244,15 @@ defmodule AshAgent.Response do
   @doc since: "0.1.0"
   @spec from_message(message()) :: {:ok, t()} | {:error, Context.Error.t()}
   def from_message(%{} = message) when not is_struct(message) do
-    plain =
-      {message[:content], message[:tool_calls], message[:usage], text_or_nil(message[:model]),
-       word(message[:finish_reason])}
+    given = %{
+      content: message[:content],
+      tool_calls: message[:tool_calls],
+      usage: message[:usage],
+      model: text_or_nil(message[:model]),
+      finish_reason: word(message[:finish_reason])
+    }
 
-    case Native.response_from_message(plain) do
+    case Native.response_from_message(given) do
       {:ok, {ref, state, []}} -> {:ok, %__MODULE__{ref: ref, provider: nil, state: state}}
       {:error, reason} -> {:error, %Context.Error{reason: reason}}
     end
@@ -408,6 +423,30 @@ defmodule AshAgent.Response do
   def finish_word(%__MODULE__{} = response), do: fact(response, 4)
 
   @doc """
+  Returns what else the provider says of its answer, under the provider's own names, or `nil`.
+
+  These are Gemini's `"groundingMetadata"`, `"citationMetadata"`, `"urlContextMetadata"`, `"finishMessage"` and
+  `"continuationToken"`, and Anthropic's `"container"`, `"stop_details"`, `"stop_sequence"` and `"context_management"`. They stay with
+  the message, see `AshAgent.Context.fetch_message/2`. Costs O(n).
+
+  Of chat servers these are `"annotations"`, `"citations"`, `"search_results"`, `"images"`, `"related_questions"` and `"executed_tools"`,
+  and Bedrock's are `"trace"`, `"serviceTier"` and `"additionalModelResponseFields"`.
+
+  ## Examples
+
+      iex> body = ~s({"choices":[{"message":{"content":"Hi"}}],"citations":["https://a.example"]})
+      iex> {:ok, response} = AshAgent.Response.decode(:openai_chat, body)
+      iex> AshAgent.Response.details(response)
+      %{"citations" => ["https://a.example"]}
+  """
+  @doc since: "0.1.0"
+  @spec details(t()) :: %{String.t() => term()} | nil
+  def details(%__MODULE__{ref: ref}) do
+    {:ok, details} = Native.response_details(ref)
+    details
+  end
+
+  @doc """
   Returns the name of the model, as given in the response, or `nil`.
 
   ## Examples
@@ -473,7 +512,14 @@ defmodule AshAgent.Response do
 
   defp options(provider, opts) do
     opts = AshAgent.Options.validate!(opts, @schema)
-    {provider, opts[:framing], opts[:content_type], opts[:model], opts[:max_bytes]}
+
+    %{
+      provider: provider,
+      framing: opts[:framing],
+      content_type: opts[:content_type],
+      model: opts[:model],
+      max_bytes: opts[:max_bytes]
+    }
   end
 
   defp news({:ok, {ref, :failed, events}}, response),

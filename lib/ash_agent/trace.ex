@@ -25,9 +25,9 @@ defmodule AshAgent.Trace do
   a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all.
   """
 
-  alias AshAgent.{ChatContext, Context, Prices}
-  alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Trace.{Otlp, Printed}
+  alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
+  alias AshAgent.Context.{Error, Native, Printed, Requests}
+  alias AshAgent.Trace.Otlp
 
   @children [
     children: [
@@ -106,15 +106,14 @@ defmodule AshAgent.Trace do
   def to_html(%module{} = shown, opts) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @html_options)
 
-    request = if opts[:request], do: request(opts[:request])
+    given = %{
+      title: opts[:title],
+      request: if(opts[:request], do: request(opts[:request])),
+      prices: Prices.terms(opts[:prices]),
+      fragment: opts[:fragment]
+    }
 
-    ok!(
-      Native.trace_html(
-        all_told(shown, opts[:children]),
-        opts[:masked],
-        {opts[:title], request, Prices.terms(opts[:prices]), opts[:fragment]}
-      )
-    )
+    shown |> all_told(opts[:children]) |> Native.trace_html(opts[:masked], given) |> ok!()
   end
 
   @doc """
@@ -144,14 +143,22 @@ defmodule AshAgent.Trace do
   @spec to_atif(Context.t() | ChatContext.t(), keyword()) :: String.t()
   def to_atif(%module{} = shown, opts \\ []) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @atif_options)
-    given = {opts[:agent], opts[:version], tools(opts[:tools]), Prices.terms(opts[:prices])}
-    ok!(Native.trace_atif(all_told(shown, opts[:children]), opts[:masked], given))
+
+    given = %{
+      agent: opts[:agent],
+      version: opts[:version],
+      tools: tools(opts[:tools]),
+      prices: Prices.terms(opts[:prices])
+    }
+
+    shown |> all_told(opts[:children]) |> Native.trace_atif(opts[:masked], given) |> ok!()
   end
 
   defp tools(nil), do: nil
 
   defp tools(tools) do
-    for function <- Otlp.definitions(tools), do: %{"type" => "function", "function" => function}
+    for function <- ToolDefinition.to_maps(tools),
+        do: %{"type" => "function", "function" => function}
   end
 
   @doc """
@@ -264,13 +271,13 @@ defmodule AshAgent.Trace do
     if is_integer(origin) and origin < number, do: positions[origin]
   end
 
-  defp request({provider, opts}), do: Context.checked_options(provider, opts)
+  defp request({provider, opts}), do: Requests.checked_options(provider, opts)
   defp request(provider), do: request({provider, []})
 
   @doc false
   def request?(nil), do: true
-  def request?({provider, opts}), do: provider in Context.providers() and Keyword.keyword?(opts)
-  def request?(provider), do: provider in Context.providers()
+  def request?({provider, opts}), do: provider in Requests.providers() and Keyword.keyword?(opts)
+  def request?(provider), do: provider in Requests.providers()
 
   defp ok!({:ok, reply}), do: reply
   defp ok!({:error, reason}), do: raise(Error, reason: reason)

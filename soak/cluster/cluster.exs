@@ -9,7 +9,7 @@ defmodule AshAgent.Soak.Cluster do
   @doc "Whether nothing was lost, written twice or left without an answer."
   def run(options) do
     :rand.seed(:exsss, options.seed)
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     Logger.configure(level: :none)
     say("seed #{options.seed}; #{options.conversations} conversations are stored")
     db = Database.open()

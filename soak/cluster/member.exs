@@ -20,7 +20,7 @@ defmodule AshAgent.Soak.Cluster.Member do
 
   @doc "Starts sessions and clients."
   def start(options) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_context)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
     Logger.configure(level: :none)
     caller = self()
 

@@ -60,6 +60,7 @@ defmodule AshAgent.Soak.Reading do
 
   defp checker_options(:bedrock, options), do: Keyword.take(options, [:model])
   defp checker_options(:gemini, _options), do: [signatures: false]
+  defp checker_options(:openai_chat, options), do: Keyword.take(options, [:dialect])
   defp checker_options(_provider, _options), do: []
 
   # The first iteration that is asked for may not be there.

@@ -7,6 +7,15 @@ defmodule AshAgent.ContextTest do
   alias AshAgent.Context.Error
 
   doctest AshAgent.Context
+  doctest AshAgent.Context.Calls
+  doctest AshAgent.Context.Import
+  doctest AshAgent.Context.Libraries
+  doctest AshAgent.Context.Log
+  doctest AshAgent.Context.Requests
+  doctest AshAgent.Context.Responses
+  doctest AshAgent.Context.Storage
+  doctest AshAgent.Context.Tokens
+  doctest AshAgent.Context.View
 
   @t0 ~U[2026-01-01 10:00:00.000000Z]
   @t1 ~U[2026-01-01 10:00:01.000001Z]
@@ -293,6 +302,9 @@ defmodule AshAgent.ContextTest do
       {%{type: :image, media_type: "image/png", data: "a"}, :data},
       {%{type: :image, media_type: "image/png", data: 7}, :data},
       {%{type: :image, url: 7}, :url},
+      {%{type: :image, url: "javascript:alert(1)"}, :url},
+      {%{type: :file, url: "file:///etc/passwd"}, :url},
+      {%{type: :image, url: "https://example.com/\r\n"}, :url},
       {%{type: :file, media_type: "application/pdf", data: "aGVsbG8=", filename: 7}, :filename},
       {%{type: :provider_block, data: %{}}, :provider},
       {%{type: :provider_block, provider: :anthropic}, :data},

@@ -312,6 +312,44 @@ defmodule AshAgent.ResponseTest do
     end
   end
 
+  describe "an answer in the background" do
+    test "is queued, tells what to ask for, and is not added" do
+      body = %{
+        "object" => "response",
+        "id" => "resp_1",
+        "model" => "gpt-5",
+        "status" => "queued",
+        "output" => []
+      }
+
+      for status <- ["queued", "in_progress"] do
+        {:ok, response} = Response.decode(:openai_responses, %{body | "status" => status})
+        assert %{state: :queued} = response
+        assert {Response.id(response), Response.model(response)} == {"resp_1", "gpt-5"}
+        assert inspect(response) =~ "queued"
+        context = Context.new("?")
+
+        assert {:error, %Response.Error{reason: :queued, retryable?: false} = error} =
+                 Context.add_response(context, response)
+
+        assert Exception.message(error) =~ "AshAgent.Response.id/1"
+      end
+
+      done = [
+        %{
+          "type" => "message",
+          "id" => "msg_1",
+          "content" => [%{"type" => "output_text", "text" => "Hi"}]
+        }
+      ]
+
+      {:ok, response} =
+        Response.decode(:openai_responses, %{body | "status" => "completed", "output" => done})
+
+      assert Response.text(response) == "Hi"
+    end
+  end
+
   describe "Context.add_response/3" do
     test "keeps the message, its tokens and where it came from" do
       body = %{
@@ -360,6 +398,27 @@ defmodule AshAgent.ResponseTest do
       # Another model gets no thinking that is not its own.
       {:ok, %{"messages" => [_, said, _]}} = Context.request(context, :anthropic, model: "other")
       assert [%{"type" => "text"}, %{"type" => "tool_use"}] = said["content"]
+    end
+
+    test "keeps what else the provider says, which is stored and shown" do
+      body =
+        ~s({"type":"message","role":"assistant","content":[{"type":"text","text":"Hm"}],"stop_reason":"refusal",) <>
+          ~s("stop_details":{"type":"refusal","category":"bio"},"container":{"id":"container_1","expires_at":"2026"}})
+
+      assert {:ok, response} = Response.decode(:anthropic, body)
+
+      assert %{"container" => %{"id" => "container_1"}, "stop_details" => %{"category" => "bio"}} =
+               details = Response.details(response)
+
+      assert {:ok, context} = "Hi" |> Context.new() |> Context.add_response(response)
+      context = Context.load!(Context.dump(context))
+      assert {:ok, %{response: %{details: ^details}}} = Context.fetch_message(context, {1, 1})
+      assert AshAgent.Trace.to_html(context) =~ "container_1"
+
+      assert %{"container" => "container_1", "messages" => _} =
+               Context.request!(context, :anthropic)
+
+      assert Response.details(Response.new(:gemini)) == nil
     end
 
     test "refuses what is open, and leaves the context as it was" do

@@ -165,7 +165,7 @@ defmodule AshAgent.TracePageTest do
         [
           %{type: :image, media_type: "image/svg+xml", data: svg},
           %{type: :image, media_type: "image/png\" onerror=\"window.hacked=1", data: @pixel},
-          %{type: :image, url: "javascript:window.hacked=1"},
+          %{type: :image, url: "https://stored.example"},
           %{type: :image, url: "http://127.0.0.1:9/image.png"},
           %{type: :image, url: "data:image/svg+xml;base64,#{svg}"},
           %{
@@ -188,6 +188,10 @@ defmodule AshAgent.TracePageTest do
       |> Context.add_tool_results(results, at(2))
       |> Context.interrupt(hd(hostile))
       |> Context.put_prompt_block(hd(hostile), hd(hostile))
+      # An address that no part can be added with.
+      |> Context.to_snapshot()
+      |> String.replace("https://stored.example", "javascript:window.hacked=1")
+      |> Context.from_snapshot!()
 
     chat =
       ChatContext.new(context: conversation, branch: hd(hostile))
@@ -563,19 +567,6 @@ defmodule AshAgent.TracePageTest do
     Browser.type(browser, "500 lorem")
     Browser.settle(browser)
     assert Browser.text(browser, "[role=status]") =~ "found"
-    assert Browser.complaints(browser) == []
-    Browser.close(browser)
-  end
-
-  test "shows the demo's conversation", %{tmp_dir: folder} = context do
-    arguments = ~w(run --no-compile demo/demo.exs --html demo.html)
-    env = [{"DEMO_DIR", folder}, {"MIX_ENV", to_string(Mix.env())}]
-    assert {words, 0} = System.cmd("mix", arguments, env: env, stderr_to_stdout: true)
-    assert words =~ "demo.html: "
-    browser = open(File.read!(Path.join(folder, "demo.html")), context)
-    assert Browser.text(browser, "#messages") =~ "Kraków"
-    Browser.click(browser, "[role=tab]", "Branches")
-    assert Browser.texts(browser, ".panel button") == ["main", "rhymes"]
     assert Browser.complaints(browser) == []
     Browser.close(browser)
   end

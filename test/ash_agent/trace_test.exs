@@ -316,6 +316,30 @@ defmodule AshAgent.TraceTest do
     end
   end
 
+  describe "what a provider says beside an answer" do
+    setup do
+      body =
+        ~s({"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"citations":["https://a.example/secret"]})
+
+      {:ok, response} = AshAgent.Response.decode(:openai_chat, body)
+      %{context: Context.add_response!(Context.new("?"), response)}
+    end
+
+    test "stays with the message and is on the page", %{context: context} do
+      for context <- [context, Context.load!(Context.dump(context))] do
+        assert {:ok, %{response: response}} = Context.fetch_message(context, {1, 1})
+        assert response.details == %{"citations" => ["https://a.example/secret"]}
+        assert Trace.to_html(context) =~ "https://a.example/secret"
+      end
+    end
+
+    test "is masked as the view is", %{context: context} do
+      masked = Context.put_masks(context, [{"secret", "[x]"}])
+      refute Trace.to_html(masked) =~ "secret"
+      assert Trace.to_html(masked) =~ "https://a.example/[x]"
+    end
+  end
+
   describe "print/2" do
     test "shows a line for each text, in its order, with nothing that controls a terminal" do
       context =

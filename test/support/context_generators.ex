@@ -431,8 +431,14 @@ defmodule AshAgent.Test.ContextGenerators do
       {4, fn -> image() end},
       {1, fn -> clip() end},
       {1, fn -> stored() end},
+      {1, fn -> found_tool() end},
       {2, fn -> file() end}
     ]).()
+  end
+
+  defp found_tool do
+    data = %{"type" => "tool_reference", "tool_name" => "found_#{between(1, 99)}"}
+    %{type: :provider_block, provider: :anthropic, data: data}
   end
 
   # Recordings and films.
@@ -565,6 +571,7 @@ defmodule AshAgent.Test.ContextGenerators do
     %{provider: :openai_responses}
     |> maybe(90, :id, fn -> "rs_#{between(1, 50)}" end)
     |> maybe(80, :encrypted_content, fn -> signature(:openai_responses) end)
+    |> maybe(15, :store, fn -> true end)
     |> spelled()
   end
 
@@ -592,9 +599,19 @@ defmodule AshAgent.Test.ContextGenerators do
       weighted([
         {2, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
         {2, fn -> %{provider: :openai_responses, id: "msg_#{between(1, 50)}"} end},
+        {1, fn -> %{provider: :openai_responses, annotations: [annotation()]} end},
+        {1, fn -> %{provider: :openai_responses, refusal: true} end},
         {1, fn -> %{provider: :anthropic} end}
       ]).()
     end)
+  end
+
+  defp annotation do
+    %{
+      "type" => "file_path",
+      "file_id" => mark(:openai_responses),
+      "index" => 0
+    }
   end
 
   defp call_metadata do
@@ -611,8 +628,11 @@ defmodule AshAgent.Test.ContextGenerators do
   defp spelled(metadata) do
     if chance(10) do
       Map.new(metadata, fn
-        {key, value} when is_atom(value) -> {Atom.to_string(key), Atom.to_string(value)}
-        {key, value} -> {Atom.to_string(key), value}
+        {key, value} when is_atom(value) and not is_boolean(value) ->
+          {Atom.to_string(key), Atom.to_string(value)}
+
+        {key, value} ->
+          {Atom.to_string(key), value}
       end)
     else
       metadata
@@ -863,7 +883,7 @@ defmodule AshAgent.Test.ContextGenerators do
       {3, fn -> %{city: "NYC", options: %{unit: :celsius, days: {1, 2}}, at: ~D[2026-01-01]} end},
       {1, fn -> %{} end},
       {1, fn -> nil end},
-      {1, fn -> Generators.map(4) end},
+      {1, fn -> sendable(Generators.map(4)) end},
       {1, fn -> %{"text" => <<"a", 255>>, <<254>> => 1, 1 => 2} end},
       {1,
        fn ->
@@ -909,11 +929,23 @@ defmodule AshAgent.Test.ContextGenerators do
       {2, fn -> {:ok, many(between(1, 4), &result_part/0)} end},
       {2, fn -> {:ok, ok_term()} end},
       {1, fn -> {:ok, kind_result()} end},
-      {1, fn -> {:ok, Generators.term(5)} end},
+      {1, fn -> {:ok, sendable(Generators.term(5))} end},
       {3, fn -> {:error, error()} end},
       {1, fn -> {:error, Generators.term(4)} end}
     ]).()
   end
+
+  # A request with an integer that no float can hold is refused.
+  defp sendable(integer) when is_integer(integer), do: rem(integer, Integer.pow(10, 308))
+  defp sendable(list) when is_list(list), do: Enum.map(list, &sendable/1)
+
+  defp sendable(tuple) when is_tuple(tuple),
+    do: tuple |> Tuple.to_list() |> sendable() |> List.to_tuple()
+
+  defp sendable(map) when is_map(map),
+    do: :maps.map(fn _key, value -> sendable(value) end, map)
+
+  defp sendable(term), do: term
 
   # What the kinds of calls are answered with.
   defp kind_result do

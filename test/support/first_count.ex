@@ -16,7 +16,10 @@ defmodule AshAgent.Test.FirstCount do
     [
       &Native.context_count_tokens_normal/2,
       &Native.context_token_breakdown_normal/2,
-      &Native.context_fit_normal(&1, {10, 0, 0, 1, 5, &2}, nil)
+      &Native.context_fit_normal(&1, fit(&2), nil)
     ]
   end
+
+  defp fit(method),
+    do: %{budget: 10, reserve: 0, keep_first: 0, keep_last: 1, step: 5, method: method}
 end

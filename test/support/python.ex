@@ -1,13 +1,14 @@
 defmodule AshAgent.Test.Python do
   @moduledoc false
 
-  # Checks by published Python packages: scripts beside this file that answer each line with a line. The interpreter is the
+  # Checks by published Python packages: scripts that answer each line with a line, by their names beside
+  # this file or by their paths. The interpreter is the
   # one that ASH_AGENT_CONTEXT_PYTHON names, that of the folder _build/python, or python3.
 
   @doc "The interpreter that has what a script needs, and what that is; else `nil`."
   def find(script) do
     given = System.get_env("ASH_AGENT_CONTEXT_PYTHON")
-    candidates = [given, Path.expand("_build/python/bin/python3"), "python3"]
+    candidates = [given, Path.expand("../../_build/python/bin/python3", __DIR__), "python3"]
 
     Enum.find_value(candidates, fn candidate ->
       python = candidate && System.find_executable(candidate)

@@ -1,23 +1,47 @@
 defmodule AshAgent.Test.Recorded do
   @moduledoc false
 
-  # Streams that providers sent, as the bodies they were. They lie beside the repository, an event's data a line; where
-  # they do not, there are none. `samples/0` is always there: the least that each provider may send.
+  # Answers that providers sent, as the bodies they were. Some are beside the repository, where it was cloned with them;
+  # those in test/fixtures/answers, which show one thing each, are always there. So are `samples/0`, the least that each
+  # provider may send. A stream is kept as an event's data a line.
 
   alias AshAgent.Context.JSON
 
-  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :mistral]
-  @folders ["../shared/responses", "../../shared/responses"]
+  @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
+  @recorded ["../shared/responses", "../../shared/responses"]
+  @folders ["test/fixtures/answers" | @recorded]
 
-  @doc "Recorded streams: `%{name:, provider:, type:, body:}`."
-  def streams do
-    for folder <- @folders,
-        provider <- @providers,
-        path <- Path.wildcard("#{folder}/#{provider}/*.chunks.txt") do
+  @doc "Streams that were recorded: `%{name:, provider:, type:, body:}`."
+  def streams, do: streams(@recorded)
+
+  @doc "Streams and whole answers, recorded and our own."
+  def answers, do: streams(@folders) ++ wholes()
+
+  defp streams(folders) do
+    for {provider, path} <- paths(folders, "*.chunks.txt") do
       lines = path |> File.read!() |> String.split("\n", trim: true)
-      stream("#{provider}/#{Path.basename(path)}", provider, lines)
+      stream(name(path), provider, lines)
     end
   end
+
+  defp wholes do
+    for {provider, path} <- paths(@folders, "*.json"),
+        do: %{
+          name: name(path),
+          provider: provider,
+          type: "application/json",
+          body: File.read!(path)
+        }
+  end
+
+  defp paths(folders, files) do
+    for folder <- folders,
+        provider <- @providers,
+        path <- Path.wildcard("#{folder}/#{provider}/#{files}"),
+        do: {provider, path}
+  end
+
+  defp name(path), do: path |> Path.split() |> Enum.take(-2) |> Path.join()
 
   @doc "A stream of each provider that says «Grüße, Welt!», and counts tokens where the provider does."
   def samples do

@@ -14,8 +14,9 @@ defmodule AshAgent.Test.RequestChecker do
     * `:dialect` - OpenAI chat: what the server makes of reasoning. Defaults to OpenAI's own, which takes none.
     * `:max_id_length` - OpenAI chat: the longest call id. Defaults to 40, what older models and Azure take; newer ones 64.
     * `:store` - OpenAI Responses: whether the vendor keeps the items, so that reasoning needs no `"encrypted_content"`.
-      Defaults to the body's own `"store"` field, else `false`.
-    * `:adjacent` - OpenAI Responses: whether no message may stand between a call and its output. Defaults to `true`.
+      Defaults to the body's own `"store"` field, else `true`, as the API does.
+    * `:adjacent` - OpenAI Responses: whether no message may stand between a call and its output, but for those of the
+      call's own answer. Defaults to `true`.
     * `:signatures` - Gemini: whether the running turn's calls need a signature, as Gemini 3 demands. Defaults to `true`.
     * `:model_last` - Gemini: whether a history may end with the model. Defaults to `false`.
     * `:model` - Bedrock: the model id; `"status"` is refused for models other than Claude and Nova. Defaults to none.

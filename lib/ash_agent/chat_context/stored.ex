@@ -1,29 +1,41 @@
 defmodule AshAgent.ChatContext.Stored do
   @moduledoc false
 
-  # Hands chats to the core, which stores them. `Config` checks their settings.
+  # Hands chats to the core, which stores them, and takes their fields from it. `Config` checks their settings.
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context
   alias AshAgent.ChatContext.{Branch, Config}
   alias AshAgent.Context.{Error, Native, Trust}
 
-  @spec dump(ChatContext.t()) :: map()
-  def dump(chat) do
-    {head, branches} = parts(chat)
-    head |> Native.chat_dump(chat.extra, chat.config.extra, branches) |> ok!()
+  @doc "The document of a chat, whose branches come in their order."
+  @spec dump(map(), [Branch.t()]) :: map()
+  def dump(chat, branches) do
+    chat
+    |> fields()
+    |> Native.chat_dump(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
+    |> ok!()
   end
 
-  @spec to_snapshot(ChatContext.t()) :: binary()
-  def to_snapshot(chat) do
-    {head, branches} = parts(chat)
-    head |> Native.chat_encode(chat.extra, chat.config.extra, branches) |> ok!()
+  @doc "The text of the document."
+  @spec to_snapshot(map(), [Branch.t()]) :: binary()
+  def to_snapshot(chat, branches) do
+    chat
+    |> fields()
+    |> Native.chat_encode(chat.extra, chat.config.extra, Enum.map(branches, &branch_terms/1))
+    |> ok!()
   end
 
   @doc "The document without its branches."
-  @spec head(ChatContext.t()) :: map()
-  def head(chat) do
-    document = chat |> fields() |> Native.chat_dump(chat.extra, chat.config.extra, []) |> ok!()
-    Map.delete(document, "branches")
+  @spec head(map()) :: map()
+  def head(chat), do: chat |> dump([]) |> Map.delete("branches")
+
+  @doc "The document of a branch without its context, which was made at this time."
+  @spec branch_head(String.t(), map(), DateTime.t()) :: map()
+  def branch_head(name, extra, at) do
+    empty = Context.new("", id: "-", at: at)
+    terms = {name, 1, nil, extra, empty.ref}
+    %{"branches" => [head]} = ok!(Native.chat_dump(%{}, %{}, %{}, [terms]))
+    Map.delete(head, "context")
   end
 
   defp fields(chat) do
@@ -35,22 +47,17 @@ defmodule AshAgent.ChatContext.Stored do
     }
   end
 
-  defp parts(chat) do
-    branches =
-      for branch <- ChatContext.branches(chat),
-          do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
+  defp branch_terms(branch),
+    do: {branch.name, branch.number, branch.origin, branch.extra, branch.context.ref}
 
-    {fields(chat), branches}
-  end
-
-  @doc "`opts` are those of `AshAgent.Context.load/2`."
-  @spec load(term(), keyword()) :: {:ok, ChatContext.t()} | {:error, Error.t()}
+  @doc "The fields of a chat. `opts` are those of `AshAgent.Context.load/2`."
+  @spec load(term(), keyword()) :: {:ok, map()} | {:error, Error.t()}
   def load(document, opts) do
     with {:ok, {head, extra, config_extra, found}} <-
            Native.chat_load(document, Config.keys(), Trust.check!(opts)),
          {:ok, config} <- Config.from_terms(head["config"] || %{}, config_extra) do
       {:ok,
-       %ChatContext{
+       %{
          id: head["id"],
          parent_id: head["parent_id"],
          config: config,

@@ -59,7 +59,7 @@ defmodule AshAgent.Context.Enhancer do
   """
 
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Options}
+  alias AshAgent.Context.{Error, Handle, Log, Options}
   alias AshAgent.Options, as: Check
 
   @typedoc """
@@ -95,9 +95,34 @@ defmodule AshAgent.Context.Enhancer do
 
   @optional_callbacks prepare: 1
 
-  @doc false
+  @doc """
+  Runs enhancers on the context, one after the other, and returns `{:ok, context, report}` or `{:error, error}`.
+
+  Enhancers change the view, which models see, and never the log: they keep it within a budget, put memory into the system
+  prompt, or mask patterns. Each gets the context that the one before returned. `AshAgent.Context.Enhancer` describes how
+  to write them, and lists those that come with the package.
+
+  The error's reason is `{:enhancer_failed, enhancer, reason}`. `report.skipped` lists the enhancers that were skipped,
+  each with its error. Raises `ArgumentError` for anything that is not an enhancer and for wrong options of an enhancer.
+
+  ## Options
+
+  #{Options.docs(:enhance)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> memory = {Context.Enhancer.Memory, profile: fn _context -> "Ann, a pilot." end}
+      iex> {:ok, context, %{skipped: []}} = Context.enhance(Context.new("Hello!"), [memory], needs: [:profile])
+      iex> hd(Context.to_messages(context))
+      %{role: :system, content: "## User profile\\n\\nAnn, a pilot."}
+      iex> {:error, error} = Context.enhance(context, [fn _context, _needs -> {:error, :down} end])
+      iex> {:enhancer_failed, _function, :down} = error.reason
+  """
+  @doc since: "0.1.0"
   @spec run(Context.t(), [t()], keyword()) :: {:ok, Context.t(), report()} | {:error, Error.t()}
-  def run(%Context{} = context, enhancers, opts) when is_list(enhancers) and is_list(opts) do
+  def run(%{ref: _} = context, enhancers, opts \\ []) do
+    Handle.check!(context)
     opts = Options.validate!(opts, :enhance)
     needs = needs(opts[:needs])
     enhancers |> Enum.map(&prepare!/1) |> each(context, needs, opts[:on_error], [])
@@ -134,7 +159,7 @@ defmodule AshAgent.Context.Enhancer do
     kind, reason -> {:error, {kind, reason}}
   end
 
-  defp checked({:ok, %Context{} = next}, context),
+  defp checked({:ok, %struct{ref: _} = next}, %struct{} = context),
     do: if(same_log?(context, next), do: {:ok, next}, else: {:error, :log_changed})
 
   defp checked({:error, reason}, _context), do: {:error, reason}
@@ -145,9 +170,9 @@ defmodule AshAgent.Context.Enhancer do
 
   # Shared parts are not compared, and mostly everything is shared.
   defp equal_log?(a, b) do
-    Enum.all?([:id, :created_at, :metadata], &(a[&1] === b[&1])) and
-      Context.system_prompt(a) === Context.system_prompt(b) and
-      Context.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
+    Enum.all?([:id, :created_at, :metadata], &(Log.fetch(a, &1) === Log.fetch(b, &1))) and
+      Log.system_prompt(a) === Log.system_prompt(b) and
+      Log.diff(a, b) == %{last_common: a.current_iteration, a: [], b: []}
   end
 
   defp decide(on_error, _name, _error) when is_atom(on_error), do: on_error

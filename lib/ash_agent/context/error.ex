@@ -35,7 +35,7 @@ defmodule AshAgent.Context.Error do
           | {:trace_too_large, most :: pos_integer()}
           | {:feature_missing, feature :: String.t()}
           | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
-          | {:enhancer_failed, AshAgent.Context.Enhancer.name(), reason :: term()}
+          | {:enhancer_failed, module() | function(), reason :: term()}
           | {:unknown_branch, name :: String.t(), names :: [String.t()]}
           | {:branch_exists, name :: String.t()}
           | {:foreign_handle, node()}

@@ -19,7 +19,7 @@ defmodule AshAgent.Context.Handle do
       not is_reference(ref) ->
         {:error, %Error{reason: {:invalid, [], "a context with its handle"}}}
 
-      foreign?(ref) ->
+      Native.foreign?(ref) ->
         {:error, %Error{reason: {:foreign_handle, node(ref)}}}
 
       true ->
@@ -30,33 +30,17 @@ defmodule AshAgent.Context.Handle do
   @doc "Like `check/1`, but raises `ArgumentError`."
   @spec check!(%{:ref => term(), optional(atom()) => term()}) :: :ok
   def check!(context) do
-    with {:error, error} <- check(context), do: refuse!(error)
+    with {:error, error} <- check(context),
+         do: raise(ArgumentError, Exception.message(error))
   end
 
-  @doc "Raises what is to be raised for a NIF that refused its arguments, of which these are handles."
-  @spec explain!([term()], Exception.stacktrace()) :: no_return()
-  def explain!(handles, stacktrace) do
-    case Enum.find(handles, &foreign?/1) do
-      nil -> :erlang.raise(:error, :badarg, stacktrace)
-      ref -> refuse!(%Error{reason: {:foreign_handle, node(ref)}})
-    end
-  end
+  @doc "The number of the current iteration, of a context whose handle works here."
+  @spec current_iteration!(%{:ref => term(), optional(atom()) => term()}) :: pos_integer()
+  def current_iteration!(%{ref: ref, current_iteration: number}) when node(ref) == node(),
+    do: number
 
-  @spec refuse!(Error.t()) :: no_return()
-  defp refuse!(error), do: raise(ArgumentError, Exception.message(error))
-
-  # A reference that is neither a context nor a response of this VM.
-  defp foreign?(ref) when is_reference(ref) do
-    not (known?(&Native.context_first_iteration_normal/1, ref) or
-           known?(&Native.response_facts_normal/1, ref))
-  end
-
-  defp foreign?(_other), do: false
-
-  defp known?(nif, ref) do
-    nif.(ref)
-    true
-  rescue
-    ArgumentError -> false
+  def current_iteration!(context) do
+    check!(context)
+    context.current_iteration
   end
 end

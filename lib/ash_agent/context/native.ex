@@ -11,7 +11,7 @@ defmodule AshAgent.Context.Native do
   #
   # The VM compiles all of this when it loads the module, so each function is as short as can be: `rescue` would double the time.
 
-  alias AshAgent.Context.Handle
+  alias AshAgent.Context.Error
 
   @on_load :load
 
@@ -62,6 +62,7 @@ defmodule AshAgent.Context.Native do
     response_from_message: 1,
     response_message: 1,
     response_facts: 1,
+    response_details: 1,
     response_reason: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
@@ -115,8 +116,7 @@ defmodule AshAgent.Context.Native do
     trace_otlp: 3,
     trace_print: 3,
     json_decode: 1,
-    json_encode: 1,
-    sqlite_run: 4
+    json_encode: 1
   ]
 
   # Handles come first, in most functions one.
@@ -146,7 +146,7 @@ defmodule AshAgent.Context.Native do
         reply -> reply
       end
     catch
-      :error, :badarg -> Handle.explain!([unquote_splicing(handles)], __STACKTRACE__)
+      :error, :badarg -> explain!([unquote_splicing(handles)], __STACKTRACE__)
     end
 
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
@@ -174,15 +174,34 @@ defmodule AshAgent.Context.Native do
     def unquote(name)(unquote_splicing(args)) do
       unquote(normal)(unquote_splicing(args))
     catch
-      :error, :badarg -> Handle.explain!([unquote_splicing(handles)], __STACKTRACE__)
+      :error, :badarg -> explain!([unquote_splicing(handles)], __STACKTRACE__)
     end
 
     def unquote(normal)(unquote_splicing(stub)), do: :erlang.nif_error(:nif_not_loaded)
   end
 
-  # With the feature `sqlite` only.
+  # Raises what is to be raised for a NIF that refused its arguments, of which these are handles.
+  defp explain!(handles, stacktrace) do
+    case Enum.find(handles, &foreign?/1) do
+      nil -> :erlang.raise(:error, :badarg, stacktrace)
+      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
+    end
+  end
+
   @doc false
-  def sqlite_open(_path, _options), do: :erlang.nif_error(:nif_not_loaded)
+  # A reference that is neither a context nor a response of this VM.
+  def foreign?(ref) when is_reference(ref) do
+    not (known?(&context_first_iteration_normal/1, ref) or known?(&response_facts_normal/1, ref))
+  end
+
+  def foreign?(_other), do: false
+
+  defp known?(nif, ref) do
+    nif.(ref)
+    true
+  rescue
+    ArgumentError -> false
+  end
 
   @doc false
   def live_contexts, do: :erlang.nif_error(:nif_not_loaded, [])

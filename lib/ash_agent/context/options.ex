@@ -63,8 +63,8 @@ defmodule AshAgent.Context.Options do
     model: [
       type: {:or, [:string, nil]},
       doc:
-        "the model's name. Thinking signed by another model is not sent, and requests for Gemini and Bedrock follow " <>
-          "what this model accepts. Defaults to no model."
+        "the model's name. Thinking signed by another model is not sent, and requests for Gemini, Bedrock and " <>
+          "OpenAI Responses follow what this model accepts. Defaults to no model."
     ],
     thinking: [
       type: {:in, [:drop, :text]},
@@ -91,7 +91,7 @@ defmodule AshAgent.Context.Options do
       @max_result_bytes ++
         [
           doc:
-            "limits the text of each tool result, see `put_max_result_bytes/3`. Defaults to the view's own limit."
+            "limits the text of each tool result, see `AshAgent.Context.put_max_result_bytes/3`. Defaults to the view's own limit."
         ],
     dialect: [
       type: {:in, [:openai, :deepseek, :openrouter, :vllm, nil]},
@@ -117,17 +117,22 @@ defmodule AshAgent.Context.Options do
     new: [
       system_prompt: @prompt ++ [doc: "the system prompt. Defaults to no system prompt."],
       metadata:
-        @metadata ++ [doc: "kept with the conversation, see `metadata/1`. Defaults to `%{}`."],
+        @metadata ++
+          [
+            doc:
+              "kept with the conversation, see `AshAgent.Context.metadata/1`. Defaults to `%{}`."
+          ],
       id:
         @text ++
           [
             doc:
-              "the conversation's id. Every later version of the conversation keeps it; only `fork/2` changes it. " <>
+              "the conversation's id. Every later version of the conversation keeps it; only `AshAgent.Context.fork/2` changes it. " <>
                 "Defaults to a new UUID v4."
           ],
       at: @time ++ [doc: "when the conversation starts. Defaults to now."],
       max_result_bytes:
-        @max_result_bytes ++ [doc: "see `put_max_result_bytes/3`. Defaults to `nil`."]
+        @max_result_bytes ++
+          [doc: "see `AshAgent.Context.put_max_result_bytes/3`. Defaults to `nil`."]
     ],
     message: @message,
     add_response:
@@ -147,7 +152,8 @@ defmodule AshAgent.Context.Options do
           status: [
             type: {:in, [:interrupted, :cancelled]},
             default: :interrupted,
-            doc: "the status that `tool_call_status/2` then returns for the calls."
+            doc:
+              "the status that `AshAgent.Context.tool_call_status/2` then returns for the calls."
           ]
         ],
     to_messages: [
@@ -162,17 +168,17 @@ defmodule AshAgent.Context.Options do
         type: {:or, [:pos_integer, nil]},
         type_doc: "the number of an iteration",
         doc:
-          "the map then holds this iteration and the later ones only, and costs O(their size). `load/2` puts it onto a " <>
+          "the map then holds this iteration and the later ones only, and costs O(their size). `AshAgent.Context.load/2` puts it onto a " <>
             "context that has the others. Defaults to all iterations."
       ],
       beside: [
-        type: {:struct, AshAgent.Context},
+        type: {:custom, &__MODULE__.context?/1},
         type_doc: "a context",
         doc:
           "another context with the same id and a common beginning, such as one that was kept when this one was " <>
-            "rewound. The map then holds what this context has beyond it, and none of the messages they share; `load/2` " <>
+            "rewound. The map then holds what this context has beyond it, and none of the messages they share; `AshAgent.Context.load/2` " <>
             "puts it onto that context. When the two share nothing, or have different ids as a fork has, the map holds " <>
-            "everything, has no `\"since\"`, and is for `load/1`."
+            "everything, has no `\"since\"`, and is for `AshAgent.Context.load/1`."
       ]
     ],
     request: @request,
@@ -210,7 +216,7 @@ defmodule AshAgent.Context.Options do
           [
             doc:
               "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
-                "were shown. Defaults to those that `undecided_tool_calls/1` shows."
+                "were shown. Defaults to those that `AshAgent.Context.undecided_tool_calls/1` shows."
           ],
       by: [type: :any, doc: "who decides. Defaults to `nil`."],
       at: @time ++ [doc: "when. Defaults to now."]
@@ -283,7 +289,7 @@ defmodule AshAgent.Context.Options do
           "the first user message, see `AshAgent.Context.new/2`. By default the conversation is empty."
       ],
       context: [
-        type: {:or, [{:struct, AshAgent.Context}, nil]},
+        type: {:or, [{:custom, &__MODULE__.context?/1}, nil]},
         type_doc: "a context",
         doc: "a context to begin with instead."
       ],
@@ -379,6 +385,33 @@ defmodule AshAgent.Context.Options do
 
   def validate!(opts, name), do: Options.validate!(opts, compiled(name))
 
+  @doc "The time of a change, of the options of a function that has no others."
+  @spec time!(keyword()) :: DateTime.t() | nil
+  def time!([]), do: nil
+  def time!(opts), do: validate!(opts, :change)[:at]
+
+  @doc "The metadata and the time of a message."
+  @spec stamp!(keyword()) :: {map() | nil, DateTime.t() | nil}
+  def stamp!([]), do: {nil, nil}
+
+  def stamp!(opts) do
+    opts = validate!(opts, :message)
+    {opts[:metadata], opts[:at]}
+  end
+
+  @doc "Attributes of a conversation as a map."
+  @spec attributes!(map() | list()) :: map()
+  def attributes!(attributes) when is_list(attributes) do
+    if Keyword.keyword?(attributes) do
+      Map.new(attributes)
+    else
+      raise ArgumentError,
+            "expected attributes as a map or a keyword list, got: #{Options.kind(attributes)}"
+    end
+  end
+
+  def attributes!(attributes), do: attributes
+
   @doc "The options as a Markdown list."
   @spec docs(atom()) :: String.t()
   def docs(name), do: name |> schema() |> Options.docs()
@@ -394,6 +427,10 @@ defmodule AshAgent.Context.Options do
   @doc "The least limit of a result: below it, the note of what was left out takes all of the room."
   @spec least_result_bytes() :: pos_integer()
   def least_result_bytes, do: @least_result_bytes
+
+  @doc false
+  # By its fields, since AshAgent.Context is documented with its options.
+  def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)
 
   @doc false
   def text?(text), do: is_nil(text) or name?(text)

@@ -8,8 +8,7 @@ defmodule AshAgent.Context.Peer do
   # message's metadata. It is used again only while it still says the same as the message: what was masked, cleared or
   # repaired since is never brought back by it.
 
-  alias AshAgent.Context
-  alias AshAgent.Context.{Error, JSON}
+  alias AshAgent.Context.{Error, Import, JSON, Log}
 
   @typedoc "A message of the library as a map: the fields that differ from their defaults."
   @type foreign :: %{atom() => term()}
@@ -46,9 +45,8 @@ defmodule AshAgent.Context.Peer do
 
     {messages, prompt} = prompt(messages)
 
-    with {:ok, context, report} <- Context.from_messages(messages, opts) do
-      {:ok,
-       Enum.reduce(prompt, context, fn {key, note}, c -> Context.put_metadata(c, key, note) end),
+    with {:ok, context, report} <- Import.from_messages(messages, opts) do
+      {:ok, Enum.reduce(prompt, context, fn {key, note}, c -> Log.put_metadata(c, key, note) end),
        report}
     end
   rescue
@@ -84,7 +82,7 @@ defmodule AshAgent.Context.Peer do
 
     {messages, _names} =
       messages
-      |> with_prompt(Map.take(Context.metadata(context), [peer.key()]))
+      |> with_prompt(Map.take(Log.metadata(context), [peer.key()]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
         {written(peer, message, names), names}
@@ -305,7 +303,7 @@ defmodule AshAgent.Context.Peer do
   end
 
   def name(nil), do: nil
-  def name(name), do: AshAgent.Runtime.Tool.name(name)
+  def name(name), do: AshAgent.ToolDefinition.name(name)
 
   @doc "The fields of a struct or map that are not the defaults. Keys of maps may be strings."
   def fields(%{} = map, defaults) do

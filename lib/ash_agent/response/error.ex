@@ -15,6 +15,7 @@ defmodule AshAgent.Response.Error do
     * `{:response_too_large, max_bytes}` - the response has more bytes than allowed
     * `{:too_deep, limit}` - the response is nested deeper than allowed
     * `:open` - the response is not complete yet
+    * `:queued` - the provider is still working on the response
     * `:interrupted` - the response was interrupted and takes no more bytes
   """
   @type reason ::
@@ -24,6 +25,7 @@ defmodule AshAgent.Response.Error do
           | {:response_too_large, pos_integer()}
           | {:too_deep, pos_integer()}
           | :open
+          | :queued
           | :interrupted
 
   @type t :: %__MODULE__{
@@ -72,6 +74,10 @@ defmodule AshAgent.Response.Error do
     do:
       "the response is not complete yet. Feed the rest and call AshAgent.Response.finish/1, or end it with " <>
         "AshAgent.Response.interrupt/2"
+
+  def message(%{reason: :queued}),
+    do:
+      "the provider is still working on the response. Ask the provider for it later, by its AshAgent.Response.id/1"
 
   def message(%{reason: :interrupted}),
     do:

@@ -3,10 +3,9 @@ defmodule AshAgent.Trace.Otlp do
 
   # Conversations as OTLP: the options, and the way into the core.
 
-  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.{ChatContext, Context, ToolDefinition}
   alias AshAgent.Context.{Error, Native}
-  alias AshAgent.Runtime.Tool
-  alias AshAgent.Trace.Printed
+  alias AshAgent.Context.Printed
 
   @attributes [
     type: {:custom, &__MODULE__.attributes?/1},
@@ -76,13 +75,21 @@ defmodule AshAgent.Trace.Otlp do
   @spec encode(Context.t() | ChatContext.t(), keyword(), String.t() | nil) :: binary()
   def encode(shown, opts, error \\ nil) do
     told = [told(shown, true) | Enum.map(opts[:children], &told(&1, false))]
-    names = {opts[:agent], opts[:version], error}
-    flags = {opts[:format] == :json, opts[:conventions] == :next, opts[:messages]}
-    tools = opts[:tools] && definitions(opts[:tools])
-    resource = Map.merge(%{"service.name" => opts[:agent]}, named(opts[:resource]))
-    values = {tools, resource, named(opts[:attributes])}
 
-    case Native.trace_otlp(told, opts[:masked], {names, flags, turns(opts[:turn]), values}) do
+    given = %{
+      agent: opts[:agent],
+      version: opts[:version],
+      error: error,
+      json: opts[:format] == :json,
+      next: opts[:conventions] == :next,
+      messages: opts[:messages],
+      turns: turns(opts[:turn]),
+      tools: opts[:tools] && ToolDefinition.to_maps(opts[:tools]),
+      resource: Map.merge(%{"service.name" => opts[:agent]}, named(opts[:resource])),
+      attributes: named(opts[:attributes])
+    }
+
+    case Native.trace_otlp(told, opts[:masked], given) do
       {:ok, bytes} -> bytes
       {:error, reason} -> raise Error, reason: reason
     end
@@ -91,23 +98,13 @@ defmodule AshAgent.Trace.Otlp do
   @doc "Raises if the library was built without the feature."
   @spec available!() :: :ok
   def available! do
-    nothing = {{"", nil, nil}, {false, false, false}, nil, {nil, %{}, %{}}}
+    words = %{agent: "", version: nil, error: nil, json: false, next: false, messages: false}
+    given = Map.merge(words, %{turns: nil, tools: nil, resource: %{}, attributes: %{}})
 
-    with {:error, reason} <- Native.trace_otlp([], true, nothing),
+    with {:error, reason} <- Native.trace_otlp([], true, given),
          do: raise(Error, reason: reason)
 
     :ok
-  end
-
-  @doc "Tools as models are told of them."
-  def definitions(tools) do
-    for tool <- Tool.new(tools) do
-      definition = %{"name" => tool.name, "parameters" => tool.parameters}
-
-      if tool.description,
-        do: Map.put(definition, "description", tool.description),
-        else: definition
-    end
   end
 
   defp told(%Context{} = context, active?), do: Printed.told(context, active?)

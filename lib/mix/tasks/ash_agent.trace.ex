@@ -74,8 +74,8 @@ defmodule Mix.Tasks.AshAgent.Trace do
   defp provider(nil), do: nil
 
   defp provider(name) do
-    Enum.find(Context.providers(), &(Atom.to_string(&1) == name)) ||
-      Mix.raise("--request takes one of #{Enum.join(Context.providers(), ", ")}")
+    Enum.find(Context.Requests.providers(), &(Atom.to_string(&1) == name)) ||
+      Mix.raise("--request takes one of #{Enum.join(Context.Requests.providers(), ", ")}")
   end
 
   defp print(%ChatContext{} = chat, opts), do: print(ChatContext.active(chat).context, opts)

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::fault::Fault;
+use crate::reason::{Detail, Reason};
 use crate::value::Value;
 
 /// The way into a value: keys and 0-based indexes ([`Value::Int`]), outermost first.
@@ -184,6 +185,15 @@ pub enum Unsupported {
     Bitstring,
 }
 
+impl Unsupported {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ImproperList => "improper_list",
+            Self::Bitstring => "bitstring",
+        }
+    }
+}
+
 impl Error {
     /// Something else was expected at this path.
     pub(crate) fn invalid(path: Path, expected: impl Into<Cow<'static, str>>) -> Self {
@@ -191,6 +201,84 @@ impl Error {
             path,
             expected: expected.into(),
         }
+    }
+
+    /// The reason that callers match on. That of [`Self::Response`] is the fault's own.
+    #[must_use]
+    pub fn reason(&self) -> Reason<'_> {
+        use Detail::{Count, Number, Path, Range, Texts, Value, Word};
+        let range = |(first, last)| Range(first, last);
+        let (name, details) = match self {
+            Self::UnknownToolCall { id, pending } => {
+                ("unknown_tool_call", vec![Detail::text(id), Texts(pending)])
+            }
+            Self::ToolCallAlreadyAnswered { id, pending } => (
+                "tool_call_already_answered",
+                vec![Detail::text(id), Texts(pending)],
+            ),
+            Self::DuplicateToolResult { id } => ("duplicate_tool_result", vec![Detail::text(id)]),
+            Self::NoToolResults { pending } => ("no_tool_results", vec![Texts(pending)]),
+            Self::NoPendingToolCalls { given } => ("no_pending_tool_calls", vec![Texts(given)]),
+            Self::PendingToolCalls { ids } => ("pending_tool_calls", vec![Texts(ids)]),
+            Self::DuplicateToolCall { id } => ("duplicate_tool_call", vec![Detail::text(id)]),
+            Self::InvalidPart { position, key } => {
+                ("invalid_part", vec![Detail::count(*position), Value(key)])
+            }
+            Self::InvalidToolCall { position, key } => (
+                "invalid_tool_call",
+                vec![Detail::count(*position), Value(key)],
+            ),
+            Self::InvalidToolResult { position, key } => (
+                "invalid_tool_result",
+                vec![Detail::count(*position), Value(key)],
+            ),
+            Self::UnsupportedTerm { kind, path } => {
+                ("unsupported_term", vec![Word(kind.name()), Path(path)])
+            }
+            Self::TooDeep { limit } => ("too_deep", vec![Detail::count(*limit)]),
+            Self::Invalid { path, expected } => {
+                ("invalid", vec![Path(path), Detail::text(expected)])
+            }
+            Self::TooMuchWork => ("too_much_work", Vec::new()),
+            Self::ReservedField { key } => ("reserved_field", vec![Detail::text(key)]),
+            Self::IllegalStatus { id, from, to } => (
+                "illegal_status",
+                vec![Detail::text(id), Word(from), Word(to)],
+            ),
+            Self::InvalidUsage { key } => ("invalid_usage", vec![Value(key)]),
+            Self::NoPrice { model } => {
+                ("no_price", vec![Detail::text_or_nothing(model.as_deref())])
+            }
+            Self::NoAssistantMessage => ("no_assistant_message", Vec::new()),
+            Self::CannotFit { least } => ("cannot_fit", vec![Count(*least)]),
+            Self::NotCompactable {
+                first,
+                last,
+                allowed,
+            } => (
+                "not_compactable",
+                vec![Range(*first, *last), allowed.map_or(Detail::Nothing, range)],
+            ),
+            Self::SummaryTooLong { tokens, replaced } => {
+                ("summary_too_long", vec![Count(*tokens), Count(*replaced)])
+            }
+            Self::FeatureMissing { feature } => ("feature_missing", vec![Detail::text(feature)]),
+            Self::InvalidPattern { pattern, problem } => (
+                "invalid_pattern",
+                vec![Detail::text(pattern), Detail::text(problem)],
+            ),
+            Self::Response(fault) => return fault.reason(),
+            Self::UnknownIteration {
+                number,
+                first,
+                last,
+            } => (
+                "unknown_iteration",
+                vec![Number(*number), Range(*first, *last)],
+            ),
+            Self::TraceTooLarge { most } => ("trace_too_large", vec![Detail::count(*most)]),
+        };
+        Reason::new(name, details)
     }
 
     /// The same error, seen from one level further out in a document.
@@ -232,80 +320,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownToolCall { id, pending } => {
-                write!(f, "unknown tool call {id:?}; pending calls are {pending:?}")
-            }
-            Self::ToolCallAlreadyAnswered { id, pending } => {
-                write!(
-                    f,
-                    "tool call {id:?} already has a result; pending calls are {pending:?}"
-                )
-            }
-            Self::DuplicateToolResult { id } => write!(f, "two results for tool call {id:?}"),
-            Self::NoToolResults { pending } => {
-                write!(f, "no tool results given; pending calls are {pending:?}")
-            }
-            Self::NoPendingToolCalls { given } => {
-                write!(
-                    f,
-                    "no tool call is pending, but results were given for {given:?}"
-                )
-            }
-            Self::PendingToolCalls { ids } => write!(f, "tool calls {ids:?} have no result yet"),
-            Self::DuplicateToolCall { id } => write!(f, "two tool calls with the id {id:?}"),
-            Self::InvalidPart { position, key } => {
-                write!(f, "content part {position}: {key:?} is wrong or missing")
-            }
-            Self::InvalidToolCall { position, key } => {
-                write!(f, "tool call {position}: {key:?} is wrong or missing")
-            }
-            Self::InvalidToolResult { position, key } => {
-                write!(f, "tool result {position}: {key:?} is wrong or missing")
-            }
-            Self::UnsupportedTerm { kind, path } => write!(f, "{kind:?} at {path:?}"),
-            Self::TooDeep { limit } => write!(f, "the value is nested deeper than {limit} levels"),
-            Self::Invalid { path, expected } => write!(f, "at {path:?}: expected {expected}"),
-            Self::TooMuchWork => write!(f, "more to encode than is allowed"),
-            Self::ReservedField { key } => {
-                write!(f, "the field {key:?} is made from the conversation")
-            }
-            Self::IllegalStatus { id, from, to } => {
-                write!(f, "tool call {id:?} is {from} and cannot become {to}")
-            }
-            Self::NoPrice { model } => write!(f, "no price for the model {model:?}"),
-            Self::InvalidUsage { key } => write!(f, "not a provider's report on tokens: {key:?}"),
-            Self::NoAssistantMessage => write!(f, "there is no message of the model yet"),
-            Self::CannotFit { least } => write!(f, "{least} tokens have to stay"),
-            Self::NotCompactable {
-                first,
-                last,
-                allowed,
-            } => write!(
-                f,
-                "iterations {first} to {last} cannot be compacted; allowed are {allowed:?}"
-            ),
-            Self::SummaryTooLong { tokens, replaced } => {
-                write!(
-                    f,
-                    "the summary has {tokens} tokens and would replace {replaced}"
-                )
-            }
-            Self::FeatureMissing { feature } => {
-                write!(f, "the library was built without the feature {feature}")
-            }
-            Self::InvalidPattern { pattern, problem } => write!(f, "{pattern:?}: {problem}"),
-            Self::Response(fault) => write!(f, "{fault}"),
-            Self::UnknownIteration {
-                number,
-                first,
-                last,
-            } => write!(
-                f,
-                "unknown iteration {number}; the context has {first} to {last}"
-            ),
-            Self::TraceTooLarge { most } => write!(f, "the trace has more than {most} bytes"),
-        }
+        self.reason().fmt(f)
     }
 }
 

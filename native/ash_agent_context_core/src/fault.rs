@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::reason::{Detail, Reason};
+
 /// Why a response cannot be read or used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,6 +43,8 @@ pub enum Fault {
     CutOff,
     /// The response is still open.
     Open,
+    /// The provider has yet to finish the response, which can be asked for again.
+    Queued,
     /// The response takes no more bytes: it was interrupted.
     Interrupted,
     /// More has to be done at once than is allowed; nothing was.
@@ -48,6 +52,45 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The reason that callers match on.
+    #[must_use]
+    pub fn reason(&self) -> Reason<'_> {
+        let (name, detail) = match self {
+            Self::Provider { code, .. } => ("provider", Detail::text_or_nothing(code.as_deref())),
+            Self::Unreadable(why) => ("invalid_response", Detail::text(why)),
+            Self::NotJson { problem, byte } => (
+                "invalid_response",
+                Detail::Text(format!("not JSON: {problem}, at byte {byte}").into()),
+            ),
+            Self::TooLarge { limit } => ("response_too_large", Detail::count(*limit)),
+            Self::TooDeep { limit } => ("too_deep", Detail::count(*limit)),
+            Self::CutOff => return Reason::new("incomplete", Vec::new()),
+            Self::Open => return Reason::new("open", Vec::new()),
+            Self::Queued => return Reason::new("queued", Vec::new()),
+            Self::Interrupted => return Reason::new("interrupted", Vec::new()),
+            Self::TooMuchWork => return Reason::new("too_much_work", Vec::new()),
+        };
+        Reason::new(name, vec![detail])
+    }
+
+    /// The provider's own words.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Provider { message, .. } => message.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Milliseconds that the provider asks to wait.
+    #[must_use]
+    pub const fn after(&self) -> Option<u64> {
+        match self {
+            Self::Provider { after, .. } => *after,
+            _ => None,
+        }
+    }
+
     /// Bytes that are not what they should be.
     pub(crate) fn unreadable(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Unreadable(why.into())
@@ -66,27 +109,9 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Provider { code, message, .. } => write!(
-                f,
-                "the provider says {:?}: {:?}",
-                code.as_deref().unwrap_or_default(),
-                message.as_deref().unwrap_or_default()
-            ),
-            Self::Unreadable(why) => write!(f, "the response cannot be read: {why}"),
-            Self::NotJson { problem, byte } => {
-                write!(
-                    f,
-                    "the response cannot be read: not JSON ({problem}) at byte {byte}"
-                )
-            }
-            Self::TooLarge { limit } => write!(f, "the response has more than {limit} bytes"),
-            Self::TooDeep { limit } => write!(f, "the response has more than {limit} levels"),
-            Self::CutOff => write!(f, "the body ended before the response did"),
-            Self::Open => write!(f, "the response is not complete yet"),
-            Self::Interrupted => write!(f, "the response was interrupted"),
-            Self::TooMuchWork => write!(f, "more to do at once than is allowed"),
-        }
+        self.reason().fmt(f)?;
+        self.message()
+            .map_or(Ok(()), |words| write!(f, ", {words}"))
     }
 }
 

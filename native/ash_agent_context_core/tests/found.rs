@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Options, Provider, Stamp, Value, NESTING,
+    json, time, Context, Defaults, Error, Options, Provider, RepairKind, Stamp, Value, NESTING,
 };
 
 fn defaults() -> Defaults<'static> {
@@ -137,4 +137,70 @@ fn imported_results_have_the_size_of_what_they_hold() {
     let built = Context::from_messages(list, defaults());
     let size = |context: &Context| context.iteration(1).unwrap().size().terms;
     assert!(size(&imported) > size(&built.unwrap().context));
+}
+
+/// An item of a type that nobody knows, in the place of a call's output, made the next output with that id one of the
+/// API's own: so the result that was put in its place was not the call's when it was read again.
+#[test]
+fn what_was_repaired_is_written_repaired() {
+    let body = r#"{"instructions":"S","input":[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"u","detail":"auto"},{"type":"input_file","file_data":"data:application/pdf;base64,AAAA","filename":"f"}]},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"t"}],"encrypted_content":"e"},{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{}","status":"completed"},{"type":"fcnuiotn_call_output","call_id":"a","output":"1"},{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"b","annotations":[]},{"type":"refusal","refusal":"no"}]},{"type":"web_search_call","id":"ws_2","status":"completed"},{"type":"item_reference","id":"x"}]}"#;
+    let provider = Provider::OpenAiResponses;
+    let imported = Context::from_request(Value::text(body), provider, defaults()).unwrap();
+    let kinds: Vec<_> = imported.repairs.iter().map(|repair| repair.kind).collect();
+    assert_eq!(kinds, [RepairKind::SynthesisedResult]);
+    let repaired = sent(&imported.context, provider);
+    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+
+    // Its place beside the call makes no difference.
+    let items = r#"{"type":"odd_output","call_id":"a","output":"1"}"#;
+    let call = r#"{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}"#;
+    let output = r#"{"type":"function_call_output","call_id":"a","output":"2"}"#;
+    for input in [[items, call, output], [call, items, output]] {
+        let body = format!(r#"{{"input":[{}]}}"#, input.join(","));
+        assert_eq!(sent(&request(&body, provider), provider), body);
+    }
+}
+
+/// A message of an unknown role was sent although an item before it has its id, as long as no other item stood beside it.
+#[test]
+fn an_item_of_a_role_that_nobody_knows_is_sent_once() {
+    let item = |role: &str| format!(r#"{{"id":"i","role":"{role}","type":"message"}}"#);
+    let output = r#"{"type":"function_call_output","call_id":"a","output":"1"}"#;
+    let body = format!(
+        r#"{{"input":[{},{output},{},{output}]}}"#,
+        item("x"),
+        item("y")
+    );
+    let provider = Provider::OpenAiResponses;
+    let imported = Context::from_request(Value::text(&body), provider, defaults()).unwrap();
+    let repaired = sent(&imported.context, provider);
+    assert_eq!(repaired, format!(r#"{{"input":[{}]}}"#, item("x")));
+    assert_eq!(sent(&request(&repaired, provider), provider), repaired);
+}
+
+/// Bedrock takes `a.b`, and others get `a_b` for it, so that the id `a_b` of the next call was another one in its result.
+#[test]
+fn a_result_has_the_id_that_its_call_was_imported_with() {
+    let call =
+        |id: &str| format!(r#"{{"toolUse":{{"toolUseId":"{id}","name":"get","input":{{}}}}}}"#);
+    let result =
+        |id: &str| format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"1"}}]}}}}"#);
+    let history = format!(
+        r#"{{"messages":[{{"role":"user","content":[{{"text":"Hi"}}]}},{{"role":"assistant","content":[{},{}]}},{{"role":"user","content":[{},{}]"#,
+        call("a.b"),
+        call("a_b"),
+        result("a.b"),
+        result("a_b")
+    );
+    let provider = Provider::Bedrock;
+    let context = request(&format!("{history}}}]}}"), provider);
+    let stamp = Stamp::at(time::from_micros(0).unwrap());
+    let context = context
+        .add_user_message(Value::text("And?"), stamp)
+        .unwrap();
+    let going_on = history.strip_suffix(']').unwrap();
+    assert_eq!(
+        sent(&context, provider),
+        format!(r#"{going_on},{{"text":"And?"}}]}}]}}"#)
+    );
 }

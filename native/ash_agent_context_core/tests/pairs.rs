@@ -119,18 +119,21 @@ fn sent(provider: Provider, body: &serde_json::Value) -> BTreeSet<(u8, bool)> {
     found
 }
 
-/// The halves that a provider would take, and the number of the iteration of each.
-type Places = BTreeMap<(u8, bool), (u64, Half)>;
+/// The halves that a provider would take, with the number of the iteration of each, and the step.
+type Places = BTreeMap<(u8, bool), (u64, Half, usize)>;
 
-fn build(provider: Provider, steps: &[Step]) -> (Context, Places) {
+/// The conversation, the places, and the numbers of the iterations that the steps were made in.
+fn build(provider: Provider, steps: &[Step]) -> (Context, Places, Vec<u64>) {
     let mut context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
     let mut places = Places::new();
-    for step in steps {
+    let mut made_in = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
         let (halves, calls) = match step {
             Step::User => {
                 context = context
                     .add_user_message(Value::text("More"), stamp())
                     .unwrap();
+                made_in.push(context.current_iteration());
                 continue;
             }
             Step::Says(halves) => (halves, "[]"),
@@ -146,11 +149,12 @@ fn build(provider: Provider, steps: &[Step]) -> (Context, Places) {
         context = context
             .add_assistant_message(content, value(calls), stamp())
             .unwrap();
+        made_in.push(context.current_iteration());
         for half in halves {
             let key = (half.pair, half.is_result);
             let has_use = places.contains_key(&(half.pair, false));
             if !places.contains_key(&key) && (has_use || !half.is_result) {
-                places.insert(key, (context.current_iteration(), *half));
+                places.insert(key, (context.current_iteration(), *half, at));
             }
         }
         if matches!(step, Step::Calls(_)) {
@@ -161,7 +165,7 @@ fn build(provider: Provider, steps: &[Step]) -> (Context, Places) {
                 .unwrap();
         }
     }
-    (context, places)
+    (context, places, made_in)
 }
 
 fn seen(context: &Context, look: &Look) -> Context {
@@ -223,15 +227,20 @@ proptest! {
         look in look(),
         rewound in proptest::option::of(1..8i64),
     ) {
-        let (context, mut places) = build(provider, &steps);
+        let (context, mut places, made_in) = build(provider, &steps);
         let context = match rewound {
             Some(to) if to <= context.current_iteration() as i64 => {
-                places.retain(|_, (number, _)| *number <= to as u64);
+                places.retain(|_, (number, ..)| *number <= to as u64);
                 context.rewind(to).unwrap()
             }
             _ => context,
         };
         let last = context.current_iteration();
+        // Anthropic goes on with a use only while nothing but results follows it.
+        let is_over = |(_, _, at): &(u64, Half, usize)| {
+            let behind = made_in.iter().skip(at + 1);
+            provider == Provider::Anthropic && behind.clone().any(|number| *number <= last)
+        };
         let context = seen(&context, &look);
         let from = look.from.map(|from| from.min(last));
         let is_stateful = look.knows_earlier && provider == Provider::OpenAiResponses;
@@ -252,17 +261,18 @@ proptest! {
         let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         let found = sent(provider, &body);
 
-        let is_sent = |(number, half): &(u64, Half)| {
+        let is_sent = |(number, half, _): &(u64, Half, usize)| {
             *number >= from.unwrap_or(0)
                 && context.cover(*number).is_none()
                 && !(look.masks && half.is_secret)
         };
         // What the provider keeps need not be sent.
-        let is_known = |(number, _): &(u64, Half)| is_stateful && *number < from.unwrap_or(0);
+        let is_known = |(number, ..): &(u64, Half, usize)| is_stateful && *number < from.unwrap_or(0);
         for (key, place) in &places {
             let other = places.get(&(key.0, !key.1));
             // A use that has no result yet is how a model that was paused goes on.
-            let has_other = other.map_or(!key.1, |other| is_sent(other) || is_known(other));
+            let goes_on = !key.1 && !is_over(place);
+            let has_other = other.map_or(goes_on, |other| is_sent(other) || is_known(other));
             if is_stateful && place.0 == from.unwrap_or(0) {
                 continue; // the provider knows some of it
             }
@@ -279,4 +289,75 @@ proptest! {
         let known: BTreeSet<_> = places.keys().copied().collect();
         prop_assert!(found.is_subset(&known), "{:?} of {:?}", found, known);
     }
+}
+
+/// The blocks of the model's messages in the request, by their types.
+fn types(context: &Context) -> Vec<String> {
+    let bytes: Vec<u8> = context
+        .encode_request(&Options::new(Provider::Anthropic), &Map::default())
+        .unwrap()
+        .iter()
+        .flat_map(|segment| segment.bytes().to_vec())
+        .collect();
+    let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let messages = body["messages"].as_array().unwrap().iter();
+    let said = messages.filter(|message| message["role"] == "assistant");
+    let blocks = said.flat_map(|message| message["content"].as_array().unwrap().clone());
+    let name = |block: serde_json::Value| {
+        let caller = block["caller"]["tool_id"].as_str().unwrap_or_default();
+        format!("{} {caller}", block["type"].as_str().unwrap())
+    };
+    blocks.map(|block| name(block).trim().to_owned()).collect()
+}
+
+/// A program of the model calls tools of the application one after the other: it waits for each of them, and is
+/// over when the user speaks.
+#[test]
+fn a_program_goes_on_until_the_user_speaks() {
+    let call = |id: &str| {
+        value(&format!(
+            r#"[{{"id":"{id}","name":"get","provider_metadata":{{"provider":"anthropic",
+                "caller":{{"type":"code_execution_20250825","tool_id":"u1"}}}}}}]"#
+        ))
+    };
+    let answered = |context: &Context, id: &str| {
+        let ok = Value::Tuple(Box::new([Value::atom("ok"), Value::text("x")]));
+        let one = Value::Tuple(Box::new([Value::text(id), ok]));
+        let results = Value::List(Box::new([one]));
+        context.add_tool_results(results, stamp()).unwrap()
+    };
+    let half = |is_result| Half {
+        pair: 1,
+        is_result,
+        is_secret: false,
+    };
+    let block = |is_result| {
+        let block = block(Provider::Anthropic, half(is_result));
+        value(&format!(r#"[{{"type":"text","text":"So."}},{block}]"#))
+    };
+    let context = Context::new("c", Value::text("Go"), Value::Nil, stamp()).unwrap();
+    let first = context.add_assistant_message(block(false), call("c1"), stamp());
+    let first = answered(&first.unwrap(), "c1");
+    let second = first.add_assistant_message(Value::Nil, call("c2"), stamp());
+    let second = answered(&second.unwrap(), "c2");
+    let goes_on = ["text", "server_tool_use", "tool_use u1", "tool_use u1"];
+    assert_eq!(types(&first), goes_on[..3]);
+    assert_eq!(types(&second), goes_on);
+
+    let done = second.add_assistant_message(block(true), value("[]"), stamp());
+    let done = done.unwrap().add_user_message(Value::text("More"), stamp());
+    let ended = ["text", "web_search_tool_result"];
+    assert_eq!(types(&done.unwrap()), [&goes_on[..], &ended[..]].concat());
+
+    // The calls are calls of the model's own then.
+    let over = second
+        .add_user_message(Value::text("Stop"), stamp())
+        .unwrap();
+    assert_eq!(types(&over), ["text", "tool_use", "tool_use"]);
+    let report = over
+        .request_report(&Options::new(Provider::Anthropic))
+        .unwrap();
+    let told: Vec<_> = report.iter().map(|located| located.change.what).collect();
+    assert_eq!(told, [ChangeKind::DroppedPart]);
+    assert_eq!(types(&over.rewind(2).unwrap()), goes_on);
 }

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Map, Options, Provider, Segment, Stamp, SystemRole,
-    Thinking, Value,
+    json, time, ChangeKind, Context, Defaults, Error, Map, Options, Provider, Segment, Stamp,
+    SystemRole, Thinking, Value,
 };
 use proptest::prelude::*;
 
@@ -240,6 +240,42 @@ fn roles_in_an_order_that_providers_refuse() {
 }
 
 #[test]
+fn a_user_message_that_stands_in_is_reported_where_it_stands() {
+    let added = |context: &Context, options: &Options<'_>| -> Vec<_> {
+        let report = context.request_report(options).unwrap();
+        let added = report.into_iter().map(|one| {
+            let is_added = one.change.what == ChangeKind::AddedMessage;
+            assert_eq!((is_added, one.change.from.as_str()), (true, ""));
+            assert_eq!(one.change.to.as_deref(), Some("Continue."));
+            assert!(encode(context, options).contains("Continue."));
+            (one.iteration, one.position)
+        });
+        added.collect()
+    };
+    let said = assistant(&start(r#""A""#), r#""B""#, "[]");
+    let two = take(&said, &Step::Calls("null", vec!["call_1"], r#""x""#));
+    let context = assistant(&two, r#""C""#, "[]");
+    for provider in Provider::ALL {
+        let options = Options::new(provider);
+        let wants_last = matches!(provider, Provider::Gemini | Provider::Mistral);
+        let last = if wants_last { vec![(1, 2)] } else { vec![] };
+        assert_eq!(added(&said, &options), last, "{provider:?}");
+        let later = Options {
+            from: Some(2),
+            ..options
+        };
+        let wants_first = matches!(
+            provider,
+            Provider::Anthropic | Provider::Gemini | Provider::Bedrock
+        );
+        let first = wants_first.then_some((2, 0));
+        let last = wants_last.then_some((2, 1));
+        let both: Vec<_> = first.into_iter().chain(last).collect();
+        assert_eq!(added(&context, &later), both, "{provider:?}");
+    }
+}
+
+#[test]
 fn a_pending_call_is_not_sent_and_own_fields_stand_in_front() {
     let context = assistant(&start(r#""Go""#), "null", TWO_CALLS);
     let some = results(&context, r#"[["call_1","ok","1"]]"#);
@@ -401,17 +437,19 @@ fn take(context: &Context, step: &Step) -> Context {
     match step {
         Step::User(content) => user(context, content),
         Step::Assistant(content) => assistant(context, content, "[]"),
-        Step::Calls(content, ids, result) => {
-            let call = |id: &&str| format!(r#"{{"id":"{id}","name":"to do","arguments":{{}}}}"#);
-            let calls: Vec<String> = ids.iter().map(call).collect();
-            let status = |n: usize| if n.is_multiple_of(2) { "ok" } else { "error" };
-            let answer = |(n, id): (usize, &&str)| format!(r#"["{id}","{}",{result}]"#, status(n));
-            let answers: Vec<String> = ids.iter().enumerate().map(answer).collect();
-            let asked = assistant(context, content, &format!("[{}]", calls.join(",")));
-            results(&asked, &format!("[{}]", answers.join(",")))
-        }
+        Step::Calls(content, ids, result) => call_and_answer(context, content, ids, result),
         Step::Fork(_) => unreachable!(),
     }
+}
+
+fn call_and_answer(context: &Context, content: &str, ids: &[&str], result: &str) -> Context {
+    let call = |id: &&str| format!(r#"{{"id":"{id}","name":"to do","arguments":{{}}}}"#);
+    let calls: Vec<String> = ids.iter().map(call).collect();
+    let status = |n: usize| if n.is_multiple_of(2) { "ok" } else { "error" };
+    let answer = |(n, id): (usize, &&str)| format!(r#"["{id}","{}",{result}]"#, status(n));
+    let answers: Vec<String> = ids.iter().enumerate().map(answer).collect();
+    let asked = assistant(context, content, &format!("[{}]", calls.join(",")));
+    results(&asked, &format!("[{}]", answers.join(",")))
 }
 
 fn all_options() -> Vec<Options<'static>> {
@@ -541,22 +579,59 @@ proptest! {
             .map(|ids| Step::Calls("null", ids.clone(), r#""x""#))
             .collect();
         let context = replay(&steps);
+        let given: Vec<&str> = rounds.iter().flatten().copied().collect();
         for provider in Provider::ALL {
-            let body = parse(&sent(&context, provider));
-            let (called, answered) = ids(&body, provider);
-            prop_assert_eq!(&called, &answered, "{:?}", provider);
-            let given: Vec<&str> = rounds.iter().flatten().copied().collect();
-            prop_assert_eq!(called.len(), given.len());
-            let mut owners = HashMap::new();
-            for (id, given) in called.iter().zip(&given) {
-                prop_assert!(is_taken(id, provider), "{:?} takes no {:?}", provider, id);
-                let owner = owners.entry(id.clone()).or_insert(given);
-                prop_assert_eq!(owner, &given, "{:?}: {:?} is the id of two", provider, id);
-            }
-            if provider == Provider::OpenAiResponses {
-                prop_assert_eq!(owners.len(), given.len(), "{:?}", called);
+            check_ids(&context, provider, &given);
+        }
+    }
+
+    /// Also where a provider refuses some of them, and where results no longer stand in what was imported.
+    #[test]
+    fn imported_ids_are_one_in_call_and_result_and_differ_between_calls(
+        rounds in proptest::collection::vec(proptest::sample::subsequence(&IDS[..], 1..5).prop_shuffle(), 1..8)
+    ) {
+        let given: Vec<&str> = rounds.iter().flatten().copied().collect();
+        let mut unique = (0..given.len()).map(|number| format!("id{number:04}xyz"));
+        let context = rounds.iter().fold(start(r#""Begin""#), |context, round| {
+            let unique: Vec<String> = unique.by_ref().take(round.len()).collect();
+            let ids: Vec<&str> = unique.iter().map(String::as_str).collect();
+            call_and_answer(&context, "null", &ids, r#""x""#)
+        });
+        for provider in Provider::ALL {
+            let body = given.iter().enumerate().fold(sent(&context, provider), |body, (number, id)| {
+                body.replace(&format!("id{number:04}xyz"), id)
+            });
+            let at = time::from_micros(0).unwrap();
+            let read = Context::from_request(Value::text(&body), provider, Defaults { id: "c", at });
+            let context = read.unwrap().context;
+            let more = user(&call_and_answer(&context, "null", &["a_b"], r#""x""#), r#""B""#);
+            let given_more: Vec<&str> = given.iter().copied().chain(["a_b"]).collect();
+            for (context, given) in [(user(&context, r#""B""#), &given), (more, &given_more)] {
+                let loaded = Context::from_snapshot(&context.to_snapshot()).unwrap();
+                prop_assert_eq!(sent(&loaded, provider), sent(&context, provider));
+                for provider in Provider::ALL {
+                    check_ids(&context, provider, given);
+                    check_ids(&context.clear_tool_results(0, "-", at), provider, given);
+                }
             }
         }
+    }
+}
+
+/// Each call and its result have one id, which the provider takes, and that of no other id that was given.
+fn check_ids(context: &Context, provider: Provider, given: &[&str]) {
+    let text = sent(context, provider);
+    let (called, answered) = ids(&parse(&text), provider);
+    assert_eq!(called, answered, "{provider:?}: {text}");
+    assert_eq!(called.len(), given.len());
+    let mut owners = HashMap::new();
+    for (id, given) in called.iter().zip(given) {
+        assert!(is_taken(id, provider), "{provider:?} takes no {id:?}");
+        let owner = owners.entry(id.clone()).or_insert(given);
+        assert_eq!(owner, &given, "{provider:?}: {id:?} is the id of two");
+    }
+    if provider == Provider::OpenAiResponses {
+        assert_eq!(owners.len(), given.len(), "{called:?}");
     }
 }
 

@@ -1606,7 +1606,12 @@ fn calls_of_every_kind_are_calls() {
     assert_eq!(response.finish_reason(), Some(Finish::ToolCalls));
     assert_eq!(add(&response).unwrap().current().count_pending(), 4);
     // A whole answer has the same, and the next request the same items.
-    let output: Vec<&Json> = items.iter().map(|(item, ..)| item).collect();
+    let search = json!({"type": "web_search_call", "id": "ws_1"});
+    let output: Vec<&Json> = items
+        .iter()
+        .map(|(item, ..)| item)
+        .chain([&search])
+        .collect();
     let whole = json!({"status": "completed", "output": output}).to_string();
     let whole =
         Response::decode(whole.as_bytes(), &Reading::of(Provider::OpenAiResponses)).unwrap();

@@ -214,3 +214,28 @@ fn the_golden_file_is_read_and_written_again() {
     let written = json::read(&context.to_snapshot(), NESTING).unwrap();
     assert_eq!(written, json::read(GOLDEN.as_bytes(), NESTING).unwrap());
 }
+
+#[test]
+fn escapes_are_letters_or_refused() {
+    let units = [
+        "0000", "0041", "d7ff", "d800", "dbff", "dc00", "dfff", "e000", "ffff",
+    ];
+    let pairs = units
+        .iter()
+        .flat_map(|one| units.map(|two| format!("\\u{one}\\u{two}")));
+    for escapes in pairs.chain(units.map(|unit| format!("\\u{unit}"))) {
+        let text = GOLDEN.replacen("You are", &escapes, 1);
+        let read = Context::from_snapshot(text.as_bytes());
+        let loaded = json::read(text.as_bytes(), NESTING).and_then(Context::load);
+        assert_eq!(read.is_ok(), loaded.is_ok(), "{escapes}");
+        match (read, loaded) {
+            (Ok(read), Ok(loaded)) => assert!(read == loaded, "{escapes}"),
+            (read, loaded) => assert_eq!(read.err(), loaded.err(), "{escapes}"),
+        }
+    }
+    let read = |escapes: &str| {
+        Context::from_snapshot(GOLDEN.replacen("You are", escapes, 1).as_bytes()).is_ok()
+    };
+    assert!(read("\\ud800\\udc00") && read("\\udbff\\udfff"));
+    assert!(!read("\\ud800\\ue000") && !read("\\ud800\\udbff") && !read("\\udc00"));
+}

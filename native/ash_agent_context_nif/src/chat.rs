@@ -1,22 +1,15 @@
 //! The NIFs of chats.
 
-use ash_agent_context_core::{Branch, Chat, Context, Cost, LoadedBranch, LoadedChat, Map, Value};
-use rustler::{Encoder as _, Env, NewBinary, Term};
+use ash_agent_context_core::{Branch, Chat, Cost, LoadedBranch, LoadedChat, Map, Value};
+use rustler::{Encoder as _, NewBinary, Term};
 
-use crate::clock;
+use crate::argument::{At, Id, Of, Trusted};
 use crate::decode::{self, Around, Number};
 use crate::encode::{self, Encoder};
 use crate::error::NifError;
+use crate::nif::{change, nif};
 use crate::resource::{answer, Handle};
-use crate::scheduler::{nif, Scheduler};
-use crate::snapshot::trust;
-
-type Reply<'a> = Result<Term<'a>, NifError>;
-
-nif!(chat_dump_normal, chat_dump_dirty(head: Term<'a>, extra: Term<'a>, config_extra: Term<'a>, branches: Term<'a>) => dump);
-nif!(chat_encode_normal, chat_encode_dirty(head: Term<'a>, extra: Term<'a>, config_extra: Term<'a>, branches: Term<'a>) => encode);
-nif!(chat_load_normal, chat_load_dirty(document: Term<'a>, config_keys: Term<'a>, trust: Term<'a>) => load);
-nif!(chat_seed_normal, chat_seed_dirty(parent: Handle, first: Number, last: Number, id: Term<'a>, at: Term<'a>) => seed);
+use crate::scheduler::Scheduler;
 
 /// `{name, number, origin | nil, extra, context}`
 type Terms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
@@ -59,69 +52,63 @@ fn with_chat<'a, T>(
     Ok(give(&chat))
 }
 
-fn dump<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    head: Term<'a>,
-    extra: Term<'a>,
-    config_extra: Term<'a>,
-    branches: Term<'a>,
-) -> Reply<'a> {
-    let parts = (head, extra, config_extra);
-    let document = with_chat(scheduler, parts, branches, |chat| chat.dump())??;
-    Ok(encode::value(env, &document))
-}
+nif!(
+    chat_dump_normal,
+    chat_dump_dirty,
+    |env,
+     scheduler,
+     head: Term<'a>,
+     extra: Term<'a>,
+     config_extra: Term<'a>,
+     branches: Term<'a>| {
+        let parts = (head, extra, config_extra);
+        let document = with_chat(scheduler, parts, branches, |chat| chat.dump())??;
+        Ok(encode::value(env, &document))
+    }
+);
 
-fn encode<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    head: Term<'a>,
-    extra: Term<'a>,
-    config_extra: Term<'a>,
-    branches: Term<'a>,
-) -> Reply<'a> {
-    let parts = (head, extra, config_extra);
-    let text = with_chat(scheduler, parts, branches, |chat| chat.to_snapshot())??;
-    Ok(NewBinary::from_slice(env, &text).into())
-}
+nif!(
+    chat_encode_normal,
+    chat_encode_dirty,
+    |env,
+     scheduler,
+     head: Term<'a>,
+     extra: Term<'a>,
+     config_extra: Term<'a>,
+     branches: Term<'a>| {
+        let parts = (head, extra, config_extra);
+        let text = with_chat(scheduler, parts, branches, |chat| chat.to_snapshot())??;
+        Ok(NewBinary::from_slice(env, &text).into())
+    }
+);
 
-/// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
-fn load<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    document: Term<'a>,
-    config_keys: Term<'a>,
-    trusted: Term<'a>,
-) -> Reply<'a> {
-    // Its branches may have patterns, which take milliseconds to compile.
-    scheduler.allow(Cost::LONG)?;
-    let trusted = trust(trusted)?;
-    let config_keys: Vec<&str> = config_keys.decode()?;
-    let document = decode::value(document, Around::Chat, scheduler)?;
-    let chat = LoadedChat::read(document, &config_keys, trusted)?;
-    let encoder = Encoder::copying(env);
-    let branch = |branch: LoadedBranch| {
-        let name = encode::value(env, &Value::text(&branch.name));
-        let extra = encode::value(env, &Value::Map(branch.extra));
-        (name, branch.base, answer(env, branch.context), extra).encode(env)
-    };
-    let branches = encoder.list(chat.branches.into_iter().map(branch));
-    let map = |map: Map| encode::value(env, &Value::Map(map));
-    let (head, extra) = (map(chat.head), map(chat.extra));
-    Ok((head, extra, map(chat.config_extra), branches).encode(env))
-}
+// `{head, extra, config_extra, [{name, base | nil, context, extra}]}`
+nif!(
+    chat_load_normal,
+    chat_load_dirty,
+    |env, scheduler, document: Term<'a>, config_keys: Of<'a, Vec<&'a str>>, trust: Trusted| {
+        // Its branches may have patterns, which take milliseconds to compile.
+        scheduler.allow(Cost::LONG)?;
+        let document = decode::value(document, Around::Chat, scheduler)?;
+        let chat = LoadedChat::read(document, &config_keys, trust)?;
+        let encoder = Encoder::copying(env);
+        let branch = |branch: LoadedBranch| {
+            let name = encode::value(env, &Value::text(&branch.name));
+            let extra = encode::value(env, &Value::Map(branch.extra));
+            (name, branch.base, answer(env, branch.context), extra).encode(env)
+        };
+        let branches = encoder.list(chat.branches.into_iter().map(branch));
+        let map = |map: Map| encode::value(env, &Value::Map(map));
+        let (head, extra) = (map(chat.head), map(chat.extra));
+        Ok((head, extra, map(chat.config_extra), branches).encode(env))
+    }
+);
 
-fn seed<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    parent: Handle,
-    first: Number,
-    last: Number,
-    id: Term<'a>,
-    at: Term<'a>,
-) -> Reply<'a> {
-    scheduler.allow(parent.get().whole_cost())?;
-    let (id, at) = (clock::id(id)?, clock::at(at, scheduler)?);
-    let child: Context = parent.get().seeded(first.0, last.0, &id, at)?;
-    Ok(answer(env, child))
-}
+change!(
+    chat_seed_normal,
+    chat_seed_dirty,
+    |parent, first: Number, last: Number, id: Id, at: At| (
+        parent.whole_cost(),
+        parent.seeded(first, last, &id, at)
+    )
+);

@@ -1,11 +1,11 @@
-//! Core errors as reason terms.
+//! Core errors and faults as reason terms. The core has the table of them, `AshAgent.Context.Error` the words.
 
-use ash_agent_context_core::{Error, Fault, Path};
-use rustler::{Encoder, Env, Term};
+use ash_agent_context_core::{Detail, Error, Fault, Reason};
+use rustler::types::tuple::make_tuple;
+use rustler::{Atom, Encoder, Env, Term};
 
 use crate::atoms;
 use crate::encode;
-use crate::words::Word;
 
 /// Why a NIF answers `{:error, reason}`.
 #[derive(Debug)]
@@ -53,85 +53,45 @@ impl Encoder for NifError {
 }
 
 fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
-    let key = |key| encode::value(env, key);
     match error {
-        Error::UnknownToolCall { id, pending } => {
-            (atoms::unknown_tool_call(), &**id, ids(pending)).encode(env)
-        }
-        Error::ToolCallAlreadyAnswered { id, pending } => {
-            (atoms::tool_call_already_answered(), &**id, ids(pending)).encode(env)
-        }
-        Error::DuplicateToolResult { id } => (atoms::duplicate_tool_result(), &**id).encode(env),
-        Error::NoToolResults { pending } => (atoms::no_tool_results(), ids(pending)).encode(env),
-        Error::NoPendingToolCalls { given } => {
-            (atoms::no_pending_tool_calls(), ids(given)).encode(env)
-        }
-        Error::PendingToolCalls { ids: pending } => {
-            (atoms::pending_tool_calls(), ids(pending)).encode(env)
-        }
-        Error::DuplicateToolCall { id } => (atoms::duplicate_tool_call(), &**id).encode(env),
-        Error::InvalidPart { position, key: at } => {
-            (atoms::invalid_part(), position, key(at)).encode(env)
-        }
-        Error::InvalidToolCall { position, key: at } => {
-            (atoms::invalid_tool_call(), position, key(at)).encode(env)
-        }
-        Error::InvalidToolResult { position, key: at } => {
-            (atoms::invalid_tool_result(), position, key(at)).encode(env)
-        }
-        Error::UnsupportedTerm { kind, path: at } => {
-            (atoms::unsupported_term(), kind.atom(), path(env, at)).encode(env)
-        }
-        Error::TooDeep { limit } => (atoms::too_deep(), limit).encode(env),
-        Error::Invalid { path: at, expected } => {
-            (atoms::invalid(), path(env, at), &**expected).encode(env)
-        }
-        Error::UnknownIteration {
-            number,
-            first,
-            last,
-        } => (
-            atoms::unknown_iteration(),
-            number,
-            range(env, *first, *last),
-        )
-            .encode(env),
-        Error::TraceTooLarge { most } => (atoms::trace_too_large(), most).encode(env),
-        Error::IllegalStatus { id, from, to } => (
-            atoms::illegal_status(),
-            &**id,
-            word(env, from),
-            word(env, to),
-        )
-            .encode(env),
-        Error::NoPrice { model } => (atoms::no_price(), model.as_deref()).encode(env),
-        Error::InvalidUsage { key: at } => (atoms::invalid_usage(), key(at)).encode(env),
-        Error::NoAssistantMessage => atoms::no_assistant_message().encode(env),
-        Error::CannotFit { least } => (atoms::cannot_fit(), least).encode(env),
-        Error::NotCompactable {
-            first,
-            last,
-            allowed,
-        } => {
-            let allowed = allowed.map(|(first, last)| range(env, first, last));
-            let asked = range(env, *first, *last);
-            (atoms::not_compactable(), asked, allowed).encode(env)
-        }
-        Error::SummaryTooLong { tokens, replaced } => {
-            (atoms::summary_too_long(), tokens, replaced).encode(env)
-        }
-        Error::FeatureMissing { feature } => (atoms::feature_missing(), *feature).encode(env),
-        Error::InvalidPattern { pattern, problem } => {
-            (atoms::invalid_pattern(), &**pattern, &**problem).encode(env)
-        }
-        Error::Response(fault) => {
-            let fault = crate::response::encode_fault(env, fault);
-            (atoms::response(), fault).encode(env)
-        }
-        Error::ReservedField { key } => (atoms::reserved_field(), &**key).encode(env),
-        // A scheduler that may encode everything never gets this far.
-        Error::TooMuchWork => atoms::too_much_work().encode(env),
+        Error::Response(fault) => (atoms::response(), encode_fault(env, fault)).encode(env),
+        error => encode_reason(env, &error.reason()),
     }
+}
+
+/// `{reason, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
+pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
+    let reason = encode_reason(env, &fault.reason());
+    (reason, fault.message(), fault.again(), fault.after()).encode(env)
+}
+
+/// The atom, or a tuple of the atom and the details.
+fn encode_reason<'a>(env: Env<'a>, reason: &Reason<'_>) -> Term<'a> {
+    let name = word(env, reason.name);
+    if reason.details.is_empty() {
+        return name;
+    }
+    let details = reason.details.iter().map(|detail| match detail {
+        Detail::Text(text) => text.encode(env),
+        Detail::Texts(texts) => texts
+            .iter()
+            .map(|text| &**text)
+            .collect::<Vec<_>>()
+            .encode(env),
+        Detail::Word(name) => word(env, name),
+        Detail::Count(count) => count.encode(env),
+        Detail::Number(number) => number.encode(env),
+        Detail::Value(value) => encode::value(env, value),
+        Detail::Path(path) => path
+            .iter()
+            .map(|step| encode::value(env, step))
+            .collect::<Vec<_>>()
+            .encode(env),
+        Detail::Range(first, last) => range(env, *first, *last),
+        Detail::Nothing => atoms::nil().encode(env),
+    });
+    let terms: Vec<Term<'_>> = std::iter::once(name).chain(details).collect();
+    make_tuple(env, &terms)
 }
 
 /// `first..last`
@@ -153,13 +113,5 @@ pub fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
 
 /// A word of the core's own, which no one from outside can make up.
 fn word<'a>(env: Env<'a>, word: &'static str) -> Term<'a> {
-    encode::Encoder::copying(env).atom(word)
-}
-
-fn ids(ids: &[Box<str>]) -> Vec<&str> {
-    ids.iter().map(|id| &**id).collect()
-}
-
-fn path<'a>(env: Env<'a>, path: &Path) -> Vec<Term<'a>> {
-    path.iter().map(|step| encode::value(env, step)).collect()
+    Atom::from_str(env, word).map_or_else(|_| atoms::error().encode(env), |atom| atom.encode(env))
 }

@@ -1,6 +1,7 @@
 //! NIFs over `ash_agent_context_core`: terms in, core calls, terms out.
 
 mod approvals;
+mod argument;
 mod big;
 mod chat;
 mod clock;
@@ -12,51 +13,59 @@ mod error;
 mod import;
 mod json;
 mod messages;
+mod nif;
 mod otlp;
 mod request;
 mod resource;
 mod response;
 mod scheduler;
 mod snapshot;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 mod tokens;
 mod trace;
 mod view;
 mod words;
 
 mod atoms {
-    //! Every atom that leaves the core under a fixed name.
+    //! Every atom that leaves the core under a fixed name, but for those of errors (`error.rs`).
     rustler::atoms! {
-        arguments, assistant, bad_time, bitstring, calendar, completed_at, content, created_at, current_iteration, data, day,
-        dirty, duplicate_tool_call, duplicate_tool_result, error, file, filename, first, hour, id, image, improper_list,
-        interrupted, invalid, invalid_part, invalid_tool_call, invalid_tool_result, is_error, iterations, last, media_type,
-        message, messages, metadata, microsecond, minute, month, name, nil, no_pending_tool_calls, no_tool_results,
+        arguments, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
+        dirty, error, file, filename, first, hour, id, image,
+        interrupted, invalid, is_error, iterations, last, media_type,
+        message, messages, metadata, microsecond, minute, month, name, nil,
         number, ok, pending, pending_tool_calls, provider, provider_block, provider_metadata, redacted_thinking, result, role,
-        second, started_at, std_offset, step, struct_ = "__struct__", system, text, thinking, time_zone, too_deep,
-        tool_call_already_answered, tool_calls, tool_result, tool_use_id, type_ = "type", unknown_iteration,
-        unknown_tool_call, unsupported_term, updated_at, url, user, utc_offset, year, zone_abbr,
+        second, started_at, std_offset, step, struct_ = "__struct__", system, text, thinking, time_zone,
+        tool_calls, tool_result, tool_use_id, type_ = "type",
+        updated_at, url, user, utc_offset, year, zone_abbr,
         change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text,
-        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, reserved_field,
+        dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, added_message,
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
-        approved, approval, asked, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, no_price, requested_at, received_at, ended_at, calls, auto, cancelled, drop, too_much_work,
-        cannot_fit, cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, feature_missing, full, hidden,
-        hidden_iterations, illegal_status, input_tokens, invalid_pattern, invalid_usage, masked_text, masks,
-        max_result_bytes, media, no_assistant_message, no_messages, not_compactable, o200k_base, origin, output_tokens,
+        approved, approval, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, requested_at, received_at, ended_at, calls, auto, cancelled, drop,
+        cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, full, hidden,
+        hidden_iterations, input_tokens, masked_text, masks,
+        max_result_bytes, media, no_messages, o200k_base, origin, output_tokens,
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
-        summary_too_long, tool_results, total_tokens,
+        tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",
-        aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word, incomplete, invalid_response,
-        json, length, model, ndjson, open, part, pause, refusal, response, response_too_large, sse, state, stop, tool_call,
+        aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word,
+        json, length, model, ndjson, open, part, pause, queued, refusal, response, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
-        unknown, trace_too_large, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
+        unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         // Keys of provider metadata that responses bring, which may be the first to use these words.
+        #[allow(dead_code)] annotations,
+        #[allow(dead_code)] audio_data,
+        #[allow(dead_code)] audio_expires_at,
+        #[allow(dead_code)] audio_id,
+        #[allow(dead_code)] citations,
+        #[allow(dead_code)] closed,
         #[allow(dead_code)] encrypted_content,
+        #[allow(dead_code)] logprobs,
         #[allow(dead_code)] phase,
+        #[allow(dead_code)] references,
         #[allow(dead_code)] signature,
+        #[allow(dead_code)] store,
     }
 }
 

@@ -1,35 +1,45 @@
 //! The NIF of traces as OTLP.
 
-use rustler::{Env, Term};
+use rustler::Term;
 
-use crate::error::NifError;
-use crate::scheduler::{nif, Scheduler};
+use crate::nif::nif;
 
-nif!(trace_otlp_normal, trace_otlp_dirty(told: Term<'a>, masked: bool, options: Term<'a>) => with::otlp);
+nif!(
+    trace_otlp_normal,
+    trace_otlp_dirty,
+    |env, scheduler, told: Term<'a>, masked: bool, options: Term<'a>| {
+        with::otlp(env, scheduler, told, masked, options)
+    }
+);
 
 #[cfg(feature = "otlp")]
 mod with {
     use ash_agent_context_core::{Conventions, Cost, OtlpOptions, Turns, Value};
-    use rustler::{Env, NewBinary, Term};
+    use rustler::{Env, NewBinary, NifMap, Term};
 
-    use crate::decode::{self, Around, Number};
+    use crate::argument::Unsigned;
+    use crate::decode::{self, Around};
     use crate::error::NifError;
     use crate::scheduler::Scheduler;
     use crate::trace::with_trace;
 
-    /// `{agent, version | nil, error | nil}`
-    type Names = (String, Option<String>, Option<String>);
+    /// See `AshAgent.Trace.to_otlp/2`.
+    #[derive(NifMap)]
+    #[rustler(decode)]
+    struct Given<'a> {
+        agent: &'a str,
+        version: Option<&'a str>,
+        error: Option<&'a str>,
+        json: bool,
+        next: bool,
+        messages: bool,
+        /// `nil`, or `{first, last}` with 0 for the last turn.
+        turns: Option<(Unsigned, Unsigned)>,
+        tools: Term<'a>,
+        resource: Term<'a>,
+        attributes: Term<'a>,
+    }
 
-    /// `{json?, next?, messages?}`
-    type Flags = (bool, bool, bool);
-
-    /// `nil`, or `{first, last}` with 0 for the last turn
-    type Numbers = Option<(Number, Number)>;
-
-    /// `{tools | nil, resource, attributes}`
-    type Values<'a> = (Term<'a>, Term<'a>, Term<'a>);
-
-    /// The options are `{names, flags, turns, values}`.
     pub fn otlp<'a>(
         env: Env<'a>,
         scheduler: Scheduler,
@@ -39,34 +49,27 @@ mod with {
     ) -> Result<Term<'a>, NifError> {
         // A span is more than the message that it is made of.
         scheduler.allow(Cost::LONG)?;
-        let ((agent, version, error), (is_json, is_next, messages), turns, values): (
-            Names,
-            Flags,
-            Numbers,
-            Values<'a>,
-        ) = options.decode()?;
+        let given: Given<'a> = options.decode()?;
         let read = |term| decode::value(term, Around::Items, scheduler);
-        let (tools, resource, attributes) = values;
-        let (tools, resource, attributes) = (read(tools)?, read(resource)?, read(attributes)?);
-        let number = |number: Number| u64::try_from(number.0).unwrap_or(0);
+        let (tools, resource) = (read(given.tools)?, read(given.resource)?);
         let options = OtlpOptions {
-            agent: &agent,
-            version: version.as_deref(),
-            conventions: match is_next {
+            agent: given.agent,
+            version: given.version,
+            conventions: match given.next {
                 true => Conventions::Next,
                 false => Conventions::V1_41,
             },
-            is_json,
-            messages,
-            turns: match turns.map(|(first, last)| (number(first), number(last))) {
+            is_json: given.json,
+            messages: given.messages,
+            turns: match given.turns.map(|(first, last)| (first.0, last.0)) {
                 None => Turns::All,
                 Some((0, 0)) => Turns::Last,
                 Some((first, last)) => Turns::Between(first, last),
             },
             tools: (tools != Value::Nil).then_some(&tools),
             resource: &pairs(resource),
-            attributes: &pairs(attributes),
-            error: error.as_deref(),
+            attributes: &pairs(read(given.attributes)?),
+            error: given.error,
         };
         let bytes = with_trace(scheduler, told, masked, |trace| trace.to_otlp(&options))??;
         Ok(NewBinary::from_slice(env, &bytes).into())

@@ -3,31 +3,22 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size,
-    Stamp, State, ToolCall, Value,
+    Event, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
+    State, ToolCall, Value,
 };
-use rustler::{Atom, Binary, Encoder as _, Env, Resource, ResourceArc, Term};
+use rustler::{Atom, Binary, Encoder as _, Env, NifMap, Resource, ResourceArc, Term};
 
+use crate::argument::{Any, At, Metadata, Of, Worded};
 use crate::atoms;
 use crate::clock;
 use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
-use crate::error::NifError;
+use crate::error::{encode_fault, NifError};
+use crate::nif::nif;
 use crate::resource::{answer, bury, freed, Handle};
-use crate::scheduler::{nif, Scheduler};
 use crate::words::Word as _;
 
 type Answer<'a> = Result<Term<'a>, NifError>;
-
-nif!(response_feed_normal, response_feed_dirty(response: ResponseHandle, bytes: Binary<'a>) => feed);
-nif!(response_finish_normal, response_finish_dirty(response: ResponseHandle) => finish);
-nif!(response_interrupt_normal, response_interrupt_dirty(response: ResponseHandle, reason: Term<'a>) => interrupt);
-nif!(response_decode_normal, response_decode_dirty(body: Binary<'a>, options: Term<'a>) => decode_whole);
-nif!(response_from_message_normal, response_from_message_dirty(message: Term<'a>) => from_message);
-nif!(response_message_normal, response_message_dirty(response: ResponseHandle) => message);
-nif!(response_facts_normal, response_facts_dirty(response: ResponseHandle) => facts);
-nif!(response_reason_normal, response_reason_dirty(response: ResponseHandle) => reason);
-nif!(context_add_response_normal, context_add_response_dirty(context: Handle, response: ResponseHandle, metadata: Term<'a>, requested_at: Term<'a>, at: Term<'a>) => add);
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -79,24 +70,32 @@ fn live_responses() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// `{provider, framing | nil, content type | nil, model | nil, max_bytes}`
-type Terms<'a> = (Atom, Option<Atom>, Option<&'a str>, Option<&'a str>, Number);
+/// How to read a response, see `AshAgent.Response.new/2`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct ReadingOptions<'a> {
+    provider: Worded<Provider>,
+    framing: Option<Atom>,
+    content_type: Option<&'a str>,
+    model: Option<&'a str>,
+    max_bytes: Number,
+}
 
-fn reading<'a>(env: Env<'a>, options: Term<'a>) -> Result<Reading<'a>, NifError> {
-    let (provider, framing, content_type, model, max_bytes): Terms<'a> = options.decode()?;
-    let provider = Provider::of(provider)?;
-    let reading = Reading::of(provider);
-    let named = framing.and_then(|given| {
-        let is_it = |known: &Framing| framing_atom(*known).to_term(env) == given.to_term(env);
-        Framing::ALL.into_iter().find(is_it)
-    });
-    let told = || content_type.and_then(Framing::of_content_type);
-    Ok(Reading {
-        framing: named.or_else(told).unwrap_or(reading.framing),
-        model,
-        max_bytes: usize::try_from(max_bytes.0).unwrap_or(reading.max_bytes),
-        ..reading
-    })
+impl<'a> ReadingOptions<'a> {
+    fn reading(&self) -> Reading<'a> {
+        let reading = Reading::of(self.provider.0);
+        let named = self.framing.and_then(|given| {
+            let is_it = |known: &Framing| framing_atom(*known) == given;
+            Framing::ALL.into_iter().find(is_it)
+        });
+        let told = || self.content_type.and_then(Framing::of_content_type);
+        Reading {
+            framing: named.or_else(told).unwrap_or(reading.framing),
+            model: self.model,
+            max_bytes: usize::try_from(self.max_bytes.0).unwrap_or(reading.max_bytes),
+            ..reading
+        }
+    }
 }
 
 fn framing_atom(framing: Framing) -> Atom {
@@ -111,77 +110,83 @@ fn framing_atom(framing: Framing) -> Atom {
 /// A response of which nothing came yet.
 #[rustler::nif]
 fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
-    let response = Response::new(&reading(env, options)?);
+    let options: ReadingOptions<'a> = options.decode()?;
+    let response = Response::new(&options.reading());
     Ok(ResponseResource::wrap(response).encode(env))
 }
 
-fn feed<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    response: ResponseHandle,
-    bytes: Binary<'a>,
-) -> Answer<'a> {
-    if scheduler.is_normal() && bytes.len() > FED {
-        return Err(NifError::Dirty);
+nif!(
+    response_feed_normal,
+    response_feed_dirty,
+    |env, scheduler, response: ResponseHandle, bytes: Binary<'a>| {
+        if scheduler.is_normal() && bytes.len() > FED {
+            return Err(NifError::Dirty);
+        }
+        let (next, events) = response
+            .get()?
+            .feed(bytes.as_slice(), scheduler.limit(PARSED))?;
+        Ok(news(env, next, &events))
     }
-    let (next, events) = response
-        .get()?
-        .feed(bytes.as_slice(), scheduler.limit(PARSED))?;
-    Ok(news(env, next, &events))
-}
-
-fn finish<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
-    let (next, events) = response.get()?.finish(scheduler.limit(PARSED))?;
-    Ok(news(env, next, &events))
-}
-
-fn interrupt<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    response: ResponseHandle,
-    reason: Term<'a>,
-) -> Answer<'a> {
-    let reason = decode::value(reason, Around::Nothing, scheduler)?;
-    Ok(news(env, response.get()?.interrupt(reason), &[]))
-}
-
-fn decode_whole<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    body: Binary<'a>,
-    options: Term<'a>,
-) -> Answer<'a> {
-    if scheduler.is_normal() && body.len() > FED {
-        return Err(NifError::Dirty);
-    }
-    let response = Response::decode(body.as_slice(), &reading(env, options)?)?;
-    Ok(news(env, response, &[]))
-}
-
-/// `{content, calls, usage, model | nil, why it stopped | nil}`
-type Plain<'a> = (
-    Term<'a>,
-    Term<'a>,
-    Term<'a>,
-    Option<&'a str>,
-    Option<&'a str>,
 );
 
-fn from_message<'a>(env: Env<'a>, scheduler: Scheduler, message: Term<'a>) -> Answer<'a> {
-    let (content, calls, usage, model, finish): Plain<'a> = message.decode()?;
-    let response = Response::from_message(Given {
-        content: decode::value(content, Around::Items, scheduler)?,
-        calls: decode::value(calls, Around::Items, scheduler)?,
-        // One that cannot be kept is not a reason to lose an answer.
-        usage: match decode::value(usage, Around::Nothing, scheduler) {
-            Err(NifError::Dirty) => return Err(NifError::Dirty),
-            usage => usage.unwrap_or(Value::Nil),
-        },
-        model,
-        finish,
-    })?;
-    Ok(news(env, response, &[]))
+nif!(
+    response_finish_normal,
+    response_finish_dirty,
+    |env, scheduler, response: ResponseHandle| {
+        let (next, events) = response.get()?.finish(scheduler.limit(PARSED))?;
+        Ok(news(env, next, &events))
+    }
+);
+
+nif!(
+    response_interrupt_normal,
+    response_interrupt_dirty,
+    |env, _scheduler, response: ResponseHandle, reason: Any| {
+        Ok(news(env, response.get()?.interrupt(reason), &[]))
+    }
+);
+
+nif!(
+    response_decode_normal,
+    response_decode_dirty,
+    |env, scheduler, body: Binary<'a>, options: Of<'a, ReadingOptions<'a>>| {
+        if scheduler.is_normal() && body.len() > FED {
+            return Err(NifError::Dirty);
+        }
+        let response = Response::decode(body.as_slice(), &options.reading())?;
+        Ok(news(env, response, &[]))
+    }
+);
+
+/// A whole answer, see `AshAgent.Response.from_message/1`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct Whole<'a> {
+    content: Term<'a>,
+    tool_calls: Term<'a>,
+    usage: Term<'a>,
+    model: Option<&'a str>,
+    finish_reason: Option<&'a str>,
 }
+
+nif!(
+    response_from_message_normal,
+    response_from_message_dirty,
+    |env, scheduler, given: Of<'a, Whole<'a>>| {
+        let response = Response::from_message(Given {
+            content: decode::value(given.content, Around::Items, scheduler)?,
+            calls: decode::value(given.tool_calls, Around::Items, scheduler)?,
+            // One that cannot be kept is not a reason to lose an answer.
+            usage: match decode::value(given.usage, Around::Nothing, scheduler) {
+                Err(NifError::Dirty) => return Err(NifError::Dirty),
+                usage => usage.unwrap_or(Value::Nil),
+            },
+            model: given.model,
+            finish: given.finish_reason,
+        })?;
+        Ok(news(env, response, &[]))
+    }
+);
 
 /// `{handle, state, events}`
 fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
@@ -194,6 +199,7 @@ fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
 fn state_atom(state: &State) -> Atom {
     match state {
         State::Open => atoms::open(),
+        State::Queued => atoms::queued(),
         State::Complete => atoms::complete(),
         State::Interrupted(_) => atoms::interrupted(),
         State::Failed(_) => atoms::failed(),
@@ -232,113 +238,109 @@ fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e>
     }
 }
 
-/// `{reason, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
-pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
-    let invalid = |text: &str| (atoms::invalid_response(), text).encode(env);
-    let (reason, message, after) = match fault {
-        Fault::Provider {
-            code,
-            message,
-            after,
-            ..
-        } => {
-            let reason = (atoms::provider(), code.as_deref()).encode(env);
-            (reason, message.as_deref(), *after)
+nif!(
+    response_message_normal,
+    response_message_dirty,
+    |env, scheduler, response: ResponseHandle| {
+        let response = response.get()?;
+        scheduler.allow(cost(response))?;
+        let (message, half) = response.message();
+        let encoder = Encoder::copying(env);
+        let shown = encoder.message(MessageRef::Added(&message));
+        if half.is_empty() {
+            return Ok(shown);
         }
-        Fault::Unreadable(why) => (invalid(why), None, None),
-        Fault::NotJson { problem, byte } => {
-            let text = format!("not JSON: {problem}, at byte {byte}");
-            (invalid(&text), None, None)
-        }
-        Fault::TooLarge { limit } => {
-            let reason = (atoms::response_too_large(), limit).encode(env);
-            (reason, None, None)
-        }
-        Fault::TooDeep { limit } => ((atoms::too_deep(), limit).encode(env), None, None),
-        Fault::CutOff => (atoms::incomplete().encode(env), None, None),
-        Fault::Open => (atoms::open().encode(env), None, None),
-        Fault::Interrupted => (atoms::interrupted().encode(env), None, None),
-        other => (invalid(&other.to_string()), None, None),
-    };
-    (reason, message, fault.again(), after).encode(env)
-}
-
-fn message<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
-    let response = response.get()?;
-    scheduler.allow(cost(response))?;
-    let (message, half) = response.message();
-    let encoder = Encoder::copying(env);
-    let shown = encoder.message(MessageRef::Added(&message));
-    if half.is_empty() {
-        return Ok(shown);
+        let half = encoder.calls(half.iter());
+        Ok(shown.map_put(atoms::unfinished_tool_calls(), half)?)
     }
-    let half = encoder.calls(half.iter());
-    Ok(shown.map_put(atoms::unfinished_tool_calls(), half)?)
-}
+);
 
 /// What there is to put together.
 fn cost(response: &Response) -> Size {
     Size::new(response.received() / 64, response.received())
 }
 
-fn add<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    context: Handle,
-    response: ResponseHandle,
-    metadata: Term<'a>,
-    requested_at: Term<'a>,
-    at: Term<'a>,
-) -> Answer<'a> {
-    let response = response.get()?;
-    scheduler.allow(cost(response))?;
-    scheduler.allow(context.get().append_cost())?;
-    let is_given = requested_at != atoms::nil().to_term(env);
-    let requested_at = is_given.then(|| clock::at(requested_at, scheduler));
-    let stamp = Stamp {
-        at: clock::at(at, scheduler)?,
-        metadata: decode::metadata(metadata, scheduler)?,
-    };
-    let next = context
-        .get()
-        .add_answer(response, requested_at.transpose()?, stamp)?;
-    Ok(answer(env, next))
-}
+nif!(
+    context_add_response_normal,
+    context_add_response_dirty,
+    |env,
+     scheduler,
+     context: Handle,
+     response: ResponseHandle,
+     metadata: Metadata,
+     requested_at: Term<'a>,
+     at: At| {
+        let response = response.get()?;
+        scheduler.allow(cost(response))?;
+        scheduler.allow(context.get().append_cost())?;
+        let is_given = requested_at != atoms::nil().to_term(env);
+        let requested_at = is_given.then(|| clock::at(requested_at, scheduler));
+        let next = context.get().add_answer(
+            response,
+            requested_at.transpose()?,
+            Stamp { at, metadata },
+        )?;
+        Ok(answer(env, next))
+    }
+);
 
-/// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
-fn facts<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
-    let response = response.get()?;
-    // A provider may write megabytes where others write a name.
-    let texts = [response.id(), response.model(), response.finish_word()];
-    let bytes = texts.into_iter().flatten().map(str::len).sum();
-    scheduler.allow(Size::new(texts.len(), bytes))?;
-    let usage = response
-        .usage()
-        .map(|usage| crate::tokens::encode(env, usage));
-    let finish = response.finish_reason().map(finish_atom);
-    let facts = (
-        response.id(),
-        response.model(),
-        usage,
-        finish,
-        response.finish_word(),
-        response.received(),
-    );
-    Ok(facts.encode(env))
-}
+// `{id, model, usage, finish reason, the provider's word for it, bytes}`, `nil` for what is not known.
+nif!(
+    response_facts_normal,
+    response_facts_dirty,
+    |env, scheduler, response: ResponseHandle| {
+        let response = response.get()?;
+        // A provider may write megabytes where others write a name.
+        let texts = [response.id(), response.model(), response.finish_word()];
+        let bytes = texts.into_iter().flatten().map(str::len).sum();
+        scheduler.allow(Size::new(texts.len(), bytes))?;
+        let usage = response
+            .usage()
+            .map(|usage| crate::tokens::encode(env, usage));
+        let finish = response.finish_reason().map(finish_atom);
+        let facts = (
+            response.id(),
+            response.model(),
+            usage,
+            finish,
+            response.finish_word(),
+            response.received(),
+        );
+        Ok(facts.encode(env))
+    }
+);
 
-/// Why a response failed or was interrupted, else `nil`.
-fn reason<'a>(env: Env<'a>, scheduler: Scheduler, response: ResponseHandle) -> Answer<'a> {
-    Ok(match response.get()?.state() {
-        // Its words are few, whatever the provider wrote.
-        State::Failed(fault) => encode_fault(env, fault),
-        State::Interrupted(reason) => {
-            scheduler.allow(reason.size())?;
-            Encoder::copying(env).value(reason)
-        }
-        _ => atoms::nil().to_term(env),
-    })
-}
+// What else the provider says of its answer, `nil` when it says nothing.
+nif!(
+    response_details_normal,
+    response_details_dirty,
+    |env, scheduler, response: ResponseHandle| {
+        let response = response.get()?;
+        scheduler.allow(cost(response))?;
+        let details = response.details();
+        let nothing = || atoms::nil().to_term(env);
+        Ok(details.map_or_else(nothing, |details| {
+            Encoder::copying(env).value(&Value::Map(details))
+        }))
+    }
+);
+
+// Why a response failed or was interrupted, else `nil`.
+nif!(
+    response_reason_normal,
+    response_reason_dirty,
+    |env, scheduler, response: ResponseHandle| {
+        Ok(match response.get()?.state() {
+            // Its words are few, whatever the provider wrote.
+            State::Failed(fault) => encode_fault(env, fault),
+            State::Interrupted(reason) => {
+                scheduler.allow(reason.size())?;
+                Encoder::copying(env).value(reason)
+            }
+            _ => atoms::nil().to_term(env),
+        })
+    }
+);
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// A call alone.
@@ -377,6 +379,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
             self.value(reply.interrupted.as_ref().unwrap_or(&Value::Nil)),
         ];
         let shown = self.fields(&keys, &values);
+        let shown = match &reply.details {
+            Some(details) => shown
+                .map_put(atoms::details(), self.map(details))
+                .unwrap_or(shown),
+            None => shown,
+        };
         let times = [
             (atoms::requested_at(), reply.requested_at),
             (atoms::received_at(), reply.received_at),

@@ -88,25 +88,3 @@ pub fn charge(env: Env<'_>, started: SystemTime) {
         let _ = consume_timeslice(env, percent);
     }
 }
-
-/// Defines a NIF for normal schedulers and its twin for dirty ones.
-macro_rules! nif {
-    ($normal:ident, $dirty:ident($($arg:ident: $type:ident $(<$life:lifetime>)?),*) => $work:path) => {
-        #[rustler::nif]
-        fn $normal<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
-            let started = std::time::SystemTime::now();
-            let reply = $work(env, Scheduler::Normal(started), $($arg),*);
-            $crate::scheduler::charge(env, started);
-            reply
-        }
-
-        #[rustler::nif(schedule = "DirtyCpu")]
-        fn $dirty<'a>(env: Env<'a>, $($arg: $type $(<$life>)?),*) -> Result<Term<'a>, NifError> {
-            let reply = $work(env, Scheduler::Dirty, $($arg),*);
-            $crate::resource::freed();
-            reply
-        }
-    };
-}
-
-pub(crate) use nif;

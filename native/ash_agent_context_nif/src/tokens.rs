@@ -1,83 +1,80 @@
 //! The NIFs of tokens.
 
 use ash_agent_context_core::{time, Cost, Method, Price, Prices, Rates, Usage};
-use rustler::{Atom, Encoder as _, Env, Term};
+use rustler::{Decoder, Encoder as _, Env, NifResult, Term};
 
+use crate::argument::{Any, At, Of, Unsigned, Worded};
 use crate::atoms;
 use crate::clock;
-use crate::decode::{self, Around, Number};
+use crate::decode::Number;
 use crate::encode::Encoder;
 use crate::error::NifError;
-use crate::resource::{answer, Handle};
-use crate::scheduler::{nif, Scheduler};
-use crate::words::Word;
+use crate::nif::{change, nif};
+use crate::resource::Handle;
 
-type Reply<'a> = Result<Term<'a>, NifError>;
+/// How to count; `:auto` is `None`: from the last report on.
+pub struct Counted(pub Option<Method>);
 
-nif!(context_add_usage_normal, context_add_usage_dirty(context: Handle, usage: Term<'a>, at: Term<'a>) => add_usage);
-nif!(context_count_tokens_normal, context_count_tokens_dirty(context: Handle, method: Atom) => count_tokens);
-nif!(context_spent_normal, context_spent_dirty(context: Handle, prices: Term<'a>, asked: Term<'a>, since: Number) => spent);
-nif!(price_known_normal, price_known_dirty(prices: Term<'a>, model: Term<'a>) => price_known);
-nif!(context_token_breakdown_normal, context_token_breakdown_dirty(context: Handle, method: Atom) => token_breakdown);
-
-/// A method by its atom; `:auto` is none: from the last report on.
-pub fn method(atom: Atom) -> Result<Option<Method>, NifError> {
-    match atom == atoms::auto() {
-        true => Ok(None),
-        false => Method::of(atom).map(Some),
+impl<'a> Decoder<'a> for Counted {
+    fn decode(term: Term<'a>) -> NifResult<Self> {
+        if atoms::auto() == term {
+            return Ok(Self(None));
+        }
+        let Worded(method) = term.decode()?;
+        Ok(Self(Some(method)))
     }
 }
 
-fn add_usage<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    context: Handle,
-    usage: Term<'a>,
-    at: Term<'a>,
-) -> Reply<'a> {
-    scheduler.allow(context.get().count_cost(None)?)?;
-    let usage = decode::value(usage, Around::Nothing, scheduler)?;
-    let at = clock::at(at, scheduler)?;
-    Ok(answer(env, context.get().add_token_usage(usage, at)?))
-}
+change!(
+    context_add_usage_normal,
+    context_add_usage_dirty,
+    |context, usage: Any, at: At| (
+        context.count_cost(None)?,
+        context.add_token_usage(usage, at)
+    )
+);
 
-fn count_tokens<'a>(env: Env<'a>, scheduler: Scheduler, context: Handle, given: Atom) -> Reply<'a> {
-    scheduler.allow(context.get().count_cost(method(given)?)?)?;
-    Ok(context.get().count_tokens(method(given)?).encode(env))
-}
+nif!(
+    context_count_tokens_normal,
+    context_count_tokens_dirty,
+    |env, scheduler, context: Handle, method: Of<'a, Counted>| {
+        let Counted(method) = method;
+        scheduler.allow(context.get().count_cost(method)?)?;
+        Ok(context.get().count_tokens(method).encode(env))
+    }
+);
 
-fn token_breakdown<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    context: Handle,
-    given: Atom,
-) -> Reply<'a> {
-    let counted = method(given)?.unwrap_or(Method::Estimate);
-    scheduler.allow(context.get().count_cost(Some(counted))?)?;
-    let tokens = context.get().tokens(counted);
-    let keys = [
-        atoms::system(),
-        atoms::user(),
-        atoms::assistant(),
-        atoms::thinking(),
-        atoms::tool_calls(),
-        atoms::tool_results(),
-        atoms::media(),
-        atoms::summaries(),
-    ];
-    let values = [
-        tokens.system,
-        tokens.user,
-        tokens.assistant,
-        tokens.thinking,
-        tokens.tool_calls,
-        tokens.tool_results,
-        tokens.media,
-        tokens.summaries,
-    ];
-    let values = values.map(|number| number.encode(env));
-    Ok(Encoder::copying(env).fields(&keys, &values))
-}
+nif!(
+    context_token_breakdown_normal,
+    context_token_breakdown_dirty,
+    |env, scheduler, context: Handle, method: Of<'a, Counted>| {
+        let method = method.0.unwrap_or(Method::Estimate);
+        scheduler.allow(context.get().count_cost(Some(method))?)?;
+        let tokens = context.get().tokens(method);
+        let keys = [
+            atoms::system(),
+            atoms::user(),
+            atoms::assistant(),
+            atoms::thinking(),
+            atoms::tool_calls(),
+            atoms::tool_results(),
+            atoms::media(),
+            atoms::summaries(),
+        ];
+        let values = [
+            tokens.system,
+            tokens.user,
+            tokens.assistant,
+            tokens.thinking,
+            tokens.tool_calls,
+            tokens.tool_results,
+            tokens.media,
+            tokens.summaries,
+        ];
+        let values = values.map(|number| number.encode(env));
+        Ok(Encoder::copying(env).fields(&keys, &values))
+    }
+);
 
 /// `[{model | nil, microseconds since 1970 | nil, {input, cache read, cache write, output}}]`
 type PriceTerms = Vec<(Option<String>, Option<i64>, (u64, u64, u64, u64))>;
@@ -103,37 +100,36 @@ pub fn prices(term: Term<'_>) -> Result<Prices, NifError> {
     Ok(Prices::new(prices?))
 }
 
-/// What the answers from an iteration on cost.
-fn spent<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    context: Handle,
-    given: Term<'a>,
-    asked: Term<'a>,
-    since: Number,
-) -> Reply<'a> {
-    let context = context.get();
-    let since = u64::try_from(since.0).unwrap_or(0);
-    scheduler.allow(context.spent_cost(since))?;
-    scheduler.allow(Cost::steps(given.list_length()?))?;
-    let asked: Option<String> = asked.decode()?;
-    let spent = context.spent(&prices(given)?, asked.as_deref(), since)?;
-    Ok(spent.encode(env))
-}
+// What the answers from an iteration on cost.
+nif!(
+    context_spent_normal,
+    context_spent_dirty,
+    |env,
+     scheduler,
+     handle: Handle,
+     given: Term<'a>,
+     asked: Of<'a, Option<&'a str>>,
+     since: Unsigned| {
+        let context = handle.get();
+        scheduler.allow(context.spent_cost(since))?;
+        scheduler.allow(Cost::steps(given.list_length()?))?;
+        Ok(context.spent(&prices(given)?, asked, since)?.encode(env))
+    }
+);
 
-/// Whether a model has a price now.
-fn price_known<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    given: Term<'a>,
-    model: Term<'a>,
-) -> Reply<'a> {
+// Whether a model has a price now.
+nif!(price_known_normal, price_known_dirty, |env,
+                                             scheduler,
+                                             given: Term<'a>,
+                                             model: Of<
+    'a,
+    Option<&'a str>,
+>| {
     scheduler.allow(Cost::steps(given.list_length()?))?;
     let now = clock::at(atoms::nil().to_term(env), scheduler)?;
-    let model: Option<String> = model.decode()?;
-    let found = prices(given)?.find([model.as_deref(), None], now);
+    let found = prices(given)?.find([model, None], now);
     Ok(found.is_some().encode(env))
-}
+});
 
 /// All that providers reported.
 #[rustler::nif(name = "context_usage_normal")]

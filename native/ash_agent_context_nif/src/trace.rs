@@ -3,27 +3,48 @@
 use ash_agent_context_core::{
     AtifOptions, Context, Cost, PageOptions, Printed, Told, Trace, Value,
 };
-use rustler::{Env, NewBinary, Term};
+use rustler::{Env, NewBinary, NifMap, Term};
 
-use crate::atoms;
-use crate::decode::{self, Around, Number};
+use crate::argument::{Of, Unsigned};
+use crate::decode::{self, Around};
 use crate::error::NifError;
-use crate::request::Given;
+use crate::nif::nif;
+use crate::request::RequestOptions;
 use crate::resource::Handle;
-use crate::scheduler::{nif, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::tokens;
-
-type Reply<'a> = Result<Term<'a>, NifError>;
-
-nif!(trace_html_normal, trace_html_dirty(told: Term<'a>, masked: bool, options: Term<'a>) => html);
-nif!(trace_atif_normal, trace_atif_dirty(told: Term<'a>, masked: bool, options: Term<'a>) => atif);
-nif!(trace_print_normal, trace_print_dirty(told: Term<'a>, masked: bool, options: Term<'a>) => print);
 
 /// `{name, id, parent | nil, origin | nil, active?, context}`
 type Terms = (String, String, Option<String>, Option<usize>, bool, Handle);
 
-/// `{title | nil, request | nil, prices, fragment?}`
-type PageTerms<'a> = (Option<String>, Term<'a>, Term<'a>, bool);
+/// See `AshAgent.Trace.to_html/2`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct HtmlOptions<'a> {
+    title: Option<&'a str>,
+    request: Option<RequestOptions<'a>>,
+    prices: Term<'a>,
+    fragment: bool,
+}
+
+/// See `AshAgent.Trace.to_atif/2`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct TrajectoryOptions<'a> {
+    agent: &'a str,
+    version: &'a str,
+    tools: Term<'a>,
+    prices: Term<'a>,
+}
+
+/// See `AshAgent.Context.print/2`.
+#[derive(NifMap)]
+#[rustler(decode)]
+struct PrintOptions {
+    limit: Unsigned,
+    width: Option<Unsigned>,
+    color: bool,
+}
 
 /// What a trace of these conversations gives.
 pub fn with_trace<T>(
@@ -52,65 +73,59 @@ fn text<'a>(env: Env<'a>, text: &str) -> Term<'a> {
     NewBinary::from_slice(env, text.as_bytes()).into()
 }
 
-fn html<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    told: Term<'a>,
-    masked: bool,
-    options: Term<'a>,
-) -> Reply<'a> {
+nif!(trace_html_normal, trace_html_dirty, |env,
+                                           scheduler,
+                                           told: Term<'a>,
+                                           masked: bool,
+                                           given: Of<
+    'a,
+    HtmlOptions<'a>,
+>| {
     // The page's own script is hashed and copied each time.
     scheduler.allow(Cost::LONG)?;
-    let (title, request, prices, fragment): PageTerms<'a> = options.decode()?;
-    let is_given = request != atoms::nil().to_term(env);
-    let request = is_given.then(|| Given::decode(request)).transpose()?;
-    let prices = tokens::prices(prices)?;
+    let request = given.request.as_ref();
     let options = PageOptions {
-        title: title.as_deref(),
-        request: request
-            .as_ref()
-            .map(|given| given.options(Scheduler::Dirty)),
-        prices: &prices,
-        fragment,
+        title: given.title,
+        request: request.map(|request| request.options(Scheduler::Dirty)),
+        prices: &tokens::prices(given.prices)?,
+        fragment: given.fragment,
     };
     let page = with_trace(scheduler, told, masked, |trace| trace.to_html(&options))?;
     Ok(text(env, &page))
-}
+});
 
-/// `{agent, version, tools | nil, prices}`
-fn atif<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    told: Term<'a>,
-    masked: bool,
-    options: Term<'a>,
-) -> Reply<'a> {
-    let (agent, version, tools, prices): (String, String, Term<'a>, Term<'a>) = options.decode()?;
-    let tools = decode::value(tools, Around::Items, scheduler)?;
+nif!(trace_atif_normal, trace_atif_dirty, |env,
+                                           scheduler,
+                                           told: Term<'a>,
+                                           masked: bool,
+                                           given: Of<
+    'a,
+    TrajectoryOptions<'a>,
+>| {
+    let tools = decode::value(given.tools, Around::Items, scheduler)?;
     let options = AtifOptions {
-        agent: &agent,
-        version: &version,
+        agent: given.agent,
+        version: given.version,
         tools: (tools != Value::Nil).then_some(&tools),
-        prices: &tokens::prices(prices)?,
+        prices: &tokens::prices(given.prices)?,
     };
     let text = with_trace(scheduler, told, masked, |trace| trace.to_atif(&options))?;
     Ok(NewBinary::from_slice(env, &text).into())
-}
+});
 
-/// `{most, width | nil, color?}`
-fn print<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    told: Term<'a>,
-    masked: bool,
-    options: Term<'a>,
-) -> Reply<'a> {
-    let (most, width, color): (Number, Option<Number>, bool) = options.decode()?;
+nif!(trace_print_normal, trace_print_dirty, |env,
+                                             scheduler,
+                                             told: Term<'a>,
+                                             masked: bool,
+                                             options: Of<
+    'a,
+    PrintOptions,
+>| {
     let how = Printed {
-        most: usize::try_from(most.0).unwrap_or(0),
-        width: width.map(|width| usize::try_from(width.0).unwrap_or(0)),
-        color,
+        most: options.limit.size(),
+        width: options.width.as_ref().map(Unsigned::size),
+        color: options.color,
     };
     let page = with_trace(scheduler, told, masked, |trace| trace.print(how))?;
     Ok(text(env, &page))
-}
+});

@@ -3,7 +3,6 @@
 
 use ash_agent_context_core::{
     CallKind, CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
-    Unsupported,
 };
 use rustler::Atom;
 
@@ -93,16 +92,10 @@ words! {
         Cl100k => cl100k_base,
     } given &Self::ALL;
 
-    Unsupported {
-        ImproperList => improper_list,
-        Bitstring => bitstring,
-    } given &[];
-
     RepairKind {
         DroppedEmptyMessage => dropped_empty_message,
         DroppedDuplicateResult => dropped_duplicate_result,
         DroppedOrphanResult => dropped_orphan_result,
-        MovedCall => moved_call,
         MovedResult => moved_result,
         RenamedCall => renamed_call,
         SynthesisedResult => synthesised_result,
@@ -118,6 +111,7 @@ words! {
         DroppedBlankText => dropped_blank_text,
         ReplacedBytes => replaced_bytes,
         MovedPart => moved_part,
+        MovedCall => moved_call,
         HiddenIterations => hidden_iterations,
         SummarizedIterations => summarized_iterations,
         ClearedResult => cleared_result,
@@ -126,6 +120,7 @@ words! {
         PartToText => part_to_text,
         DroppedMessage => dropped_message,
         CallToFunction => call_to_function,
+        AddedMessage => added_message,
     } given &[];
 }
 

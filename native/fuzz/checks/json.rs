@@ -40,6 +40,34 @@ pub fn check(text: &[u8]) {
     }
 }
 
+/// Checks the JSON text of a request: [`check`], and that a float can hold every number.
+///
+/// # Panics
+/// When it is none.
+pub fn check_sent(text: &[u8]) {
+    check(text);
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        let mut end = at + 1;
+        if *byte == b'"' {
+            end = string_end(text, at);
+        } else if byte.is_ascii_digit() {
+            let more = |byte: &&u8| byte.is_ascii_digit() || b".+-eE".contains(byte);
+            end = at + text[at..].iter().take_while(more).count();
+            let number: f64 = std::str::from_utf8(&text[at..end])
+                .unwrap()
+                .parse()
+                .unwrap();
+            assert!(
+                number.is_finite(),
+                "{number} in {}",
+                String::from_utf8_lossy(text)
+            );
+        }
+        at = end;
+    }
+}
+
 /// The index behind the string that begins here.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;

@@ -140,6 +140,24 @@ pub fn sent(context: &Context, options: &Options<'_>) -> Result<Vec<u8>, Error> 
         .collect())
 }
 
+/// The body of a request of a conversation in which nothing is pending, checked. None has a number that no float can
+/// hold: then there is no body.
+///
+/// # Panics
+/// When it cannot be made for another reason, or is wrong.
+pub fn sent_well(context: &Context, options: &Options<'_>) -> Option<Vec<u8>> {
+    match sent(context, options) {
+        Err(Error::Invalid { expected, .. }) if expected == "a number that a float can hold" => {
+            None
+        }
+        Err(error) => panic!("{error}"),
+        Ok(body) => {
+            super::check_sent(&body);
+            Some(body)
+        }
+    }
+}
+
 /// The options that make a difference, of each provider.
 fn all_options() -> impl Iterator<Item = Options<'static>> {
     Provider::ALL.into_iter().flat_map(|provider| {
@@ -168,10 +186,9 @@ fn requests(context: &Context, reloaded: &Context) -> Context {
     let (settled, fresh) = (settle(context), settle(reloaded));
     assert_eq!(settled.current().count_pending(), 0);
     for options in all_options() {
-        let body = sent(&settled, &options).unwrap();
-        super::check_json(&body);
-        assert_eq!(body, sent(&settled, &options).unwrap());
-        assert_eq!(body, sent(&fresh, &options).unwrap());
+        let body = sent_well(&settled, &options);
+        assert_eq!(body, sent_well(&settled, &options));
+        assert_eq!(body, sent_well(&fresh, &options));
         settled.request_report(&options).unwrap();
     }
     let beyond = Options {
@@ -186,7 +203,7 @@ fn requests(context: &Context, reloaded: &Context) -> Context {
                 from: Some(from),
                 ..options
             };
-            super::check_json(&sent(&settled, &options).unwrap());
+            sent_well(&settled, &options);
         }
     }
     for how in [Prompt::Full, Prompt::Continuation, Prompt::Message] {
@@ -220,8 +237,8 @@ fn goes_on(context: &Context) {
         );
     }
     for provider in Provider::ALL {
-        super::check_json(&sent(&asked, &Options::new(provider)).unwrap());
-        super::check_json(&sent(&answered, &Options::new(provider)).unwrap());
+        sent_well(&asked, &Options::new(provider));
+        sent_well(&answered, &Options::new(provider));
     }
     assert_eq!(context.to_snapshot(), before);
 }

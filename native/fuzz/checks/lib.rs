@@ -5,7 +5,7 @@ pub mod laws;
 pub mod model;
 pub mod operations;
 
-pub use json::check as check_json;
+pub use json::{check as check_json, check_sent};
 
 use ash_agent_context_core::{time, Defaults, Time};
 

@@ -7,7 +7,6 @@ defmodule AshAgent.ChatContext.StorageTest do
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.Config
   alias AshAgent.Context.{Error, JSON, UnknownAtom}
-  alias AshAgent.Runtime.Permissions
   alias AshAgent.Test.{ContextGenerators, JSONText}
 
   @at ~U[2026-01-01 10:00:00.000000Z]
@@ -235,9 +234,6 @@ defmodule AshAgent.ChatContext.StorageTest do
 
       for thinking <- [true, false, 512],
           do: assert(config(extended_thinking: thinking).extended_thinking == thinking)
-
-      toolbox = AshAgent.Toolbox.new(name: "now", command: "date")
-      assert config(toolboxes: [toolbox]).toolboxes == [toolbox]
     end
 
     test "read well, and leave out what is empty" do
@@ -297,7 +293,7 @@ defmodule AshAgent.ChatContext.StorageTest do
         hd(Port.list()),
         [1, [2, fun]],
         [1 | fun],
-        %AshAgent.Toolbox{name: "a", command: fun}
+        %Error{reason: fun}
       ]
 
       assert stored(toolboxes: lost) == nil
@@ -346,37 +342,6 @@ defmodule AshAgent.ChatContext.StorageTest do
         chat = ChatContext.new(config: [permission_rules: rules])
         assert round_trip(chat).config.permission_rules == loaded
       end
-    end
-
-    test "never allow more after loading, whatever the rules" do
-      names = ~w(read read_all delete)
-
-      check_all("stored permission rules", [runs: 300, max_size: 5], fn size ->
-        rules = for _ <- 1..between(1, size), do: permission_rule(names)
-        chat = ChatContext.new(config: [permission_rules: rules])
-        loaded = round_trip(chat).config.permission_rules
-
-        [before, later] =
-          for rules <- [rules, loaded], do: Permissions.new(permission_rules: rules)
-
-        for name <- names, n <- 0..1 do
-          call = %{name: name, arguments: %{"n" => n}}
-
-          if Permissions.check(before, call) != :ok,
-            do: assert({:deny, _} = Permissions.check(later, call))
-        end
-
-        unless Enum.any?(rules, &(tuple_size(&1) == 3)), do: assert(loaded == rules)
-      end)
-    end
-
-    defp permission_rule(names) do
-      kind = one_of([:allow, :deny])
-      pattern = one_of(["*", "read*", "d*" | names])
-
-      if chance(40),
-        do: {kind, pattern, one_of([&(&1["n"] == 1), fn _ -> false end, fn _ -> true end])},
-        else: {kind, pattern}
     end
 
     test "that were changed by hand are checked before they are stored" do

@@ -177,24 +177,6 @@ defmodule AshAgent.Context.Enhancer.BudgetTest do
     assert {:ok, ^context, _report} = Context.enhance(context, [{Budget, budget: 4_950}])
   end
 
-  test "holds for each request, though reports are about what was sent" do
-    me = self()
-
-    llm = fn context ->
-      {:ok, context, _report} = Context.enhance(context, [{Budget, budget: 1_000}])
-      sent = Context.estimate_token_count(context)
-      send(me, {:sent, sent})
-      {:ok, %{content: "ok", usage: %{input_tokens: sent, output_tokens: 1}}}
-    end
-
-    for _turn <- 1..3, reduce: turns(20) do
-      context ->
-        {:ok, result} = AshAgent.Runtime.run(context, llm: llm)
-        assert_received {:sent, sent} when sent <= 1_000
-        Context.add_user_message(result.context, "Go on")
-    end
-  end
-
   test "refuses wrong options" do
     for {option, values} <- [
           budget: [nil, 0, -1, 1.5, "100"],

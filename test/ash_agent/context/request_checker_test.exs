@@ -135,6 +135,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
             "name" => "web_search",
             "input" => %{}
           },
+          %{"type" => "web_search_tool_result", "tool_use_id" => "srvtoolu_1", "content" => []},
           %{"type" => "tool_use", "id" => "toolu_1", "name" => "get", "input" => %{}}
         ]
       },
@@ -144,6 +145,9 @@ defmodule AshAgent.Test.RequestCheckerTest do
       }
     ]
   }
+
+  # The result of a tool that runs at the same time as the application's comes later, and one of a program as well.
+  waiting = drop(anthropic, ["messages", 4, "content", 2])
 
   answered = append(anthropic, ["messages"], %{"role" => "assistant", "content" => "Done."})
   marked = %{"type" => "text", "text" => "x", "cache_control" => %{"type" => "ephemeral"}}
@@ -201,14 +205,19 @@ defmodule AshAgent.Test.RequestCheckerTest do
      put(anthropic, ["messages", 1, "content", 0, "signature"], "")},
     {"a missing signature", :missing_key,
      drop(anthropic, ["messages", 1, "content", 0, "signature"])},
-    {"thinking behind a call", :thinking_after_call,
+    {"thinking at the end of a message", :thinking_last,
      append(anthropic, ["messages", 1, "content"], %{
        "type" => "thinking",
        "thinking" => "hm",
        "signature" => @signature
      })},
-    {"text behind a call", :call_not_last,
-     append(anthropic, ["messages", 1, "content"], %{"type" => "text", "text" => "now"})},
+    {"what the vendor answers itself behind a call", :call_not_last,
+     append(anthropic, ["messages", 1, "content"], %{
+       "type" => "server_tool_use",
+       "id" => "srv_1",
+       "name" => "web_search",
+       "input" => %{}
+     })},
     {"thinking behind text", :thinking_not_first,
      swap(anthropic, ["messages", 1, "content"], 0, 2)},
     {"a tool loop without thinking", :thinking_missing,
@@ -248,6 +257,23 @@ defmodule AshAgent.Test.RequestCheckerTest do
        "role" => "user",
        "content" => "?"
      })},
+    {"a use without its result, and the user goes on", :use_without_result,
+     append(waiting, ["messages"], %{"role" => "user", "content" => "Well?"})},
+    {"a use without its result, and the model goes on", :use_without_result,
+     append(waiting, ["messages"], %{"role" => "assistant", "content" => "Done."})},
+    {"a found tool beside the user's words", :block_not_allowed,
+     append(anthropic, ["messages", 2, "content"], %{
+       "type" => "tool_reference",
+       "tool_name" => "get"
+     })},
+    {"a vendor's result in a user message", :block_not_allowed,
+     append(anthropic, ["messages", 2, "content"], %{
+       "type" => "web_search_tool_result",
+       "tool_use_id" => "srvtoolu_1",
+       "content" => []
+     })},
+    {"a container with its id alone", :missing_key,
+     put(anthropic, ["container"], %{"id" => "container_1"})},
     {"text that is not UTF-8", :invalid_utf8,
      put(anthropic, ["messages", 3, "content"], <<255>>)},
     {"an atom for a text", :not_json, put(anthropic, ["messages", 3, "content"], :hello)}
@@ -256,6 +282,8 @@ defmodule AshAgent.Test.RequestCheckerTest do
   test "anthropic: finds nothing in good bodies" do
     assert_good(unquote(Macro.escape(anthropic_small)), :anthropic)
     assert_good(unquote(Macro.escape(anthropic)), :anthropic)
+    assert_good(unquote(Macro.escape(waiting)), :anthropic)
+    assert_good(unquote(Macro.escape(put(anthropic, ["container"], "container_1"))), :anthropic)
     assert_good(unquote(Macro.escape(answered)), :anthropic)
     assert_good(unquote(Macro.escape(put(answered, ["messages", 6, "content"], ""))), :anthropic)
   end
@@ -549,8 +577,15 @@ defmodule AshAgent.Test.RequestCheckerTest do
        "summary" => [],
        "encrypted_content" => "gAAA"
      })},
+    {"reasoning behind a message without an id", :reasoning_without_follower,
+     insert(responses, ["input"], 9, %{
+       "type" => "reasoning",
+       "id" => "rs_2",
+       "summary" => [],
+       "encrypted_content" => "gAAA"
+     })},
     {"reasoning without its content", :missing_encrypted_content,
-     drop(responses, ["input", 2, "encrypted_content"])},
+     responses |> drop(["input", 2, "encrypted_content"]) |> put(["store"], false)},
     {"reasoning without a summary", :missing_key, drop(responses, ["input", 2, "summary"])},
     {"input_text of the assistant", :block_not_allowed,
      put(responses, ["input", 3, "content", 0], %{"type" => "input_text", "text" => "hi"})},
@@ -562,7 +597,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
      })},
     {"a chat part", :unknown_block,
      put(responses, ["input", 1, "content", 0], %{"type" => "text", "text" => "hi"})},
-    {"parts of an assistant without an id", :missing_key, drop(responses, ["input", 3, "id"])},
+    {"a status of an assistant without an id", :unknown_key, drop(responses, ["input", 3, "id"])},
     {"image_url as an object", :not_a_string,
      put(responses, ["input", 1, "content", 1, "image_url"], %{"url" => "https://example.com/a"})},
     {"an image without detail", :missing_key,
@@ -584,6 +619,35 @@ defmodule AshAgent.Test.RequestCheckerTest do
   test "openai_responses: finds nothing in good bodies" do
     assert_good(unquote(Macro.escape(responses_small)), :openai_responses)
     assert_good(unquote(Macro.escape(responses)), :openai_responses)
+  end
+
+  test "openai_responses: finds nothing in what servers took" do
+    user = %{"role" => "user", "content" => "hi"}
+    reasoning = &%{"type" => "reasoning", "id" => &1, "summary" => [], "encrypted_content" => "e"}
+
+    said = fn id, text ->
+      content = [%{"type" => "output_text", "text" => text, "annotations" => []}]
+      message = %{"type" => "message", "role" => "assistant", "content" => content}
+      Map.merge(message, %{"id" => id, "status" => "completed"})
+    end
+
+    for items <- [
+          # OpenAI: a list of parts without an id, and a message behind an image.
+          [Map.drop(said.("", "hi"), ["type", "id", "status"])],
+          [said.("msg_1", "")],
+          # An answer that ends with reasoning.
+          [said.("msg_1", "hi"), reasoning.("rs_1")],
+          # xAI.
+          [reasoning.("rs_1"), reasoning.("tco_1"), reasoning.("rs_1"), said.("msg_1", "hi")],
+          # DeepSeek.
+          [
+            reasoning.("84cf774d-60a1")
+            |> Map.delete("encrypted_content")
+            |> Map.put("content", [%{"type" => "reasoning_text", "text" => "hm"}]),
+            said.("75873264-3611", "hi")
+          ]
+        ],
+        do: assert_good(%{"input" => [user | items] ++ [user]}, :openai_responses)
   end
 
   test "openai_responses: its options" do
@@ -667,6 +731,8 @@ defmodule AshAgent.Test.RequestCheckerTest do
   fresh = drop(gemini, ["contents", 7])
 
   mutations.(:gemini, gemini, [
+    {"an image type it does not take", :bad_media_type,
+     put(gemini, ["contents", 0, "parts", 1, "inlineData", "mimeType"], "image/gif")},
     {"a dropped response", :result_count, drop(gemini, ["contents", 6, "parts", 1])},
     {"a dropped response, by its id", :missing_result, drop(gemini, ["contents", 6, "parts", 1])},
     {"all responses dropped", :missing_result, drop(gemini, ["contents", 6])},
@@ -900,7 +966,7 @@ defmodule AshAgent.Test.RequestCheckerTest do
        ["messages", 1, "content", 0, "reasoningContent", "reasoningText", "signature"],
        ""
      )},
-    {"reasoning behind a call", :thinking_after_call,
+    {"reasoning at the end of a message", :thinking_last,
      swap(bedrock, ["messages", 1, "content"], 0, 4)},
     {"text behind a call", :call_not_last,
      append(bedrock, ["messages", 1, "content"], %{"text" => "x"})},

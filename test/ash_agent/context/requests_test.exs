@@ -33,7 +33,35 @@ defmodule AshAgent.Context.RequestsTest do
     end
   end
 
+  describe "numbers that no float can hold" do
+    test "are refused where they would be sent as numbers" do
+      number = Integer.pow(10, 400)
+      context = answered(%{n: number})
+      path = ["contents", 2, "parts", 0, "functionResponse", "response", "n"]
+
+      for function <- [:request, :encode_request] do
+        assert {:error, %Context.Error{reason: {:invalid, ^path, _}} = error} =
+                 apply(Context, function, [context, :gemini])
+
+        assert Exception.message(error) =~ "a number that a float can hold"
+        assert {:ok, _} = apply(Context, function, [context, :anthropic, []])
+      end
+
+      assert [%{tool_calls: [%{result: {:ok, %{n: ^number}}}]} | _] = Context.iterations(context)
+      assert Context.equal?(Context.load!(Context.dump(context)), context)
+    end
+  end
+
   describe "request_report/3" do
+    test "tells of the user message that some providers want at the end" do
+      context = Context.new("Hi") |> Context.add_assistant_message("Hello!")
+
+      assert Context.request_report(context, :gemini) ==
+               [%{change: :added_message, from: "", to: "Continue.", iteration: 1, position: 2}]
+
+      assert Context.request_report(context, :anthropic) == []
+    end
+
     test "tells what is changed inside a tool result, for every provider" do
       context = answered([%{type: :file, media_type: "audio/x-none", data: "AAAA"}])
 

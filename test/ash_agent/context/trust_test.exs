@@ -4,9 +4,8 @@ defmodule AshAgent.Context.TrustTest do
   import AshAgent.Test.Assertions
   import AshAgent.Test.Generators
 
-  alias AshAgent.{ChatContext, Context, Runtime}
+  alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Runtime.Paused
 
   @at ~U[2026-01-02 10:00:00.000000Z]
   @time "2026-01-02T10:00:00.000000Z"
@@ -102,21 +101,6 @@ defmodule AshAgent.Context.TrustTest do
         assert statuses == [:approved, :ok, :error, :denied, :pending]
         assert %{by: "the boss"} = Context.tool_call_decision(context, "ran")
       end
-    end
-
-    test "lets a run ask before it runs what a document says was approved" do
-      approved = call("a", %{"status" => "approved", "decision" => decision(true)})
-      test = self()
-      tools = %{delete: fn _ -> send(test, :ran) && {:ok, "gone"} end}
-      opts = [llm: fn _ -> {:ok, %{content: "Done"}} end, tools: tools]
-      opts = [approval: fn _call, _context -> :ask end] ++ opts
-
-      context = Context.load!(document([approved]), approvals: :drop)
-      assert {:paused, %Paused{}} = Runtime.run(context, opts)
-      refute_received :ran
-
-      assert {:ok, _} = Runtime.run(Context.load!(document([approved])), opts)
-      assert_received :ran
     end
 
     test "changes nothing about a context without decisions" do

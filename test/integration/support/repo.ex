@@ -19,31 +19,5 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
 
       {:ok, Keyword.merge(config, own)}
     end
-
-    @doc "Starts the repositories, and notes which server it is."
-    def start do
-      for repo <- [__MODULE__, AshAgent.Integration.Repo],
-          Code.ensure_loaded?(repo),
-          do: {:ok, _} = repo.start_link(log: false)
-
-      %{rows: [[version]]} = query!("SHOW server_version")
-      version |> String.split() |> hd() |> AshAgent.Test.Integrations.put_postgresql()
-    end
-  end
-end
-
-if Code.ensure_loaded?(AshPostgres.Repo) do
-  defmodule AshAgent.Integration.Repo do
-    @moduledoc false
-    use AshPostgres.Repo, otp_app: :ash_agent_context, warn_on_missing_ash_functions?: false
-
-    @impl true
-    def installed_extensions, do: []
-
-    @impl true
-    def min_pg_version, do: %Version{major: 13, minor: 0, patch: 0}
-
-    @impl true
-    def init(kind, config), do: MyApp.Repo.init(kind, config)
   end
 end

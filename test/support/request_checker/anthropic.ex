@@ -2,8 +2,11 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
   @moduledoc """
   The rules of Anthropic's Messages API.
 
-  Observed in error reports only (`observed: true`): the last message must not end with thinking, and a message with
-  thinking starts with it.
+  Observed in error reports only (`observed: true`): a message must not end with thinking, and no text comes before the
+  thinking of a message, unless the body has `"thinking": {"type": "adaptive"}`, which is documented to take that.
+
+  Calls stand where the model made them, before texts and thinking as well, which was measured with five models. But what
+  the vendor answers itself is refused behind a call, unless thinking stands between them.
   """
 
   import AshAgent.Test.RequestChecker.Shape
@@ -16,12 +19,15 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   @user_blocks ["text", "image", "document", "search_result", "tool_result"]
   @assistant_blocks ["text", "thinking", "redacted_thinking", "tool_use"]
-  @result_blocks ["text", "image", "document", "search_result"]
+  # tool_result_block_param.py. A search for tools of the application's own answers with tool_reference.
+  @result_blocks ["text", "image", "document", "search_result", "tool_reference", "browser_state"]
+  @result_only ["tool_reference", "browser_state"]
   @thinking ["thinking", "redacted_thinking"]
 
   @spec check(map(), keyword()) :: [map()]
   def check(body, opts) do
     system(body["system"]) ++
+      container(body["container"]) ++
       messages(body["messages"], body, opts) ++
       breakpoints(body)
   end
@@ -39,6 +45,15 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
   defp system_block(block, path),
     do: [finding(:block_not_allowed, path, "only text blocks, not #{show(block)}")]
 
+  # A string, or an object with skills: one with the id alone is answered with "container: Input should be a valid string".
+  defp container(nil), do: []
+  defp container(id) when is_binary(id), do: text(id, ["container"])
+
+  defp container(container) do
+    skills = fn skills, path -> filled_list(skills, path, :empty_content, &map/2) end
+    object(container, ["container"], %{"skills" => skills}, %{"id" => optional(&text/2)})
+  end
+
   ## Messages
 
   defp messages(messages, body, opts) do
@@ -52,7 +67,7 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
           messages
           |> Enum.with_index()
           |> Enum.flat_map(fn {message, index} ->
-            message(message, path ++ [index], index == last, opts)
+            message(message, path ++ [index], index == last, body, opts)
           end)
 
         turns = turns(messages)
@@ -63,6 +78,7 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
           Enum.flat_map(turns, &order/1) ++
           pairs(turns) ++
           served(turns) ++
+          unanswered(turns) ++
           last(messages, opts) ++
           thinking_loop(turns, body, opts)
 
@@ -71,13 +87,17 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
     end
   end
 
-  defp message(message, path, last?, opts) do
+  defp message(message, path, last?, body, opts) do
     role = message["role"]
+
+    adaptive? =
+      not Keyword.get(opts, :observed, true) or
+        match?(%{"thinking" => %{"type" => "adaptive"}}, body)
 
     object(message, path, %{
       "role" => one_of(roles(opts), :bad_role),
       "content" => &content(&1, &2, role, last?)
-    }) ++ thinking_first(message, path, opts)
+    }) ++ thinking_first(message, path, adaptive?) ++ thinking_last(message, path, opts)
   end
 
   defp roles(opts) do
@@ -103,7 +123,10 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
         _ -> {@user_blocks, @assistant_blocks}
       end
 
-    if type in foreign and type not in own,
+    # What the vendor runs itself stands in messages of the model.
+    served? = is_binary(type) and type =~ ~r/_tool_(use|result)\z/ and role != "assistant"
+
+    if served? or type in @result_only or (type in foreign and type not in own),
       do: [finding(:block_not_allowed, path, "no #{type} in a message of #{inspect(role)}")],
       else: []
   end
@@ -186,6 +209,9 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
     )
   end
 
+  defp block(%{"type" => "tool_reference"} = block, path),
+    do: object(block, path, %{"type" => &any/2, "tool_name" => &text/2}, cached(%{}))
+
   defp block(%{"type" => "tool_result"} = block, path) do
     object(
       block,
@@ -216,7 +242,8 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   defp only(types) do
     fn
-      %{"type" => type} = block, path when type in @user_blocks or type in @assistant_blocks ->
+      %{"type" => type} = block, path
+      when type in @user_blocks or type in @assistant_blocks or type in @result_only ->
         if type in types,
           do: block(block, path),
           else: [finding(:block_not_allowed, path, "no #{type} block here")]
@@ -373,18 +400,20 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
 
   defp order(%{role: "assistant", blocks: blocks}) do
     blocks
-    |> Enum.drop_while(fn {block, _} -> block["type"] != "tool_use" end)
-    |> Enum.flat_map(fn {block, path} ->
-      case block["type"] do
-        type when type in @thinking ->
-          [finding(:thinking_after_call, path, "#{type} behind a call")]
-
-        "text" ->
-          [finding(:call_not_last, path, "text behind a call")]
-
-        _ ->
-          []
-      end
+    |> Enum.chunk_while(
+      [],
+      fn {block, _} = entry, stretch ->
+        if thinking?(block),
+          do: {:cont, Enum.reverse(stretch), []},
+          else: {:cont, [entry | stretch]}
+      end,
+      &{:cont, Enum.reverse(&1), []}
+    )
+    |> Enum.flat_map(fn stretch ->
+      for {%{"type" => type}, path} <-
+            Enum.drop_while(stretch, fn {block, _} -> block["type"] != "tool_use" end),
+          served?(type),
+          do: finding(:call_not_last, path, "#{type} behind a call")
     end)
   end
 
@@ -444,6 +473,25 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
     Enum.reverse(findings)
   end
 
+  # A use without its result is taken only while nothing but results follows it, or what its own program calls (recorded:
+  # "`web_search` tool use with id ... was found without a corresponding `web_search_tool_result` block").
+  defp unanswered(turns) do
+    answered = for %{blocks: blocks} <- turns, {%{"tool_use_id" => id}, _} <- blocks, do: id
+
+    for {%{role: "assistant", blocks: blocks}, index} <- Enum.with_index(turns, 1),
+        {%{"type" => type, "id" => id}, path} <- blocks,
+        type in ["server_tool_use", "mcp_tool_use"] and id not in answered,
+        turns |> Enum.drop(index) |> Enum.any?(&goes_on?(&1, id)) do
+      finding(:use_without_result, path, "no result of #{inspect(id)}, and the turn is over")
+    end
+  end
+
+  defp goes_on?(turn, id) do
+    not Enum.all?(turn.blocks, fn {block, _} ->
+      block["type"] == "tool_result" or match?(%{"caller" => %{"tool_id" => ^id}}, block)
+    end)
+  end
+
   ## The end
 
   defp last(messages, opts) do
@@ -454,8 +502,7 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
         blocks = blocks(content, index)
 
         prefill(opts, index) ++
-          trailing_whitespace(Enum.filter(blocks, fn {block, _} -> block["type"] == "text" end)) ++
-          trailing_thinking(blocks, opts)
+          trailing_whitespace(Enum.filter(blocks, fn {block, _} -> block["type"] == "text" end))
 
       _ ->
         []
@@ -478,24 +525,32 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
       else: []
   end
 
-  defp trailing_thinking([], _opts), do: []
-
-  defp trailing_thinking(blocks, opts) do
-    {block, path} = List.last(blocks)
-
-    if Keyword.get(opts, :observed, true) and block["type"] in @thinking,
-      do: [finding(:thinking_last, path, "the last block of the history is thinking")],
+  defp thinking_last(%{"role" => "assistant", "content" => [_ | _] = blocks}, path, opts) do
+    if Keyword.get(opts, :observed, true) and thinking?(List.last(blocks)),
+      do: [finding(:thinking_last, path, "the last block of a message is thinking")],
       else: []
   end
 
-  defp thinking_first(%{"role" => "assistant", "content" => [first | more]}, path, opts) do
-    if Keyword.get(opts, :observed, true) and not thinking?(first) and
-         Enum.any?(more, &thinking?/1),
-       do: [finding(:thinking_not_first, path, "a message with thinking starts with it")],
-       else: []
+  defp thinking_last(_message, _path, _opts), do: []
+
+  defp thinking_first(%{"role" => "assistant", "content" => [_ | _] = blocks}, path, false) do
+    case Enum.split_while(blocks, &match?(%{"type" => "text"}, &1)) do
+      {[_ | _], [thinking | _]} ->
+        if thinking?(thinking),
+          do: [finding(:thinking_not_first, path, "texts before the thinking of a message")],
+          else: []
+
+      _ ->
+        []
+    end
   end
 
-  defp thinking_first(_message, _path, _opts), do: []
+  defp thinking_first(_message, _path, _adaptive?), do: []
+
+  defp served?(type) when is_binary(type),
+    do: String.ends_with?(type, ["_tool_use", "_tool_result"])
+
+  defp served?(_type), do: false
 
   defp thinking?(%{"type" => type}), do: type in @thinking
   defp thinking?(_block), do: false

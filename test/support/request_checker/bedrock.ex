@@ -234,26 +234,29 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
         do: finding(:not_alternating, ["messages", index], "a second message of #{inspect(role)}")
   end
 
-  defp order({%{"role" => "assistant", "content" => blocks}, index}) when is_list(blocks) do
-    blocks
-    |> Enum.with_index()
-    |> Enum.drop_while(fn {block, _} ->
-      not match?(%{"toolUse" => _}, block) or served?(block)
-    end)
-    |> Enum.flat_map(fn {block, position} ->
-      path = ["messages", index, "content", position]
+  # Reasoning stands where the model had it. Up to the next reasoning, calls come last: with a text behind it, a call
+  # counts as unanswered, or the message as the beginning of an answer.
+  defp order({%{"role" => "assistant", "content" => [_ | _] = blocks}, index}) do
+    path = ["messages", index, "content"]
 
-      case block do
-        %{"reasoningContent" => _} ->
-          [finding(:thinking_after_call, path, "reasoning behind a call")]
+    {findings, _} =
+      blocks
+      |> Enum.with_index()
+      |> Enum.flat_map_reduce(false, fn {block, position}, called? ->
+        case block do
+          %{"reasoningContent" => _} -> {[], false}
+          %{"toolUse" => _} -> {behind(block, path ++ [position], called?), call?(block, called?)}
+          _ -> {behind(block, path ++ [position], called?), called?}
+        end
+      end)
 
-        %{"text" => _} ->
-          [finding(:call_not_last, path, "text behind a call")]
+    case List.last(blocks) do
+      %{"reasoningContent" => _} ->
+        findings ++ [finding(:thinking_last, path, "a message ends with reasoning")]
 
-        _ ->
-          []
-      end
-    end)
+      _ ->
+        findings
+    end
   end
 
   defp order({%{"role" => "user", "content" => blocks}, index}) when is_list(blocks) do
@@ -273,6 +276,17 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
   end
 
   defp order(_message), do: []
+
+  defp call?(block, called?), do: called? or not served?(block)
+
+  defp behind(%{"cachePoint" => _}, _path, _called?), do: []
+  defp behind(_block, _path, false), do: []
+
+  defp behind(block, path, true) do
+    if match?(%{"toolUse" => _}, block) and not served?(block),
+      do: [],
+      else: [finding(:call_not_last, path, "something else behind a call")]
+  end
 
   defp pairs(messages) do
     edges = [nil] ++ messages ++ [nil]

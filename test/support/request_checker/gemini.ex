@@ -32,6 +32,9 @@ defmodule AshAgent.Test.RequestChecker.Gemini do
     "audioMetadata"
   ]
 
+  # Google's documents name these images; a 400 was seen for image/gif.
+  @images ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"]
+
   @user_only ["functionResponse"]
   @model_only [
     "functionCall",
@@ -182,7 +185,7 @@ defmodule AshAgent.Test.RequestChecker.Gemini do
     do: [finding(:response_not_object, path, "an object, not #{show(value)}")]
 
   defp blob(value, path) do
-    object(value, path, %{"mimeType" => &media_type/2, "data" => &base64/2}, %{
+    object(value, path, %{"mimeType" => &taken_type/2, "data" => &base64/2}, %{
       "displayName" => &string/2
     })
   end
@@ -190,10 +193,13 @@ defmodule AshAgent.Test.RequestChecker.Gemini do
   defp file(value, path) do
     uri = matching(~r/\A(https?|gs):\/\/\S+\z/, :bad_url)
 
-    object(value, path, %{"mimeType" => &media_type/2, "fileUri" => uri}, %{
+    object(value, path, %{"mimeType" => &taken_type/2, "fileUri" => uri}, %{
       "displayName" => &string/2
     })
   end
+
+  defp taken_type("image/" <> _ = type, path), do: one_of(@images, :bad_media_type).(type, path)
+  defp taken_type(type, path), do: media_type(type, path)
 
   # Bytes; recorded in the standard and in the URL alphabet, with and without padding.
   defp signature(value, path) when is_binary(value) do

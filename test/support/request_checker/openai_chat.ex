@@ -54,10 +54,10 @@ defmodule AshAgent.Test.RequestChecker.OpenAIChat do
         "content" => optional(content),
         "tool_calls" => filled(:empty_tool_calls, &call(&1, &2, opts)),
         "refusal" => optional(&string/2),
-        "audio" => optional(&map/2),
+        "audio" => optional(object_of(%{"id" => &text/2})),
         "name" => &text/2
       }
-      |> Map.merge(reasoning(opts[:dialect]))
+      |> Map.merge(beside(opts[:dialect]))
     ) ++
       missing_content(message, path) ++ missing_reasoning(message, path, opts[:dialect])
   end
@@ -78,27 +78,39 @@ defmodule AshAgent.Test.RequestChecker.OpenAIChat do
 
   defp missing_content(%{"content" => content}, _path) when content != nil, do: []
   defp missing_content(%{"tool_calls" => _}, _path), do: []
+  defp missing_content(%{"audio" => _}, _path), do: []
+  defp missing_content(%{"images" => _}, _path), do: []
+  # OpenAI's SDK sends an answer that is a refusal back with `content: null`.
+  defp missing_content(%{"refusal" => refusal}, _path) when is_binary(refusal), do: []
 
   defp missing_content(_message, path),
     do: [finding(:missing_content, path, "neither content nor tool_calls")]
 
   # What servers have beside OpenAI's own fields.
-  defp reasoning(:deepseek), do: %{"reasoning_content" => &string/2}
-  defp reasoning(:vllm), do: %{"reasoning" => &text/2}
+  defp beside(:deepseek), do: %{"reasoning_content" => &string/2}
+  defp beside(:vllm), do: %{"reasoning" => &text/2}
 
-  defp reasoning(:openrouter),
-    do: %{"reasoning" => &text/2, "reasoning_details" => filled(:empty_content, &map/2)}
-
-  defp reasoning(_openai), do: %{}
-
-  defp missing_reasoning(%{"tool_calls" => _} = message, path, :deepseek) do
-    if is_map_key(message, "reasoning_content"),
-      do: [],
-      else: [finding(:missing_reasoning, path, "a call without reasoning_content")]
+  defp beside(:openrouter) do
+    %{
+      "reasoning" => &text/2,
+      "reasoning_details" => filled(:empty_content, &map/2),
+      "images" =>
+        filled(
+          :empty_content,
+          object_of(%{"type" => one_of(["image_url"]), "image_url" => &map/2})
+        ),
+      "annotations" => filled(:empty_content, &map/2)
+    }
   end
 
-  defp missing_reasoning(%{"reasoning_content" => _}, path, _dialect),
-    do: [finding(:reasoning_not_allowed, path, "reasoning_content without a call")]
+  defp beside(_openai), do: %{}
+
+  # DeepSeek's documentation wants it with calls; where tools are declared, the server wants it everywhere.
+  defp missing_reasoning(message, path, :deepseek) do
+    if is_map_key(message, "reasoning_content"),
+      do: [],
+      else: [finding(:missing_reasoning, path, "no reasoning_content")]
+  end
 
   defp missing_reasoning(_message, _path, _dialect), do: []
 

@@ -5,8 +5,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   @behaviour AshAgent.Context.Peer
 
-  alias AshAgent.Context
-  alias AshAgent.Context.{JSON, Peer}
+  alias AshAgent.Context.{JSON, Peer, Requests}
 
   @roles [:user, :assistant, :system, :tool]
   @defaults %{
@@ -236,7 +235,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   @providers %{openai: :openai_responses, google: :gemini, amazon_bedrock: :bedrock}
 
   defp provider(name) do
-    case Peer.word(name, Context.providers() ++ Map.keys(@providers)) do
+    case Peer.word(name, Requests.providers() ++ Map.keys(@providers)) do
       nil -> nil
       word -> Map.get(@providers, word, word)
     end

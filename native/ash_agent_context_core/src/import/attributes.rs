@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::document::check_number;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::origin::Origin;
-use crate::log::part::{Content, Place};
+use crate::log::part::Content;
 use crate::log::reply::Reply;
 use crate::log::results;
 use crate::value::fields::{Fields, NotThat};
@@ -220,7 +221,7 @@ fn read_iterations(id: &str, iterations: Vec<Value>, at: Time) -> Result<Context
             let mut fields = fields(value, "an iteration map")?;
             let iteration = read_head(&mut fields, context.as_ref(), at)?;
             if let Some(context) = &mut context {
-                context.check_complete()?;
+                context.log.check_iteration_answered()?;
                 context.log.open(iteration);
             } else {
                 let started_at = iteration.started_at;
@@ -239,33 +240,14 @@ fn read_iterations(id: &str, iterations: Vec<Value>, at: Time) -> Result<Context
 /// Everything of an iteration but its messages.
 fn read_head(fields: &mut Fields, before: Option<&Context>, at: Time) -> Result<Iteration, Error> {
     let number = take(fields, "number", take_number, NUMBER)?;
-    let due = before.map(|context| context.current_iteration().saturating_add(1));
-    let number = match (number, due) {
-        (Some(number), Some(due)) if number != due => {
-            let expected = format!("{due}, one more than the number of the iteration before it");
-            return Err(Error::invalid(vec![fields.key("number")], expected));
-        }
-        (Some(number), _) => number,
-        (None, due) => due.unwrap_or(1),
-    };
+    let due = before.map(|context| context.log.due());
+    let number = number.unwrap_or(due.unwrap_or(1));
+    check_number(number, due).map_err(|error| error.within(fields.key("number")))?;
     let started_at = take(fields, "started_at", take_time, TIME)?;
     let mut iteration = Iteration::new(number, started_at.unwrap_or(at));
     iteration.completed_at = take(fields, "completed_at", take_time, TIME)?;
     iteration.metadata = take_metadata(fields)?.unwrap_or_default().into();
     Ok(iteration)
-}
-
-impl Context {
-    /// Only the last iteration may have calls without a result.
-    fn check_complete(&self) -> Result<(), Error> {
-        match self.current().pending_ids() {
-            ids if ids.is_empty() => Ok(()),
-            ids => Err(Error::invalid(
-                Vec::new(),
-                format!("results for the tool calls {ids:?} of the iteration before"),
-            )),
-        }
-    }
 }
 
 fn read_body(context: &mut Context, mut fields: Fields) -> Result<(), Error> {
@@ -367,16 +349,9 @@ fn read_message(
     let metadata = take_metadata(&mut fields)?;
     let reply = take_state(&mut fields, role)?;
     fields.done(MESSAGE_KEYS)?;
-    if context.log.check_nothing_pending().is_err() {
-        let expected = "results for the tool calls of the message before";
-        return Err(Error::invalid(Vec::new(), expected));
-    }
-    let place = match role {
-        Role::System => Place::System,
-        Role::User => Place::User,
-        Role::Assistant => Place::Assistant,
-    };
-    let content = Content::from_value(content, place).map_err(|error| error.within(content_key))?;
+    context.log.check_message_answered()?;
+    let content =
+        Content::from_history(content, role.into()).map_err(|error| error.within(content_key))?;
     let leads = context.count_iterations() == 1 && position == 0;
     if role == Role::System && leads && metadata.is_none() {
         context.log.set_system(content);

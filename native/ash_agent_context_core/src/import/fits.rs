@@ -2,7 +2,7 @@
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{check_addresses, Content, Part, PartKind};
 use crate::provider::format::Format;
 use crate::value::letters;
 use crate::value::Value;
@@ -13,7 +13,7 @@ pub fn message(format: &dyn Format, content: &Content, calls: &[ToolCall]) -> bo
         Content::None => true,
         // Beside calls there may be an empty one.
         Content::Text(text) => !is_blank(text) || (text.is_empty() && !calls.is_empty()),
-        Content::Parts(parts) => has_words(parts),
+        Content::Parts(parts) => are_taken(parts),
     };
     says && calls.iter().all(|call| takes(format, call))
 }
@@ -24,17 +24,18 @@ pub fn result(format: &dyn Format, output: &Output) -> bool {
         Output::Value(_) if format.history().wraps_results => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
-        Output::Parts(parts) => has_words(parts),
+        Output::Parts(parts) => are_taken(parts),
     }
 }
 
-fn has_words(parts: &[Part]) -> bool {
+/// Whether no text is blank, and every address is one that a provider may be told to fetch.
+fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // A signature may stand on an empty text.
         matches!(&part.kind, PartKind::Text(text) if is_blank(text))
             && part.provider_metadata.is_none()
     };
-    !parts.iter().any(is_blank)
+    !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
 }
 
 fn is_blank(text: &[u8]) -> bool {

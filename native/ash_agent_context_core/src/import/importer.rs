@@ -4,84 +4,28 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::import::aliases;
 use crate::import::attributes::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{first_of_items, Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
 use crate::import::fits;
+use crate::import::read_message::{
+    message_number, results_number, Exchanged, Latest, ReadMessage, SameId,
+};
 use crate::import::repair::{Imported, Repair, RepairKind};
 use crate::import::written::Written;
 use crate::provider;
 use crate::provider::accepts::{Rules, SystemPlace};
 use crate::provider::foreign::{into_parts, plain_content};
-use crate::provider::listener::{is_said, Answer, Listen};
-
-/// A message of the history.
-#[derive(Debug)]
-enum ReadMessage {
-    Other {
-        role: Role,
-        content: Content,
-        metadata: Option<Map>,
-    },
-    Assistant(Exchanged),
-}
-
-/// A message of the model with the results of its calls.
-#[derive(Debug)]
-struct Exchanged {
-    /// The element it begins with.
-    element: usize,
-    content: Content,
-    /// What neighbours of the message said that are one turn with it.
-    more: Vec<Part>,
-    metadata: Option<Map>,
-    calls: Vec<ToolCall>,
-    /// How often each id was given.
-    uses: HashMap<Box<str>, usize>,
-    slots: Vec<Option<Answer>>,
-    filled: usize,
-    /// The element with its first result.
-    answered: Option<usize>,
-    notes: Vec<Map>,
-}
-
-/// Calls of one id, those of the last message that has any.
-#[derive(Debug, Default)]
-struct SameId {
-    entry: usize,
-    slots: VecDeque<usize>,
-}
-
-impl SameId {
-    /// The first of the calls that has no result yet.
-    fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
-        let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
-            return None;
-        };
-        while let Some(slot) = self.slots.pop_front() {
-            if exchanged.waits(slot) {
-                return Some((self.entry, slot));
-            }
-        }
-        None
-    }
-}
-
-/// The calls of the last message that has any, for results that do not name the id.
-#[derive(Debug, Default)]
-struct Latest {
-    entry: usize,
-    by_name: HashMap<Box<str>, VecDeque<usize>>,
-    in_order: VecDeque<usize>,
-}
+use crate::provider::listener::{Answer, Listen};
 
 /// A history that is being read.
 #[derive(Debug)]
@@ -136,7 +80,7 @@ impl Importer {
         let Content::Parts(parts) = content else {
             return false;
         };
-        let ids = parts.iter().flat_map(Part::once_ids);
+        let ids = first_of_items(parts).flat_map(Part::once_ids);
         // All of them are taken down, so there is no stopping at the first.
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
@@ -249,8 +193,22 @@ impl Importer {
         if let Some((content, original)) = self.prompt.take() {
             context.log.system = Some(system(content, original));
         }
-        let entries = std::mem::take(&mut self.entries);
-        let mut originals = self.originals(&entries).into_iter();
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut originals = self.originals(&entries);
+        let kept = originals.iter().step_by(2).map(Option::is_some);
+        let calls = entries.iter_mut().zip(kept).filter_map(|(entry, is_kept)| {
+            let ReadMessage::Assistant(exchanged) = entry else {
+                return None;
+            };
+            Some((exchanged.calls.as_mut_slice(), is_kept))
+        });
+        if self
+            .provider
+            .is_some_and(|provider| aliases::meet_kept_ids(provider, calls.collect()))
+        {
+            originals.clear();
+        }
+        let mut originals = originals.into_iter();
         let last = entries.len().saturating_sub(1);
         for (at, entry) in entries.into_iter().enumerate() {
             let original = originals.next().flatten();
@@ -335,7 +293,7 @@ impl Importer {
         if !exchanged.more.is_empty() {
             let mut parts = into_parts(exchanged.content);
             parts.append(&mut exchanged.more);
-            exchanged.content = plain_content(parts);
+            exchanged.content = Content::Parts(parts.into_boxed_slice());
         }
         let mut exchange = Exchange::new(exchanged.calls.len());
         for (slot, answer) in exchanged.slots.into_iter().enumerate() {
@@ -402,11 +360,6 @@ impl Listen for Importer {
         if let Some(written) = self.written.elements.get_mut(position) {
             *written = None;
         }
-    }
-
-    /// A call came before text or thinking of its message.
-    fn call_moved(&mut self, id: &str) {
-        self.repair(RepairKind::MovedCall, Some(id));
     }
 
     /// The element that is being read has a shape that its provider refuses.
@@ -478,7 +431,7 @@ impl Listen for Importer {
         &mut self,
         elements: &[usize],
         content: Content,
-        calls: Vec<ToolCall>,
+        mut calls: Vec<ToolCall>,
         metadata: Option<Map>,
     ) {
         if calls.is_empty() && says_nothing(&content) {
@@ -497,7 +450,6 @@ impl Listen for Importer {
             .is_none_or(|provider| fits::message(provider::room(provider), &content, &calls));
         let repeats = self.repeats(&content);
         let rules = self.rules;
-        let mut moved = None;
         let before = self.entries.len();
         match self.entries.last_mut() {
             // A second message of the turn whose calls wait: results are for both of them.
@@ -505,8 +457,18 @@ impl Listen for Importer {
                 if rules.merges_neighbours && last.filled == 0 && !last.calls.is_empty() =>
             {
                 let mut parts = into_parts(content);
-                let call = last.calls.last().map(|call| call.id.clone());
-                moved = call.filter(|_| !rules.calls_anywhere && parts.iter().any(is_said));
+                let known = last.content.count_parts() + last.more.len();
+                if let (Some(provider), false) = (self.provider, parts.is_empty()) {
+                    for call in &mut last.calls {
+                        call.stand_at(call.parts_before().min(known), provider);
+                    }
+                    for call in &mut calls {
+                        let before = call.parts_before();
+                        if before < parts.len() {
+                            call.stand_at(known + before, provider);
+                        }
+                    }
+                }
                 last.more.append(&mut parts);
             }
             _ => {
@@ -529,9 +491,6 @@ impl Listen for Importer {
                     notes: Vec::new(),
                 }));
             }
-        }
-        if let Some(id) = moved {
-            self.call_moved(&id);
         }
         let is_second = self.entries.len() == before;
         let entry = self.entries.len().saturating_sub(1);
@@ -590,40 +549,9 @@ impl Listen for Importer {
     }
 }
 
-/// Messages and exchanges are numbered in turn.
-const fn message_number(entry: usize) -> usize {
-    2 * entry
-}
-
-const fn results_number(entry: usize) -> usize {
-    2 * entry + 1
-}
-
 fn system(content: Content, original: Option<Original>) -> Arc<Message> {
     let message = Message::new(Role::System, content, Box::default(), None);
     Arc::new(message.with_original(original))
-}
-
-impl Exchanged {
-    fn waits(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(Option::is_none)
-    }
-
-    /// Gives ids to the calls that have none, as a context does.
-    fn name_calls(&mut self, context: &Context) {
-        let lead = context.log.system.is_some() && context.count_iterations() == 1;
-        let place = context.log.current.count_messages() + usize::from(lead);
-        let number = context.current_iteration();
-        for (position, call) in self.calls.iter_mut().enumerate() {
-            if call.id.is_empty() {
-                let mut id = format!("call_{number}_{place}_{position}");
-                while self.uses.contains_key(&*id) {
-                    id.push('_');
-                }
-                call.id = id.into();
-            }
-        }
-    }
 }
 
 fn says_nothing(content: &Content) -> bool {

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::log::call::{Name, ToolCall};
 use crate::log::message::{Output, Role, Status};
 use crate::log::part::{Content, Part, Place};
+use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI};
@@ -153,7 +154,7 @@ fn has_known_role(message: &Value) -> bool {
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
     if has(&value, "function") || has(&value, "custom") {
-        return chat::read_call(value);
+        return chat::read_call(value, Provider::OpenAiChat);
     }
     bounded(&value, MAX_DEPTH + 1)?;
     let mut object = Object::read(value, "a tool call, a map")?;

@@ -6,12 +6,14 @@
 //! that no repair touched keep the elements they were made of, see [`crate::log::original::Original`], and their
 //! own provider gets those back; every other provider gets what the neutral form says.
 
+mod aliases;
 pub mod attributes;
 mod cost;
 mod elements;
 mod fits;
 pub mod importer;
 mod messages;
+mod read_message;
 pub mod repair;
 mod written;
 

@@ -36,8 +36,6 @@ pub enum RepairKind {
     DroppedDuplicateResult,
     /// A result without a call was left out.
     DroppedOrphanResult,
-    /// A call was moved after the text or thinking that followed it.
-    MovedCall,
     /// A result that did not directly follow its call was moved there.
     MovedResult,
     /// A call whose id another call of the message has was given a new one.
@@ -54,7 +52,6 @@ impl RepairKind {
             Self::DroppedEmptyMessage => "dropped_empty_message",
             Self::DroppedDuplicateResult => "dropped_duplicate_result",
             Self::DroppedOrphanResult => "dropped_orphan_result",
-            Self::MovedCall => "moved_call",
             Self::MovedResult => "moved_result",
             Self::RenamedCall => "renamed_call",
             Self::SynthesisedResult => "synthesised_result",

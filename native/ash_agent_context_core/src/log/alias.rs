@@ -1,5 +1,7 @@
 //! Other names of a call, for providers that cannot take its id.
 
+use crate::log::provider::Provider;
+
 /// Other names of a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Aliases {
@@ -15,6 +17,8 @@ pub(crate) struct Aliases {
     pub item_reused: bool,
     /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
     pub item: Option<Box<str>>,
+    /// Whose form of the message is kept as it was imported. The id stands in it, so that provider gets no alias.
+    pub kept_by: Option<Provider>,
 }
 
 /// A letter and the call's number in the conversation.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
 use crate::log::kind::CallKind;
+use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::json;
 use crate::value::{Map, Size, Value, MAX_DEPTH};
@@ -164,6 +165,8 @@ impl Arguments {
             json::read_noting(&bytes, MAX_DEPTH),
             std::str::from_utf8(&bytes),
         ) {
+            // What some models say where a tool has no parameters.
+            (Ok((Value::Nil, _)), _) => Self::default(),
             (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
                 value,
                 // Who reads a key twice reads one thing or the other: it is not sent on.
@@ -265,16 +268,23 @@ impl ToolCall {
         }
     }
 
-    /// Metadata how many parts of its message's content come before it.
+    /// Keeps how many parts of its message's content come before it.
     pub(crate) fn put_parts_before(&mut self, parts: usize) {
         let position = Value::Int(i64::try_from(parts).unwrap_or(i64::MAX));
         let metadata = self.provider_metadata.take().unwrap_or_default();
         self.provider_metadata = Some(metadata.put(Value::atom(PARTS_BEFORE), position));
     }
 
-    /// Whether some provider gets another id for it.
-    pub(crate) const fn is_renamed(&self) -> bool {
-        self.aliases.safe.is_some() || self.aliases.clash || self.aliases.short.clash
+    /// The same for a call whose place a provider told.
+    pub(crate) fn stand_at(&mut self, parts: usize, provider: Provider) {
+        let named = || {
+            Map::new(vec![(
+                Value::atom("provider"),
+                Value::atom(provider.name()),
+            )])
+        };
+        self.provider_metadata.get_or_insert_with(named);
+        self.put_parts_before(parts);
     }
 
     /// How much there is to walk and to copy.

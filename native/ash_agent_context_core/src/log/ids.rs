@@ -15,6 +15,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::part::{item_id, Content, Part};
 use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::value::letters::is_plain;
 
@@ -61,6 +62,8 @@ struct Rare {
     /// Ids that providers gave to items: there are those that take each once.
     items: HashTrieSetSync<Box<str>>,
     pairs: SplitPairs,
+    /// The last container that a provider ran its tools in.
+    container: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +80,7 @@ impl Default for Rare {
             next: HashTrieMapSync::new_sync_with_degree(DEGREE),
             items: HashTrieSetSync::new_sync(),
             pairs: SplitPairs::default(),
+            container: None,
         }
     }
 }
@@ -85,6 +89,19 @@ impl Ids {
     /// The pairs whose halves stand in two messages.
     pub fn pairs(&self) -> Option<&SplitPairs> {
         self.rare.as_deref().map(|rare| &rare.pairs)
+    }
+
+    /// The last container that a provider ran its tools in.
+    pub fn container(&self) -> Option<&str> {
+        self.rare.as_deref()?.container.as_deref()
+    }
+
+    /// Takes down the container of an answer.
+    pub fn join_container(&mut self, message: &Message) {
+        let container = message.reply.as_deref().and_then(Reply::container);
+        if let Some(id) = container.filter(|id| Some(*id) != self.container()) {
+            self.rare().container = Some(id.into());
+        }
     }
 
     fn rare(&mut self) -> &mut Rare {
@@ -157,8 +174,7 @@ impl Ids {
             reused,
             clash,
             short,
-            item_reused: false,
-            item: None,
+            ..Aliases::default()
         }
     }
 
@@ -167,7 +183,8 @@ impl Ids {
         let of_responses = |id: &str| format!("{} {id}", Provider::OpenAiResponses.name());
         let prefix = call.kind.item_prefix()?;
         let is_own = call.kind == CallKind::McpApproval && is_item(&call.id, prefix);
-        if is_own && !self.join_item(&of_responses(&call.id)) {
+        let is_kept = call.aliases.kept_by == Some(Provider::OpenAiResponses);
+        if is_own && (!self.join_item(&of_responses(&call.id)) || is_kept) {
             return Some(call.id.clone());
         }
         let safe = call.aliases.safe.as_deref().unwrap_or(&call.id);
@@ -189,6 +206,13 @@ impl Ids {
         }
         self.rare().items.insert_mut(id.into());
         false
+    }
+
+    /// Takes down which of a provider's tools made a call.
+    pub fn join_program(&mut self, call: &ToolCall, iteration: u64) {
+        if let (Some(program), Some(_)) = (call.program(), self.pairs()) {
+            self.rare().pairs.join_call(&program, iteration);
+        }
     }
 
     /// Takes down a part and tells whether its provider takes it: nothing before it has its id, and
@@ -213,6 +237,7 @@ impl Ids {
     /// Takes down the ids of a message that joined before, in the same order; `iteration` and `entry` say
     /// where it stands.
     pub fn join_again(&mut self, message: &Message, iteration: u64, entry: usize) {
+        self.join_container(message);
         if let Content::Parts(parts) = &message.content {
             for (part, number) in parts.iter().zip(0..) {
                 self.join_part(
@@ -226,6 +251,7 @@ impl Ids {
             }
         }
         for call in &message.calls {
+            self.join_program(call, iteration);
             self.join(&call.id);
             if let Some(id) = item_id(call.provider_metadata.as_ref()) {
                 self.join_item(&id);

@@ -279,9 +279,10 @@ impl Iteration {
             let held = results
                 .as_deref()
                 .map(|results| Original::of(results.original.as_ref(), provider));
-            if let (Some(Some(_)), Some(results)) = (held, results.as_deref()) {
+            if let Some(results) = results.as_deref() {
+                // What was encoded has the ids of the message as it was.
                 let mut exchange = results.clone();
-                exchange.original = None;
+                exchange.original = exchange.original.filter(|own| own.provider != provider);
                 entry.exchange = Some(Arc::new(exchange));
             }
             let message = entry.message.clone();

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 
+use crate::log::address::{is_address, is_file_id};
 use crate::log::media_type::{is_text, normal};
 use crate::log::part::{is_base64, PartKind, Source};
 use crate::log::provider::Provider;
@@ -38,6 +39,8 @@ pub(crate) enum Location<'a> {
     Store(&'a str),
     /// In a provider's own store of files.
     Stored(Provider, &'a str),
+    /// At an address that no provider may be told to fetch.
+    Refused(&'a str),
 }
 
 impl<'a> Media<'a> {
@@ -47,6 +50,7 @@ impl<'a> Media<'a> {
         let (of_url, source) = match source {
             Source::Data(data) => (None, Location::Inline(data)),
             Source::Url(url) => place(url),
+            Source::Stored { id, .. } if !is_file_id(id) => (None, Location::Refused(id)),
             Source::Stored { provider, id } => (None, Location::Stored(*provider, id)),
         };
         let media_type = media_type.or(of_url).map(normal);
@@ -136,7 +140,9 @@ impl<'a> Media<'a> {
             return text;
         }
         match self.source {
-            Location::Web(url) | Location::Store(url) => format!("({what}{name}: {url})"),
+            Location::Web(url) | Location::Store(url) | Location::Refused(url) => {
+                format!("({what}{name}: {url})")
+            }
             Location::Stored(owner, id) => {
                 format!("({what}{name} {id} of {}, not sent)", owner.name())
             }
@@ -161,7 +167,7 @@ impl<'a> Media<'a> {
     /// The address, a data URL for what is here.
     pub fn url(&self) -> String {
         match self.source {
-            Location::Web(url) | Location::Store(url) => url.to_owned(),
+            Location::Web(url) | Location::Store(url) | Location::Refused(url) => url.to_owned(),
             Location::Stored(_, id) => id.to_owned(),
             Location::Inline(_) => self.data_url().unwrap_or_default(),
         }
@@ -220,9 +226,13 @@ pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
 
 /// The kind of an address; a data URL is not an address.
 fn place(url: &str) -> (Option<&str>, Location<'_>) {
-    let is_web = ["http://", "https://"]
-        .iter()
-        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme));
+    if !is_address(url) {
+        return (None, Location::Refused(url));
+    }
+    let is_web = ["http://", "https://"].iter().any(|scheme| {
+        let start = url.get(..scheme.len());
+        url.len() > scheme.len() && start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
     if is_web && !url.contains(char::is_whitespace) {
         return (None, Location::Web(url));
     }

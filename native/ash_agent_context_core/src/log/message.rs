@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use crate::log::call::{Places, ToolCall};
 use crate::log::memo::Memo;
 use crate::log::original::Original;
-use crate::log::part::{Content, Part};
+use crate::log::part::{Content, Part, Place};
 use crate::log::piece::Pieces;
+use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::tally::Sum;
 use crate::value::json;
@@ -24,6 +25,16 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+}
+
+impl From<Role> for Place {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::System => Self::System,
+            Role::User => Self::User,
+            Role::Assistant => Self::Assistant,
+        }
+    }
 }
 
 impl Role {
@@ -105,6 +116,13 @@ impl Message {
         self
     }
 
+    /// Whether its order is that of an answer of this provider, or of a request to it.
+    pub(crate) fn is_as_given_by(&self, provider: Provider) -> bool {
+        let replied = self.reply.as_ref().and_then(|reply| reply.provider);
+        let original = self.original.as_ref().map(|original| original.provider);
+        [replied, original].contains(&Some(provider))
+    }
+
     /// The message with where it came from.
     #[inline]
     pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
@@ -125,14 +143,13 @@ impl Message {
     /// The same message by the rules.
     pub(crate) fn without_wire(&self) -> Self {
         let content = self.content.clone();
-        Self::new(
-            self.role,
-            content,
-            self.calls.clone(),
-            self.metadata.clone(),
-        )
-        .with_reply(self.reply.as_deref().cloned())
-        .with_extra(self.extra.clone())
+        let mut calls = self.calls.clone();
+        for call in &mut calls {
+            call.aliases.kept_by = None;
+        }
+        Self::new(self.role, content, calls, self.metadata.clone())
+            .with_reply(self.reply.as_deref().cloned())
+            .with_extra(self.extra.clone())
     }
 
     /// The message with fields that this version does not know.

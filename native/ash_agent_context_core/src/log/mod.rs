@@ -1,10 +1,12 @@
 //! The log: what was said, all of it. It knows nothing of what is shown of it, of tokens, or of what
 //! providers make of it.
 
+pub mod address;
 pub mod alias;
 pub mod approval;
 pub mod call;
 pub mod decision;
+pub mod document;
 pub mod entries;
 pub mod exchange;
 pub mod hints;
@@ -21,10 +23,13 @@ pub mod origin;
 pub mod original;
 pub mod part;
 pub mod piece;
+mod places;
 pub mod price;
 pub mod provider;
 pub mod reply;
 pub mod results;
+mod rewind;
+mod segment;
 pub mod served;
 pub mod tally;
 pub mod usage;
@@ -33,29 +38,23 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
-use crate::log::exchange::{Entry, Exchange, MessageRef};
+use crate::log::exchange::{Entry, Exchange};
 use crate::log::history::History;
 use crate::log::ids::Ids;
-use crate::log::iteration::{Checkpoint, Iteration};
+use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::log::part::{item_id, Content, Place};
-use crate::log::provider::Provider;
+use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::results::read_results;
+use crate::log::segment::{Segment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::log::usage::{Reported, Usage};
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 
-/// Work to free, in terms, that a destructor does on the spot; see [`Log::is_heavy_to_drop`].
-const SEGMENT: usize = 2_000;
-
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
-
-/// Iterations from one checkpoint to the next. A rewind recounts everything after the last one.
-const CHECKPOINT: u64 = 16;
 
 /// What was said in one conversation, immutable: every operation gives a new one that shares structure.
 ///
@@ -81,8 +80,7 @@ pub(crate) struct Log {
     beside: Size,
     /// What a rewind may have left in memory.
     unseen: usize,
-    segment: Option<Arc<()>>,
-    segment_end: usize,
+    segment: Segment,
 }
 
 /// What the result of a call says that was interrupted, where no one gave another reason.
@@ -132,8 +130,7 @@ impl Log {
             noted: Size::default(),
             beside: Size::default(),
             unseen: 0,
-            segment: Some(Arc::new(())),
-            segment_end: SEGMENT,
+            segment: Segment::default(),
         }
     }
 
@@ -148,6 +145,7 @@ impl Log {
             context.metadata = metadata.into();
         }
         let content = Content::from_input(input)?;
+        content.check_addresses()?;
         context.append(Message::new(Role::User, content, Box::default(), None));
         Ok(context)
     }
@@ -164,6 +162,7 @@ impl Log {
         is_closed: bool,
     ) -> Result<Self, Error> {
         let content = Content::from_input(input)?;
+        content.check_addresses()?;
         self.check_nothing_pending()?;
         let mut next = self.clone();
         if self.current.has_assistant() || is_closed {
@@ -194,6 +193,7 @@ impl Log {
     ) -> Result<Self, Error> {
         self.check_nothing_pending()?;
         let content = Content::from_value(content, Place::Assistant)?;
+        content.check_addresses()?;
         let mut next = self.clone();
         if is_closed {
             next.complete(stamp.at);
@@ -328,127 +328,10 @@ impl Log {
         Ok(next)
     }
 
-    /// The conversation as it was at the end of an iteration.
-    ///
-    /// # Errors
-    /// [`Error::UnknownIteration`]
-    ///
-    /// # Complexity
-    /// O(log n)
-    pub fn rewind(&self, to: i64) -> Result<Self, Error> {
-        let index = self
-            .index(to)
-            .filter(|index| *index <= self.history.len())
-            .ok_or_else(|| self.unknown_iteration(to))?;
-        let mut next = self.clone();
-        if index < self.history.len() {
-            let held_by = self.after(index).and_then(Iteration::held_by);
-            next.cut(index);
-            next.forget_wire(held_by, true);
-            next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
-        }
-        Ok(next)
-    }
-
-    /// The iteration after one.
-    fn after(&self, index: usize) -> Option<&Iteration> {
-        self.history.get(index + 1).or(Some(&*self.current))
-    }
-
-    /// Makes elements anew by the rules that also held what is gone, as they were imported.
-    pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
-        let Some(provider) = held_by else { return };
-        let mut found = false;
-        if in_current {
-            self.update_current(|current| found = current.forget_wire(provider));
-        }
-        for index in (0..self.history.len()).rev() {
-            if found {
-                return;
-            }
-            if let Some(mut iteration) = self.history.get(index).cloned() {
-                found = iteration.forget_wire(provider);
-                self.history.set(index, iteration);
-            }
-        }
-    }
-
-    /// How much [`Log::rewind`] counts anew.
-    #[must_use]
-    pub fn rewind_size(&self, to: i64) -> Size {
-        let Some(index) = self.index(to) else {
-            return Size::default();
-        };
-        let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
-        let iterations = counted.filter_map(|at| self.history.get(at));
-        iterations.fold(Size::default(), |sum, iteration| {
-            let walked = iteration.count_messages() + 3 * iteration.count_calls();
-            sum.plus(Size::new(walked, 0))
-        })
-    }
-
-    /// Makes a completed iteration the current one again.
-    pub(crate) fn cut(&mut self, index: usize) {
-        let Some(last) = self.history.get(index).cloned() else {
-            return;
-        };
-        let weight = self.weight();
-        let since = (0..=index)
-            .rev()
-            .take_while(|at| self.checkpoint(*at).is_none());
-        let since = index + 1 - since.count();
-        let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
-        let mut sum = Checkpoint {
-            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
-            messages: start.map_or(0, |start| start.messages),
-            size: start.map_or(Size::default(), |start| start.size),
-            usage: start.map_or(Usage::default(), |start| start.usage),
-        };
-        for iteration in (since..=index).filter_map(|at| self.history.get(at)) {
-            sum.messages += iteration.count_messages();
-            sum.size = sum.size.plus(iteration.size());
-            sum.usage = sum.usage.plus(iteration.usage());
-            for (index, entry) in iteration.entries().enumerate() {
-                sum.ids.join_again(&entry.message, iteration.number, index);
-            }
-        }
-        self.ids = sum.ids;
-        self.messages = sum.messages;
-        self.size = sum.size.plus(self.noted);
-        self.usage = sum.usage;
-        self.history.truncate(index);
-        self.current = Arc::new(last);
-        self.unseen = if self.history.holds_more() { weight } else { 0 };
-        // Whoever has the other token holds more than this context.
-        self.begin_segment();
-    }
-
-    fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
-        self.history.get(index)?.checkpoint.as_deref()
-    }
-
-    /// The number of the last iteration that two conversations have in common, with all before it.
-    ///
-    /// # Complexity
-    /// O(n) at most; what the two share is not compared.
-    #[must_use]
-    pub fn last_common(&self, other: &Self) -> Option<u64> {
-        self.iterations()
-            .zip(other.iterations())
-            .take_while(|(a, b)| a == b)
-            .last()
-            .map(|(common, _)| common.number)
-    }
-
     /// The system prompt.
     #[must_use]
     pub fn system(&self) -> Option<&Message> {
         self.system.as_deref()
-    }
-
-    /// All iterations, oldest first.
-    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
-        self.history.iter().chain(std::iter::once(&*self.current))
     }
 
     /// The pairs whose halves stand in two messages.
@@ -456,92 +339,9 @@ impl Log {
         self.ids.pairs().filter(|pairs| !pairs.is_empty())
     }
 
-    /// All iterations, newest first.
-    pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
-        let done = (0..self.history.len()).rev();
-        std::iter::once(&*self.current).chain(done.filter_map(|index| self.history.get(index)))
-    }
-
-    /// Number of iterations.
-    #[must_use]
-    pub fn count_iterations(&self) -> usize {
-        self.history.len() + 1
-    }
-
-    /// The iteration with this number.
-    ///
-    /// # Complexity
-    /// O(log n)
-    #[must_use]
-    pub fn iteration(&self, number: i64) -> Option<&Iteration> {
-        let index = self.index(number)?;
-        if index == self.history.len() {
-            return Some(&self.current);
-        }
-        self.history.get(index)
-    }
-
-    /// The same by another type of number.
-    pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
-        self.iteration(i64::try_from(number).ok()?)
-    }
-
-    pub(crate) fn index(&self, number: i64) -> Option<usize> {
-        let offset = u64::try_from(number)
-            .ok()?
-            .checked_sub(self.first_number())?;
-        usize::try_from(offset).ok()
-    }
-
-    /// Number of the first iteration.
-    #[must_use]
-    pub fn first_number(&self) -> u64 {
-        self.history
-            .first()
-            .map_or(self.current.number, |first| first.number)
-    }
-
-    /// The system prompt, where an iteration shows it: the first one does.
-    pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
-        let leads = iteration.number == self.first_number();
-        self.system()
-            .filter(|_| leads)
-            .into_iter()
-            .map(MessageRef::Added)
-    }
-
-    /// The messages of one of this conversation's iterations; the first begins with the system prompt.
-    pub fn messages_of<'a>(
-        &'a self,
-        iteration: &'a Iteration,
-    ) -> impl Iterator<Item = MessageRef<'a>> {
-        self.lead(iteration).chain(iteration.messages())
-    }
-
-    /// All messages, oldest first.
-    pub fn all_messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        self.iterations()
-            .flat_map(|iteration| self.messages_of(iteration))
-    }
-
-    /// Number of messages.
-    #[must_use]
-    pub fn count_messages(&self) -> usize {
-        self.messages + usize::from(self.system.is_some())
-    }
-
-    /// The message at a 0-based position of an iteration.
-    ///
-    /// # Complexity
-    /// O(log n)
-    #[must_use]
-    pub fn message(&self, number: i64, position: usize) -> Option<MessageRef<'_>> {
-        let iteration = self.iteration(number)?;
-        match (self.lead(iteration).next(), position) {
-            (Some(system), 0) => Some(system),
-            (Some(_), _) => iteration.message(position - 1),
-            (None, _) => iteration.message(position),
-        }
+    /// The last container that a provider ran its tools in.
+    pub(crate) fn container(&self) -> Option<&str> {
+        self.ids.container()
     }
 
     /// A conversation of its own that goes on from here, under another id.
@@ -581,23 +381,15 @@ impl Log {
     }
 
     /// Whether dropping this context may free more than a destructor should on a normal scheduler.
-    ///
-    /// Contexts of one conversation share a token until they differ by a segment. Whoever shares
-    /// ours holds all but a segment of what we hold.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.weight() > SEGMENT
-            && self
-                .segment
-                .as_ref()
-                .is_some_and(|one| Arc::strong_count(one) == 1)
+        self.weight() > SEGMENT && self.segment.is_last()
     }
 
-    /// Lets go of the token before a drop, and tells whether that is heavy: of several threads
-    /// that drop the last holders at the same time, exactly one hears so.
+    /// Lets go of the segment before a drop, and tells whether that is heavy: of several threads that drop the last
+    /// holders at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        let was_last = self.segment.take().and_then(Arc::into_inner).is_some();
-        was_last && self.weight() > SEGMENT
+        self.segment.let_go() && self.weight() > SEGMENT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
@@ -637,19 +429,27 @@ impl Log {
 
     /// Takes down the ids of a message that joins the conversation.
     fn join(&mut self, message: &mut Message) {
+        self.ids.join_container(message);
         if let Content::Parts(parts) = &mut message.content {
             let (iteration, entry) = (self.current.number, self.current.entries().len());
+            let mut before: Option<&mut Part> = None;
             for (part, number) in parts.iter_mut().zip(0..) {
                 let place = PartPlace {
                     iteration,
                     entry,
                     part: number,
                 };
-                part.withheld = !self.ids.join_part(part, place);
+                part.withheld = match before {
+                    Some(before) if part.continues(before) => before.withheld,
+                    _ => !self.ids.join_part(part, place),
+                };
+                before = Some(part);
             }
         }
         for call in &mut message.calls {
+            self.ids.join_program(call, self.current.number);
             call.aliases = self.ids.join(&call.id);
+            call.aliases.kept_by = message.original.as_ref().map(|original| original.provider);
             let id = item_id(call.provider_metadata.as_ref());
             call.aliases.item_reused = id.is_some_and(|id| self.ids.join_item(&id));
             call.aliases.item = self.ids.make_item(call);
@@ -704,10 +504,7 @@ impl Log {
     /// Whoever changes what a context holds says so here.
     pub(crate) fn grown(&mut self) {
         let weight = self.weight();
-        // One that has become much smaller does not hold what the older ones hold, either.
-        if weight > self.segment_end || weight.saturating_add(2 * SEGMENT) < self.segment_end {
-            self.begin_segment();
-        }
+        self.segment.grown(weight);
     }
 
     fn weight(&self) -> usize {
@@ -716,8 +513,7 @@ impl Log {
     }
 
     fn begin_segment(&mut self) {
-        self.segment = Some(Arc::new(()));
-        self.segment_end = self.weight().saturating_add(SEGMENT);
+        self.segment = Segment::beginning_at(self.weight());
     }
 
     /// Completes the current iteration and opens the next.
@@ -731,14 +527,7 @@ impl Log {
         let next = next.behind(&self.current);
         let mut last = Arc::try_unwrap(std::mem::replace(&mut self.current, Arc::new(next)))
             .unwrap_or_else(|shared| Iteration::clone(&shared));
-        last.checkpoint = (last.number.is_multiple_of(CHECKPOINT)).then(|| {
-            Arc::new(Checkpoint {
-                ids: self.ids.clone(),
-                messages: self.messages,
-                size: self.size.minus(self.noted),
-                usage: self.usage,
-            })
-        });
+        last.checkpoint = self.checkpoint_after(&last);
         self.size = self.size.plus(self.current.size());
         let replaces = self.history.holds_more();
         self.history.push(last);

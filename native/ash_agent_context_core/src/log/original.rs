@@ -15,6 +15,14 @@ pub(crate) struct Original {
 }
 
 impl Original {
+    /// That there was one.
+    pub fn without_elements(&self) -> Self {
+        Self {
+            provider: self.provider,
+            json: Box::default(),
+        }
+    }
+
     /// How much there is to copy.
     pub fn size(&self) -> Size {
         Size::new(1, self.json.len())

@@ -1,11 +1,15 @@
 //! Content: text, or a list of parts.
 
 use crate::error::Error;
+use crate::log::address::{is_address, is_file_id};
 use crate::log::hints::{self, Takes, Ttl};
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
 use crate::value::{Bytes, Map, Size, Value};
+
+/// The key in a text's metadata for the recording that it is the words of.
+pub(crate) const AUDIO_ID: &str = "audio_id";
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,12 +115,98 @@ pub enum Place {
     Result,
 }
 
+impl Place {
+    /// Refuses blocks that their provider would refuse here.
+    pub(crate) fn check(self, parts: &[Part]) -> Result<(), Error> {
+        let is_refused = |part: &Part| match &part.kind {
+            PartKind::ProviderBlock { provider, data } => !self.takes(*provider, data),
+            _ => false,
+        };
+        let key = Value::atom("data");
+        match parts.iter().position(is_refused) {
+            Some(position) => Err(Error::InvalidPart { position, key }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a provider takes a block of its own here. What it would refuse is refused when it is given: calls,
+    /// results and reasoning where they cannot be, or that have parts of their own. A block that nobody knows is
+    /// taken, for there will be new ones.
+    fn takes(self, provider: Provider, data: &Map) -> bool {
+        let kind = data.get_named("type").and_then(Value::as_name);
+        let kind = kind.unwrap_or_default();
+        let is = |name: &str| name == kind || data.get_named(name).is_some();
+        let is_any = |names: &[&str]| names.iter().any(|name| is(name));
+        let is_served = kind.ends_with("_tool_use") || kind.ends_with("_tool_result");
+        // Bedrock's own uses and results say of what type they are.
+        let is_own = |key| match data.get_named(key) {
+            Some(Value::Map(half)) => half.get_named("type").and_then(Value::as_name),
+            _ => Some(""),
+        };
+        let is_own = |key| is_own(key).is_some_and(|kind| kind != "tool_use");
+        match (provider, self) {
+            // Such as the tools that a search of the application's own has found.
+            (Provider::Anthropic, Self::Result) => {
+                let media = ["text", "image", "document"];
+                is_any(&media) || is_any(&["search_result", "tool_reference", "browser_state"])
+            }
+            (_, Self::Result) => false,
+            (Provider::Anthropic | Provider::Gemini, Self::System) => is("text"),
+            (Provider::Bedrock, Self::System) => is_any(&["text", "guardContent", "cachePoint"]),
+            (_, Self::System) => true,
+            (Provider::Anthropic, Self::User) => {
+                !is_served && !is_any(&["tool_use", "tool_result", "thinking", "redacted_thinking"])
+            }
+            (Provider::Anthropic, Self::Assistant) => {
+                !is_any(&["tool_use", "tool_result", "image", "document"]) && !is("search_result")
+            }
+            (Provider::Gemini, _) if is_any(&["functionCall", "functionResponse"]) => false,
+            (Provider::Gemini, Self::User) => {
+                let is_served = is_any(&["toolCall", "toolResponse", "executableCode"]);
+                !is_served && !is_any(&["codeExecutionResult", "thought"])
+            }
+            (Provider::Bedrock, Self::User) => {
+                !is_any(&["toolUse", "toolResult", "reasoningContent"])
+            }
+            (Provider::Bedrock, Self::Assistant) => is_own("toolUse") && is_own("toolResult"),
+            (Provider::OpenAiResponses, _) => {
+                let is_call = kind.starts_with("function_call") || kind.starts_with("custom_tool");
+                !is_call && (kind != "reasoning" || self == Self::Assistant)
+            }
+            (Provider::OpenAiChat | Provider::Mistral, Self::Assistant) => {
+                !is_any(&["image_url", "input_audio", "file"])
+            }
+            (Provider::OpenAiChat, Self::User) => !is("refusal"),
+            _ => true,
+        }
+    }
+}
+
 impl Content {
+    /// Number of parts; text is one.
+    pub(crate) const fn count_parts(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Text(_) => 1,
+            Self::Parts(parts) => parts.len(),
+        }
+    }
+
     /// Content of a message: text, `nil` or parts.
     ///
     /// # Errors
     /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
     pub fn from_value(value: Value, place: Place) -> Result<Self, Error> {
+        let content = Self::from_history(value, place)?;
+        match &content {
+            Self::Parts(parts) => place.check(parts)?,
+            Self::None | Self::Text(_) => {}
+        }
+        Ok(content)
+    }
+
+    /// The same of a message that is there already, whose blocks may be any: they go back as they came.
+    pub(crate) fn from_history(value: Value, place: Place) -> Result<Self, Error> {
         match value {
             Value::Nil => Ok(Self::None),
             Value::Binary(text) => Ok(Self::Text(text)),
@@ -145,6 +235,17 @@ impl Content {
         }
     }
 
+    /// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`]
+    pub(crate) fn check_addresses(&self) -> Result<(), Error> {
+        match self {
+            Self::Parts(parts) => check_addresses(parts),
+            _ => Ok(()),
+        }
+    }
+
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -156,6 +257,20 @@ impl Content {
                 .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
         }
     }
+}
+
+/// See [`Content::check_addresses`].
+pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
+    for (position, part) in parts.iter().enumerate() {
+        let wrong = match part.kind.media() {
+            Some((_, Source::Url(url))) if !is_address(url) => "url",
+            Some((_, Source::Stored { id, .. })) if !is_file_id(id) => "file_id",
+            _ => continue,
+        };
+        let key = Value::atom(wrong);
+        return Err(Error::InvalidPart { position, key });
+    }
+    Ok(())
 }
 
 fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
@@ -182,7 +297,10 @@ pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, E
 fn names_part(value: &Value) -> bool {
     let Value::Map(map) = value else { return false };
     let name = map.get_named("type").and_then(Value::as_name);
-    matches!(name, Some("text" | "image" | "file" | "audio" | "video"))
+    matches!(
+        name,
+        Some("text" | "image" | "file" | "audio" | "video" | "provider_block")
+    )
 }
 
 impl Part {
@@ -196,9 +314,28 @@ impl Part {
         hints::citations(self.hints.as_ref())
     }
 
+    /// Whether it is a block that this provider gets back.
+    pub(crate) fn is_block_of(&self, provider: Provider) -> bool {
+        let of = match &self.kind {
+            PartKind::ProviderBlock { provider, .. } => Some(*provider),
+            _ => None,
+        };
+        of == Some(provider) && !self.withheld
+    }
+
     /// The cache breakpoint after it.
     pub(crate) fn mark(&self) -> Option<Ttl> {
         hints::mark(self.hints.as_ref())
+    }
+
+    /// Whether it is more of the item that the part before it is of: an item may have several texts.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        let are_texts = matches!(
+            (&self.kind, &before.kind),
+            (PartKind::Text(_), PartKind::Text(_))
+        );
+        let id = self.item_id().filter(|_| are_texts);
+        id.is_some() && id == before.item_id()
     }
 
     /// The id that its provider gave the item.
@@ -303,7 +440,7 @@ impl PartKind {
     ) -> Result<Self, &'static str> {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
-            ("provider_block", Place::System | Place::User | Place::Assistant) => {
+            ("provider_block", _) => {
                 let provider = fields.take("provider").ok_or("provider")?;
                 let provider = provider.as_name().and_then(Provider::from_name);
                 let data = fields.take_map("data").or(Err("data"))?;
@@ -368,6 +505,11 @@ impl PartKind {
         }
     }
 
+    /// Whether it is a model's reasoning, in whatever form.
+    pub(crate) const fn is_thinking(&self) -> bool {
+        matches!(self, Self::Thinking(_) | Self::RedactedThinking(_))
+    }
+
     /// The name that stands for it in Elixir.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -410,6 +552,15 @@ fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str
         Some(Value::Binary(bytes)) => Ok(bytes),
         _ => Err(name),
     }
+}
+
+/// The parts with which an item begins.
+pub(crate) fn first_of_items(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    let before = std::iter::once(None).chain(parts.iter().map(Some));
+    let parts = parts.iter().zip(before);
+    let begins =
+        parts.filter(|(part, before)| !before.is_some_and(|before| part.continues(before)));
+    begins.map(|(part, _)| part)
 }
 
 /// The id of an item in its provider's metadata, preceded by the provider's name.

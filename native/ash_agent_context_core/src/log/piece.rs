@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::log::hints::Ttl;
 use crate::log::memo::Memo;
+use crate::value::numbers;
 
 /// The elements that messages or iterations add to a request's list, each after a comma.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Piece {
     pub by_hand: Vec<ByHand>,
     /// Bytes of the longest result in it, where it has several iterations.
     pub longest: usize,
+    /// Whether it has a number that JSON readers refuse.
+    pub exceeds: bool,
 }
 
 /// How elements fit to those before and after them.
@@ -34,8 +37,6 @@ pub(crate) struct Shape {
     pub begins_with_calls: bool,
     /// Whether the last element is the model's.
     pub ends_with_model: bool,
-    /// Whether the last element is as it was imported, so that it may hold the messages after it.
-    pub ends_imported: bool,
 }
 
 /// A cache breakpoint that was set by hand.
@@ -48,17 +49,17 @@ pub(crate) struct ByHand {
 
 impl Piece {
     pub fn new(bytes: Vec<u8>, shape: Shape, by_hand: Vec<ByHand>) -> Self {
+        let parts = vec![(bytes.len(), shape)];
         Self {
-            parts: Box::new([(bytes.len(), shape)]),
-            bytes: bytes.into_boxed_slice(),
             by_hand,
-            longest: 0,
+            ..Self::of(bytes, parts, 0)
         }
     }
 
     /// Several iterations in one piece: where each ends, and how it fits. `longest` is the longest result of all.
     pub fn of(bytes: Vec<u8>, parts: Vec<(usize, Shape)>, longest: usize) -> Self {
         Self {
+            exceeds: numbers::exceed(&bytes),
             bytes: bytes.into_boxed_slice(),
             parts: parts.into_boxed_slice(),
             by_hand: Vec::new(),

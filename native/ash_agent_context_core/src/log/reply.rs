@@ -23,11 +23,22 @@ pub struct Reply {
     pub received_at: Option<Time>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
+    /// What else the provider says of its answer, by its own names, such as sources.
+    pub details: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
 }
 
 impl Reply {
+    /// The container that the provider ran its tools in. Requests that go on with them have to name it.
+    pub(crate) fn container(&self) -> Option<&str> {
+        let container = self.details.as_ref()?.get_named("container")?;
+        match (self.provider?, container) {
+            (Provider::Anthropic, Value::Map(container)) => container.get_named("id")?.as_str(),
+            _ => None,
+        }
+    }
+
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -37,8 +48,9 @@ impl Reply {
             .interrupted
             .as_ref()
             .map_or(Size::default(), Value::size);
-        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
-        Size::new(8, bytes).plus(reason).plus(extra)
+        let maps = [&self.details, &self.extra].into_iter().flatten();
+        let sum = Size::new(8, bytes).plus(reason);
+        maps.fold(sum, |sum, map| sum.plus(map.size()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::log::message::{Outcome, Output, Status};
-use crate::log::part::result_parts;
+use crate::log::part::{check_addresses, result_parts, Place};
 use crate::value::fields::{utf8, Fields};
 use crate::value::time::{self, Time};
 use crate::value::Value;
@@ -42,7 +42,14 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
     };
     match <[Value; 2]>::try_from(result.into_vec()) {
         Ok([Value::Atom(status), term]) => match &*status {
-            "ok" => Ok((id, ok(term)?.with_times(ran))),
+            "ok" => {
+                let outcome = ok(term)?;
+                if let Output::Parts(parts) = &outcome.output {
+                    Place::Result.check(parts)?;
+                    check_addresses(parts)?;
+                }
+                Ok((id, outcome.with_times(ran)))
+            }
             "error" => Ok((id, error(term).with_times(ran))),
             "unknown" => {
                 let outcome = Outcome::new(Status::Unknown, Output::Value(term));

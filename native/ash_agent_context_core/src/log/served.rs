@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 
+use crate::log::call::ToolCall;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
@@ -58,20 +59,40 @@ impl SplitPairs {
         true
     }
 
-    /// Whether no pair stands in two messages.
+    /// Whether no pair stands in two messages, and each has its result.
     pub fn is_empty(&self) -> bool {
-        self.iterations.is_empty()
+        self.iterations.is_empty() && self.open.is_empty()
     }
 
-    /// Whether an iteration has a half whose other half stands in another message.
+    /// Whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
+    /// such a use made.
     pub fn meet(&self, iteration: u64) -> bool {
-        self.iterations.contains(&iteration)
+        // Few uses ever stay open.
+        let mut open = self.open.values();
+        self.iterations.contains(&iteration) || open.any(|place| place.iteration == iteration)
+    }
+
+    /// Takes down a call that a use made.
+    pub fn join_call(&mut self, program: &Half, iteration: u64) {
+        if self.open.contains_key(&program.key) {
+            self.iterations.insert_mut(iteration);
+        }
+    }
+
+    /// Where the use of a pair stands that has no result.
+    pub fn open(&self, half: &Half) -> Option<PartPlace> {
+        self.open.get(&half.key).copied()
+    }
+
+    /// Where the halves of a pair stand, if that is in two messages.
+    pub fn places(&self, half: &Half) -> Option<[PartPlace; 2]> {
+        self.places.get(&half.key).copied()
     }
 
     /// Where the other half stands, if that is in another message.
     pub fn other(&self, half: &Half) -> Option<PartPlace> {
-        let [used, result] = self.places.get(&half.key)?;
-        Some(if half.is_result { *used } else { *result })
+        let [used, result] = self.places(half)?;
+        Some(if half.is_result { used } else { result })
     }
 }
 
@@ -112,6 +133,20 @@ impl Part {
             .into_iter()
             .chain(half)
             .collect()
+    }
+}
+
+impl ToolCall {
+    /// The use of a provider's tool whose program made the call: it waits for the call's result.
+    pub(crate) fn program(&self) -> Option<Half> {
+        let metadata = self.provider_metadata.as_ref();
+        let provider = Provider::of(metadata)?;
+        let key = match metadata?.get_named("caller")? {
+            Value::Map(caller) => format!("{}:{}", provider.name(), text(caller, "tool_id")?),
+            _ => return None,
+        };
+        let is_result = false;
+        Some(Half { key, is_result })
     }
 }
 

@@ -58,8 +58,11 @@ pub(crate) struct Rules {
     pub results_stand_together: bool,
     /// A result is an object, which is never empty.
     pub wraps_results: bool,
-    /// Calls may come before the model's words.
+    /// Calls stand among what the model says. Elsewhere they have a list of their own.
     pub calls_anywhere: bool,
+    /// The use of a tool that the provider runs itself waits for its result only while nothing but results of
+    /// calls follows it.
+    pub closes_uses: bool,
     /// The list has items and not messages: an id is used once, and what the model says between a call
     /// and its result does not part them.
     pub has_items: bool,

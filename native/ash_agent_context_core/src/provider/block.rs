@@ -11,10 +11,13 @@ use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
-use super::node::{self, Node};
+use super::node::{self, Kind as Read, Node};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
+
+/// The note on what a provider keeps itself, once the whole answer is there.
+pub(crate) const STORED: &str = "store";
 
 /// A piece of the message in the making.
 #[derive(Debug, Clone)]
@@ -64,6 +67,8 @@ pub(super) struct Call {
     pub(super) id: Box<str>,
     pub(super) kind: CallKind,
     pub(super) name: Box<str>,
+    /// How many parts have their places before it.
+    pub(super) before: usize,
     /// Arguments that came with the name.
     pub(super) seed: Option<Arc<Arguments>>,
     /// Arguments that came by their paths, newest first.
@@ -79,7 +84,7 @@ pub(crate) struct Piece {
 }
 
 /// A block of the provider's own, in the making.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Opaque {
     pub data: Arc<Map>,
     /// The key that its text is for: JSON, once it is complete.
@@ -110,34 +115,9 @@ impl Block {
         }
         let mut entries = vec![(Value::atom("provider"), Value::atom(provider.name()))];
         entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
-        let notes = self.gather().into_iter();
+        let notes = gather(&self.notes).into_iter();
         entries.extend(notes.map(|(name, value)| (Value::atom(name), value)));
         Some(Map::new(entries))
-    }
-
-    /// The notes, those of a list together.
-    pub(super) fn gather(&self) -> Vec<(&'static str, Value)> {
-        let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
-        for note in self.notes.iter() {
-            let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
-            match known {
-                Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
-                Some(_) => {}
-                None => {
-                    let value = Value::clone(&note.value);
-                    gathered.push((note.name, vec![value], note.listed));
-                }
-            }
-        }
-        let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
-            values.reverse();
-            let value = match listed {
-                true => Value::List(values.into_boxed_slice()),
-                false => values.pop().unwrap_or(Value::Nil),
-            };
-            (name, value)
-        };
-        gathered.into_iter().map(one).collect()
     }
 
     pub(super) fn part_of(
@@ -146,12 +126,17 @@ impl Block {
         asked: Option<&str>,
         is_complete: bool,
     ) -> Option<Part> {
-        if self.done || is_complete {
+        let is_text = matches!(self.kind, Kind::Text | Kind::Thinking);
+        if is_text && self.text.is_empty() && self.notes.is_empty() {
+            return None;
+        }
+        let is_stored = self.notes.iter().any(|note| note.name == STORED);
+        if is_complete || (self.done && !is_stored) {
             return self.part(provider, asked);
         }
-        // No signature and no id of what is not complete.
+        // No signature and no id of what is not complete, or not kept by its provider.
         match self.kind {
-            Kind::Text | Kind::Thinking if !self.text.is_empty() => {
+            Kind::Text | Kind::Thinking if self.done || !self.text.is_empty() => {
                 let bare = Self {
                     notes: ListSync::new_sync(),
                     ..self.clone()
@@ -179,7 +164,7 @@ impl Block {
 
     pub(super) fn opaque_part(&self, opaque: &Opaque, provider: Provider) -> Result<Part, Fault> {
         let mut data = Map::clone(&opaque.data);
-        for (name, value) in self.gather() {
+        for (name, value) in gather(&self.notes) {
             data = data.put(Value::text(name), value);
         }
         if let (Some(key), false) = (opaque.input, self.text.is_empty()) {
@@ -228,6 +213,15 @@ impl Block {
         }
     }
 
+    /// Whether it is a call whose arguments are all there.
+    pub(super) fn has_arguments(&self, is_text: bool) -> bool {
+        let Kind::Call(call) = &self.kind else {
+            return false;
+        };
+        let arguments = self.read_arguments(call, is_text);
+        call.kind == CallKind::Custom || matches!(arguments.value, Value::Map(_))
+    }
+
     pub(super) fn read_arguments(&self, call: &Call, is_text: bool) -> Arguments {
         if call.kind == CallKind::Custom {
             let text = Value::Binary(self.text.join().into_boxed_slice());
@@ -240,9 +234,9 @@ impl Block {
         if is_text {
             return Arguments::from_json(bytes);
         }
-        match node::read(&bytes, |node| Ok(object(node))) {
-            Ok(Some(arguments)) => arguments,
-            _ => Arguments {
+        match node::read(&bytes, |node| arguments(Some(node))) {
+            Ok(read) => read.unwrap_or_default(),
+            Err(_) => Arguments {
                 value: Value::Binary(bytes),
                 json: None,
             },
@@ -250,18 +244,43 @@ impl Block {
     }
 }
 
+/// The notes, those of a list together.
+pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
+    let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
+    for note in notes.iter() {
+        let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
+        match known {
+            Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),
+            Some(_) => {}
+            None => {
+                let value = Value::clone(&note.value);
+                gathered.push((note.name, vec![value], note.listed));
+            }
+        }
+    }
+    let one = |(name, mut values, listed): (_, Vec<Value>, _)| {
+        values.reverse();
+        let value = match listed {
+            true => Value::List(values.into_boxed_slice()),
+            false => values.pop().unwrap_or(Value::Nil),
+        };
+        (name, value)
+    };
+    gathered.into_iter().map(one).collect()
+}
+
 /// The arguments of a call, if there are any. Whatever is not an object is refused: a tool must not run
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
-    match given {
-        None | Some(Node::Null) => Ok(None),
-        Some(node) => match object(node) {
-            Some(arguments) => Ok(Some(arguments)),
-            None => Err(Fault::unreadable(
-                "a tool call whose arguments are not an object",
-            )),
-        },
-    }
+    let read = match given.map(Node::kind) {
+        None | Some(Read::Nil) => return Ok(None),
+        // Their JSON text, as requests may have it, too.
+        Some(Read::Text(text)) => Some(Arguments::from_json(text.as_bytes().into()))
+            .filter(|read| matches!(read.value, Value::Map(_))),
+        _ => given.and_then(object),
+    };
+    let wrong = || Fault::unreadable("a tool call whose arguments are not an object");
+    read.map(Some).ok_or_else(wrong)
 }
 
 /// Arguments that are an object, with the order of its keys.

@@ -26,6 +26,7 @@ impl Draft {
             id: id.unwrap_or_default().into(),
             kind,
             name: Box::default(),
+            before: 0,
             seed: None,
             pieces: ListSync::new_sync(),
             whole: None,
@@ -38,7 +39,7 @@ impl Draft {
 
     /// Gives a call its name, once.
     pub fn name_call(&mut self, key: &Key, name: &str) {
-        let position = self.calls;
+        let (position, before) = (self.calls, self.parts);
         let Some(block) = self.block(key) else { return };
         let Kind::Call(call) = &mut block.kind else {
             return;
@@ -47,6 +48,7 @@ impl Draft {
             return;
         }
         call.name = name.into();
+        call.before = before;
         block.number = Some(position);
         let waiting = block.text.join();
         self.calls += 1;

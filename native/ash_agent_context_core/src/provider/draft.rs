@@ -15,7 +15,7 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::block::{Block, Call, Kind, Note, Opaque};
+use super::block::{gather, Block, Call, Kind, Note, Opaque};
 use super::drafted::{self, Said};
 use super::event::Event;
 use super::foreign;
@@ -59,6 +59,10 @@ struct Head {
     /// Numbers that are reported one by one.
     counted: Map,
     refused: bool,
+    /// What else is said of the answer. Shared: older versions of the head hold it as well.
+    details: Vec<(&'static str, Arc<Value>)>,
+    /// What comes of it one by one, newest first.
+    listed: ListSync<Note>,
 }
 
 /// A response as far as it came.
@@ -66,11 +70,12 @@ struct Head {
 pub(crate) struct Draft {
     pub provider: Provider,
     has_text_arguments: bool,
+    orders_calls: bool,
     head: Arc<Head>,
     blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
-    parts: usize,
+    pub(super) parts: usize,
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
     begun: usize,
@@ -83,8 +88,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came.
-    pub fn new(provider: Provider, has_text_arguments: bool, asked: Option<&str>) -> Self {
+    /// `has_text_arguments` tells that the arguments of calls are JSON text, which goes back as it came;
+    /// `orders_calls`, that calls stand among the parts.
+    pub fn new(
+        provider: Provider,
+        has_text_arguments: bool,
+        orders_calls: bool,
+        asked: Option<&str>,
+    ) -> Self {
         let head = Head {
             asked: asked.map(Into::into),
             ..Head::default()
@@ -92,6 +103,7 @@ impl Draft {
         Self {
             provider,
             has_text_arguments,
+            orders_calls,
             head: Arc::new(head),
             blocks: VectorSync::new_sync(),
             keys: HashTrieMapSync::new_sync(),
@@ -207,6 +219,45 @@ impl Draft {
         }
     }
 
+    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
+    /// replaces an earlier one. What cannot be read is left out, as with tokens.
+    pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
+        for name in names.iter().copied() {
+            let given = node::get(node, name).filter(|given| node::says(given));
+            let Some(Ok(value)) = given.map(node::to_value) else {
+                continue;
+            };
+            let details = &mut Arc::make_mut(&mut self.head).details;
+            details.retain(|(known, _)| *known != name);
+            details.push((name, Arc::new(value)));
+        }
+    }
+
+    /// The same where a list comes in pieces.
+    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) {
+        for item in node::list(node, name) {
+            if let Ok(value) = node::to_value(item).map(Arc::new) {
+                let listed = true;
+                let head = Arc::make_mut(&mut self.head);
+                head.listed.push_front_mut(Note {
+                    name,
+                    value,
+                    listed,
+                });
+            }
+        }
+    }
+
+    /// What else is said of the answer.
+    pub fn details(&self) -> Option<Map> {
+        let details = self.head.details.iter();
+        let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
+        let listed = gather(&self.head.listed).into_iter();
+        let listed = listed.map(|(name, value)| (Value::text(name), value));
+        let entries: Vec<_> = entries.chain(listed).collect();
+        (!entries.is_empty()).then(|| Map::new(entries))
+    }
+
     /// The model's words say that it does not want to answer.
     pub fn refuse(&mut self) {
         if !self.head.refused {
@@ -253,6 +304,21 @@ impl Draft {
             self.close(&Key::Nth(at))?;
         }
         Ok(())
+    }
+
+    /// The stream's last word where it may not say why the model stopped: then those open calls are
+    /// complete whose arguments are.
+    pub fn end_without_reason(&mut self) -> Result<(), Fault> {
+        if self.head.finish.is_none() {
+            for at in self.open_blocks().collect::<Vec<_>>() {
+                self.check_budget(&Key::Nth(at))?;
+                let block = self.blocks.get(at);
+                if block.is_some_and(|block| block.has_arguments(self.has_text_arguments)) {
+                    self.close(&Key::Nth(at))?;
+                }
+            }
+        }
+        self.end()
     }
 
     pub(super) fn find(&mut self, key: &Key) -> Option<usize> {
@@ -375,6 +441,11 @@ impl Draft {
         }
     }
 
+    /// Bytes of the text under a key.
+    pub fn length(&mut self, key: &Key) -> usize {
+        self.block(key).map_or(0, |block| block.text.len())
+    }
+
     /// Goes on with another piece of a text, an empty line after the one before it.
     pub fn next_piece(&mut self, key: &Key, piece: u64) {
         let Some(block) = self.block(key) else { return };
@@ -424,6 +495,13 @@ impl Draft {
     /// Metadata what the provider wants to see again; a later note of the same name replaces the first.
     pub fn note(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, false);
+    }
+
+    /// Several notes.
+    pub fn note_all(&mut self, key: &Key, notes: Vec<(&'static str, Value)>) {
+        for (name, value) in notes {
+            self.note(key, name, value);
+        }
     }
 
     /// Adds to a list of notes.
@@ -647,28 +725,36 @@ impl Draft {
             .filter_map(|block| Some((block.number?, block)))
             .collect();
         numbered.sort_by_key(|(number, _)| *number);
-        let details = self.details();
+        let details = self.thinking_details();
         let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, block) in numbered {
+        for (number, block) in numbered {
             if let Kind::Call(call) = &block.kind {
-                calls.push(block.call(call));
+                calls.push((call.before, block.call(call)));
                 done.push(block.done);
             } else {
-                parts.extend(block.part_of(self.provider, asked, is_complete));
+                let part = block.part_of(self.provider, asked, is_complete);
+                parts.extend(part.map(|part| (number + 1, part)));
             }
         }
         drafted::put_details(&mut parts, details, self.provider, asked);
         if !is_complete {
             drafted::keep_pairs(&mut parts);
         }
+        let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
+        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
+            true => (places.partition_point(|place| *place <= before), call),
+            false => (parts.len(), call),
+        };
+        let calls = calls.into_iter().map(place).collect();
+        let (content, calls) = foreign::ordered(self.provider, parts, calls);
         Said {
-            content: drafted::content(parts),
+            content,
             calls,
             done,
         }
     }
 
-    fn details(&self) -> Vec<Value> {
+    fn thinking_details(&self) -> Vec<Value> {
         let detail = |block: &Block| match &block.kind {
             Kind::Detail { of, field } => {
                 let text = Value::Binary(block.text.join().into_boxed_slice());

@@ -17,29 +17,13 @@ pub(crate) struct Said {
     pub done: Vec<bool>,
 }
 
-/// A text alone is text.
-pub(super) fn content(mut parts: Vec<Part>) -> Content {
-    match &*parts {
-        [] => Content::None,
-        [Part {
-            kind: PartKind::Text(_),
-            provider_metadata: None,
-            ..
-        }] => match parts.pop() {
-            Some(Part {
-                kind: PartKind::Text(text),
-                ..
-            }) => Content::Text(text),
-            _ => Content::None,
-        },
-        _ => Content::Parts(parts.into_boxed_slice()),
-    }
-}
+/// A part and its place among those that were shown, from 1.
+type Placed = (usize, Part);
 
-/// Metadata on the model's thinking stands with it; where it has no other words, it makes a part of its own,
-/// with the words that are in it.
+/// Metadata on the model's thinking stands with it; where it has no other words, it makes a part of its own
+/// before all others, with the words that are in it.
 pub(super) fn put_details(
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<Placed>,
     details: Vec<Value>,
     provider: Provider,
     asked: Option<&str>,
@@ -49,8 +33,8 @@ pub(super) fn put_details(
     }
     let key = Value::atom("reasoning_details");
     let details = Value::List(details.into_boxed_slice());
-    let thinks = |part: &&mut Part| matches!(part.kind, PartKind::Thinking(_));
-    if let Some(part) = parts.iter_mut().find(thinks) {
+    let thinks = |(_, part): &&mut Placed| matches!(part.kind, PartKind::Thinking(_));
+    if let Some((_, part)) = parts.iter_mut().find(thinks) {
         let metadata = part.provider_metadata.take().unwrap_or_default();
         part.provider_metadata = Some(metadata.put(key, details));
         return;
@@ -62,17 +46,17 @@ pub(super) fn put_details(
     ];
     entries.extend(asked.map(|asked| (Value::atom("model"), Value::text(asked))));
     let part = part(PartKind::Thinking(words), Some(Map::new(entries)));
-    parts.insert(0, part);
+    parts.insert(0, (0, part));
 }
 
 /// Leaves out what a provider's own tool was asked where its answer did not come any more.
-pub(super) fn keep_pairs(parts: &mut Vec<Part>) {
-    let halves = parts.iter().filter_map(Part::half);
+pub(super) fn keep_pairs(parts: &mut Vec<Placed>) {
+    let halves = parts.iter().filter_map(|(_, part)| part.half());
     let answered: HashSet<String> = halves
         .filter(|half| half.is_result)
         .map(|half| half.key)
         .collect();
-    let is_kept = |part: &Part| {
+    let is_kept = |(_, part): &Placed| {
         let half = part.half();
         half.is_none_or(|half| half.is_result || answered.contains(&half.key))
     };

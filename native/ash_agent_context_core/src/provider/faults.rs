@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 
-use super::node::{self, Node};
+use super::node::{self, Kind, Node};
 
 /// Characters that are kept of a provider's own words.
 const WORDS: usize = 2_000;
@@ -24,9 +24,9 @@ impl Fault {
         let told = node::get(node, "error");
         let flat = matches!(node::text(node, "type"), Some("error"))
             || matches!(node::text(node, "object"), Some("error"));
-        match told {
-            Some(Node::Str(message)) => Some(Self::provider(None, Some(message))),
-            Some(error @ Node::Object(_)) => Some(Self::read(error)),
+        match (told, told.map(Node::kind)) {
+            (_, Some(Kind::Text(message))) => Some(Self::provider(None, Some(message))),
+            (Some(error), Some(Kind::Object(_))) => Some(Self::read(error)),
             _ if flat => Some(Self::read(node)),
             _ => None,
         }

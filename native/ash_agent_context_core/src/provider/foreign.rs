@@ -414,6 +414,28 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
     }
 }
 
+/// What a model says and its calls, each with the number of parts before it. A call that follows all parts does
+/// not tell that, since it is what most do.
+pub fn ordered(
+    provider: Provider,
+    parts: Vec<Part>,
+    calls: Vec<(usize, ToolCall)>,
+) -> (Content, Vec<ToolCall>) {
+    let len = parts.len();
+    let are_last = calls.iter().all(|(before, _)| *before >= len);
+    let place = |(before, mut call): (usize, ToolCall)| {
+        if before < len {
+            call.stand_at(before, provider);
+        }
+        call
+    };
+    let calls = calls.into_iter().map(place).collect();
+    match are_last {
+        true => (plain_content(parts), calls),
+        false => (Content::Parts(parts.into_boxed_slice()), calls),
+    }
+}
+
 /// The parts of content.
 pub fn into_parts(content: Content) -> Vec<Part> {
     match content {

@@ -19,6 +19,9 @@ pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
 
 impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
 
+/// What a user message says that stands where one has to and there is none.
+pub(crate) const STAND_IN: &str = "Continue.";
+
 /// How messages are written.
 pub(crate) trait Writes: Sync {
     /// The key of the list of messages.
@@ -34,6 +37,11 @@ pub(crate) trait Writes: Sync {
     /// The keys that a request may have the system prompt under, beside the list.
     fn prompts(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The field that names the container in which the provider ran its tools.
+    fn container(&self) -> Option<&'static str> {
+        None
     }
 
     /// Writes the system prompt: the field's value, or the first elements of the list.
@@ -55,8 +63,8 @@ pub(crate) trait Writes: Sync {
         self.user_first()
     }
 
-    /// Whether an imported message of the model at the end may ask for its continuation.
-    fn knows_prefixes(&self) -> bool {
+    /// Whether an imported message of the model asks for its continuation, which it may at the end only.
+    fn is_prefix(&self, _elements: &str) -> bool {
         false
     }
 
@@ -75,7 +83,7 @@ pub(crate) trait Writes: Sync {
         ""
     }
 
-    /// A user message where one has to stand and there is none.
+    /// A user message with [`STAND_IN`], where one has to stand and there is none.
     fn stand_in(&self) -> &'static str {
         ",{\"role\":\"user\",\"content\":\"Continue.\"}"
     }

@@ -4,7 +4,7 @@ use crate::error::index;
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
-use crate::log::part::{Content, Part, PartKind};
+use crate::log::part::{Content, Part};
 use crate::provider::accepts::Rules;
 use crate::value::{Map, Value};
 
@@ -24,9 +24,6 @@ pub(crate) trait Listen {
 
     /// The element at this position is not as it was given any more.
     fn cleaned(&mut self, position: usize);
-
-    /// A call came before text or thinking of its message.
-    fn call_moved(&mut self, id: &str);
 
     /// A system prompt that stands beside the messages, and its field as JSON.
     fn prompt(&mut self, content: Content, json: Box<str>);
@@ -122,12 +119,4 @@ impl Answer {
             moved: false,
         }
     }
-}
-
-/// Whether a provider wants a part before calls.
-pub fn is_said(part: &Part) -> bool {
-    matches!(
-        part.kind,
-        PartKind::Text(_) | PartKind::Thinking(_) | PartKind::RedactedThinking(_)
-    )
 }

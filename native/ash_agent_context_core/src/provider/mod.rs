@@ -18,6 +18,7 @@ pub mod framing;
 pub mod listener;
 pub mod node;
 pub mod options;
+mod order;
 pub mod parts;
 pub mod rope;
 pub mod said;

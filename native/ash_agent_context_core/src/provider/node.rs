@@ -1,16 +1,18 @@
-//! JSON that a provider sends, read in place: most of it is looked at once and never kept.
+//! JSON that a provider sends, read in place.
+
+use std::borrow::Cow;
 
 use jiter::{JsonErrorType, JsonValue};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use crate::value::{Map, Value};
-
 use crate::fault::Fault;
 use crate::value::letters;
+use crate::value::node::Named;
+use crate::value::scan::Scan;
+use crate::value::{Map, Value};
 
-/// A JSON value whose texts point into the bytes that were read.
-pub(crate) type Node<'a> = JsonValue<'a>;
+pub(crate) use crate::value::node::{Kind, Node};
 
 /// Levels of nesting that are read; [`jiter`]'s own limit.
 pub(crate) const DEPTH: usize = 200;
@@ -26,8 +28,12 @@ pub(crate) fn read<T>(
     bytes: &[u8],
     then: impl FnOnce(&Node<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let error = match Node::parse(bytes, false) {
-        Ok(node) => return then(&node),
+    if let Some(node) = Scan::whole(bytes) {
+        return then(&node);
+    }
+    // What is rare there, or wrong.
+    let error = match JsonValue::parse(bytes, false) {
+        Ok(value) => return then(&of_value(&value)),
         Err(error) => error,
     };
     if error.error_type == JsonErrorType::RecursionLimitExceeded {
@@ -39,8 +45,30 @@ pub(crate) fn read<T>(
     };
     // Servers cut texts in the middle of a character, as bytes or as one of its two escapes.
     let repaired = replace_halves(&letters::utf8(bytes)).ok_or_else(wrong)?;
-    let node = Node::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
-    then(&node)
+    let value = JsonValue::parse(repaired.as_bytes(), false).map_err(|_| wrong())?;
+    then(&of_value(&value))
+}
+
+/// Recurses no deeper than [`DEPTH`].
+fn of_value<'a>(value: &JsonValue<'a>) -> Node<'a> {
+    match value {
+        JsonValue::Null => Node::Value(Value::Nil),
+        JsonValue::Bool(flag) => Node::Value(Value::Bool(*flag)),
+        JsonValue::Int(number) => Node::Value(Value::Int(*number)),
+        JsonValue::BigInt(number) => Node::Value(Value::integer(number.clone())),
+        JsonValue::Float(number) => Node::Value(Value::Float(*number)),
+        JsonValue::Str(Cow::Borrowed(text)) => Node::Text(text.as_bytes()),
+        JsonValue::Str(Cow::Owned(text)) => Node::Value(Value::text(text)),
+        JsonValue::Array(items) => Node::List(items.iter().map(of_value).collect()),
+        JsonValue::Object(entries) => {
+            let entries = entries.iter();
+            Node::Object(
+                entries
+                    .map(|(key, of)| (key.clone(), of_value(of)))
+                    .collect(),
+            )
+        }
+    }
 }
 
 /// The text with each `\uD800` to `\uDFFF` that has no other half replaced; `None` when the text is
@@ -93,7 +121,7 @@ pub(crate) fn get<'n, 'a>(node: &'n Node<'a>, key: &str) -> Option<&'n Node<'a>>
     let found = entries.iter().rev().find(|(name, _)| name == key);
     found
         .map(|(_, value)| value)
-        .filter(|value| !matches!(value, Node::Null))
+        .filter(|value| !value.is_nil())
 }
 
 /// The value at the end of a path of keys.
@@ -112,23 +140,20 @@ pub(crate) fn filled<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
 }
 
 pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
-    match node {
-        Node::Str(text) => Some(text),
-        _ => None,
-    }
+    node.as_str()
 }
 
 /// The number under a key, when it is not negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
-    match get(node, key)? {
-        Node::Int(number) => u64::try_from(*number).ok(),
+    match get(node, key)?.kind() {
+        Kind::Int(number) => u64::try_from(number).ok(),
         _ => None,
     }
 }
 
 /// Whether `true` stands under a key.
 pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
-    matches!(get(node, key), Some(Node::Bool(true)))
+    matches!(get(node, key), Some(Node::Value(Value::Bool(true))))
 }
 
 /// The elements of a list under a key; empty without a list.
@@ -138,8 +163,23 @@ pub(crate) fn list<'n, 'a>(node: &'n Node<'a>, key: &str) -> &'n [Node<'a>] {
 
 pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
     match node {
-        Node::Array(items) => items,
+        Node::List(items) => items,
         _ => &[],
+    }
+}
+
+/// Whether a value says anything, or is an empty one of its kind or an object of such.
+pub(crate) fn says(node: &Node<'_>) -> bool {
+    let is_empty = |node: &Node<'_>| match node.kind() {
+        Kind::Nil => true,
+        Kind::Text(text) => text.is_empty(),
+        Kind::List(items) => items.is_empty(),
+        Kind::Object(entries) => entries.is_empty(),
+        _ => false,
+    };
+    match node {
+        Node::Object(entries) => !entries.iter().all(|(_, value)| is_empty(value)),
+        node => !is_empty(node),
     }
 }
 
@@ -153,19 +193,19 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
 /// # Errors
 /// [`Fault::Unreadable`] for a number that does not fit into a float.
 pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
-    Ok(match node {
-        Node::Null => Value::Nil,
-        Node::Bool(flag) => Value::Bool(*flag),
-        Node::Int(number) => Value::Int(*number),
-        Node::BigInt(number) => Value::integer(number.clone()),
-        Node::Float(float) if float.is_finite() => Value::Float(*float),
-        Node::Float(_) => return Err(Fault::unreadable("a number that does not fit into a float")),
-        Node::Str(text) => Value::text(text),
-        Node::Array(items) => {
+    Ok(match node.kind() {
+        Kind::Nil | Kind::Other => Value::Nil,
+        Kind::Bool(flag) => Value::Bool(flag),
+        Kind::Int(number) => Value::Int(number),
+        Kind::BigInt(number) => Value::integer(number.clone()),
+        Kind::Float(float) if float.is_finite() => Value::Float(float),
+        Kind::Float(_) => return Err(Fault::unreadable("a number that does not fit into a float")),
+        Kind::Text(text) => Value::text(text),
+        Kind::List(items) => {
             let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();
             Value::List(items?.into_boxed_slice())
         }
-        Node::Object(_) => Value::Map(to_map(node)?),
+        Kind::Object(_) => Value::Map(to_map(node)?),
     })
 }
 
@@ -177,9 +217,7 @@ pub(crate) fn to_map(node: &Node<'_>) -> Result<Map, Fault> {
     let Node::Object(entries) = node else {
         return Ok(Map::default());
     };
-    let read = |(key, value): &(std::borrow::Cow<'_, str>, Node<'_>)| {
-        Ok((Value::text(key), to_value(value)?))
-    };
+    let read = |(key, value): &Named<'_>| Ok((Value::text(key), to_value(value)?));
     let entries: Result<Vec<_>, Fault> = entries.iter().map(read).collect();
     Ok(Map::new(entries?))
 }
@@ -193,28 +231,28 @@ struct AsText<'n, 'a>(&'n Node<'a>);
 
 impl Serialize for AsText<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Node::Null => serializer.serialize_unit(),
-            Node::Bool(flag) => serializer.serialize_bool(*flag),
-            Node::Int(number) => serializer.serialize_i64(*number),
-            Node::Float(float) => serializer.serialize_f64(*float),
-            Node::Str(text) => serializer.serialize_str(text),
-            Node::BigInt(number) => {
+        match self.0.kind() {
+            Kind::Nil | Kind::Other => serializer.serialize_unit(),
+            Kind::Bool(flag) => serializer.serialize_bool(flag),
+            Kind::Int(number) => serializer.serialize_i64(number),
+            Kind::Float(float) => serializer.serialize_f64(float),
+            Kind::Text(text) => serializer.serialize_str(text),
+            Kind::BigInt(number) => {
                 match serde_json::value::RawValue::from_string(number.to_string()) {
                     Ok(raw) => raw.serialize(serializer),
                     Err(_) => serializer.serialize_str(&number.to_string()),
                 }
             }
-            Node::Array(items) => {
+            Kind::List(items) => {
                 let mut seq = serializer.serialize_seq(Some(items.len()))?;
-                for item in items.iter() {
+                for item in items {
                     seq.serialize_element(&AsText(item))?;
                 }
                 seq.end()
             }
-            Node::Object(entries) => {
+            Kind::Object(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
-                for (key, value) in entries.iter() {
+                for (key, value) in entries {
                     map.serialize_entry(key, &AsText(value))?;
                 }
                 map.end()
@@ -226,7 +264,31 @@ impl Serialize for AsText<'_, '_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{read, text, to_text, Fault, DEPTH};
+    use jiter::JsonValue;
+
+    use super::{of_value, read, text, to_text, to_value, Fault, DEPTH};
+
+    /// Most documents are read by our own scanner, what is rare by jiter.
+    #[test]
+    fn both_readers_read_the_same() {
+        let deep = "[".repeat(70) + &"]".repeat(70);
+        for json in [
+            r#"{"a":1,"a":[true,false,null,-1,0.5,1e3,-0,"\u00e9\n\"é"],"b":{"c":{}}} "#,
+            "123456789012345678901234567890",
+            "1e999",
+            "[9223372036854775807,9223372036854775808,-9223372036854775808]",
+            &deep,
+        ] {
+            let value = JsonValue::parse(json.as_bytes(), false).unwrap();
+            let slow = of_value(&value);
+            let fast = read(json.as_bytes(), |node| Ok((to_text(node), to_value(node))));
+            assert_eq!(fast, Ok((to_text(&slow), to_value(&slow))), "{json}");
+        }
+        for json in ["", "01", "[1,]", "{\"a\":1", "tru", "\"\n\"", "1 2", "'a'"] {
+            assert!(JsonValue::parse(json.as_bytes(), false).is_err(), "{json}");
+            assert!(read(json.as_bytes(), |_| Ok(())).is_err(), "{json}");
+        }
+    }
 
     #[test]
     fn halves_of_characters_are_replaced() {

@@ -67,7 +67,7 @@ impl SystemRole {
 pub enum Dialect {
     /// It takes none.
     OpenAi,
-    /// It wants `reasoning_content` with calls.
+    /// It wants `reasoning_content` in every message of the model.
     DeepSeek,
     /// It takes `reasoning_details`.
     OpenRouter,

@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 const LEVELS: usize = 12;
 
 /// Under these keys is text, or more of the block.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "text",
     "refusal",
     "transcript",
@@ -23,6 +23,8 @@ const KEYS: [&str; 15] = [
     "audio",
     "context",
     "data",
+    // What a search for tools has found.
+    "tool_name",
 ];
 
 /// The texts of a block, each on lines of its own; nothing when it has none, or when they are thoughts.

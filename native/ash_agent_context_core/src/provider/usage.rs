@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
 use crate::provider::figures::Figures;
-use crate::provider::node::Node;
+use crate::provider::node::{self, Node};
 use crate::provider::room;
 use crate::value::time::Time;
 use crate::value::Value;
@@ -95,10 +95,10 @@ impl Report for Node<'_> {
         let Self::Object(entries) = self else {
             return None;
         };
-        let figure = |value| match value {
-            &Self::Null => Figure::Nothing,
-            &Self::Int(number) => u64::try_from(number).map_or(Figure::Other, Figure::Number),
-            Self::Object(_) => Figure::Inner(value),
+        let figure = |value| match Self::kind(value) {
+            node::Kind::Nil => Figure::Nothing,
+            node::Kind::Int(number) => u64::try_from(number).map_or(Figure::Other, Figure::Number),
+            node::Kind::Object(_) => Figure::Inner(value),
             _ => Figure::Other,
         };
         Some(

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::media::{words_of, Media};
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{Outcome, Output};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
@@ -188,6 +188,9 @@ impl<'o> Writer<'o> {
 
     /// The id of a call, as the provider can take it.
     pub fn id<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
+        if call.aliases.kept_by == Some(self.options.provider) {
+            return Cow::Borrowed(&call.id);
+        }
         let sent = self.accepts.id(call, call.came_from(self.options.provider));
         if *sent != *call.id {
             self.changed(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
@@ -410,7 +413,7 @@ impl<'o> Writer<'o> {
                     self.reworded(part, &words);
                     texts.push(Cow::Owned(words));
                 }
-                (_, None) => self.dropped(part),
+                (_, None) => texts.extend(self.words(part).map(Cow::Owned)),
             }
         }
         let text = match (texts.is_empty(), media.is_empty()) {
@@ -424,59 +427,6 @@ impl<'o> Writer<'o> {
 
 /// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
-
-/// Parts in an order in which thinking comes first, when what is sent of them does not begin with
-/// it or ends with it. Where it begins with it, thinking stands between the others as the model made it.
-pub(crate) fn thinking_first<'a>(
-    parts: &'a [Part],
-    out: &Writer<'_>,
-    is_thinking: impl Fn(&Part) -> bool,
-) -> Vec<&'a Part> {
-    let is_sent = |part: &&Part| is_thinking(part) || out.says(part);
-    let begins = parts.iter().find(is_sent).is_some_and(&is_thinking);
-    let ends = parts.iter().rfind(is_sent).is_some_and(&is_thinking);
-    if begins && !ends {
-        return parts.iter().collect();
-    }
-    let (mut first, rest): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_thinking(part));
-    first.extend(rest);
-    first
-}
-
-/// A part or a call, in the order in which the model made them.
-#[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
-    Part(&'a Part),
-    Call(&'a ToolCall),
-}
-
-/// A model's parts and calls in order: calls follow all parts unless they say how many come before.
-pub(crate) fn in_order(message: &Message) -> Vec<Said<'_>> {
-    let parts = parts_of(message);
-    let mut said = Vec::with_capacity(parts.len() + message.calls.len());
-    let mut calls = message.calls.iter().peekable();
-    for (index, part) in parts.iter().enumerate() {
-        while let Some(call) = calls.next_if(|call| call.parts_before() <= index) {
-            said.push(Said::Call(call));
-        }
-        said.push(Said::Part(part));
-    }
-    said.extend(calls.map(Said::Call));
-    said
-}
-
-/// A model's parts and calls, with the calls last.
-pub(crate) fn calls_last(message: &Message) -> Vec<Said<'_>> {
-    let parts = parts_of(message).iter().map(Said::Part);
-    parts.chain(message.calls.iter().map(Said::Call)).collect()
-}
-
-fn parts_of(message: &Message) -> &[Part] {
-    match &message.content {
-        Content::Parts(parts) => parts,
-        _ => &[],
-    }
-}
 
 /// What becomes of a provider's block.
 pub(crate) enum Block<'a> {

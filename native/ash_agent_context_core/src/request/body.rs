@@ -13,23 +13,20 @@ use crate::log::hints::Ttl;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
-use crate::value::Size;
+use crate::value::{numbers, Size};
+use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
-use crate::provider::format::Format;
+use crate::provider::format::{Format, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer::{self, Writer};
 use crate::request::item::{items, Item};
-use crate::request::segment::Segment;
+use crate::request::located::{covered, Located};
+use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::{Mark, Slice};
+use crate::request::unit::{Placed, Unit};
 use crate::value::builder::Json;
-
-/// Iterations between two cache breakpoints that stay where they are.
-const CACHE_STEP: u64 = 5;
-
-/// Cache breakpoints that a request may have.
-const CACHE_POINTS: usize = 4;
 
 /// Pieces that are joined into a larger one.
 const FANOUT: u64 = 16;
@@ -45,24 +42,26 @@ const BESIDE_TEXT: usize = 512;
 
 /// A request's list in the making.
 pub(crate) struct Body<'a, 'o> {
-    context: &'a Context,
-    format: &'static dyn Format,
-    options: &'o Options<'o>,
+    pub(super) context: &'a Context,
+    pub(super) format: &'static dyn Format,
+    pub(super) options: &'o Options<'o>,
     key: u64,
     /// The number of the first iteration that is sent.
     first: u64,
-    slices: Vec<Slice<'a>>,
+    pub(super) slices: Vec<Slice<'a>>,
     run: Option<Run>,
     /// Whether the last element is the model's; `None` before the first.
     model_last: Option<bool>,
+    /// Items that may belong together with those after them.
+    unit: Unit<'a>,
     /// The messages in the last element, when that is as it was imported.
-    imported: Vec<Item<'a>>,
-    /// Whether the last element is as it was imported.
-    ends_imported: bool,
+    imported: Unit<'a>,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
+    /// What is sent in another way than it is kept, if anyone wants to know.
+    report: Option<Vec<Located>>,
     /// The system prompt beside the list, and everything before it.
-    system: Option<(Json, Slice<'a>)>,
+    pub(super) system: Option<(Json, Slice<'a>)>,
     /// Bytes that may still be encoded.
     left: usize,
     /// Messages and pieces that may still be looked at.
@@ -95,9 +94,10 @@ impl<'a, 'o> Body<'a, 'o> {
             slices: Vec::with_capacity(SLICES),
             run: None,
             model_last: None,
-            imported: Vec::new(),
-            ends_imported: false,
+            unit: Unit::default(),
+            imported: Unit::default(),
             before_imported: None,
+            report: None,
             system: None,
             left: options.most,
             steps: options.steps,
@@ -115,15 +115,40 @@ impl<'a, 'o> Body<'a, 'o> {
         self.add_iterations()?;
         self.close();
         let chosen = self.choose_marks();
-        Ok(self.segments(head, &chosen))
+        let exceeds = self.exceeds(&head);
+        let left = self.left;
+        let segments = self.segments(head, &chosen);
+        if exceeds {
+            check_numbers(&segments, left)?;
+        }
+        Ok(segments)
+    }
+
+    /// What is changed for the request, in the order in which it is sent.
+    pub fn report(mut self) -> Result<Vec<Located>, Error> {
+        self.report = Some(Vec::new());
+        (self.left, self.steps) = (usize::MAX, usize::MAX);
+        if let Some(system) = self.context.shown_system() {
+            self.add_system(system, &mut Json::default())?;
+        }
+        self.add_iterations()?;
+        self.close();
+        Ok(self.report.unwrap_or_default())
     }
 
     /// Writes the system prompt, beside the list or as its first element.
     fn add_system(&mut self, system: &'a Message, head: &mut Json) -> Result<(), Error> {
-        let item = Item::System(system, self.context.rendering(u64::MAX));
-        let slice = match item.imported(self.options) {
+        let placed = Placed {
+            item: Item::System(system, self.context.rendering(u64::MAX)),
+            iteration: self.context.first_number(),
+            position: 0,
+        };
+        let slice = match placed.item.imported(self.options) {
             Some(imported) => Slice::lent(imported.as_bytes(), Shape::default(), 0),
-            None => self.slice(item, 0)?,
+            None => {
+                self.tell(placed);
+                self.slice(placed.item, 0)?
+            }
         };
         if slice.end == 0 {
             return Ok(());
@@ -146,53 +171,52 @@ impl<'a, 'o> Body<'a, 'o> {
         while let Some(stretch) = steps.next() {
             match stretch {
                 Stretch::Iteration(iteration, rendering) => {
-                    let behind = steps.covered_after(iteration.number);
                     let end = self.context.current_iteration().saturating_sub(1);
                     let until = steps.alike(iteration.number, end);
-                    let added = self.add_iteration(iteration, rendering, behind, until)?;
+                    let added = self.add_iteration(iteration, rendering, until)?;
                     steps.skip_to(iteration.number + added);
                 }
-                Stretch::Cover(_, last, summary, rendering) => {
-                    // Elements imported before it do not contain the messages after it.
-                    self.ends_imported = false;
+                Stretch::Cover(first, last, summary, rendering) => {
+                    // Hidden messages may stand in the last element before them, as it was imported.
+                    let hidden = self.context.log.numbered(first);
+                    self.end_unit(hidden.is_some_and(|hidden| self.is_held(hidden)))?;
+                    if let Some(report) = &mut self.report {
+                        report.push(Located {
+                            change: covered(first, last, summary, rendering),
+                            iteration: first,
+                            position: 0,
+                        });
+                    }
                     if let Some(summary) = summary {
-                        self.add_item(Item::Message(summary, rendering), last)?;
+                        let slice = self.slice(Item::Message(summary, rendering), last)?;
+                        self.add(slice);
                     }
                 }
             }
         }
-        Ok(())
+        self.end_unit(false)
     }
 
-    /// Adds an iteration, or several up to one; `behind` is the one after it that is not shown. Returns how many.
+    /// Adds an iteration, or several up to one. Returns how many.
     fn add_iteration(
         &mut self,
         iteration: &'a Iteration,
         rendering: Rendering<'a>,
-        behind: Option<&Iteration>,
         until: u64,
     ) -> Result<u64, Error> {
         self.step()?;
         let known = Context::known_items(iteration, self.first, self.options);
-        if known > 0 {
+        if known > 0 || self.report.is_some() {
             self.add_items(iteration, rendering, known)?;
             return Ok(1);
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
-        let holds_hidden = behind.is_some_and(|behind| {
-            // Hidden messages stand in the last element of this iteration, as it was imported.
-            let mut hidden = items(behind, Rendering::PLAIN, self.options);
-            hidden.next().and_then(|item| item.imported(self.options)) == Some("")
-        });
-        if holds_hidden {
-            for item in items(iteration, rendering, self.options) {
-                self.add_item(item, iteration.number)?;
-            }
-        } else if rendering.pairs.is_some() {
+        if rendering.pairs.is_some() {
             // What is sent of it depends on other iterations.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
         } else if let Some(kept) = iteration.pieces().kept(key) {
+            self.end_unit(false)?;
             let is_plain = rendering.is_plain(kept.piece.longest);
             let until = if is_plain { until } else { iteration.number };
             let count = self.count_kept(&kept, iteration.number, until);
@@ -201,6 +225,7 @@ impl<'a, 'o> Body<'a, 'o> {
         } else if iteration.number < self.context.current_iteration()
             && self.is_whole(iteration, rendering)
         {
+            self.end_unit(false)?;
             for size in [FANOUT * FANOUT, FANOUT] {
                 if let Some(group) = self.group(iteration.number, size, rendering, until) {
                     if self.add_group(&group, rendering).is_some() {
@@ -379,29 +404,30 @@ impl<'a, 'o> Body<'a, 'o> {
         Some(())
     }
 
-    /// Whether an iteration's elements are the same whatever comes before it. Imported ones
-    /// may have to be made anew where roles alternate, or begin in the iteration before.
+    /// Whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made anew
+    /// where roles alternate, or belong together with those of its neighbours.
     fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
-        let imported =
-            || items(iteration, rendering, self.options).map(|item| item.imported(self.options));
-        if self.format.knows_prefixes() && imported().flatten().any(is_prefix) {
+        let items = || items(iteration, rendering, self.options);
+        let mut imported = items().map(|item| item.imported(self.options));
+        if self.format.alternates() && imported.any(|elements| elements.is_some()) {
             return false;
         }
-        if items(iteration, rendering, self.options)
-            .next()
-            .is_some_and(|item| self.is_before(item))
+        if imported
+            .flatten()
+            .any(|elements| self.format.is_prefix(elements))
+            || items().any(|item| self.follows_user(item))
         {
             return false;
         }
-        let mut imported = imported();
-        if self.format.alternates() {
-            imported.all(|elements| elements.is_none())
-        } else if rendering.key_of_iteration(iteration) != 0 {
-            // The element that holds another message may be the one that looks different.
-            imported.all(|elements| elements != Some(""))
-        } else {
-            imported.next() != Some(Some(""))
-        }
+        let next = self.context.log.numbered(iteration.number + 1);
+        let is_alone = !self.is_held(iteration) && !next.is_some_and(|next| self.is_held(next));
+        is_alone && !items().next().is_some_and(|item| self.is_before(item))
+    }
+
+    /// Whether the iteration before it has the elements of its first message.
+    fn is_held(&self, iteration: &Iteration) -> bool {
+        let first = items(iteration, Rendering::PLAIN, self.options).next();
+        first.is_some_and(|first| first.is_held(self.options))
     }
 
     /// All elements of an iteration.
@@ -422,12 +448,11 @@ impl<'a, 'o> Body<'a, 'o> {
         let mut shape = Shape::default();
         let mut all_by_hand = Vec::new();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
-        for item in items(iteration, rendering, self.options) {
+        for (item, imported) in self.resolved(iteration, rendering) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;
             let mut by_hand = Vec::new();
-            let imported = item.imported(self.options);
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
             } else if let Some(Kept { piece, part }) =
@@ -460,7 +485,6 @@ impl<'a, 'o> Body<'a, 'o> {
             shape.mark = mark.or(shape.mark);
             all_by_hand.append(&mut by_hand);
             shape.ends_with_model = is_model;
-            shape.ends_imported = imported.is_some();
         }
         (bytes, shape, all_by_hand)
     }
@@ -472,40 +496,93 @@ impl<'a, 'o> Body<'a, 'o> {
         rendering: Rendering<'a>,
         known: usize,
     ) -> Result<(), Error> {
-        for item in items(iteration, rendering, self.options).skip(known) {
+        for next in self.placed(iteration, rendering).skip(known) {
             self.step()?;
-            let imported = item.imported(self.options);
-            if imported.is_none() && item.elements(self.options) == Some("") && self.ends_imported {
-                // The element before has it, as it was.
-                self.remake_imported(iteration.number);
-            }
-            match imported {
-                // The element before has it.
-                Some("") if self.ends_imported => self.imported.push(item),
-                Some(elements)
-                    if !elements.is_empty() && !self.joins(self.model_last, item.is_model()) =>
-                {
-                    let shape = Shape {
-                        ends_imported: true,
-                        ..item.shape()
-                    };
-                    let mut slice = Slice::lent(elements.as_bytes(), shape, iteration.number);
-                    slice.is_before = self.is_before(item);
-                    slice.is_prefix = self.format.knows_prefixes() && is_prefix(elements);
-                    self.add(slice);
-                    self.imported.push(item);
-                }
-                _ => self.add_item(item, iteration.number)?,
+            if let Some(unit) = self.unit.push(next, self.options) {
+                self.add_unit(unit, false)?;
             }
         }
         Ok(())
     }
 
-    fn add_item(&mut self, item: Item<'a>, number: u64) -> Result<(), Error> {
-        let mut slice = self.slice(item, number)?;
-        slice.is_before = self.is_before(item);
+    fn placed<'i>(
+        &self,
+        iteration: &'i Iteration,
+        rendering: Rendering<'i>,
+    ) -> impl Iterator<Item = Placed<'i>> + use<'i, 'a, 'o> {
+        let leads = usize::from(self.context.leads(iteration));
+        let placed = |(item, position)| Placed {
+            item,
+            iteration: iteration.number,
+            position,
+        };
+        let items = items(iteration, rendering, self.options);
+        items.zip(leads..).map(placed)
+    }
+
+    /// The items of an iteration whose units end with it, and the elements of those that go back as they were imported.
+    fn resolved<'i>(
+        &self,
+        iteration: &'i Iteration,
+        rendering: Rendering<'i>,
+    ) -> Vec<(Item<'i>, Option<&'i str>)> {
+        let (mut resolved, mut open) = (Vec::new(), Unit::default());
+        for placed in self.placed(iteration, rendering) {
+            let ended = open.push(placed, self.options);
+            resolved.extend(
+                ended
+                    .into_iter()
+                    .flat_map(|unit| unit.resolve(self.options)),
+            );
+        }
+        resolved.extend(open.resolve(self.options));
+        resolved
+    }
+
+    /// Adds the unit that may have gone on. `is_cut`: what belongs to it is not sent.
+    fn end_unit(&mut self, is_cut: bool) -> Result<(), Error> {
+        let unit = std::mem::take(&mut self.unit);
+        self.add_unit(unit, is_cut)
+    }
+
+    fn add_unit(&mut self, unit: Unit<'a>, is_cut: bool) -> Result<(), Error> {
+        let imported = unit
+            .imported(self.options)
+            .filter(|(first, _)| !is_cut && !self.joins(self.model_last, first.item.is_model()));
+        let Some((first, elements)) = imported else {
+            return unit
+                .into_iter()
+                .try_for_each(|placed| self.add_item(placed));
+        };
+        let mut slice = Slice::lent(elements.as_bytes(), first.item.shape(), first.iteration);
+        slice.is_before = self.is_before(first.item);
+        slice.follows_user = self.follows_user(first.item);
+        slice.is_prefix = self.format.is_prefix(elements);
         self.add(slice);
+        self.imported = unit;
         Ok(())
+    }
+
+    fn add_item(&mut self, placed: Placed<'a>) -> Result<(), Error> {
+        let mut slice = self.slice(placed.item, placed.iteration)?;
+        slice.is_before = self.is_before(placed.item);
+        slice.follows_user = self.follows_user(placed.item);
+        self.add(slice);
+        self.tell(placed);
+        Ok(())
+    }
+
+    /// Tells what is changed of an item that is not sent as it was imported.
+    fn tell(&mut self, placed: Placed<'a>) {
+        let Some(report) = &mut self.report else {
+            return;
+        };
+        let changes = placed.item.changes(self.format, self.options);
+        report.extend(changes.into_iter().map(|change| Located {
+            change,
+            iteration: placed.iteration,
+            position: placed.position,
+        }));
     }
 
     /// What the rules make of an item.
@@ -525,6 +602,11 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Mistral counts system messages as no beginning: a call after them has none of the user before it.
     fn is_before(&self, item: Item<'_>) -> bool {
         item.is_system() && self.format.user_before_calls() && !self.format.user_first()
+    }
+
+    /// Anthropic takes rows of the system's only behind one of the user's, which a view may hide.
+    fn follows_user(&self, item: Item<'_>) -> bool {
+        self.format.user_first() && item.is_system_row(self.options)
     }
 
     /// Counts what is not encoded yet; a number or a key takes a few bytes, too.
@@ -570,8 +652,12 @@ impl<'a, 'o> Body<'a, 'o> {
             true => self.format.user_before_calls(),
             false => self.format.user_first(),
         };
-        if self.model_last.is_none() && begins_with_model && wants_user {
-            self.stand_in();
+        let has_user = match self.model_last {
+            None => !(begins_with_model && wants_user || slice.follows_user),
+            Some(model_last) => !(model_last && slice.follows_user),
+        };
+        if !has_user {
+            self.stand_in(slice.number, false);
         }
         if self.joins(self.model_last, begins_with_model) {
             // The element before goes on: without its end, and without our beginning.
@@ -581,12 +667,11 @@ impl<'a, 'o> Body<'a, 'o> {
             self.slices.push(Slice::constant(","));
             slice.start += writer::open(begins_with_model).len();
         }
-        self.imported.clear();
+        self.imported = Unit::default();
         self.before_imported = self.model_last;
         if !slice.is_before {
             self.model_last = Some(slice.shape.ends_with_model);
         }
-        self.ends_imported = slice.shape.ends_imported;
         self.slices.push(slice);
     }
 
@@ -598,15 +683,35 @@ impl<'a, 'o> Body<'a, 'o> {
         }
         self.slices.pop();
         self.model_last = self.before_imported;
-        for item in std::mem::take(&mut self.imported) {
-            let piece = item.encode(self.format, self.options);
+        for placed in std::mem::take(&mut self.imported) {
+            let piece = placed.item.encode(self.format, self.options);
             self.add(Slice::of(Arc::new(piece), 0..1, number));
+            self.tell(placed);
         }
     }
 
-    fn stand_in(&mut self) {
+    /// Adds a user message where one has to stand, in an iteration or behind all of it.
+    fn stand_in(&mut self, number: u64, is_behind: bool) {
         self.slices.push(Slice::constant(self.format.stand_in()));
         self.model_last = Some(false);
+        let iteration = self.context.log.numbered(number);
+        let count = |one| items(one, Rendering::PLAIN, self.options).count();
+        let behind = iteration.filter(|_| is_behind && self.report.is_some());
+        let behind = behind.map_or(0, count);
+        let leads = iteration.is_some_and(|one| self.context.leads(one));
+        let change = Change {
+            what: ChangeKind::AddedMessage,
+            from: String::new(),
+            to: Some(STAND_IN.to_owned()),
+        };
+        let located = Located {
+            change,
+            iteration: number,
+            position: usize::from(leads) + behind,
+        };
+        if let Some(report) = &mut self.report {
+            report.push(located);
+        }
     }
 
     /// A list that says nothing, or ends with the model where it must not, gets a user message; so does
@@ -615,7 +720,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let ends_with_model = self.model_last == Some(true) && !self.ends_with_prefix();
         let wants_user = self.format.user_last() || self.context.breaks_off();
         if self.model_last.is_none() || (wants_user && ends_with_model) {
-            self.stand_in();
+            self.stand_in(self.context.current_iteration(), true);
         }
     }
 
@@ -624,77 +729,11 @@ impl<'a, 'o> Body<'a, 'o> {
         self.slices.last().is_some_and(|last| last.is_prefix)
     }
 
-    /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
-    /// last of all, and the newest of those that stay where they are while the conversation grows.
-    fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
-        let by_hand: Vec<Mark> = self
-            .marked()
-            .flat_map(|(index, slice)| slice.by_hand(index))
-            .collect();
-        let room = match by_hand.is_empty() {
-            true => CACHE_POINTS,
-            // What was imported has its own.
-            false => CACHE_POINTS.saturating_sub(self.count_imported()),
-        };
-        let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();
-        chosen.extend(self.choose_placed(room - chosen.len()));
-        chosen.sort_by_key(|mark| (mark.slice, mark.at));
-        // Providers refuse an entry kept for an hour after one kept for minutes.
-        let hour = |mark: &Mark| mark.by_hand == Some(Ttl::Hour);
-        let hours = chosen.iter().rposition(hour).map_or(0, |last| last + 1);
-        let ttl = |(index, mark): (usize, Mark)| match mark.by_hand {
-            _ if index < hours => (mark, Ttl::Hour),
-            ttl => (mark, ttl.unwrap_or(Ttl::Default)),
-        };
-        chosen.into_iter().enumerate().map(ttl).collect()
-    }
-
-    fn choose_placed(&self, room: usize) -> Vec<Mark> {
-        if !self.options.cache {
-            return Vec::new();
-        }
-        let system = self.system.iter();
-        let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
-        let slices = self.slices.iter().enumerate().rev();
-        let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
-        chosen.extend(newest_first.next());
-        let mut last = self.context.current_iteration();
-        while chosen.len() < room {
-            let is_next =
-                |mark: &Mark| mark.number.is_multiple_of(CACHE_STEP) && mark.number < last;
-            let Some(mark) = newest_first.find(is_next) else {
-                break;
-            };
-            last = mark.number;
-            chosen.push(mark);
-        }
-        chosen.truncate(room);
-        chosen
-    }
-
-    /// Everything that may have a cache breakpoint, the system prompt first.
-    fn marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
-        let system = self.system.iter().map(|(_, slice)| (None, slice));
-        let slices = self.slices.iter().enumerate();
-        system.chain(slices.map(|(index, slice)| (Some(index), slice)))
-    }
-
-    /// Cache breakpoints in what was imported: no text can look like one.
-    fn count_imported(&self) -> usize {
-        let sign = match self.format.cache_mark(Ttl::Default) {
-            "" => return 0,
-            mark => mark.trim_start_matches([',', '{']),
-        };
-        let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
-        self.marked()
-            .map(|(_, slice)| {
-                slice
-                    .bytes()
-                    .windows(sign.len())
-                    .filter(|at| *at == sign)
-                    .count()
-            })
-            .sum()
+    /// Whether anything of the request has a number that JSON readers refuse.
+    fn exceeds(&self, head: &Json) -> bool {
+        let made = self.system.iter().map(|(before, _)| before);
+        let mut made = made.chain([head]);
+        made.any(|json| numbers::exceed(&json.0)) || self.marked().any(|(_, slice)| slice.exceeds())
     }
 
     fn segments(self, head: Json, chosen: &[(Mark, Ttl)]) -> Vec<Segment<'a>> {
@@ -725,11 +764,6 @@ impl<'a, 'o> Body<'a, 'o> {
         segments.push(Segment::Made(Cow::Borrowed(b"]}")));
         segments
     }
-}
-
-/// Within a text, the quotation marks would be escaped.
-fn is_prefix(elements: &str) -> bool {
-    elements.contains("\"prefix\":true")
 }
 
 fn made(json: Json) -> Segment<'static> {

@@ -1,6 +1,5 @@
 //! What adds elements to the list of a request.
 
-use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
@@ -12,7 +11,7 @@ use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
 use crate::provider::writer::Writer;
-use crate::value::{Map, Size};
+use crate::value::{Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
@@ -28,8 +27,6 @@ pub(crate) enum Item<'a> {
     /// A message that is not sent as it was imported.
     Remade(&'a Message, Rendering<'a>),
     Results(&'a Message, &'a Exchange, Rendering<'a>),
-    /// Results that are not sent as they were imported.
-    RemadeResults(&'a Message, &'a Exchange, Rendering<'a>),
 }
 
 impl<'a> Item<'a> {
@@ -50,6 +47,15 @@ impl<'a> Item<'a> {
         )
     }
 
+    /// Whether it is a whole row of the system's, such as one that adds tools.
+    pub fn is_system_row(self, options: &Options<'_>) -> bool {
+        let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
+            return false;
+        };
+        let role = whole_element(message, options.provider).and_then(|row| row.get_named("role"));
+        role.and_then(Value::as_name) == Some(Role::System.name())
+    }
+
     /// Whether it is the model's and calls tools.
     pub fn calls(self) -> bool {
         match self {
@@ -63,7 +69,7 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 &message.pieces
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => &exchange.pieces,
+            Self::Results(_, exchange, _) => &exchange.pieces,
         }
     }
 
@@ -73,9 +79,7 @@ impl<'a> Item<'a> {
             Self::System(message, rendering)
             | Self::Message(message, rendering)
             | Self::Remade(message, rendering) => rendering.key_of_message(message),
-            Self::Results(_, exchange, rendering) | Self::RemadeResults(_, exchange, rendering) => {
-                rendering.key_of_results(exchange)
-            }
+            Self::Results(_, exchange, rendering) => rendering.key_of_results(exchange),
         }
     }
 
@@ -108,16 +112,14 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 message.size()
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => exchange.size(),
+            Self::Results(_, exchange, _) => exchange.size(),
         }
     }
 
     /// The elements that its own provider had, where they are sent.
     pub fn imported(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
-        let anew = options.cache
-            || matches!(self, Self::Remade(..) | Self::RemadeResults(..))
-            || self.rendering() != 0;
+        let anew = options.cache || matches!(self, Self::Remade(..)) || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
     }
 
@@ -127,11 +129,14 @@ impl<'a> Item<'a> {
             Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _) => {
                 message.original.as_ref()
             }
-            Self::Results(_, exchange, _) | Self::RemadeResults(_, exchange, _) => {
-                exchange.original.as_ref()
-            }
+            Self::Results(_, exchange, _) => exchange.original.as_ref(),
         };
         Imported::of(imported, options.provider)
+    }
+
+    /// Whether the item before it has its elements.
+    pub fn is_held(self, options: &Options<'_>) -> bool {
+        self.elements(options) == Some("")
     }
 
     pub fn render(self, format: &dyn Format, out: &mut Writer<'_>) {
@@ -148,37 +153,30 @@ impl<'a> Item<'a> {
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, rendering)
-            | Self::RemadeResults(message, exchange, rendering) => {
-                match rendering.exchange(exchange) {
-                    Some(shown) => format.results(message, &shown, out),
-                    None => format.results(message, exchange, out),
-                }
-            }
+            Self::Results(message, exchange, rendering) => match rendering.exchange(exchange) {
+                Some(shown) => format.results(message, &shown, out),
+                None => format.results(message, exchange, out),
+            },
         }
     }
 
-    /// What is changed so that the provider takes it, or by its look.
+    /// What is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
     pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
             Self::System(message, rendering)
             | Self::Message(message, rendering)
             | Self::Remade(message, rendering) => rendering.changes_of_message(message),
-            Self::Results(message, exchange, rendering)
-            | Self::RemadeResults(message, exchange, rendering) => {
+            Self::Results(message, exchange, rendering) => {
                 rendering.changes_of_results(&message.calls, exchange)
             }
         };
-        // What is imported goes back as it came.
-        if self.imported(options).is_none() {
-            let mut out = Writer::reporting(options, format);
-            self.render(format, &mut out);
-            let vanishes = out.json.0.is_empty();
-            changes.extend(out.changes());
-            // A reason is mostly reported already.
-            if vanishes && changes.is_empty() {
-                changes.extend(self.vanished());
-            }
+        let mut out = Writer::reporting(options, format);
+        self.render(format, &mut out);
+        let vanishes = out.json.0.is_empty();
+        changes.extend(out.changes());
+        // A reason is mostly reported already.
+        if vanishes && changes.is_empty() {
+            changes.extend(self.vanished());
         }
         changes
     }
@@ -216,36 +214,30 @@ pub(crate) fn items<'a>(
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.filled() > 0);
-        let is_renamed = entry.message.calls.iter().any(ToolCall::is_renamed);
-        // Results that are made by the rules have the ids that the rules give their calls, and the other way round.
-        let by_rules = exchange.is_some_and(|exchange| {
-            exchange.original.is_none() || rendering.key_of_results(exchange) != 0
-        });
         let speaks_otherwise = dialect.is_some_and(|dialect| {
             let elements = Imported::of(entry.message.original.as_ref(), provider);
             elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
         });
-        let message = if speaks_otherwise || (by_rules && is_renamed) {
+        let message = if speaks_otherwise {
             Item::Remade(&entry.message, rendering)
         } else {
             Item::Message(&entry.message, rendering)
         };
-        let results = exchange.map(|exchange| match speaks_otherwise && is_renamed {
-            true => Item::RemadeResults(&entry.message, exchange, rendering),
-            false => Item::Results(&entry.message, exchange, rendering),
-        });
+        let results = exchange.map(|exchange| Item::Results(&entry.message, exchange, rendering));
         std::iter::once(message).chain(results)
     })
 }
 
-/// The element that a message is whole, without a neutral form of its own.
+/// The element that is all of a message, without a neutral form of its own.
 fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
     let Content::Parts(parts) = &message.content else {
         return None;
     };
     match &**parts {
+        _ if !message.calls.is_empty() => None,
         [Part {
             kind: PartKind::ProviderBlock { provider: of, data },
+            withheld: false,
             ..
         }] if *of == provider && data.get_named("role").is_some() => Some(data),
         _ => None,

@@ -7,8 +7,11 @@
 mod body;
 mod cost;
 mod item;
+pub mod located;
+mod marks;
 pub mod segment;
 mod slice;
+mod unit;
 
 use std::collections::HashSet;
 
@@ -16,23 +19,21 @@ use crate::context::shown::Steps;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
-use crate::log::message::Message;
 use crate::log::served::SplitPairs;
 use crate::value::json::AsJson;
 use crate::value::{structs, Map, Value};
 use crate::view::cover::Cover;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
-use crate::view::{self, Stretch, View};
+use crate::view::{Stretch, View};
 
 use crate::provider;
 use crate::provider::options::{Known, Options};
 use crate::request::body::Body;
-use crate::request::item::{items, Item};
+use crate::request::item::items;
+use crate::request::located::Located;
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
-use crate::value::letters;
-use crate::view::change::{Change, ChangeKind};
 
 /// The text of a field that is ready-made.
 fn fragment(field: &Value) -> Option<&[u8]> {
@@ -40,6 +41,24 @@ fn fragment(field: &Value) -> Option<&[u8]> {
         Value::Map(map) => structs::fragment(map),
         _ => None,
     }
+}
+
+/// A container that the caller describes without its id, with it: the skills in it are named in each request.
+fn with_id(described: &Value, id: &str) -> Option<Value> {
+    let Value::Map(map) = described else {
+        return None;
+    };
+    let has_id = map.get_named("id").is_some_and(|id| *id != Value::Nil);
+    if has_id || fragment(described).is_some() {
+        return None;
+    }
+    let others = map.iter().filter(|(key, _)| key.as_name() != Some("id"));
+    let mut entries: Vec<_> = others.cloned().collect();
+    if entries.is_empty() {
+        return Some(Value::text(id));
+    }
+    entries.push((Value::text("id"), Value::text(id)));
+    Some(Value::Map(Map::new(entries)))
 }
 
 impl Context {
@@ -63,6 +82,9 @@ impl Context {
         let mut head = Json::default();
         head.raw("{");
         let mut seen = HashSet::new();
+        // Tools that run in a container are refused without it. When it expires is not known: it is restored for
+        // weeks after the time that the answer gives.
+        let mut container = format.container().zip(self.log.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
@@ -71,6 +93,9 @@ impl Context {
             if key == format.list() || Some(key) == format.system_key() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
+            let named = container.take_if(|(name, _)| *name == key);
+            let named = named.and_then(|(_, id)| with_id(value, id));
+            let value = named.as_ref().unwrap_or(value);
             head.value(key);
             head.raw(":");
             match fragment(value).map(structs::ready) {
@@ -84,7 +109,7 @@ impl Context {
             }
             head.raw(",");
         }
-        if let Some((key, id)) = options.known.field() {
+        for (key, id) in options.known.field().into_iter().chain(container) {
             head.value(key);
             head.raw(":");
             head.value(id);
@@ -97,45 +122,13 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::encode_request`].
+    ///
+    /// # Complexity
+    /// O(n)
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
-        let format = provider::room(options.provider);
-        let mut report = Vec::new();
-        if let Some(system) = self.shown_system() {
-            let item = Item::System(system, self.rendering(u64::MAX));
-            let changes = item.changes(format, options).into_iter();
-            let iteration = self.first_number();
-            report.extend(changes.map(|change| Located {
-                change,
-                iteration,
-                position: 0,
-            }));
-        }
-        let first = self.first_sent(options);
-        for stretch in self.sent(options) {
-            match stretch {
-                Stretch::Iteration(iteration, rendering) => {
-                    let leads = usize::from(self.leads(iteration));
-                    let known = Self::known_items(iteration, first, options);
-                    let items = items(iteration, rendering, options).zip(leads..);
-                    for (item, position) in items.skip(known) {
-                        let changes = item.changes(format, options);
-                        report.extend(changes.into_iter().map(|change| Located {
-                            change,
-                            iteration: iteration.number,
-                            position,
-                        }));
-                    }
-                }
-                Stretch::Cover(first, last, summary, rendering) => report.push(Located {
-                    change: covered(first, last, summary, rendering),
-                    iteration: first,
-                    position: 0,
-                }),
-            }
-        }
-        Ok(report)
+        Body::new(self, provider::room(options.provider), options).report()
     }
 
     /// Whether the system prompt is shown as the first message of an iteration.
@@ -190,6 +183,7 @@ impl Context {
             masks: self.view().and_then(View::masks),
             from,
             knows_earlier: options.known != Known::Nothing,
+            closes_uses: provider::room(options.provider).history().closes_uses,
         };
         Sent {
             steps: self.stretches(from, u64::MAX),
@@ -230,47 +224,12 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Sent<'a, I> {
         match (self.split, self.steps.next_cover()) {
             (Some(_), _) => number,
             (None, None) => end,
-            // The one right before a cover may hold something of what is covered.
-            (None, Some(first)) => end.min(first.saturating_sub(2)),
+            (None, Some(first)) => end.min(first.saturating_sub(1)),
         }
-    }
-
-    /// The iteration right after one, if it is covered.
-    fn covered_after(&mut self, number: u64) -> Option<&'a Iteration> {
-        let first = self
-            .steps
-            .next_cover()
-            .filter(|first| *first == number + 1)?;
-        self.pairs.log.numbered(first)
     }
 
     /// Goes on with an iteration that is not covered.
     fn skip_to(&mut self, number: u64) {
         self.steps.skip_to(number);
     }
-}
-
-/// The change that a cover makes.
-fn covered(first: u64, last: u64, summary: Option<&Message>, rendering: Rendering<'_>) -> Change {
-    let shown = summary.and_then(|summary| rendering.message(summary));
-    let to = shown.as_ref().or(summary).and_then(view::summary_text);
-    Change {
-        what: match summary {
-            Some(_) => ChangeKind::SummarizedIterations,
-            None => ChangeKind::HiddenIterations,
-        },
-        from: format!("{first}..{last}"),
-        to: to.map(|text| letters::utf8(text).into_owned()),
-    }
-}
-
-/// A change and where it was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located {
-    /// The change.
-    pub change: Change,
-    /// The number of the iteration.
-    pub iteration: u64,
-    /// The 0-based position of the message in it.
-    pub position: usize,
 }

@@ -4,7 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::log::piece::Piece;
+use crate::value::{numbers, MAX_DEPTH};
+
+/// Levels that a request may have: those of its own around values.
+const DEPTH: usize = 2 * MAX_DEPTH;
 
 /// A stretch of a request's bytes.
 #[derive(Debug)]
@@ -44,5 +49,19 @@ impl KeptBytes {
             .bytes()
             .get(self.range.clone())
             .unwrap_or_default()
+    }
+}
+
+/// Looks for a number that JSON readers refuse, in no more than so many bytes.
+///
+/// # Errors
+/// [`Error::Invalid`] with the way to it; [`Error::TooMuchWork`].
+pub(crate) fn check_numbers(segments: &[Segment<'_>], most: usize) -> Result<(), Error> {
+    let length = segments.iter().map(|segment| segment.bytes().len()).sum();
+    most.checked_sub(length).ok_or(Error::TooMuchWork)?;
+    let bytes = segments.iter().flat_map(Segment::bytes).copied();
+    match numbers::find(&bytes.collect::<Vec<_>>(), DEPTH) {
+        Some(path) => Err(Error::invalid(path, "a number that a float can hold")),
+        None => Ok(()),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
+use crate::value::numbers;
 
 /// Where a cache breakpoint may stand.
 #[derive(Clone, Copy)]
@@ -32,6 +33,8 @@ pub(crate) struct Slice<'a> {
     pub is_prefix: bool,
     /// Whether it stands before the list begins, where a list begins after its system messages.
     pub is_before: bool,
+    /// Whether a row of the user's has to stand before it.
+    pub follows_user: bool,
 }
 
 pub(crate) enum Bytes<'a> {
@@ -51,11 +54,11 @@ impl<'a> Slice<'a> {
             number,
             shape: Shape {
                 ends_with_model: last.ends_with_model,
-                ends_imported: last.ends_imported,
                 ..piece.shape(parts.start)
             },
             is_prefix: false,
             is_before: false,
+            follows_user: false,
             bytes: Bytes::Kept(piece, parts),
         }
     }
@@ -68,6 +71,7 @@ impl<'a> Slice<'a> {
             shape,
             is_prefix: false,
             is_before: false,
+            follows_user: false,
             bytes: Bytes::Lent(bytes),
         }
     }
@@ -80,6 +84,14 @@ impl<'a> Slice<'a> {
         match &self.bytes {
             Bytes::Lent(bytes) => bytes,
             Bytes::Kept(piece, _) => piece.bytes(),
+        }
+    }
+
+    /// Whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    pub fn exceeds(&self) -> bool {
+        match &self.bytes {
+            Bytes::Lent(bytes) => numbers::exceed(bytes),
+            Bytes::Kept(piece, _) => piece.exceeds,
         }
     }
 

@@ -58,6 +58,7 @@ impl Context {
         match response.state() {
             State::Complete | State::Interrupted(_) => {}
             State::Open => return Err(Error::Response(Fault::Open)),
+            State::Queued => return Err(Error::Response(Fault::Queued)),
             State::Failed(fault) => return Err(Error::Response(fault.clone())),
         }
         self.log.check_nothing_pending()?;

@@ -22,7 +22,7 @@ use crate::provider::drafted::Said;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 use framing::Frames;
 
@@ -63,6 +63,8 @@ impl Reading<'_> {
 pub enum State {
     /// More is to come.
     Open,
+    /// The provider works on it, and will say it when it is asked for this response's id.
+    Queued,
     /// All of it came.
     Complete,
     /// It broke off, for this reason.
@@ -77,6 +79,7 @@ impl State {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::Queued => "queued",
             Self::Complete => "complete",
             Self::Interrupted(_) => "interrupted",
             Self::Failed(_) => "failed",
@@ -117,10 +120,11 @@ impl Response {
     /// A response of which nothing came yet.
     #[must_use]
     pub fn new(reading: &Reading<'_>) -> Self {
-        let is_text = room(reading.provider).has_text_arguments();
+        let room = room(reading.provider);
+        let (is_text, orders_calls) = (room.has_text_arguments(), room.history().calls_anywhere);
         Self {
             frames: Frames::new(reading.framing),
-            draft: Draft::new(reading.provider, is_text, reading.model),
+            draft: Draft::new(reading.provider, is_text, orders_calls, reading.model),
             state: State::Open,
             received: 0,
             max_bytes: reading.max_bytes,
@@ -190,7 +194,9 @@ impl Response {
         match &self.state {
             State::Open => {}
             State::Interrupted(_) => return Err(Fault::Interrupted),
-            State::Complete | State::Failed(_) => return Ok((self.clone(), Vec::new())),
+            State::Queued | State::Complete | State::Failed(_) => {
+                return Ok((self.clone(), Vec::new()));
+            }
         }
         let received = self.received.saturating_add(bytes.len());
         if received > self.max_bytes {
@@ -220,7 +226,7 @@ impl Response {
     pub fn finish(&self, budget: usize) -> Result<(Self, Vec<Event>), Fault> {
         match &self.state {
             State::Open => {}
-            State::Complete => return Ok((self.clone(), Vec::new())),
+            State::Queued | State::Complete => return Ok((self.clone(), Vec::new())),
             State::Interrupted(_) => return Err(Fault::Interrupted),
             State::Failed(fault) => return Err(fault.clone()),
         }
@@ -233,7 +239,7 @@ impl Response {
             ended = Err(Fault::CutOff);
         }
         if ended.is_ok() && !draft.ended {
-            ended = read_end(draft);
+            ended = read_end(draft, frames.is_one());
         }
         match next.settle(ended, true)? {
             (
@@ -251,7 +257,7 @@ impl Response {
     #[must_use]
     pub fn interrupt(&self, reason: Value) -> Self {
         let mut next = self.clone();
-        if matches!(self.state, State::Open | State::Failed(_)) {
+        if matches!(self.state, State::Open | State::Queued | State::Failed(_)) {
             next.state = State::Interrupted(Arc::new(reason));
         }
         next
@@ -274,6 +280,7 @@ impl Response {
         match read {
             Ok(()) if self.draft.ended => self.state = State::Complete,
             Ok(()) => {}
+            Err(Fault::Queued) => self.state = State::Queued,
             Err(Fault::TooMuchWork) => return Err(Fault::TooMuchWork),
             Err(fault) => {
                 if is_first && events.is_empty() && !matches!(fault, Fault::Provider { .. }) {
@@ -328,6 +335,12 @@ impl Response {
         self.draft.word()
     }
 
+    /// What else the provider says of its answer, by its own names.
+    #[must_use]
+    pub fn details(&self) -> Option<Map> {
+        self.draft.details()
+    }
+
     /// Bytes that came.
     #[must_use]
     pub const fn received(&self) -> usize {
@@ -350,7 +363,7 @@ impl Response {
             if done { &mut whole } else { &mut half }.push(call);
         }
         let mut message = Message::new(Role::Assistant, content, whole.into_boxed_slice(), None);
-        if !matches!(self.state, State::Open) {
+        if !matches!(self.state, State::Open | State::Queued) {
             message = message.with_reply(self.reply());
         }
         (message, half.into_boxed_slice())
@@ -372,6 +385,7 @@ impl Response {
                 State::Interrupted(reason) => Some(Value::clone(reason)),
                 _ => None,
             },
+            details: self.details(),
             ..Reply::default()
         };
         (reply != Reply::default()).then_some(reply)
@@ -385,7 +399,7 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     let room = room(draft.provider);
     if bytes.trim_ascii() == b"[DONE]" {
         return if room.says_done() {
-            draft.end()
+            draft.end_without_reason()
         } else {
             Ok(())
         };
@@ -399,9 +413,11 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
     })
 }
 
-/// The end of the body, which some providers have for their last word.
-fn read_end(draft: &mut Draft) -> Result<(), Fault> {
-    match room(draft.provider).ends_with_body() && draft.finish_reason().is_some() {
+/// The end of the body, which some providers have for their last word. A stream has to say before it why the
+/// model stopped; an answer as a whole need not.
+fn read_end(draft: &mut Draft, is_whole: bool) -> Result<(), Fault> {
+    let says_why = draft.finish_reason().is_some() || (is_whole && draft.count() > 0);
+    match room(draft.provider).ends_with_body() && says_why {
         true => draft.end(),
         false => Err(Fault::CutOff),
     }

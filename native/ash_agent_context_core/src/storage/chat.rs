@@ -12,6 +12,7 @@ use crate::storage::limits::{LEVELS, NESTING, VERSION};
 use crate::storage::read::wrong;
 use crate::storage::tagged;
 use crate::storage::trust::Trust;
+use crate::storage::untagged;
 use crate::value::builder::Json;
 use crate::value::fields::Fields;
 use crate::value::{json, Map, Value, MAX_DEPTH};
@@ -195,7 +196,8 @@ impl LoadedChat {
             if let (keys::CONFIG, Value::Map(map)) = (key, &mut value) {
                 config_extra = split(map, config_keys).map_err(|error| in_key(error, key))?;
             }
-            tagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+            untagged::untag(&mut value, LEVELS, trust.structs)
+                .map_err(|error| in_key(error, key))?;
             head.push((Value::text(key), value));
         }
         let extra = unknown(document)?;
@@ -278,7 +280,7 @@ fn unknown(fields: Fields) -> Result<Map, Error> {
 /// Fields that nobody knows are JSON data.
 fn checked(unknown: Map) -> Result<Map, Error> {
     let unknown = Value::Map(unknown);
-    tagged::check_unknown(&unknown, MAX_DEPTH)?;
+    untagged::check_unknown(&unknown, MAX_DEPTH)?;
     match unknown {
         Value::Map(map) => Ok(map),
         _ => Ok(Map::default()),
@@ -328,7 +330,7 @@ fn read_branch(
 ) -> Result<LoadedBranch, Error> {
     let mut term = |key| {
         let mut value = fields.take(key).unwrap_or(Value::Nil);
-        tagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
+        untagged::untag(&mut value, LEVELS, trust.structs).map_err(|error| in_key(error, key))?;
         Ok::<Value, Error>(value)
     };
     let (own, base) = (term(keys::NAME)?, term(keys::BASE)?);

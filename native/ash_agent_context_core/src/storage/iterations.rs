@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::{index, Error};
+use crate::log::document::check_number;
 use crate::log::iteration::Iteration;
 use crate::storage::keys;
 use crate::storage::node::Node;
 use crate::storage::read::{
-    at, fields, read_message, read_number, read_time, rest, take_list, take_map, take_time, wrong,
-    NIL,
+    at, fields, read_message, read_number, read_time, rest, take_list, take_map, take_time, NIL,
 };
 use crate::storage::trust::Trust;
 use crate::storage::view::Stored;
@@ -67,15 +67,8 @@ fn open_first(node: Node<'_>, trust: Trust) -> Result<Context, Error> {
 }
 
 fn open_next(context: &mut Context, node: Node<'_>, trust: Trust) -> Result<(), Error> {
-    if context.log.check_nothing_pending().is_err() {
-        let ids = context.current().pending_ids();
-        return Err(Error::invalid(
-            Vec::new(),
-            format!("results for the tool calls {ids:?} of the iteration before"),
-        ));
-    }
-    let due = context.current_iteration().saturating_add(1);
-    let read = read_iteration(node, Some(due), trust)?;
+    context.log.check_iteration_answered()?;
+    let read = read_iteration(node, Some(context.log.due()), trust)?;
     context.log.open(read.empty);
     note_view(context, read.view);
     read_messages(context, read.messages, trust)
@@ -113,10 +106,7 @@ pub(crate) fn read_iteration(
         keys::NUMBER,
         read_number(fields.take(keys::NUMBER).unwrap_or(NIL)),
     )?;
-    if let Some(due) = due.filter(|due| *due != number) {
-        let expected = format!("{due}, one more than the number of the iteration before it");
-        return Err(wrong(keys::NUMBER, expected));
-    }
+    at(keys::NUMBER, check_number(number, due))?;
     let started_at = at(keys::STARTED_AT, take_time(&mut fields, keys::STARTED_AT))?;
     let mut iteration = Iteration::new(number, started_at);
     if let Some(completed_at) = fields.take_given(keys::COMPLETED_AT) {
@@ -145,10 +135,7 @@ pub(crate) fn read_messages(
 ) -> Result<(), Error> {
     for (position, node) in messages.into_iter().enumerate() {
         let read = || {
-            if context.log.check_nothing_pending().is_err() {
-                let expected = "results for the tool calls of the message before";
-                return Err(Error::invalid(Vec::new(), expected));
-            }
+            context.log.check_message_answered()?;
             read_message(node, trust)
         };
         let (message, exchange, usage) = read().map_err(|error| {

@@ -79,6 +79,7 @@ pub const REQUESTED_AT: &str = "requested_at";
 pub const RECEIVED_AT: &str = "received_at";
 pub const ENDED_AT: &str = "ended_at";
 pub const INTERRUPTED: &str = "interrupted";
+pub const DETAILS: &str = "details";
 pub const PARENT_ID: &str = "parent_id";
 pub const CONFIG: &str = "config";
 pub const ACTIVE_BRANCH: &str = "active_branch";

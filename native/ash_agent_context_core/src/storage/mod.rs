@@ -1,7 +1,7 @@
 //! The stored form of a conversation: JSON text, or the same as a value with string keys.
 //!
 //! The shape of the document is in [`write`] and, the other way round, in [`read`]; what JSON
-//! lacks is in [`tag`]. Fields that this version does not know are kept as they came.
+//! lacks is in [`tagged`] and [`untagged`]. Fields that this version does not know are kept as they came.
 
 mod bases;
 pub mod changes;
@@ -16,9 +16,9 @@ pub mod load;
 mod node;
 mod parse;
 mod read;
-mod scan;
 mod seed;
 mod tagged;
 pub mod trust;
+mod untagged;
 mod view;
 mod write;

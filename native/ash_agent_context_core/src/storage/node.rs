@@ -1,95 +1,16 @@
-//! What a document is made of while it is read: values that came as terms, or what stands in a text.
-
-use std::borrow::Cow;
+//! What a document is made of while it is read: the terms that nodes stand for, and the fields of an object.
 
 use crate::error::Error;
 use crate::storage::limits::LEVELS;
-use crate::storage::tagged;
 use crate::storage::trust::Structs;
-use crate::value::fields::{self, NotThat};
-use crate::value::time::{self, Time};
+use crate::storage::untagged;
+use crate::value::fields;
+use crate::value::node::{map_of, Named};
 use crate::value::{Map, Value};
 
-/// A part of a document.
-pub(crate) enum Node<'a> {
-    /// Text where it was read, which is UTF-8; only what is kept is copied.
-    Text(&'a [u8]),
-    /// A list that was read from a text.
-    List(Box<[Node<'a>]>),
-    /// An object that was read from a text: its entries as they came.
-    Object(Box<[Named<'a>]>),
-    /// Anything else, and any value that came as a term.
-    Value(Value),
-    /// What was taken out of an object.
-    Taken,
-}
+pub(crate) use crate::value::node::Node;
 
-/// A key and what stands under it.
-pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
-
-impl<'a> Node<'a> {
-    #[inline]
-    pub const fn is_nil(&self) -> bool {
-        matches!(self, Self::Value(Value::Nil))
-    }
-
-    /// The text of UTF-8.
-    #[inline]
-    pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => std::str::from_utf8(text).ok(),
-            Self::Value(value) => value.as_str(),
-            _ => None,
-        }
-    }
-
-    /// An integer that is not negative.
-    pub fn as_count(&self) -> Option<u64> {
-        match self {
-            Self::Value(Value::Int(number)) => u64::try_from(*number).ok(),
-            Self::Value(Value::BigInt(number)) => u64::try_from(&**number).ok(),
-            _ => None,
-        }
-    }
-
-    pub fn as_time(&self) -> Option<Time> {
-        match self {
-            Self::Text(text) => time::from_text(text),
-            Self::Value(value) => time::from_value(value),
-            _ => None,
-        }
-    }
-
-    /// The text of UTF-8, to be kept.
-    pub fn into_text(self) -> Result<Box<str>, NotThat> {
-        fields::utf8(self.into_value())
-    }
-
-    /// Its elements, or itself when it is not a list.
-    #[inline]
-    pub fn into_list(self) -> Result<Vec<Self>, Self> {
-        match self {
-            Self::List(items) => Ok(items.into_vec()),
-            Self::Value(Value::List(items)) => {
-                Ok(items.into_vec().into_iter().map(Self::Value).collect())
-            }
-            other => Err(other),
-        }
-    }
-
-    /// The value, which refers to no text. Recurses: what reads texts makes no deeper nodes than its own stack took.
-    pub fn into_value(self) -> Value {
-        match self {
-            Self::Text(text) => Value::Binary(text.into()),
-            Self::List(items) => {
-                Value::List(items.into_vec().into_iter().map(Self::into_value).collect())
-            }
-            Self::Object(entries) => Value::Map(map_of(entries.into_vec())),
-            Self::Value(value) => value,
-            Self::Taken => Value::Nil,
-        }
-    }
-
+impl Node<'_> {
     /// The term that it stands for, with the structs that it may have.
     #[inline]
     pub fn into_term(self, structs: Structs) -> Result<Value, Error> {
@@ -100,7 +21,7 @@ impl<'a> Node<'a> {
             return Ok(self.into_untagged(structs));
         }
         let mut value = self.into_value();
-        tagged::untag(&mut value, LEVELS, structs)?;
+        untagged::untag(&mut value, LEVELS, structs)?;
         Ok(value)
     }
 
@@ -110,7 +31,7 @@ impl<'a> Node<'a> {
             Self::List(items) => items.iter().all(Self::has_no_tag),
             Self::Object(entries) => entries
                 .iter()
-                .all(|(key, node)| !tagged::is_tag(key.as_bytes()) && node.has_no_tag()),
+                .all(|(key, node)| !untagged::is_tag(key.as_bytes()) && node.has_no_tag()),
             Self::Value(value) => !matches!(
                 value,
                 Value::List(_) | Value::Map(_) | Value::Tuple(_) | Value::Atom(_)
@@ -127,23 +48,14 @@ impl<'a> Node<'a> {
             }
             Self::Object(entries) => {
                 let entries = entries.into_vec().into_iter();
-                let entry =
-                    |(key, node): Named<'_>| (tagged::unescape(&key), node.into_untagged(structs));
+                let entry = |(key, node): Named<'_>| {
+                    (untagged::unescape(&key), node.into_untagged(structs))
+                };
                 Value::Map(structs.admit(Map::new(entries.map(entry).collect())))
             }
             other => other.into_value(),
         }
     }
-}
-
-/// The map of an object's entries; of several with one key the last one counts.
-fn map_of<'a>(entries: impl IntoIterator<Item = Named<'a>>) -> Map {
-    let entries = entries.into_iter();
-    Map::new(
-        entries
-            .map(|(key, node)| (Value::text(&key), node.into_value()))
-            .collect(),
-    )
 }
 
 /// The entries of an object that is being taken apart.

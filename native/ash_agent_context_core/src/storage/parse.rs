@@ -5,8 +5,8 @@ use crate::storage::head::Head;
 use crate::storage::iterations::Opened;
 use crate::storage::keys;
 use crate::storage::node::Node;
-use crate::storage::scan::Scan;
 use crate::storage::trust::Trust;
+use crate::value::scan::Scan;
 
 /// The conversation of a document that is as [`Context::to_snapshot`] writes it. `None` when anything about it is
 /// wrong or rare: then it takes a whole tree to say what comes first.

@@ -19,8 +19,8 @@ use crate::log::usage::{Reported, Usage};
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING};
 use crate::storage::node::{Fields, Node};
-use crate::storage::tagged;
 use crate::storage::trust::{Approvals, Trust};
+use crate::storage::untagged;
 use crate::value::fields::utf8;
 use crate::value::json;
 use crate::value::time::Time;
@@ -49,13 +49,8 @@ pub(crate) fn read_message(
         .and_then(Node::as_str)
         .and_then(Role::from_name)
         .ok_or_else(|| wrong(keys::ROLE, "\"system\", \"user\" or \"assistant\""))?;
-    let place = match role {
-        Role::System => Place::System,
-        Role::User => Place::User,
-        Role::Assistant => Place::Assistant,
-    };
     let content = fields.take(keys::CONTENT).unwrap_or(NIL);
-    let content = at(keys::CONTENT, read_content(content, place, trust))?;
+    let content = at(keys::CONTENT, read_content(content, role.into(), trust))?;
     let metadata = take_map(&mut fields, keys::METADATA, trust)?;
     let (calls, exchange) = match fields.take_given(keys::TOOL_CALLS).map(Node::into_list) {
         None => (Box::default(), Exchange::default()),
@@ -135,6 +130,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         let reason = fields.take(keys::REASON).unwrap_or(NIL);
         at(keys::REASON, reason.into_term(trust.structs))
     });
+    let details = take_map(&mut fields, keys::DETAILS, trust)?;
     Ok(Reply {
         provider: provider.flatten().flatten(),
         model,
@@ -144,6 +140,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         requested_at: requested_at?,
         received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
+        details,
         extra: rest(fields)?,
     })
 }
@@ -221,7 +218,7 @@ fn read_content(node: Node<'_>, place: Place, trust: Trust) -> Result<Content, E
     match node.into_list() {
         Ok(parts) => read_parts(parts, place, trust).map(Content::Parts),
         Err(Node::Text(text)) => Ok(Content::Text(text.into())),
-        Err(other) => match tagged::untag_text(other.into_value())? {
+        Err(other) => match untagged::untag_text(other.into_value())? {
             Value::Nil => Ok(Content::None),
             Value::Binary(text) => Ok(Content::Text(text)),
             _ => Err(Error::invalid(Vec::new(), expected)),
@@ -256,7 +253,7 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
     };
     for key in own {
         if let Some(value) = fields.values.get_mut(key) {
-            at(key, tagged::untag(value, LEVELS, trust.structs))?;
+            at(key, untagged::untag(value, LEVELS, trust.structs))?;
         }
     }
     let kind = PartKind::read(name, place, &mut fields.values).map_err(|key| {
@@ -329,7 +326,7 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, State), Error> {
             .ok_or_else(|| wrong(keys::KIND, "the kind of a tool call"))?,
     };
     let name = fields.take(keys::NAME).unwrap_or(NIL).into_value();
-    let name = match at(keys::NAME, tagged::untag_key(name))? {
+    let name = match at(keys::NAME, untagged::untag_key(name))? {
         Value::Binary(bytes) => utf8(Value::Binary(bytes)).map(Name::Text),
         Value::Atom(name) => Ok(Name::Atom(name)),
         other => utf8(other).map(Name::Text),
@@ -369,7 +366,10 @@ fn read_arguments(
         return Ok(Arguments { value, json: None });
     };
     // A provider gets this text as it is, the tool gets the value: the two must not differ.
-    let json = at(keys::ARGUMENTS_JSON, tagged::untag_text(json.into_value()))?;
+    let json = at(
+        keys::ARGUMENTS_JSON,
+        untagged::untag_text(json.into_value()),
+    )?;
     let arguments = match json {
         Value::Binary(text) => Some(Arguments::from_json(text)),
         _ => None,
@@ -513,7 +513,7 @@ pub(crate) fn rest(fields: Fields<'_>) -> Result<Option<Map>, Error> {
         return Ok(None);
     };
     let unknown = Value::Map(unknown);
-    tagged::check_unknown(&unknown, MAX_DEPTH)?;
+    untagged::check_unknown(&unknown, MAX_DEPTH)?;
     match unknown {
         Value::Map(map) => Ok(Some(map)),
         _ => Ok(None),
@@ -541,7 +541,7 @@ pub(crate) fn take_name(fields: &mut Fields<'_>, key: &'static str) -> Result<Bo
 
 #[inline]
 fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
-    let text = tagged::untag_text(node.into_value())?;
+    let text = untagged::untag_text(node.into_value())?;
     utf8(text).map_err(|_| Error::invalid(Vec::new(), "text"))
 }
 

@@ -79,6 +79,7 @@ fn reply(json: &mut Json, reply: &Reply) {
             json.key(keys::INTERRUPTED)
                 .object(|json| tagged::value(json.key(keys::REASON), reason));
         }
+        map(json, keys::DETAILS, reply.details.as_ref());
         unknown(json, reply.extra.as_ref());
     });
 }

@@ -145,6 +145,13 @@ impl<'t, 'a> Writer<'t, 'a> {
         if let Some(reason) = &reply.interrupted {
             self.text(json, "interrupted", wording::reason(reason).into());
         }
+        if let Some(details) = &reply.details {
+            self.text(
+                json,
+                "details",
+                json::to_string(&json::AsObject(details)).into(),
+            );
+        }
     }
 
     fn call(

@@ -211,7 +211,10 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::DroppedPart => "a part was left out",
         ChangeKind::DroppedBlankText => "a blank text was left out",
         ChangeKind::ReplacedBytes => "bytes that are not valid UTF-8 were replaced",
-        ChangeKind::MovedPart => "a part of a result stands in a message after the results",
+        ChangeKind::MovedPart => {
+            "a part stands elsewhere: behind the results, or thinking before other words"
+        }
+        ChangeKind::MovedCall => "a call stands behind what the model said after it",
         ChangeKind::HiddenIterations => "iterations are hidden",
         ChangeKind::SummarizedIterations => "iterations are summarized",
         ChangeKind::ClearedResult => "a result was cleared",
@@ -220,5 +223,6 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::PartToText => "a part became text",
         ChangeKind::DroppedMessage => "a message was left out",
         ChangeKind::CallToFunction => "a call became one of a function",
+        ChangeKind::AddedMessage => "a user message was added",
     }
 }

@@ -30,8 +30,10 @@ pub enum ChangeKind {
     DroppedBlankText,
     /// Bytes that are not valid UTF-8 were replaced.
     ReplacedBytes,
-    /// A part of a result stands in a message after all results.
+    /// A part of a result stands in a message after all results, or thinking before other words.
     MovedPart,
+    /// A call stands behind something that the model said after it.
+    MovedCall,
     /// The view hides iterations.
     HiddenIterations,
     /// The view shows a summary instead of iterations.
@@ -48,4 +50,6 @@ pub enum ChangeKind {
     DroppedMessage,
     /// A call of a kind that the provider does not know became one of a function.
     CallToFunction,
+    /// A user message stands where the provider wants one and there is none.
+    AddedMessage,
 }

@@ -12,7 +12,7 @@ use crate::log::call::{Arguments, ToolCall};
 use crate::log::media::words_of;
 use crate::log::media_type::{is_text, normal};
 use crate::log::message::{Message, Outcome, Output};
-use crate::log::part::{Content, Part, PartKind, Source};
+use crate::log::part::{Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::served::whole_pairs;
 use crate::value::cost::Cost;
 use crate::value::json;
@@ -172,8 +172,15 @@ impl Masks {
         let mut part = given.clone();
         match &mut part.kind {
             PartKind::Text(bytes) => {
-                *bytes = self.bytes(bytes);
                 part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
+                if let Some(text) = self.text(bytes) {
+                    *bytes = text.into_bytes().into();
+                    // Its recording still says what is hidden.
+                    let metadata = part.provider_metadata.as_mut();
+                    if let Some(of) = metadata.filter(|of| of.get_named(AUDIO_ID).is_some()) {
+                        *of = of.put(Value::atom(AUDIO_ID), Value::Nil);
+                    }
+                }
             }
             PartKind::Thinking(bytes) => {
                 if let Some(text) = self.text(bytes) {
@@ -277,7 +284,7 @@ impl Masks {
         }
     }
 
-    fn map(&self, map: &Map) -> Map {
+    pub(crate) fn map(&self, map: &Map) -> Map {
         let masked = |(key, value): &(Value, Value)| (self.value(key), self.value(value));
         Map::new(map.iter().map(masked).collect())
     }

@@ -2,10 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::log::call::ToolCall;
+use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::log::part::{Content, Part};
-use crate::log::served::PartPlace;
+use crate::log::served::{Half, PartPlace, SplitPairs};
 use crate::log::Log;
+use crate::value::Map;
 use crate::view::cover::{cover_over, Covers};
 use crate::view::masks::Masks;
 
@@ -19,11 +22,14 @@ pub(crate) struct Pairs<'a> {
     pub from: u64,
     /// Whether the provider knows everything before that.
     pub knows_earlier: bool,
+    /// Whether a use without a result is sent only while its provider may still go on with it.
+    pub closes_uses: bool,
 }
 
 impl Pairs<'_> {
-    /// What a message says, with the halves withheld whose other halves are not sent; `None`: it has none.
-    pub fn content(&self, message: &Message) -> Option<Content> {
+    /// A message with the halves withheld whose other halves are not sent, and without the names of uses that
+    /// are not sent in its calls; `None`: it has none of these.
+    pub fn message(&self, message: &Message) -> Option<Message> {
         self.key(message)?;
         let mut content = message.content.clone();
         if let Content::Parts(parts) = &mut content {
@@ -31,29 +37,67 @@ impl Pairs<'_> {
                 part.withheld |= self.lacks(part);
             }
         }
-        Some(content)
+        let mut calls = message.calls.clone();
+        for call in calls.iter_mut().filter(|call| self.lacks_program(call)) {
+            let metadata = call.provider_metadata.take().unwrap_or_default();
+            let entries = metadata.into_entries().into_iter();
+            let others = entries.filter(|(key, _)| key.as_name() != Some("caller"));
+            call.provider_metadata = Some(Map::new(others.collect()));
+        }
+        let shown = Message::new(message.role, content, calls, message.metadata.clone());
+        Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 
     /// What distinguishes the encodings of a message by its halves that are not sent, if it has any.
     pub fn key(&self, message: &Message) -> Option<u64> {
-        let Content::Parts(parts) = &message.content else {
-            return None;
+        let parts: &[Part] = match &message.content {
+            Content::Parts(parts) => parts,
+            _ => &[],
         };
+        let halves = parts.iter().map(|part| self.lacks(part));
+        let calls = message.calls.iter().map(|call| self.lacks_program(call));
+        let lacking = halves.chain(calls).enumerate().filter(|(_, lacks)| *lacks);
         let mut hasher = DefaultHasher::new();
-        let lacking = parts
-            .iter()
-            .enumerate()
-            .filter(|(_, part)| self.lacks(part));
         let lacking = lacking.map(|(index, _)| index.hash(&mut hasher)).count();
         (lacking > 0).then(|| hasher.finish())
     }
 
-    /// Whether the other half stands in another message and is not sent.
+    /// Whether the other half stands in another message and is not sent, or never came.
     fn lacks(&self, part: &Part) -> bool {
-        let other = part
-            .half()
-            .and_then(|half| self.log.split_pairs()?.other(&half));
-        other.is_some_and(|other| !self.is_sent(other))
+        let Some((half, pairs)) = part.half().zip(self.log.split_pairs()) else {
+            return false;
+        };
+        match pairs.other(&half) {
+            Some(other) => !self.is_sent(other),
+            None => !half.is_result && self.is_over(&half, pairs),
+        }
+    }
+
+    /// Whether the use whose program made a call is not sent.
+    fn lacks_program(&self, call: &ToolCall) -> bool {
+        let Some((program, pairs)) = call.program().zip(self.log.split_pairs()) else {
+            return false;
+        };
+        match pairs.places(&program) {
+            Some(places) => !places.into_iter().all(|place| self.is_sent(place)),
+            None => self.is_over(&program, pairs),
+        }
+    }
+
+    /// Whether a use without a result is followed by anything but what its own program calls.
+    fn is_over(&self, half: &Half, pairs: &SplitPairs) -> bool {
+        let Some(place) = pairs.open(half).filter(|_| self.closes_uses) else {
+            return false;
+        };
+        let iterations = place.iteration..=self.log.current.number;
+        let mut behind = iterations
+            .filter_map(|number| self.log.numbered(number))
+            .flat_map(Iteration::entries)
+            .skip(place.entry + 1);
+        behind.any(|entry| {
+            let mut calls = entry.message.calls.iter();
+            !calls.any(|call| call.program().as_ref() == Some(half))
+        })
     }
 
     fn is_sent(&self, place: PartPlace) -> bool {

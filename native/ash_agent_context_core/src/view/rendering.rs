@@ -7,6 +7,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Exchange, MessageRef};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output};
+use crate::log::original::Original;
 use crate::log::part::{Part, PartKind};
 use crate::value::letters;
 use crate::value::Value;
@@ -149,14 +150,22 @@ impl<'a> Rendering<'a> {
 
     /// The message as it looks; `None`: as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
-        let whole = self.pairs.and_then(|pairs| pairs.content(message));
-        let content = whole.as_ref().unwrap_or(&message.content);
-        let (content, calls) = match self.masks {
-            Some(masks) => (masks.content(content), masks.calls(message)),
-            None => (whole?, message.calls.clone()),
+        let whole = self.pairs.and_then(|pairs| pairs.message(message));
+        let Some(masks) = self.masks else {
+            return whole;
         };
-        let shown = Message::new(message.role, content, calls, message.metadata.clone());
-        Some(shown.with_reply(message.reply.as_deref().cloned()))
+        let message = whole.as_ref().unwrap_or(message);
+        let (content, calls) = (masks.content(&message.content), masks.calls(message));
+        let mut shown = Message::new(message.role, content, calls, message.metadata.clone());
+        if shown.content.count_parts() == message.content.count_parts() {
+            // Its order is still the provider's.
+            shown.original = message.original.as_ref().map(Original::without_elements);
+        }
+        let mut reply = message.reply.as_deref().cloned();
+        if let Some(reply) = &mut reply {
+            reply.details = reply.details.as_ref().map(|details| masks.map(details));
+        }
+        Some(shown.with_reply(reply))
     }
 
     /// The results as they look; `None`: as in the log.

@@ -12,6 +12,8 @@ impl Accepts for Room {
     fn history(&self) -> Rules {
         Rules {
             merges_neighbours: true,
+            closes_uses: true,
+            calls_anywhere: true,
             ..Rules::default()
         }
     }

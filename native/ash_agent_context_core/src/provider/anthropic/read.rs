@@ -1,6 +1,6 @@
 //! Anthropic Messages.
 
-use super::Room;
+use super::{Room, CALLED};
 use crate::error::Error;
 use crate::log::message::Status;
 use crate::log::part::{Content, Part, PartKind, Source};
@@ -126,14 +126,14 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    said.join(history);
+    said.join(PROVIDER, |part| part.half().is_some(), history);
     Ok(())
 }
 
-/// Who called and of which set the tool is, where that is said.
+/// What a call says beside its arguments.
 fn called(block: &Object) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
-    for key in ["caller", "toolset_name"] {
+    for key in CALLED {
         if let Some(value) = block.get(key) {
             let value = json_like(value.clone(), MAX_DEPTH - 1)?;
             metadata = metadata.put(Value::atom(key), value);
@@ -172,7 +172,10 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             let mut block = Object::read(block, "")?;
             let text = block.need_bytes("thinking")?;
             let signature = block.text("signature")?;
-            let metadata = metadata(PROVIDER, &[("signature", signature.as_deref())]);
+            let signature = signature
+                .as_deref()
+                .filter(|signature| !signature.is_empty());
+            let metadata = metadata(PROVIDER, &[("signature", signature)]);
             Ok(part(PartKind::Thinking(text), Some(metadata)))
         }
         Some("redacted_thinking") => {
@@ -267,6 +270,7 @@ fn result_part(block: Value) -> Result<Part, Error> {
         Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => {
             Err(misplaced(&block))
         }
+        Some("tool_reference") => provider_block(PROVIDER, block),
         _ => json_part(&block),
     }
 }

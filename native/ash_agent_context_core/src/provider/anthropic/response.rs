@@ -1,6 +1,6 @@
 //! What Anthropic Messages sends: one message, or events that make one.
 
-use super::Room;
+use super::{Room, CALLED};
 use std::sync::Arc;
 
 use crate::fault::Fault;
@@ -11,7 +11,7 @@ use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign::part;
 use crate::provider::format::Responds;
-use crate::provider::node::{self, Node};
+use crate::provider::node::{self, Kind, Node};
 use crate::value::{Map, Value};
 
 impl Responds for Room {
@@ -43,6 +43,7 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             if let Some(usage) = node::get(node, "usage") {
                 draft.count_more_tokens(usage);
             }
+            draft.keep(node, &DETAILS);
             match node::get(node, "delta") {
                 Some(delta) => stop_reason(draft, delta),
                 None => Ok(()),
@@ -116,8 +117,10 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
                 node::text(block, "id"),
                 node::text(block, "name"),
             );
-            if let Some(caller) = node::get(block, "caller") {
-                draft.note(&key, "caller", node::to_value(caller)?);
+            for name in CALLED {
+                if let Some(value) = node::get(block, name) {
+                    draft.note(&key, name, node::to_value(value)?);
+                }
             }
             // An empty object is a placeholder when the arguments are to come.
             let input = node::get(block, "input");
@@ -146,8 +149,8 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
 
 /// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
 fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
-    match node::get(node, name) {
-        Some(Node::Str(words)) => Ok(words),
+    match node::get(node, name).map(Node::kind) {
+        Some(Kind::Text(words)) => Ok(words),
         None if !needed => Ok(""),
         _ => Err(Fault::unreadable(format!("{name} that is not text"))),
     }
@@ -192,7 +195,16 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What is said of an answer, some of it beside the last event's delta.
+const DETAILS: [&str; 4] = [
+    "container",
+    "context_management",
+    "stop_details",
+    "stop_sequence",
+];
+
 fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    draft.keep(node, &DETAILS);
     let Some(word) = node::filled(node, "stop_reason") else {
         return Ok(());
     };

@@ -1,6 +1,7 @@
 //! Anthropic Messages.
 
 use super::Room;
+use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
@@ -8,8 +9,9 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
+use crate::provider::order::Said;
 use crate::provider::parts::Parts;
-use crate::provider::writer::{thinking_first, Thought, Writer};
+use crate::provider::writer::{Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::trim_end;
 use crate::value::Value;
@@ -23,6 +25,10 @@ impl Writes for Room {
 
     fn prompts(&self) -> &'static [&'static str] {
         &["system"]
+    }
+
+    fn container(&self) -> Option<&'static str> {
+        Some("container")
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -121,86 +127,71 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         return;
     }
     out.blocks(true, |out| {
-        let start = out.json.0.len();
-        let speaks = content(message, out);
-        for call in &message.calls {
-            let [id, name, input] = out.function(call);
-            out.json.object(|block| {
-                block
-                    .field("type", "tool_use")
-                    .field("id", &*id)
-                    .field("name", &*name)
-                    .raw("input", &input);
-                if let Some(caller) = call.provider_map(PROVIDER, "caller") {
-                    block.field("caller", &AsObject(caller));
-                }
-                if let Some(toolset) = call.provider_text(PROVIDER, "toolset_name") {
-                    block.field("toolset_name", toolset);
-                }
-            });
-            out.mark_inside();
+        if let Content::Text(bytes) = &message.content {
+            if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+            }
         }
-        if !speaks && message.calls.is_empty() {
-            // No history may end with thinking, so thinking that leads to nothing is never sent.
-            out.cut(start);
+        let said = out.arrange(message, is_thinking, is_served);
+        let spoken = out.spoken(&said, is_thinking);
+        let is_text = |one: &Said<'_>| match one {
+            Said::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
+            Said::Call(_) => false,
+        };
+        // A history must not end in white space; one that goes on keeps its bytes.
+        let last_text = said.iter().rposition(is_text);
+        let last_text = last_text.filter(|_| message.calls.is_empty());
+        for (index, one) in said.into_iter().enumerate() {
+            match one {
+                Said::Part(part) if part.kind.is_thinking() => thinking(part, index < spoken, out),
+                Said::Part(part) => model_part(part, last_text == Some(index), out),
+                Said::Call(call) => write_call(call, out),
+            }
         }
     });
 }
 
-/// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Writer<'_>) -> bool {
-    let parts = match &message.content {
-        Content::None => return false,
-        Content::Text(bytes) => {
-            let Some(text) = out.text(bytes) else {
-                return false;
-            };
-            text_block(&text, out);
-            return true;
+fn write_call(call: &ToolCall, out: &mut Writer<'_>) {
+    let [id, name, input] = out.function(call);
+    out.json.object(|block| {
+        block
+            .field("type", "tool_use")
+            .field("id", &*id)
+            .field("name", &*name)
+            .raw("input", &input);
+        if let Some(caller) = call.provider_map(PROVIDER, "caller") {
+            block.field("caller", &AsObject(caller));
         }
-        Content::Parts(parts) => thinking_first(parts, out, |part| is_thinking(part, out)),
-    };
-    let mut texts = Vec::new();
-    for part in &parts {
-        if let PartKind::Text(bytes) = &part.kind {
-            texts.push(out.text(bytes));
+        if let Some(toolset) = call.provider_text(PROVIDER, "toolset_name") {
+            block.field("toolset_name", toolset);
+        }
+    });
+    out.mark_inside();
+}
+
+fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            let Some(text) = out.text(bytes) else { return };
+            let text = if is_last_text { trim_end(&text) } else { &text };
+            match part.provider_list(out.options, "citations") {
+                Some(citations) => cited_text(text, citations, out),
+                None => text_block(text, out),
+            }
+            out.hint_inside(part);
+        }
+        PartKind::ProviderBlock { .. } => PARTS.one(part, out),
+        _ => {
+            let words = out.media_words(part);
+            text_block(trim_end(&words), out);
         }
     }
-    let last_text = texts.iter().rposition(Option::is_some);
-    let mut texts = texts.into_iter().enumerate();
-    let mut speaks = false;
-    for part in parts {
-        let before = out.json.0.len();
-        match &part.kind {
-            PartKind::Text(_) => {
-                let Some((index, Some(text))) = texts.next() else {
-                    continue;
-                };
-                // A history must not end in white space; one that goes on keeps its bytes.
-                let is_end = message.calls.is_empty() && Some(index) == last_text;
-                let text = if is_end { trim_end(&text) } else { &text };
-                match part.provider_list(out.options, "citations") {
-                    Some(citations) => cited_text(text, citations, out),
-                    None => text_block(text, out),
-                }
-                out.hint_inside(part);
-            }
-            PartKind::ProviderBlock { .. } => PARTS.one(part, out),
-            PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
-                speaks |= thinking(part, out);
-                continue;
-            }
-            PartKind::Image { .. }
-            | PartKind::Audio { .. }
-            | PartKind::Video { .. }
-            | PartKind::File { .. } => {
-                let words = out.media_words(part);
-                text_block(trim_end(&words), out);
-            }
-        }
-        speaks |= out.json.0.len() > before;
-    }
-    speaks
+}
+
+/// Whether a block tells of a tool that the provider runs: it refuses one behind a call, which it then takes for
+/// unanswered.
+fn is_served(part: &Part, _out: &Writer<'_>) -> bool {
+    part.is_block_of(PROVIDER) && part.half().is_some()
 }
 
 /// Whether a part will be sent as thinking.
@@ -214,19 +205,23 @@ fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     }
 }
 
-/// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
-    if let PartKind::RedactedThinking(data) = &part.kind {
-        if is_thinking(part, out) {
-            out.json.object(|block| {
-                block.field("type", "redacted_thinking").text("data", data);
-            });
-        } else {
-            out.dropped(part);
-        }
-        return false;
+/// Writes thinking, which is sent as such where it leads to something: no message may end with it.
+fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
+    let is_own = leads && is_thinking(part, out);
+    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
+        out.json.object(|block| {
+            block.field("type", "redacted_thinking").text("data", data);
+        });
+        return;
     }
-    match out.thinking(part, true) {
+    if matches!(part.kind, PartKind::RedactedThinking(_)) {
+        return out.dropped(part);
+    }
+    let thought = match is_own {
+        true => out.thinking(part, true),
+        false => out.thinking_as_text(part),
+    };
+    match thought {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block
@@ -234,13 +229,9 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
                     .text("thinking", &text)
                     .field("signature", signature.unwrap_or_default());
             });
-            false
         }
-        Thought::Text(text) => {
-            text_block(trim_end(&text), out);
-            true
-        }
-        Thought::Nothing => false,
+        Thought::Text(text) => text_block(trim_end(&text), out),
+        Thought::Nothing => {}
     }
 }
 
@@ -305,7 +296,7 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
                     let media_type = media.media_type.as_deref().unwrap_or_default();
                     source.field("media_type", media_type).text("data", data)
                 }
-                (Location::Web(url) | Location::Store(url), _) => source.text("url", url),
+                _ => source.text("url", &media.url()),
             };
         });
         if let (false, Some(title)) = (media.is_image(), media.filename) {

@@ -15,6 +15,7 @@ impl Accepts for Room {
             remakes_merged: true,
             lists_only: true,
             results_stand_together: true,
+            calls_anywhere: true,
             ..Rules::default()
         }
     }

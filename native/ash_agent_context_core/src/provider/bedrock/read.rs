@@ -14,8 +14,8 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, Said};
 use crate::provider::foreign::{
-    at, bounded, call, each, has, inline_image, json_part, metadata, name_at, part, plain_content,
-    provider_block, system_part, text_block, text_part, Object, CONTENT,
+    at, bounded, call, each, has, inline_image, json_like, json_part, metadata, name_at, part,
+    plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -93,12 +93,9 @@ fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// The id of a tool's use that the service itself answers.
-fn served_use(block: &Value) -> Option<Box<str>> {
-    let used = at(block, "toolUse")?;
-    let is_served = name_at(used, "type") == Some("server_tool_use");
-    let id = name_at(used, "toolUseId").filter(|_| is_served)?;
-    Some(id.into())
+/// Whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
+pub(super) fn is_served(kind: Option<&str>) -> bool {
+    kind == Some("server_tool_use")
 }
 
 /// A result in a message of the model is the service's own.
@@ -113,19 +110,22 @@ fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut said = Said::default();
     let mut served = HashSet::new();
     each(blocks, |block| {
-        if let Some(id) = served_use(&block) {
-            served.insert(id);
-            said.part(provider_block(PROVIDER, block)?);
-        } else if is_served_result(&block, &served) {
-            said.part(provider_block(PROVIDER, block)?);
-        } else if has(&block, "toolUse") {
+        let used = at(&block, "toolUse");
+        if used.is_some_and(|used| !is_served(name_at(used, "type"))) {
             said.call(Object::read(block, "")?.need_object("toolUse", "a tool call", read_call)?);
-        } else if !is_cache_point(&block) {
+            return Ok(());
+        }
+        served.extend(used.and_then(|used| name_at(used, "toolUseId").map(Box::from)));
+        if has(&block, "toolResult") && !is_served_result(&block, &served) {
+            let expected = "a block of an assistant message";
+            return Err(Error::invalid(Vec::new(), expected));
+        }
+        if !is_cache_point(&block) {
             said.part(assistant_part(block)?);
         }
         Ok(())
     })?;
-    said.join(history);
+    said.join(PROVIDER, |part| !part.kind.is_thinking(), history);
     Ok(())
 }
 
@@ -148,15 +148,13 @@ fn user_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-pub fn assistant_part(block: Value) -> Result<Part, Error> {
+/// What a block of the model says, in a request and in an answer.
+pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");
     }
-    if has(&block, "toolResult") {
-        return Err(Error::invalid(
-            Vec::new(),
-            "a block of an assistant message",
-        ));
+    if let Some(part) = cited(&block) {
+        return Ok(part);
     }
     let Some(reasoning) = at(&block, "reasoningContent") else {
         return provider_block(PROVIDER, block);
@@ -174,6 +172,30 @@ pub fn assistant_part(block: Value) -> Result<Part, Error> {
         }
         _ => provider_block(PROVIDER, block),
     }
+}
+
+/// A text with what it cites. Nova cites for the text before, with none in the block itself.
+fn cited(block: &Value) -> Option<Part> {
+    let cited = at(block, "citationsContent")?;
+    let text = match at(cited, "content") {
+        None => Box::default(),
+        Some(Value::List(texts)) => match &**texts {
+            [Value::Map(one)] if one.len() == 1 => match one.get_named("text")? {
+                Value::Binary(text) => text.clone(),
+                _ => return None,
+            },
+            _ => return None,
+        },
+        Some(_) => return None,
+    };
+    let known = 1 + usize::from(has(cited, "content"));
+    let citations = at(cited, "citations").filter(|of| matches!(of, Value::List(_)))?;
+    if !matches!(cited, Value::Map(map) if map.len() == known) {
+        return None;
+    }
+    let citations = json_like(citations.clone(), MAX_DEPTH - 1).ok()?;
+    let metadata = metadata(PROVIDER, &[]).put(Value::atom("citations"), citations);
+    Some(part(PartKind::Text(text), Some(metadata)))
 }
 
 fn media(block: &Value) -> Option<PartKind> {
@@ -218,7 +240,7 @@ fn source(of: &Value) -> Option<Source> {
     let source = at(of, "source")?;
     if let Some(location) = at(source, "s3Location") {
         let uri = name_at(location, "uri").filter(|_| !has(location, "bucketOwner"))?;
-        return uri.starts_with("s3://").then(|| Source::Url(uri.into()));
+        return Some(Source::Url(uri.into()));
     }
     let data = name_at(source, "bytes")?;
     is_base64(data).then(|| Source::Data(data.into()))

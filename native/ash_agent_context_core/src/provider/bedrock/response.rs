@@ -2,16 +2,19 @@
 //!
 //! Texts and reasoning have no event that begins them. Every event has random padding `p`.
 
+use super::read::{assistant_part, is_served};
 use super::Room;
 use std::sync::Arc;
 
 use crate::fault::Fault;
+use crate::log::part::{Part, PartKind};
 use crate::log::reply::Finish;
 use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::format::Responds;
 use crate::provider::framing::Framing;
 use crate::provider::node::{self, Node};
+use crate::value::letters::utf8;
 use crate::value::{Map, Value};
 
 impl Responds for Room {
@@ -42,15 +45,13 @@ fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), F
         for (block, index) in node::list(message, "content").iter().zip(0..) {
             read_block(draft, Key::Index(index), block)?;
         }
-        if let Some(usage) = node::get(node, "usage") {
-            draft.count_tokens(usage);
-        }
+        count(draft, node);
         stop(draft, node)?;
         return draft.end();
     }
     // An event in an object of its name, as gateways send them.
     if let Node::Object(entries) = node {
-        if let [(name, inner @ Node::Object(_))] = entries.as_slice() {
+        if let [(name, inner @ Node::Object(_))] = &**entries {
             return read_event(draft, name, inner);
         }
     }
@@ -74,9 +75,7 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
         "contentBlockStop" => draft.close(&key),
         "messageStop" => stop(draft, event),
         "metadata" => {
-            if let Some(usage) = node::get(event, "usage") {
-                draft.count_tokens(usage);
-            }
+            count(draft, event);
             Ok(())
         }
         name if name.to_ascii_lowercase().ends_with("exception") => {
@@ -86,10 +85,17 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
     }
 }
 
+/// What was used, and what else is reported.
+fn count(draft: &mut Draft, node: &Node<'_>) {
+    if let Some(usage) = node::get(node, "usage") {
+        draft.count_tokens(usage);
+    }
+    draft.keep(node, &["trace", "serviceTier"]);
+}
+
 fn read_start(draft: &mut Draft, key: Key, start: &Node<'_>) -> Result<(), Fault> {
     if let Some(tool) = node::get(start, "toolUse") {
-        if node::get(tool, "type").is_some() {
-            // A tool that the provider runs itself.
+        if is_served(node::text(tool, "type")) {
             let data = node::to_map(tool)?.put(Value::text("input"), Value::Map(Map::default()));
             open(draft, key, data, Some("input"), "toolUse");
             return Ok(());
@@ -99,6 +105,8 @@ fn read_start(draft: &mut Draft, key: Key, start: &Node<'_>) -> Result<(), Fault
         let none = Value::List(Box::default());
         let data = node::to_map(result)?.put(Value::text("content"), none);
         open(draft, key, data, None, "toolResult");
+    } else if let Some(image) = node::get(start, "image") {
+        open(draft, key, node::to_map(image)?, None, "image");
     }
     Ok(())
 }
@@ -134,6 +142,9 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
     } else if let Some(citation) = node::get(delta, "citation") {
         draft.open_text(key.clone());
         draft.note_more(key, "citations", node::to_value(citation)?);
+        draft.show_empty(key);
+    } else if let Some(source) = node::dig(delta, &["image", "source"]) {
+        draft.note(key, "source", node::to_value(source)?);
     }
     Ok(())
 }
@@ -146,8 +157,8 @@ fn sign(draft: &mut Draft, key: &Key, signature: Option<&str>) {
 }
 
 fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
-    let reasoning = node::get(block, "reasoningContent");
-    if let Some(tool) = node::get(block, "toolUse").filter(|of| node::get(of, "type").is_none()) {
+    let called = node::get(block, "toolUse").filter(|of| !is_served(node::text(of, "type")));
+    if let Some(tool) = called {
         draft.open_call(
             key.clone(),
             node::text(tool, "toolUseId"),
@@ -156,21 +167,36 @@ fn read_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault
         if let Some(input) = arguments(node::get(tool, "input"))? {
             draft.seed_arguments(&key, input);
         }
-    } else if let Some(text) = node::text(block, "text") {
-        draft.text(key.clone(), text);
-    } else if let Some(thought) = reasoning.and_then(|of| node::get(of, "reasoningText")) {
-        draft.open_thinking(key.clone());
-        draft.thinking(key.clone(), node::text(thought, "text").unwrap_or_default());
-        sign(draft, &key, node::filled(thought, "signature"));
-    } else if let Some(data) = reasoning.and_then(|of| node::text(of, "redactedContent")) {
-        draft.redacted(key.clone(), data);
-    } else if let Ok(part) = super::read::assistant_part(node::to_value(block)?) {
-        draft.put_part(key.clone(), part);
+    } else if let Ok(part) = assistant_part(node::to_value(block)?) {
+        put_part(draft, &key, part);
     }
     draft.close(&key)
 }
 
+/// Puts a part as if it came piece by piece.
+fn put_part(draft: &mut Draft, key: &Key, part: Part) {
+    let metadata = part.provider_metadata.as_ref();
+    let noted = |name| metadata.and_then(|of| Some((name, of.get_named(name)?.clone())));
+    let notes = [noted("citations"), noted("signature")];
+    match &part.kind {
+        PartKind::Text(text) => {
+            draft.open_text(key.clone());
+            draft.text(key.clone(), &utf8(text));
+        }
+        PartKind::Thinking(text) => {
+            draft.open_thinking(key.clone());
+            draft.thinking(key.clone(), &utf8(text));
+        }
+        _ => return draft.put_part(key.clone(), part),
+    }
+    for (name, value) in notes.into_iter().flatten() {
+        draft.note(key, name, value);
+        draft.show_empty(key);
+    }
+}
+
 fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+    draft.keep(node, &["additionalModelResponseFields"]);
     let Some(word) = node::filled(node, "stopReason") else {
         return Ok(());
     };

@@ -2,14 +2,17 @@
 
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
+use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
 use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::format::Writes;
-use crate::provider::writer::{thinking_first, Block, Thought, Writer};
-use crate::value::json::AsObject;
+use crate::provider::order::Said;
+use crate::provider::writer::{Block, Thought, Writer};
+use crate::value::json::{AsJson, AsObject};
+use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
 impl Writes for Room {
@@ -96,6 +99,23 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
+/// A text with what it cites, or what is cited alone.
+fn cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
+    out.json.object(|block| {
+        block.object("citationsContent", |cited| {
+            if !is_blank(text) {
+                cited.list("content", |list| {
+                    list.object(|content| {
+                        content.text("text", text);
+                    });
+                });
+            }
+            cited.field("citations", &AsJson(citations));
+        });
+    });
+    out.mark_behind();
+}
+
 fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
@@ -134,64 +154,53 @@ fn own_block(part: &Part, out: &mut Writer<'_>) {
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
     out.blocks(true, |out| {
-        let start = out.json.0.len();
-        let speaks = content(message, out);
-        for call in &message.calls {
-            let [id, name, input] = out.function(call);
-            out.json.object(|block| {
-                block.object("toolUse", |tool| {
-                    tool.field("toolUseId", &*id)
-                        .field("name", &*name)
-                        .raw("input", &input);
-                });
-            });
-            out.mark_behind();
+        if let Content::Text(bytes) = &message.content {
+            if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+            }
         }
-        if !speaks && message.calls.is_empty() {
-            out.cut(start);
+        // With anything behind it, a call counts as unanswered, or the message as the beginning of the answer.
+        let said = out.arrange(message, is_thinking, |part, out| out.says(part));
+        let spoken = out.spoken(&said, is_thinking);
+        for (index, one) in said.into_iter().enumerate() {
+            match one {
+                Said::Part(part) if part.kind.is_thinking() => thinking(part, index < spoken, out),
+                Said::Part(part) => model_part(part, out),
+                Said::Call(call) => write_call(call, out),
+            }
         }
     });
 }
 
-/// Writes what a model says and tells whether that is more than thinking.
-fn content(message: &Message, out: &mut Writer<'_>) -> bool {
-    let parts = match &message.content {
-        Content::None => return false,
-        Content::Text(bytes) => {
-            let text = out.text(bytes);
-            if let Some(text) = &text {
-                text_block(text, out);
-            }
-            return text.is_some();
-        }
-        Content::Parts(parts) => thinking_first(parts, out, |part| is_thinking(part, out)),
-    };
-    let mut speaks = false;
-    for part in parts {
-        let before = out.json.0.len();
-        match &part.kind {
-            PartKind::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                    out.hint_behind(part);
-                }
-            }
-            PartKind::ProviderBlock { .. } => own_block(part, out),
-            PartKind::Thinking(_) | PartKind::RedactedThinking(_) => {
-                speaks |= thinking(part, out);
-                continue;
-            }
-            PartKind::Image { .. }
-            | PartKind::Audio { .. }
-            | PartKind::Video { .. }
-            | PartKind::File { .. } => {
-                let words = out.media_words(part);
-                text_block(&words, out);
+fn write_call(call: &ToolCall, out: &mut Writer<'_>) {
+    let [id, name, input] = out.function(call);
+    out.json.object(|block| {
+        block.object("toolUse", |tool| {
+            tool.field("toolUseId", &*id)
+                .field("name", &*name)
+                .raw("input", &input);
+        });
+    });
+    out.mark_behind();
+}
+
+fn model_part(part: &Part, out: &mut Writer<'_>) {
+    match &part.kind {
+        PartKind::Text(bytes) => {
+            if let Some(citations) = part.provider_list(out.options, "citations") {
+                cited_block(&utf8(bytes), citations, out);
+                out.hint_behind(part);
+            } else if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+                out.hint_behind(part);
             }
         }
-        speaks |= out.json.0.len() > before;
+        PartKind::ProviderBlock { .. } => own_block(part, out),
+        _ => {
+            let words = out.media_words(part);
+            text_block(&words, out);
+        }
     }
-    speaks
 }
 
 fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
@@ -206,21 +215,25 @@ fn is_thinking(part: &Part, out: &Writer<'_>) -> bool {
     }
 }
 
-/// Writes a thinking part and tells whether it has become text.
-fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
-    if let PartKind::RedactedThinking(data) = &part.kind {
-        if is_thinking(part, out) {
-            out.json.object(|block| {
-                block.object("reasoningContent", |content| {
-                    content.text("redactedContent", data);
-                });
+/// Writes reasoning, which is sent as such where it leads to something: no message may end with it.
+fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
+    let is_own = leads && is_thinking(part, out);
+    if let (PartKind::RedactedThinking(data), true) = (&part.kind, is_own) {
+        out.json.object(|block| {
+            block.object("reasoningContent", |content| {
+                content.text("redactedContent", data);
             });
-        } else {
-            out.dropped(part);
-        }
-        return false;
+        });
+        return;
     }
-    match out.thinking(part, true) {
+    if matches!(part.kind, PartKind::RedactedThinking(_)) {
+        return out.dropped(part);
+    }
+    let thought = match is_own {
+        true => out.thinking(part, true),
+        false => out.thinking_as_text(part),
+    };
+    match thought {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
@@ -231,13 +244,9 @@ fn thinking(part: &Part, out: &mut Writer<'_>) -> bool {
                     });
                 });
             });
-            false
         }
-        Thought::Text(text) => {
-            text_block(&text, out);
-            true
-        }
-        Thought::Nothing => false,
+        Thought::Text(text) => text_block(&text, out),
+        Thought::Nothing => {}
     }
 }
 

@@ -3,42 +3,44 @@
 use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind};
-use crate::provider::foreign::plain_content;
-use crate::provider::listener::{is_said, Listener};
+use crate::log::provider::Provider;
+use crate::provider::foreign::ordered;
+use crate::provider::listener::Listener;
+use crate::provider::order::{calls_behind, in_order};
 use crate::value::Value;
 
 /// Blocks of an assistant message.
 #[derive(Default)]
 pub struct Said {
     parts: Vec<Part>,
-    calls: Vec<ToolCall>,
-    /// The call before something else.
-    moved: Option<Box<str>>,
+    /// With the number of parts before each.
+    calls: Vec<(usize, ToolCall)>,
 }
 
 impl Said {
     pub fn part(&mut self, part: Part) {
-        if let (true, Some(call)) = (is_said(&part), self.calls.last()) {
-            self.moved.get_or_insert_with(|| call.id.clone());
-        }
         self.parts.push(part);
     }
 
     pub fn call(&mut self, call: ToolCall) {
-        self.calls.push(call);
+        self.calls.push((self.parts.len(), call));
     }
 
-    /// Adds the message. A text beside calls has no other form than that of a block.
-    pub fn join(self, history: &mut Listener) {
-        if let Some(id) = self.moved {
-            history.call_moved(&id);
-        }
-        let content = if self.calls.is_empty() && !history.rules().lists_only {
-            Content::Parts(self.parts.into_boxed_slice())
-        } else {
-            plain_content(self.parts)
+    /// Adds the message. A text beside calls has no other form than that of a block. The provider refuses a
+    /// part that `leads` behind a call, see [`calls_behind`].
+    pub fn join(self, provider: Provider, leads: impl Fn(&Part) -> bool, history: &mut Listener) {
+        let (content, calls) = match self.calls.is_empty() && !history.rules().lists_only {
+            true => (Content::Parts(self.parts.into_boxed_slice()), Vec::new()),
+            false => ordered(provider, self.parts, self.calls),
         };
-        history.assistant(content, self.calls, None);
+        let thinks = |part: &Part| part.kind.is_thinking();
+        if !calls_behind(&in_order(&content, &calls), thinks, leads)
+            .1
+            .is_empty()
+        {
+            history.refused();
+        }
+        history.assistant(content, calls, None);
     }
 }
 

@@ -10,8 +10,8 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, part, plain_content,
-    provider_block, system_part, text_part, Object,
+    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, ordered, part,
+    plain_content, provider_block, system_part, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -115,40 +115,34 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
 }
 
 fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let (mut parts, mut calls): (Vec<Part>, Vec<(ToolCall, usize)>) = (Vec::new(), Vec::new());
+    let (mut parts, mut calls): (Vec<Part>, Vec<(usize, ToolCall)>) = (Vec::new(), Vec::new());
     each(values, |value| {
         if find(&value, CALL).is_some() {
-            calls.push((read_call(value)?, parts.len()));
+            calls.push((parts.len(), read_call(value)?));
         } else if find(&value, RESPONSE).is_some() {
             return Err(Error::invalid(Vec::new(), "a part of a model's content"));
         } else {
-            parts.push(made(content_part(value)?));
+            parts.push(model_part(value)?);
         }
         Ok(())
     })?;
-    let len = parts.len();
-    let is_plain = calls.iter().all(|(_, before)| *before == len);
-    let place = |(mut call, before): (ToolCall, usize)| {
-        if before < len {
-            call.put_parts_before(before);
-        }
-        call
-    };
-    let calls = calls.into_iter().map(place).collect();
-    let content = match is_plain {
-        true => plain_content(parts),
-        false => Content::Parts(parts.into_boxed_slice()),
-    };
+    let (content, calls) = ordered(PROVIDER, parts, calls);
     history.assistant(content, calls, None);
     Ok(())
 }
 
-/// An image or the like that a model made is its own.
-fn made(mut part: Part) -> Part {
+/// A part of the model's that is no call. An image or the like that it made is its own; one that is a thought is
+/// none of its answer.
+pub(super) fn model_part(value: Value) -> Result<Part, Error> {
+    let is_thought = at(&value, "thought") == Some(&Value::Bool(true));
+    if is_thought && at(&value, "text").is_none() {
+        return provider_block(PROVIDER, value);
+    }
+    let mut part = content_part(value)?;
     if part.kind.media().is_some() && part.provider_metadata.is_none() {
         part.provider_metadata = Some(metadata(PROVIDER, &[]));
     }
-    part
+    Ok(part)
 }
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {
@@ -162,7 +156,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     })
 }
 
-pub fn content_part(value: Value) -> Result<Part, Error> {
+fn content_part(value: Value) -> Result<Part, Error> {
     let signature = find_name(&value, SIGNATURE);
     let signed = metadata_of(PROVIDER, "signature", signature);
     match at(&value, "text") {

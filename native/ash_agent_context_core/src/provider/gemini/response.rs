@@ -1,6 +1,8 @@
 //! What Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
 //! neighbours of one kind are one part, but a signature belongs to the part it stands on.
 
+use std::borrow::Cow;
+
 use super::Room;
 use crate::fault::Fault;
 use crate::log::call::Arguments;
@@ -15,6 +17,37 @@ use crate::provider::node::{self, Node};
 use crate::value::Value;
 
 use super::paths;
+
+/// What is said of an answer and has no place in a request.
+const DETAILS: [&str; 5] = [
+    "groundingMetadata",
+    "citationMetadata",
+    "urlContextMetadata",
+    "finishMessage",
+    "continuationToken",
+];
+
+/// `FinishReason` and `BlockedReason` of `google.cloud.aiplatform.v1`, from 1.
+const REASONS: [&str; 10] = [
+    "STOP",
+    "MAX_TOKENS",
+    "SAFETY",
+    "RECITATION",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "MALFORMED_FUNCTION_CALL",
+    "MODEL_ARMOR",
+];
+const BLOCKED: [&str; 6] = [
+    "SAFETY",
+    "OTHER",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "MODEL_ARMOR",
+    "JAILBREAK",
+];
 
 /// The call whose arguments come piece by piece.
 const OPEN: Key = Key::Only("call");
@@ -63,18 +96,34 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(usage) = usage {
         draft.count_tokens(usage);
     }
-    if let Some(word) = candidate.and_then(|of| node::filled(of, "finishReason")) {
-        return draft.finish_all(reason(word), word);
+    if let Some(candidate) = candidate {
+        draft.keep(candidate, &DETAILS);
     }
-    match feedback.and_then(|feedback| node::filled(feedback, "blockReason")) {
-        Some(word) => draft.finish_all(Finish::ContentFilter, word),
+    if let Some(word) = candidate.and_then(|of| word(of, "finishReason", &REASONS)) {
+        return draft.finish_all(reason(&word), &word);
+    }
+    match feedback.and_then(|feedback| word(feedback, "blockReason", &BLOCKED)) {
+        Some(word) => draft.finish_all(Finish::ContentFilter, &word),
         None => Ok(()),
+    }
+}
+
+/// An enum's word, which some of Vertex's transports send as its number. 0 is what is not set.
+fn word<'n>(node: &'n Node<'_>, key: &str, names: &[&'static str]) -> Option<Cow<'n, str>> {
+    match node::number(node, key) {
+        None => node::filled(node, key).map(Cow::Borrowed),
+        Some(0) => None,
+        Some(number) => {
+            let at = usize::try_from(number - 1).ok();
+            let name = at.and_then(|at| names.get(at));
+            Some(name.map_or_else(|| number.to_string().into(), |name| Cow::Borrowed(*name)))
+        }
     }
 }
 
 fn reason(word: &str) -> Finish {
     match word {
-        "MAX_TOKENS" => Finish::Length,
+        "MAX_TOKENS" | "CONTINUATION" => Finish::Length,
         "SAFETY"
         | "RECITATION"
         | "BLOCKLIST"
@@ -84,7 +133,9 @@ fn reason(word: &str) -> Finish {
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION"
         | "LANGUAGE"
-        | "MODEL_ARMOR" => Finish::ContentFilter,
+        | "MODEL_ARMOR"
+        | "ESCALATION"
+        | "PUP_LIMITED_DISABLED" => Finish::ContentFilter,
         "MALFORMED_FUNCTION_CALL"
         | "UNEXPECTED_TOOL_CALL"
         | "TOO_MANY_TOOL_CALLS"
@@ -103,7 +154,7 @@ fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
         return read_call(draft, call, signature);
     }
     let Some(text) = node::text(part, "text") else {
-        let part = match super::read::content_part(node::to_value(part)?) {
+        let part = match super::read::model_part(node::to_value(part)?) {
             Ok(part) => part,
             Err(_) => opaque(part)?,
         };

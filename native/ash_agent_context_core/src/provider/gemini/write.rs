@@ -12,8 +12,9 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
+use crate::provider::order::{in_order, Said};
 use crate::provider::parts::{unmarked, Parts};
-use crate::provider::writer::{in_order, Said, Thought, Writer};
+use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
 /// What Google documents for a call whose signature is not at hand, such as another vendor's:
@@ -129,7 +130,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             .model
             .is_none_or(|model| !model.contains("gemini-1") && !model.contains("gemini-2"))
             .then_some(STAND_IN_SIGNATURE);
-        for said in in_order(message) {
+        for said in in_order(&message.content, &message.calls) {
             match said {
                 Said::Part(part) => speaks |= model_part(part, out),
                 Said::Call(one) => call(one, stand_in.take(), out),
@@ -257,11 +258,10 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
 }
 
 /// What Gemini's documents name; it refuses the rest.
-const TYPES: [&str; 28] = [
+const TYPES: [&str; 27] = [
     "application/pdf",
     "image/png",
     "image/jpeg",
-    "image/gif",
     "image/webp",
     "image/heic",
     "image/heif",
@@ -293,9 +293,12 @@ fn is_sent(media: &Media<'_>) -> bool {
     match media.source {
         Location::Inline(_) => is_taken,
         Location::Stored(owner, _) => is_taken && owner == Provider::Gemini,
-        // The server reads texts there, too.
-        Location::Web(_) => is_taken || media.guessed_type().is_some_and(is_text),
+        // The server reads texts there, too; a drawing in SVG is one, and it refuses that.
+        Location::Web(_) => {
+            is_taken || (!media.is_image() && media.guessed_type().is_some_and(is_text))
+        }
         Location::Store(uri) => is_taken && uri.starts_with("gs://"),
+        Location::Refused(_) => false,
     }
 }
 

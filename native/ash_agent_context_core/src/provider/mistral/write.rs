@@ -6,12 +6,15 @@ use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::dialect::chat::reasoning::is_prefix;
+use crate::provider::dialect::chat::thought::{pieces, Piece};
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::parts::{unmarked, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
+use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
+use crate::value::Value;
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
@@ -76,8 +79,8 @@ impl Writes for Room {
         true
     }
 
-    fn knows_prefixes(&self) -> bool {
-        true
+    fn is_prefix(&self, elements: &str) -> bool {
+        is_prefix(elements)
     }
 
     fn user_last(&self) -> bool {
@@ -110,7 +113,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     });
     // Thinking that leads to nothing is not sent.
     if speaks || !message.calls.is_empty() {
-        message_with_calls(message, &content, &Reasoning::Nothing, out);
+        message_with_calls(message, &content, |_| {}, out);
     }
 }
 
@@ -119,21 +122,37 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
     let before = out.json.0.len();
     match &part.kind {
         PartKind::Thinking(_) => match out.thinking(part, false) {
-            Thought::Own { text, signature } if !is_blank(&text) => {
+            Thought::Own { text, signature } => {
+                let pieces = pieces(&text, part);
+                let says =
+                    |piece: &Piece<'_>| !matches!(piece, Piece::Text(text) if is_blank(text));
+                if !pieces.iter().any(says) {
+                    return false;
+                }
                 out.json.object(|written| {
                     written.field("type", "thinking").list("thinking", |list| {
-                        list.object(|piece| {
-                            piece.field("type", "text").text("text", &text);
-                        });
+                        for piece in pieces {
+                            match piece {
+                                Piece::Text(text) => list.object(|piece| {
+                                    piece.field("type", "text").text("text", text);
+                                }),
+                                Piece::Chunk(chunk) => list.element(&AsJson(chunk)),
+                            }
+                        }
                     });
                     if let Some(signature) = signature {
                         written.field("signature", signature);
+                    }
+                    let metadata = part.provider_metadata.as_ref();
+                    if metadata.is_some_and(|of| of.get_named("closed") == Some(&Value::Bool(true)))
+                    {
+                        written.field("closed", &true);
                     }
                 });
                 return false;
             }
             Thought::Text(text) => text_part(&text, out),
-            Thought::Own { .. } | Thought::Nothing => {}
+            Thought::Nothing => {}
         },
         PartKind::Image { .. }
         | PartKind::Audio { .. }

@@ -105,7 +105,7 @@ fn read_call(value: Value) -> Result<crate::log::call::ToolCall, Error> {
 }
 
 /// Bare base64, whose first bytes tell what it is.
-fn image(value: Value) -> Result<Part, Error> {
+pub(super) fn image(value: Value) -> Result<Part, Error> {
     let data = value.as_str().unwrap_or_default();
     let media_type = match data {
         _ if data.starts_with("/9j/") => "image/jpeg",

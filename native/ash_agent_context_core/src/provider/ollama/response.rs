@@ -1,5 +1,6 @@
 //! What Ollama sends: a message a line, the last of them with what was counted.
 
+use super::read::image;
 use super::Room;
 use crate::fault::Fault;
 use crate::log::call::Arguments;
@@ -40,6 +41,11 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         let said = |name| node::text(message, name).unwrap_or_default();
         draft.thinking(Key::Only("thinking"), said("thinking"));
         draft.text(Key::Only("content"), said("content"));
+        for data in node::list(message, "images") {
+            if let Ok(part) = image(node::to_value(data)?) {
+                draft.put_part(draft.next_key(), part);
+            }
+        }
         for call in node::list(message, "tool_calls") {
             read_call(draft, call)?;
         }
@@ -65,9 +71,9 @@ fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
     let key = draft.next_key();
     let name = node::filled(function, "name");
     draft.open_call(key.clone(), node::text(call, "id"), name);
-    let arguments = match node::get(function, "arguments") {
-        Some(Node::Str(json)) => Arguments::from_json(json.as_bytes().into()),
-        other => arguments(other)?.unwrap_or_default(),
+    let arguments = match node::text(function, "arguments") {
+        Some(json) => Arguments::from_json(json.as_bytes().into()),
+        None => arguments(node::get(function, "arguments"))?.unwrap_or_default(),
     };
     draft.end_call_with(&key, arguments)
 }

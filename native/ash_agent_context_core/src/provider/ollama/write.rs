@@ -103,6 +103,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     if texts.is_empty() && message.calls.is_empty() {
         return;
     }
+    out.list_calls(message);
     let calls: Vec<_> = message
         .calls
         .iter()

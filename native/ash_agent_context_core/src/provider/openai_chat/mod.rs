@@ -1,6 +1,7 @@
 //! OpenAI Chat Completions and the servers that speak it.
 
 mod accepts;
+mod beside;
 mod read;
 mod write;
 

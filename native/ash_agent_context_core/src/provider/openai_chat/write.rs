@@ -1,5 +1,6 @@
 //! OpenAI Chat Completions.
 
+use super::beside::Beside;
 use super::Room;
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
@@ -9,7 +10,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::breakpoints::{breakpoint, hint};
 use crate::provider::dialect::chat::read::AUDIO;
-use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::dialect::chat::reasoning::is_prefix;
 use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
 use crate::provider::format::Writes;
 use crate::provider::options::SystemRole;
@@ -66,6 +67,10 @@ impl Writes for Room {
         });
     }
 
+    fn is_prefix(&self, elements: &str) -> bool {
+        is_prefix(elements)
+    }
+
     fn cache_mark(&self, ttl: Ttl) -> &'static str {
         breakpoint(ttl)
     }
@@ -93,7 +98,7 @@ const PARTS: Parts = Parts {
 };
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let reasoning = Reasoning::of(message, out);
+    let beside = Beside::of(message, out, is_sent);
     // Written apart: the message is left out when there is nothing in it.
     let content = out.apart(|out| match &message.content {
         Content::None => {}
@@ -102,31 +107,34 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 out.json.text(&text);
             }
         }
-        Content::Parts(parts) => match text_beside_reasoning(parts) {
+        Content::Parts(parts) => match text_beside(parts, &beside) {
             Some(bytes) => {
                 for part in &**parts {
-                    thinking(part, &reasoning, out);
+                    thinking(part, &beside, out);
                 }
                 if let Some(text) = out.text(bytes) {
                     out.json.text(&text);
                 }
             }
             None => out.wrapped("[", "]", |out| {
-                for part in &**parts {
-                    assistant_part(part, &reasoning, out);
+                for part in parts.iter().filter(|part| !beside.has(part)) {
+                    assistant_part(part, &beside, out);
                 }
             }),
         },
     });
-    message_with_calls(message, &content, &reasoning, out);
+    if !(content.is_empty() && message.calls.is_empty() && beside.says_nothing()) {
+        message_with_calls(message, &content, |written| beside.write(written), out);
+    }
 }
 
-/// The text of a message of reasoning and one text: servers that reason want it as it is, not in a list.
-fn text_beside_reasoning(parts: &[Part]) -> Option<&[u8]> {
-    let (thinking, rest): (Vec<_>, Vec<_>) = parts
+/// The text of a message of one text and of what stands beside it: servers that reason want it as it is,
+/// not in a list.
+fn text_beside<'a>(parts: &'a [Part], beside: &Beside<'_>) -> Option<&'a [u8]> {
+    let (apart, rest): (Vec<_>, Vec<_>) = parts
         .iter()
-        .partition(|part| matches!(part.kind, PartKind::Thinking(_)));
-    match (thinking.is_empty(), &*rest) {
+        .partition(|part| matches!(part.kind, PartKind::Thinking(_)) || beside.has(part));
+    match (apart.is_empty(), &*rest) {
         (false, [part]) if part.hints.is_none() => match &part.kind {
             PartKind::Text(bytes) => Some(bytes),
             _ => None,
@@ -135,10 +143,10 @@ fn text_beside_reasoning(parts: &[Part]) -> Option<&[u8]> {
     }
 }
 
-fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) {
+fn assistant_part(part: &Part, beside: &Beside<'_>, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Thinking(_) => {
-            if let Thought::Text(text) = thinking(part, reasoning, out) {
+            if let Thought::Text(text) = thinking(part, beside, out) {
                 text_part(&text, out);
             }
         }
@@ -155,8 +163,8 @@ fn assistant_part(part: &Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) 
 }
 
 /// What becomes of thinking that does not stand beside the content.
-fn thinking<'a>(part: &'a Part, reasoning: &Reasoning<'_>, out: &mut Writer<'_>) -> Thought<'a> {
-    if reasoning.has(part) {
+fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Thought<'a> {
+    if beside.has(part) {
         return Thought::Nothing;
     }
     out.thinking_as_text(part)

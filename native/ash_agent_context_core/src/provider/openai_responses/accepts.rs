@@ -21,6 +21,7 @@ impl Accepts for Room {
     fn history(&self) -> Rules {
         Rules {
             has_items: true,
+            calls_anywhere: true,
             ..Rules::default()
         }
     }

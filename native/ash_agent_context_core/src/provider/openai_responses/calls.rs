@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::item_ids::ItemIds;
 use super::parts::{is_sent, parts_output};
 use super::PROVIDER;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
-use crate::log::ids::is_item;
 use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
@@ -43,13 +43,13 @@ pub(crate) const FORMS: [Form; 8] = [
         output: "function_call_output",
         prefix: "fc",
         arguments: "arguments",
-        kept: &["namespace", "caller", "async"],
+        kept: &["namespace", "caller", "async", "status"],
     },
     Form {
         kind: CallKind::Custom,
         call: "custom_tool_call",
         output: "custom_tool_call_output",
-        prefix: "ctc",
+        prefix: "ct",
         arguments: "input",
         kept: &["namespace", "caller", "async"],
     },
@@ -124,15 +124,15 @@ impl Form {
     }
 }
 
-/// The fields of a call's item. `keeps_id`: whether it may go with the id that it came with.
-pub(crate) fn write_call(call: &ToolCall, keeps_id: bool, out: &mut Writer<'_>) -> Vec<u8> {
+/// The fields of a call's item.
+pub(super) fn write_call(call: &ToolCall, ids: &ItemIds<'_>, out: &mut Writer<'_>) -> Vec<u8> {
     let form = Form::of(call.kind);
     let id = out.id(call);
     let own = call
         .provider_text(PROVIDER, "id")
         // A request for approval is answered by the id of its item: there is but one.
         .filter(|_| call.kind != CallKind::McpApproval)
-        .filter(|own| keeps_id && is_item(own, form.prefix) && !call.aliases.item_reused);
+        .filter(|own| ids.take(own, form.prefix) && !call.aliases.item_reused);
     let item_id = match own {
         Some(own) => Some(own),
         None => call.aliases.item.as_deref(),
@@ -204,6 +204,8 @@ fn write_kept(call: &ToolCall, form: &Form, item: &mut JsonObject<'_>) {
         let given = metadata.and_then(|map| map.get_named(key));
         match (given.filter(|value| !matches!(value, Value::Nil)), *key) {
             (Some(value), _) => item.field(key, &AsJson(value)),
+            // Calls of functions need none.
+            (None, "status") if call.kind.is_function() => continue,
             (None, "status") => item.field(key, "completed"),
             (None, "pending_safety_checks") => item.raw(key, "[]"),
             (None, "server_label") => item.field(key, "mcp"),
@@ -405,7 +407,7 @@ fn screenshot<'a>(
             Location::Inline(_) => media.is_common_image(),
             Location::Web(_) => true,
             Location::Stored(owner, _) => owner == PROVIDER,
-            Location::Store(_) => false,
+            Location::Store(_) | Location::Refused(_) => false,
         };
         is_taken.then_some((part, media))
     });
@@ -554,12 +556,16 @@ fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
 }
 
-/// Whether the API itself answers a call: commands in a container of its own, its own search for tools.
+/// Whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's of X
+/// and its videos, which has the type of a custom tool's call.
 pub(crate) fn is_served(item: &Value) -> bool {
     match name_at(item, "type") {
         Some("shell_call") => {
             let environment = at(item, "environment").and_then(|of| name_at(of, "type"));
             environment.is_some_and(|of| of.starts_with("container"))
+        }
+        Some("custom_tool_call") => {
+            name_at(item, "call_id").is_some_and(|id| id.starts_with("xs_call_"))
         }
         Some("tool_search_call") => match name_at(item, "execution") {
             Some(execution) => execution != "client",

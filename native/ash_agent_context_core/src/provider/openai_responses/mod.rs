@@ -3,11 +3,13 @@
 mod accepts;
 mod assumed;
 mod calls;
+mod item_ids;
 mod parts;
 mod read;
 mod read_calls;
 mod read_media;
 mod response;
+mod texts;
 mod usage;
 mod write;
 

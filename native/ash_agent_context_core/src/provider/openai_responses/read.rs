@@ -4,17 +4,17 @@ use std::collections::{HashMap, HashSet};
 
 use super::calls::{self, Form};
 use super::read_media::media;
+use super::texts::{self, Notes};
 use super::{assumed, read_calls, Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    at, json_like, metadata, name_at, part, plain_content, provider_block, system_part, text_block,
-    Object,
+    into_parts, metadata, name_at, ordered, part, provider_block, system_part, text_block, Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
-use crate::value::{Map, Value, MAX_DEPTH};
+use crate::value::{Map, Value};
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
@@ -38,6 +38,7 @@ impl Reads for Room {
             _ => return Err(body.wrong("input", "text or a list of items")),
         };
         let mut reading = Reading {
+            outputs: last_outputs(&items),
             assumed: match ["previous_response_id", "conversation"]
                 .iter()
                 .any(|key| body.has(key))
@@ -45,6 +46,7 @@ impl Reads for Room {
                 true => assumed::calls(&items),
                 false => HashMap::new(),
             },
+            keeps_items: body.get("store") != Some(&Value::Bool(false)),
             ..Reading::default()
         };
         history
@@ -59,10 +61,18 @@ impl Reads for Room {
 #[derive(Default)]
 struct Reading {
     said: Said,
+    /// Calls that the application answers.
+    called: HashSet<Box<str>>,
     /// Calls that the API itself answers.
     served: HashSet<Box<str>>,
+    /// The last output of each call, see [`last_outputs`].
+    outputs: HashMap<(usize, Box<str>), usize>,
+    /// Messages so far that are not the model's.
+    turn: usize,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
+    /// Whether the API keeps what it says, as it does unless it is told not to.
+    keeps_items: bool,
 }
 
 /// Items of the model that make one message.
@@ -70,7 +80,8 @@ struct Reading {
 struct Said {
     elements: Vec<usize>,
     parts: Vec<Part>,
-    calls: Vec<ToolCall>,
+    /// With the number of parts before each.
+    calls: Vec<(usize, ToolCall)>,
     /// Whether a message item is among them.
     speaks: bool,
     /// Whether the message is in the short form, with a text that is not in a list.
@@ -83,19 +94,17 @@ impl Said {
         if said.elements.is_empty() {
             return;
         }
-        let content = if said.is_text {
-            plain_content(said.parts)
-        } else if said.parts.is_empty() {
-            Content::None
-        } else {
-            Content::Parts(said.parts.into_boxed_slice())
+        let (content, calls) = ordered(PROVIDER, said.parts, said.calls);
+        let content = match content {
+            Content::Text(_) if !said.is_text => Content::Parts(into_parts(content).into()),
+            content => content,
         };
-        history.assistant_of(&said.elements, content, said.calls, None);
+        history.assistant_of(&said.elements, content, calls, None);
     }
 
     /// Ends the items before one that belongs to the next message.
-    fn make_room(&mut self, history: &mut Listener, speaks: bool) {
-        if (self.speaks && self.calls.is_empty()) || (speaks && !self.calls.is_empty()) {
+    fn make_room(&mut self, history: &mut Listener) {
+        if self.speaks && self.calls.is_empty() {
             self.flush(history);
         }
     }
@@ -114,11 +123,21 @@ impl Reading {
             None => "message".into(),
         };
         if &*kind == "message" {
+            self.turn += usize::from(is_of_others(&item));
+            let is_answered = |(_, call): &(usize, ToolCall)| {
+                let output = self.outputs.get(&(self.turn, call.id.clone()));
+                output.is_some_and(|output| *output > element)
+            };
+            // What follows a call is of the same answer if the output comes after it.
+            if !said.calls.iter().all(is_answered) {
+                said.flush(history);
+            }
             return read_message(item, history, said);
         }
         if &*kind == "reasoning" {
-            let part = reasoning(item)?;
-            said.make_room(history, false);
+            let (words, notes) = texts::reasoning(&item, self.keeps_items)?;
+            let part = part(PartKind::Thinking(words), Some(noted(notes)));
+            said.make_room(history);
             said.elements.push(element);
             said.parts.push(part);
             return Ok(());
@@ -126,7 +145,9 @@ impl Reading {
         if let Some(form) = Form::of_call(&kind).filter(|_| !calls::is_served(&item)) {
             if let Some(call) = read_calls::call(form, &item)? {
                 said.elements.push(element);
-                said.calls.push(call);
+                self.served.remove(&call.id);
+                self.called.insert(call.id.clone());
+                said.calls.push((said.parts.len(), call));
                 return Ok(());
             }
         } else if let Some(form) =
@@ -137,7 +158,7 @@ impl Reading {
                 history.answer(answer);
                 return Ok(());
             }
-        } else if let Some(id) = name_at(&item, "call_id") {
+        } else if let Some(id) = name_at(&item, "call_id").filter(|id| !self.called.contains(*id)) {
             self.served.insert(id.into());
         }
         let block = provider_block(PROVIDER, item)?;
@@ -145,6 +166,22 @@ impl Reading {
         said.parts.push(block);
         Ok(())
     }
+}
+
+fn is_of_others(item: &Value) -> bool {
+    matches!(name_at(item, "role"), Some("user" | "system" | "developer"))
+}
+
+/// The position of the last output of each call, by how many messages before it are not the model's.
+fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
+    let mut turn = 0;
+    let output = |(position, item): (usize, &Value)| {
+        turn += usize::from(is_of_others(item));
+        Form::of_output(name_at(item, "type")?)?;
+        let id = name_at(item, "call_id")?;
+        Some(((turn, id.into()), position))
+    };
+    items.iter().enumerate().filter_map(output).collect()
 }
 
 /// Whether the API itself gave this output.
@@ -156,6 +193,7 @@ fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
 }
 
 fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
+    let of_message = texts::message_notes(&item);
     let mut item = Object::read(item, "an item, an object")?;
     let role = item.need_text("role")?;
     match &*role {
@@ -170,14 +208,21 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
             history.system(content, None);
         }
         "assistant" => {
-            let notes = [("id", item.text("id")?), ("phase", item.text("phase")?)];
-            let content = item.content("content", |part| assistant_part(part, &notes))?;
-            said.make_room(history, true);
+            for key in ["id", "phase"] {
+                item.text(key)?;
+            }
+            let content = item.content("content", |part| assistant_part(part, &of_message))?;
+            said.make_room(history);
             said.elements.push(history.element());
             said.speaks = true;
-            said.is_text |= matches!(content, Content::Text(_));
-            said.parts
-                .append(&mut crate::provider::foreign::into_parts(content));
+            let is_text = matches!(content, Content::Text(_));
+            let mut parts = into_parts(content);
+            let notes = texts::text_notes(&Value::Nil, &of_message)?;
+            if let Some(text) = parts.first_mut().filter(|_| is_text && !notes.is_empty()) {
+                text.provider_metadata = Some(noted(notes));
+            }
+            said.is_text |= is_text;
+            said.parts.append(&mut parts);
         }
         _ => {
             // The API knows more roles than we do, or will.
@@ -189,34 +234,12 @@ fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<
                 },
                 None,
             );
-            said.make_room(history, false);
+            said.make_room(history);
             said.elements.push(element);
             said.parts.push(block);
         }
     }
     Ok(())
-}
-
-/// Reasoning, whose text is its summary.
-fn reasoning(item: Value) -> Result<Part, Error> {
-    let id = name_at(&item, "id");
-    let encrypted = name_at(&item, "encrypted_content");
-    let mut metadata = metadata(PROVIDER, &[("id", id), ("encrypted_content", encrypted)]);
-    let mut text: Vec<u8> = Vec::new();
-    if let Some(Value::List(summary)) = at(&item, "summary") {
-        for piece in &**summary {
-            if let Some(Value::Binary(words)) = at(piece, "text") {
-                if !text.is_empty() {
-                    text.extend_from_slice(b"\n\n");
-                }
-                text.extend_from_slice(words);
-            }
-        }
-        let summary = json_like(Value::List(summary.clone()), MAX_DEPTH - 1)?;
-        metadata = Map::put(&metadata, Value::atom("summary"), summary);
-    }
-    let kind = PartKind::Thinking(text.into_boxed_slice());
-    Ok(part(kind, Some(metadata)))
 }
 
 fn user_part(value: Value) -> Result<Part, Error> {
@@ -229,25 +252,25 @@ fn user_part(value: Value) -> Result<Part, Error> {
     }
 }
 
-fn assistant_part(value: Value, notes: &[(&str, Option<Box<str>>)]) -> Result<Part, Error> {
-    let text = match name_at(&value, "type") {
-        Some("output_text" | "input_text" | "text") => text_block(value, "text")?,
-        Some("refusal") => text_block(value, "refusal")?,
-        Some("message" | "function_call" | "function_call_output" | "reasoning") => {
-            return Err(Error::invalid(
-                Vec::new(),
-                "a part of a message, not an item",
-            ));
-        }
-        _ => return provider_block(PROVIDER, value),
+fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
+    let Some(words) = texts::words_key(&value) else {
+        return match name_at(&value, "type") {
+            Some("message" | "function_call" | "function_call_output" | "reasoning") => Err(
+                Error::invalid(Vec::new(), "a part of a message, not an item"),
+            ),
+            _ => provider_block(PROVIDER, value),
+        };
     };
-    let known: Vec<_> = notes
-        .iter()
-        .map(|(key, note)| (*key, note.as_deref()))
-        .collect();
-    let is_noted = known.iter().any(|(_, note)| note.is_some());
-    Ok(part(
-        text.kind,
-        is_noted.then(|| metadata(PROVIDER, &known)),
-    ))
+    let notes = texts::text_notes(&value, of_message)?;
+    let text = text_block(value, words)?;
+    let metadata = (!notes.is_empty()).then(|| noted(notes));
+    Ok(part(text.kind, metadata))
+}
+
+/// Metadata with what is kept.
+fn noted(notes: Notes) -> Map {
+    let known = metadata(PROVIDER, &[]).into_entries();
+    let notes = notes.into_iter();
+    let notes = notes.map(|(name, value)| (Value::atom(name), value));
+    Map::new(known.into_iter().chain(notes).collect())
 }

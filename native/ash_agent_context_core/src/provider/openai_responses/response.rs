@@ -4,19 +4,25 @@
 //! may be others than those in the events before it. The closing event repeats all items, or none.
 
 use super::calls::{self, Form};
-use super::read_calls;
-use super::Room;
+use super::{read_calls, texts, Room, PROVIDER};
 use crate::fault::Fault;
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::part::PartKind;
-use crate::log::provider::Provider;
 use crate::log::reply::Finish;
+use crate::provider::block::Opaque;
 use crate::provider::draft::{Draft, Key};
-use crate::provider::foreign;
+use crate::provider::foreign::{self, at, name_at};
 use crate::provider::format::Responds;
 use crate::provider::node::{self, Node};
+use crate::value::letters::utf8;
 use crate::value::Value;
+
+/// Marks an answer whose items the API keeps.
+const STORED: Key = Key::Only("stored");
+
+/// Added to indexes of the last event's list that are another item's in the stream.
+const BEHIND: u64 = 1 << 32;
 
 impl Responds for Room {
     fn has_text_arguments(&self) -> bool {
@@ -39,8 +45,8 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         if let Some(fault) = Fault::of(node) {
             return Err(fault);
         }
-        if node::get(node, "output").is_some() {
-            return read_whole(draft, node);
+        if node::get(node, "output").is_some() || node::text(node, "object") == Some("response") {
+            return read_whole(draft, node, None);
         }
         return Err(match node::get(node, "choices") {
             Some(_) => Fault::unreadable(
@@ -82,12 +88,12 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         }
         "response.completed" | "response.incomplete" => {
             if let Some(response) = node::get(node, "response") {
-                return read_whole(draft, response);
+                return read_whole(draft, response, kind.strip_prefix("response."));
             }
         }
         "response.created" | "response.in_progress" | "response.queued" => {
             if let Some(response) = node::get(node, "response") {
-                draft.start(node::text(response, "id"), node::text(response, "model"));
+                start(draft, response);
             }
         }
         "response.failed" => {
@@ -112,11 +118,35 @@ fn speak(draft: &mut Draft, item: u64, part: u64, text: &str) {
     }
 }
 
-/// The closing event, or all there is.
-fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
+fn start(draft: &mut Draft, response: &Node<'_>) {
     draft.start(node::text(response, "id"), node::text(response, "model"));
-    for (item, index) in node::list(response, "output").iter().zip(0..) {
-        read_item(draft, index, item)?;
+    if node::is_true(response, "store") {
+        draft.mark(STORED);
+    }
+}
+
+/// The closing event, which says that the response is `closed`, or all there is.
+fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> Result<(), Fault> {
+    start(draft, response);
+    let is_open = |status: &&str| matches!(*status, "in_progress" | "queued");
+    let status = node::filled(response, "status");
+    let status = status.filter(|status| closed.is_none() || !is_open(status));
+    let status = status.or(closed).unwrap_or("completed");
+    if is_open(&status) {
+        // Its items are not final.
+        return Err(Fault::Queued);
+    }
+    // The stream's indexes may have gaps, which this list has not, and ids may change from one to the other.
+    let is_done = |item| closed.is_some() && identity(item).is_some_and(|key| draft.knows(&key));
+    let more = node::list(response, "output").iter().zip(0..);
+    let more: Vec<(&Node<'_>, u64)> = more.filter(|(item, _)| !is_done(item)).collect();
+    for (item, index) in more {
+        let is_anothers = draft.knows(&Key::Whole(index)) && !draft.knows(&place(index, item));
+        read_item(
+            draft,
+            if is_anothers { BEHIND + index } else { index },
+            item,
+        )?;
     }
     if let Some(usage) = node::get(response, "usage") {
         draft.count_tokens(usage);
@@ -125,22 +155,42 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>) -> Result<(), Fault> {
         return Err(fault);
     }
     let word = node::dig(response, &["incomplete_details", "reason"]).and_then(node::as_text);
-    let status = node::filled(response, "status").unwrap_or("completed");
     let (reason, word) = match (status, word) {
         ("incomplete", Some("content_filter")) => (Finish::ContentFilter, "content_filter"),
         ("incomplete", word) => (Finish::Length, word.unwrap_or("incomplete")),
         ("failed" | "cancelled", _) => (Finish::Error, status),
-        ("in_progress" | "queued", _) => return Err(Fault::Open),
         _ => (Finish::Stop, status),
     };
     draft.finish(reason, word);
     draft.end()
 }
 
-/// A call of a function, or of a tool with text for arguments: those come piece by piece.
+/// What an item is known by, as in OpenAI's SDK.
+fn identity(item: &Node<'_>) -> Option<Key> {
+    let kind = node::text(item, "type")?;
+    let id = node::filled(item, "call_id").or_else(|| node::filled(item, "id"))?;
+    Some(Key::Id(format!("{kind} {id}").into()))
+}
+
+/// Where an item of its type stands.
+fn place(index: u64, item: &Node<'_>) -> Key {
+    let kind = node::text(item, "type").unwrap_or_default();
+    Key::Id(format!("{index}: {kind}").into())
+}
+
+/// A call of a function, or of a tool with text for arguments: those come piece by piece. What comes as a whole
+/// has its place from here on: the items after it may be complete before it is.
 fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
-    let form = node::text(item, "type").and_then(Form::of_call);
-    let Some(form) = form.filter(|_| !draft.knows(&key)) else {
+    let kind = node::text(item, "type").filter(|_| !draft.knows(&key));
+    let Some(form) = kind.and_then(Form::of_call) else {
+        match kind {
+            None | Some("message") => {}
+            Some("reasoning") => {
+                draft.open_thinking(key.clone());
+                draft.show_empty(&key);
+            }
+            Some(_) => draft.open_opaque(key, Opaque::default()),
+        }
         return;
     };
     if matches!(form.kind, CallKind::Function | CallKind::Custom) {
@@ -169,6 +219,10 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
     if draft.knows(&seen) {
         return Ok(());
     }
+    draft.mark(place(index, item));
+    if let Some(identity) = identity(item) {
+        draft.mark(identity);
+    }
     let key = Key::Index(index);
     match node::text(item, "type") {
         Some("message") => read_message(draft, index, item)?,
@@ -176,16 +230,19 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
         Some(_) => {
             if let Some(call) = read_call(item)? {
                 begin_item(draft, key.clone(), item);
-                draft.put_call(&key, call)?;
+                // One that broke off has arguments that may read as if they were all.
+                let broke_off = node::text(item, "status") == Some("incomplete");
+                if !broke_off || !draft.knows(&key) {
+                    draft.put_call(&key, call)?;
+                }
                 draft.mark(seen);
                 return Ok(());
             }
-            let kind = PartKind::ProviderBlock {
-                provider: Provider::OpenAiResponses,
+            let part = PartKind::ProviderBlock {
+                provider: PROVIDER,
                 data: node::to_map(item)?,
             };
-            let part = foreign::part(kind, None);
-            draft.put_part(key.clone(), part);
+            draft.put_part(key.clone(), foreign::part(part, None));
         }
         None => {}
     }
@@ -194,58 +251,40 @@ fn read_item(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault
 }
 
 fn read_message(draft: &mut Draft, index: u64, item: &Node<'_>) -> Result<(), Fault> {
-    for (part, at) in node::list(item, "content").iter().zip(0..) {
-        let key = Key::Piece(index, at);
-        let text = match node::text(part, "type") {
-            Some("output_text" | "text") => node::text(part, "text"),
-            Some("refusal") => {
-                draft.refuse();
-                node::text(part, "refusal")
-            }
-            _ => {
-                let kind = PartKind::ProviderBlock {
-                    provider: Provider::OpenAiResponses,
-                    data: node::to_map(part)?,
-                };
-                let part = foreign::part(kind, None);
+    let item = node::to_value(item)?;
+    let Some(Value::List(content)) = at(&item, "content") else {
+        return Ok(());
+    };
+    let of_message = texts::message_notes(&item);
+    for (part, position) in content.iter().zip(0..) {
+        let key = Key::Piece(index, position);
+        let Some(words) = texts::words_key(part) else {
+            if let Ok(part) = foreign::provider_block(PROVIDER, part.clone()) {
                 draft.put_part(key, part);
-                continue;
             }
-        };
-        let text = text.unwrap_or_default();
-        if text.is_empty() {
             continue;
+        };
+        if words == texts::REFUSAL {
+            draft.refuse();
         }
-        draft.put_text(key.clone(), text, false);
-        for name in ["id", "phase"] {
-            if let Some(word) = node::filled(item, name) {
-                draft.note(&key, name, Value::text(word));
-            }
+        let text = name_at(part, words).unwrap_or_default();
+        if !text.is_empty() || texts::may_be_empty(&of_message) {
+            let notes = texts::text_notes(part, &of_message).unwrap_or_default();
+            draft.open_text(key.clone());
+            draft.put_text(key.clone(), text, false);
+            draft.note_all(&key, notes);
+            draft.show_empty(&key);
+            draft.close(&key)?;
         }
-        draft.close(&key)?;
     }
     Ok(())
 }
 
-/// Reasoning, whose text is its summary; open models show what they thought.
 fn read_reasoning(draft: &mut Draft, key: &Key, item: &Node<'_>) -> Result<(), Fault> {
-    let texts = |name| {
-        let pieces = node::list(item, name).iter();
-        let texts: Vec<&str> = pieces
-            .filter_map(|piece| node::filled(piece, "text"))
-            .collect();
-        texts.join("\n\n")
-    };
-    let text = Some(texts("summary")).filter(|text| !text.is_empty());
+    let item = node::to_value(item)?;
+    let (words, notes) = texts::reasoning(&item, draft.knows(&STORED)).unwrap_or_default();
     draft.open_thinking(key.clone());
-    draft.put_text(key.clone(), &text.unwrap_or_else(|| texts("content")), true);
-    for name in ["id", "encrypted_content"] {
-        if let Some(word) = node::filled(item, name) {
-            draft.note(key, name, Value::text(word));
-        }
-    }
-    if let Some(summary) = node::get(item, "summary") {
-        draft.note(key, "summary", node::to_value(summary)?);
-    }
+    draft.put_text(key.clone(), &utf8(&words), true);
+    draft.note_all(key, notes);
     draft.close(key)
 }

@@ -1,23 +1,26 @@
 //! OpenAI Responses.
 
+use std::borrow::Cow;
+
 use super::calls::{self, Behind};
+use super::item_ids::ItemIds;
 use super::parts::{input_text, PARTS};
-use super::Room;
+use super::texts::{is_content_part, is_empty_message, kept_list, REFUSAL};
+use super::{Room, PROVIDER};
 use crate::log::exchange::Exchange;
 use crate::log::hints::Ttl;
-use crate::log::ids::is_item;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::text_message;
 use crate::provider::format::Writes;
-use crate::provider::options::SystemRole;
-use crate::provider::writer::{calls_last, texts, Block, Said, Thought, Writer};
-use crate::value::builder::{Json, JsonObject};
+use crate::provider::options::{Options, SystemRole};
+use crate::provider::order::{in_order, Said};
+use crate::provider::writer::{texts, Block, Thought, Writer};
+use crate::value::builder::JsonObject;
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
 use crate::value::{Map, Value};
-use crate::view::change::ChangeKind;
 
 impl Writes for Room {
     fn list(&self) -> &'static str {
@@ -84,224 +87,207 @@ impl Writes for Room {
     }
 }
 
-/// One output item of the model.
-struct Item {
-    json: Vec<u8>,
-    /// Whether reasoning may come before it.
-    follows: bool,
-    is_reasoning: bool,
-}
-
-impl Item {
-    fn new(follows: bool, fill: impl FnOnce(&mut JsonObject<'_>)) -> Self {
-        let mut json = Json::default();
-        json.bare_object(fill);
-        Self {
-            json: json.0,
-            follows,
-            is_reasoning: false,
-        }
-    }
-}
-
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    let mut items: Vec<Item> = Vec::new();
     if let Content::Text(bytes) = &message.content {
-        items.extend(out.text(bytes).map(|text| easy_message(&text)));
+        if let Some(text) = out.text(bytes) {
+            easy_message(&text, out);
+        }
     }
-    // Servers with this API want results directly after their calls, so these come last.
-    let said = calls_last(message);
-    let keeps_ids = keeps_ids(&said, out);
-    for one in said {
+    // Some servers with this API want results directly after their calls, so those of other providers come last.
+    // DeepSeek refuses its own in their order: it takes what stands between two calls for the end of a message.
+    let is_own = message.calls.iter().any(|call| call.came_from(PROVIDER));
+    let is_deepseek = out
+        .options
+        .model
+        .is_some_and(|model| model.contains("deepseek"));
+    let said = match is_own && !is_deepseek {
+        true => in_order(&message.content, &message.calls),
+        false => out.calls_last(message),
+    };
+    let ids = ItemIds::of(&said, out);
+    let mut rest = &*said;
+    while let Some((one, behind)) = rest.split_first() {
+        rest = behind;
         match one {
-            Said::Part(part) => items.extend(item(part, keeps_ids, out)),
-            Said::Call(call) => items.push(Item {
-                json: calls::write_call(call, keeps_ids, out),
-                follows: true,
-                is_reasoning: false,
-            }),
+            Said::Call(call) => {
+                let call = calls::write_call(call, &ids, out);
+                out.json.raw(",");
+                out.json.0.extend_from_slice(&call);
+            }
+            Said::Part(part) => match part.kind {
+                PartKind::Text(_) => {
+                    let more = texts_of_item(part, behind, out);
+                    rest = behind.get(more.len()..).unwrap_or_default();
+                    spoken(part, &more, &ids, out);
+                }
+                PartKind::Thinking(_) => reasoning(part, &ids, out),
+                _ => block(part, out),
+            },
         }
     }
-    let mut items = items.into_iter().peekable();
-    while let Some(item) = items.next() {
-        // Reasoning comes directly before the item that it led to, or not at all.
-        if item.is_reasoning && !items.peek().is_some_and(|next| next.follows) {
-            out.changed(ChangeKind::DroppedThinking, || "reasoning".to_owned(), None);
-            continue;
-        }
-        out.json.raw(",");
-        out.json.0.extend_from_slice(&item.json);
-    }
-}
-
-fn easy_message(text: &str) -> Item {
-    spoken(text, None)
 }
 
 /// A text without the id of an item.
-fn spoken(text: &str, phase: Option<&str>) -> Item {
-    Item::new(false, |item| {
-        item.field("role", "assistant").text("content", text);
-        if let Some(phase) = phase {
+fn easy_message(text: &str, out: &mut Writer<'_>) {
+    text_message("assistant", text, out);
+}
+
+/// The texts behind one that were parts of the same message.
+fn texts_of_item<'a>(part: &Part, behind: &[Said<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
+    let more = behind.iter().map_while(|one| match one {
+        Said::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
+        _ => None,
+    });
+    more.collect()
+}
+
+/// A message of the model with its texts and refusals.
+fn spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer<'_>) {
+    let options = out.options;
+    let id = ids.of_text(part, out);
+    let mut texts = Vec::with_capacity(1 + more.len());
+    for part in std::iter::once(&part).chain(more) {
+        match &part.kind {
+            PartKind::Text(_) if id.is_some() && is_empty_message(part) => {
+                texts.push((*part, Cow::Borrowed("")));
+            }
+            PartKind::Text(bytes) => texts.extend(out.text(bytes).map(|text| (*part, text))),
+            _ => {}
+        }
+    }
+    if texts.is_empty() {
+        return;
+    }
+    let known = |key| part.provider_text(key).filter(|_| part.is_of(options));
+    out.json.raw(",");
+    out.json.bare_object(|item| {
+        if id.is_some() {
+            item.field("type", "message");
+        }
+        item.field("role", "assistant");
+        if let Some(id) = id {
+            let status = known("status").unwrap_or("completed");
+            item.field("id", id).field("status", status);
+        }
+        if let Some(phase) = known("phase") {
             item.field("phase", phase);
         }
-    })
-}
-
-/// Whether items go with the ids that they came with. An item of a message whose reasoning is not sent
-/// would be refused with its id ("... was provided without its required 'reasoning' item").
-fn keeps_ids(said: &[Said<'_>], out: &Writer<'_>) -> bool {
-    said.iter().enumerate().all(|(index, one)| {
-        let Said::Part(part) = one else { return true };
-        if !matches!(part.kind, PartKind::Thinking(_)) {
-            return true;
-        }
-        let behind = said.iter().skip(index + 1).find(|one| match one {
-            Said::Call(_) => true,
-            Said::Part(part) => out.says(part) || is_own_reasoning(part, out),
-        });
-        let follows = match behind {
-            Some(Said::Part(behind)) => {
-                message_id(behind, out).is_some() || is_own_block(behind, out)
-            }
-            Some(Said::Call(_)) => true,
-            None => false,
-        };
-        is_own_reasoning(part, out) && follows
-    })
-}
-
-fn is_own_block(part: &Part, out: &Writer<'_>) -> bool {
-    match &part.kind {
-        PartKind::ProviderBlock { provider, data } => {
-            *provider == out.options.provider && !is_content_part(data) && !is_result(part)
-        }
-        _ => false,
-    }
-}
-
-/// The id of the item that a text was.
-fn message_id<'a>(part: &'a Part, out: &Writer<'_>) -> Option<&'a str> {
-    let id = part
-        .provider_text("id")
-        .filter(|_| matches!(part.kind, PartKind::Text(_)));
-    id.filter(|id| part.is_of(out.options) && is_item(id, "msg") && !part.withheld)
-}
-
-/// The id and the content of reasoning that can go back.
-fn own_reasoning<'a>(part: &'a Part, out: &Writer<'_>) -> Option<(&'a str, &'a str)> {
-    let id = part
-        .provider_text("id")
-        .filter(|id| is_item(id, "rs") && !part.withheld)?;
-    let encrypted = part.provider_text("encrypted_content")?;
-    part.is_of(out.options).then_some((id, encrypted))
-}
-
-fn is_own_reasoning(part: &Part, out: &Writer<'_>) -> bool {
-    matches!(part.kind, PartKind::Thinking(_)) && own_reasoning(part, out).is_some()
-}
-
-fn item(part: &Part, keeps_ids: bool, out: &mut Writer<'_>) -> Option<Item> {
-    match &part.kind {
-        PartKind::Text(bytes) => {
-            let text = out.text(bytes)?;
-            let phase = part
-                .provider_text("phase")
-                .filter(|_| part.is_of(out.options));
-            let Some(id) = message_id(part, out).filter(|_| keeps_ids) else {
-                return Some(spoken(&text, phase));
-            };
-            Some(Item::new(true, |item| {
-                item.field("type", "message")
-                    .field("role", "assistant")
-                    .field("id", id)
-                    .field("status", "completed");
-                if let Some(phase) = phase {
-                    item.field("phase", phase);
+        match &*texts {
+            [(part, text)] if id.is_none() && is_plain(part, options) => item.text("content", text),
+            texts => item.list("content", |list| {
+                for (part, text) in texts {
+                    list.object(|written| content_part(part, text, options, written));
                 }
-                item.list("content", |list| {
-                    list.object(|written| {
-                        written.field("type", "output_text").text("text", &text);
-                        match part.provider_list(out.options, "annotations") {
-                            Some(annotations) => written.field("annotations", &AsJson(annotations)),
-                            None => written.raw("annotations", "[]"),
-                        };
-                    });
-                });
-            }))
-        }
-        PartKind::Thinking(_) => reasoning(part, out),
-        PartKind::ProviderBlock { .. } => {
-            let data = match out.block(part) {
-                Block::Own(data) => data,
-                Block::Words(words) => return Some(easy_message(&words)),
-                Block::Nothing => return None,
-            };
-            if is_content_part(data) {
-                // A part of a message, which has no message here.
-                out.dropped(part);
-                return None;
-            }
-            Some(own_item(data, !is_result(part)))
-        }
-        PartKind::Image { .. }
-        | PartKind::Audio { .. }
-        | PartKind::Video { .. }
-        | PartKind::File { .. } => Some(easy_message(&out.media_words(part))),
-        PartKind::RedactedThinking(_) => {
-            out.dropped(part);
-            None
-        }
-    }
-}
-
-/// Whether it is what a tool of the provider gave, and not what the model made.
-fn is_result(part: &Part) -> bool {
-    part.half().is_some_and(|half| half.is_result)
-}
-
-fn own_item(data: &Map, follows: bool) -> Item {
-    let mut json = Json::default();
-    json.value(&AsObject(data));
-    Item {
-        json: json.0,
-        follows,
-        is_reasoning: false,
-    }
-}
-
-fn is_content_part(data: &Map) -> bool {
-    let kind = data.get_named("type").and_then(Value::as_name);
-    matches!(
-        kind,
-        // Every item but a message has a type.
-        None | Some("output_text" | "refusal" | "input_text" | "input_image" | "input_file")
-    )
-}
-
-fn reasoning(part: &Part, out: &mut Writer<'_>) -> Option<Item> {
-    if let Some((id, encrypted)) = own_reasoning(part, out) {
-        let PartKind::Thinking(bytes) = &part.kind else {
-            return None;
+            }),
         };
-        let text = letters::utf8(bytes);
-        let mut item = Item::new(false, |item| {
-            item.field("type", "reasoning")
-                .field("id", id)
-                .list("summary", |list| {
-                    if !is_blank(&text) {
-                        list.object(|summary| {
-                            summary.field("type", "summary_text").text("text", &text);
-                        });
-                    }
-                })
-                .field("encrypted_content", encrypted);
-        });
-        item.is_reasoning = true;
-        return Some(item);
+    });
+}
+
+fn content_part(part: &Part, text: &str, options: &Options<'_>, written: &mut JsonObject<'_>) {
+    if is_refusal(part, options) {
+        written.field("type", "refusal").text("refusal", text);
+        return;
     }
-    match out.thinking_as_text(part) {
-        Thought::Text(text) => Some(easy_message(&text)),
-        _ => None,
+    written.field("type", "output_text").text("text", text);
+    match part.provider_list(options, "annotations") {
+        Some(annotations) => written.field("annotations", &AsJson(annotations)),
+        None => written.raw("annotations", "[]"),
+    };
+    if let Some(logprobs) = part.provider_list(options, "logprobs") {
+        written.field("logprobs", &AsJson(logprobs));
     }
+}
+
+fn is_refusal(part: &Part, options: &Options<'_>) -> bool {
+    let metadata = part.provider_metadata.as_ref();
+    let is_noted = metadata.and_then(|of| of.get_named(REFUSAL)) == Some(&Value::Bool(true));
+    is_noted && part.is_of(options)
+}
+
+/// Whether a text is all that there is to say of a part.
+fn is_plain(part: &Part, options: &Options<'_>) -> bool {
+    let has = |key| part.provider_list(options, key).is_some();
+    !has("annotations") && !has("logprobs") && !is_refusal(part, options)
+}
+
+/// What has no other form: an item of the API's own, or a medium.
+fn block(part: &Part, out: &mut Writer<'_>) {
+    match &part.kind {
+        PartKind::ProviderBlock { .. } => match out.block(part) {
+            // A part of a message, which has no message here.
+            Block::Own(data) if is_content_part(data) => out.dropped(part),
+            Block::Own(data) => {
+                let data = without_author(data);
+                out.json.raw(",").value(&AsObject(&data));
+            }
+            Block::Words(words) => easy_message(&words, out),
+            Block::Nothing => {}
+        },
+        PartKind::RedactedThinking(_) => out.dropped(part),
+        _ => {
+            let words = out.media_words(part);
+            easy_message(&words, out);
+        }
+    }
+}
+
+/// An item without `created_by`, which the API tells and does not take (`items.py` of OpenAI's agents SDK). What a
+/// shell wrote has it in each of its pieces too.
+fn without_author(data: &Map) -> Cow<'_, Map> {
+    const AUTHOR: &str = "created_by";
+    let is_shell = data.get_named("type").and_then(Value::as_name) == Some("shell_call_output");
+    if !is_shell && data.get_named(AUTHOR).is_none() {
+        return Cow::Borrowed(data);
+    }
+    let without = |map: &Map| {
+        let entries = map.iter().filter(|(key, _)| key.as_name() != Some(AUTHOR));
+        Map::new(entries.cloned().collect())
+    };
+    let inside = |value: &Value| match value {
+        Value::Map(map) => Value::Map(without(map)),
+        other => other.clone(),
+    };
+    let entry = |(key, value): (Value, Value)| match value {
+        Value::List(items) if is_shell => (key, Value::List(items.iter().map(inside).collect())),
+        value => (key, value),
+    };
+    let entries = without(data).into_entries().into_iter().map(entry);
+    Cow::Owned(Map::new(entries.collect()))
+}
+
+fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
+    let Some(id) = ids.of_reasoning(part, out) else {
+        if let Thought::Text(text) = out.thinking_as_text(part) {
+            easy_message(&text, out);
+        }
+        return;
+    };
+    let PartKind::Thinking(bytes) = &part.kind else {
+        return;
+    };
+    let text = letters::utf8(bytes);
+    let list = |key| kept_list(part, out.options, key);
+    let (summary, content) = (list("summary"), list("content"));
+    out.json.raw(",");
+    out.json.bare_object(|item| {
+        item.field("type", "reasoning").field("id", id);
+        match summary {
+            Some(summary) => item.field("summary", &AsJson(summary)),
+            None => item.list("summary", |list| {
+                if content.is_none() && !is_blank(&text) {
+                    list.object(|summary| {
+                        summary.field("type", "summary_text").text("text", &text);
+                    });
+                }
+            }),
+        };
+        if let Some(content) = content {
+            item.field("content", &AsJson(content));
+        }
+        for key in ["encrypted_content", "status"] {
+            if let Some(text) = part.provider_text(key) {
+                item.field(key, text);
+            }
+        }
+    });
 }

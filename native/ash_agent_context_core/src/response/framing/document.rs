@@ -24,11 +24,18 @@ enum Within {
     Start,
     /// Among the elements of a list.
     List,
-    /// Behind everything.
+    /// Behind the one document.
+    Whole,
+    /// Behind the list.
     End,
 }
 
 impl Documents {
+    /// Whether the body is one document, and not a list of them.
+    pub fn is_one(&self) -> bool {
+        self.place == Within::Whole
+    }
+
     /// Whether nothing came yet.
     fn is_new(&self) -> bool {
         self.place == Within::Start && self.depth == 0
@@ -47,7 +54,7 @@ impl Documents {
             match byte {
                 b'"' if self.depth > 0 => self.in_text = true,
                 b'[' if self.is_new() => self.place = Within::List,
-                b'{' | b'[' if self.place != Within::End => {
+                b'{' | b'[' if matches!(self.place, Within::Start | Within::List) => {
                     if self.depth == 0 {
                         from = at - 1;
                     }
@@ -93,7 +100,7 @@ impl Documents {
 
     fn give(&mut self, end: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         if self.place == Within::Start {
-            self.place = Within::End;
+            self.place = Within::Whole;
         }
         if self.waiting.is_empty() {
             return take(None, end);
@@ -108,7 +115,7 @@ impl Documents {
 
     pub fn finish(&self) -> Result<(), Fault> {
         match (self.place, self.depth) {
-            (Within::End, 0) => Ok(()),
+            (Within::Whole | Within::End, 0) => Ok(()),
             _ => Err(Fault::CutOff),
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Frames {
     body: Parser,
     /// Whether anything but white space came.
     begun: bool,
+    /// The first letters, where more have to come to tell a stream from a document.
+    head: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,8 +41,11 @@ impl Frames {
             Framing::EventStream => Parser::EventStream(EventStream::default()),
             Framing::Json => Parser::Json(Documents::default()),
         };
-        let begun = false;
-        Self { body, begun }
+        Self {
+            body,
+            begun: false,
+            head: Vec::new(),
+        }
     }
 
     /// Takes the next bytes apart.
@@ -52,7 +57,26 @@ impl Frames {
     /// # Complexity
     /// O(new bytes), and those of documents that end in them
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
+        let joined;
+        let bytes = match self.head.is_empty() {
+            true => bytes,
+            false => {
+                joined = [&*std::mem::take(&mut self.head), bytes].concat();
+                &joined
+            }
+        };
         let first = first_letter(bytes).filter(|_| !self.begun);
+        // Some servers stream under the content type of a document.
+        if let (Parser::Json(_) | Parser::NdJson(_), Some(letter)) = (&self.body, first) {
+            let at = memchr::memchr(letter, bytes).unwrap_or_default();
+            let begin = bytes.get(at..).unwrap_or_default();
+            if sse::FIELDS.iter().any(|field| begin.starts_with(field)) {
+                self.body = Parser::Sse(Sse::default());
+            } else if sse::FIELDS.iter().any(|field| field.starts_with(begin)) {
+                self.head = begin.to_vec();
+                return Ok(());
+            }
+        }
         self.begun |= first.is_some();
         match (&self.body, first) {
             // An error, or a whole answer, may come in the place of a stream.
@@ -73,11 +97,22 @@ impl Frames {
         }
     }
 
+    /// Whether the body is one JSON document: an answer as a whole.
+    pub fn is_one(&self) -> bool {
+        match &self.body {
+            Parser::Json(documents) => documents.is_one(),
+            _ => false,
+        }
+    }
+
     /// The body ends: what waits for an end has it, unless it is of known length.
     ///
     /// # Errors
     /// [`Fault::CutOff`] in the middle of a document.
     pub fn finish(&mut self, take: Take<'_>) -> Result<(), Fault> {
+        if !self.head.is_empty() {
+            return Err(Fault::CutOff);
+        }
         match &mut self.body {
             Parser::Sse(sse) => sse.finish(take),
             Parser::NdJson(lines) => lines.finish(&mut |line| one(&line, take)),

@@ -13,6 +13,9 @@ use super::take::Take;
 /// The mark that may come first.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
+/// How a stream can begin that is no JSON.
+pub(super) const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+
 /// An event whose empty line has not come.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sse {

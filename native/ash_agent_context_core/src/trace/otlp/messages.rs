@@ -241,10 +241,12 @@ fn write_media(json: &mut Json, media: &Media<'_>, kind: &PartKind) {
             fill(json);
             json.text("content", data);
         }),
-        Location::Web(uri) | Location::Store(uri) => element(json, "uri", |json| {
-            fill(json);
-            json.text("uri", uri);
-        }),
+        Location::Web(uri) | Location::Store(uri) | Location::Refused(uri) => {
+            element(json, "uri", |json| {
+                fill(json);
+                json.text("uri", uri);
+            })
+        }
         Location::Stored(_, id) => element(json, "file", |json| {
             fill(json);
             json.text("file_id", id);

@@ -148,7 +148,7 @@
   }
 
   // Everything that is said has its text in these fields.
-  const SAID = ['text', 'arguments', 'name', 'reason', 'by', 'interrupted', 'url', 'id', 'asked'];
+  const SAID = ['text', 'arguments', 'name', 'reason', 'by', 'interrupted', 'details', 'url', 'id', 'asked'];
   function isFound(node, found, pattern) {
     if (Array.isArray(node)) return node.some(one => isFound(one, found, pattern));
     for (const [key, value] of Object.entries(node)) {
@@ -322,6 +322,7 @@
     return h('article', attributes, headOf(item),
       item.cover ? h('p', { class: 'note' }, coverWords(item.cover)) : '',
       ...contentOf(entry, item.key, item.seen && patchOf(item)),
+      entry.details != null ? h('details', { ontoggle: () => list.draw() }, h('summary', {}, `Details of ${entry.provider}`), block(`${item.key}-details`, pretty(text(entry.details)))) : '',
       entry.interrupted != null ? h('p', { class: 'error', dir: 'auto' }, `Broke off: ${visible(text(entry.interrupted))}`) : '',
       entry.calls ? h('div', { class: 'calls' }, ...entry.calls.map((call, slot) => callOf(item, call, slot))) : '');
   }

@@ -4,4 +4,5 @@ mod leftovers;
 pub mod read;
 pub mod reasoning;
 pub mod response;
+pub mod thought;
 pub mod write;

@@ -3,9 +3,9 @@
 use crate::error::Error;
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::kind::CallKind;
-use crate::log::part::{is_base64, Content, Part, PartKind, Source};
+use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::leftovers;
+use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
@@ -22,21 +22,21 @@ pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audi
 /// Under which key servers give what they want to see again of a call, such as Gemini's signatures.
 pub(crate) const EXTRA: &str = "extra_content";
 
+/// The note on a text that is a refusal.
+pub(crate) const IS_REFUSAL: &str = "refusal";
+
 /// What one provider makes of the dialect.
 pub(crate) struct Rules {
     /// Whose it is.
     pub provider: Provider,
     /// Whether it takes an empty list of calls.
     pub empty_calls: bool,
-    /// How thinking is read, where it is a part.
-    pub thinking: Option<fn(Value) -> Result<Part, Error>>,
 }
 
 /// OpenAI's own.
 pub(crate) const OPENAI: Rules = Rules {
     provider: Provider::OpenAiChat,
     empty_calls: false,
-    thinking: None,
 };
 
 /// Takes the conversation out of a request's body.
@@ -56,9 +56,7 @@ pub fn read(body: &mut Object, history: &mut Listener, dialect: &Rules) -> Resul
 /// Reads one message.
 pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> Result<(), Error> {
     if is_opaque(&message) {
-        let is_model = name_at(&message, "role") == Some("assistant");
-        let block = provider_block(dialect.provider, message)?;
-        history.whole(block, is_model);
+        history.whole(provider_block(dialect.provider, message)?, false);
         return Ok(());
     }
     let mut message = Object::read(message, "a message, an object")?;
@@ -73,14 +71,15 @@ pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> 
         }
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = refusal(&mut message, content)?;
+            let content = spoken(&mut message, content, dialect)?;
+            let content = refusal(&mut message, content, dialect)?;
             let content = reasoning(&mut message, content, dialect)?;
             let calls = match message.take("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
                     history.refused();
                     Vec::new()
                 }
-                given => calls(&mut message, given)?,
+                given => calls(&mut message, given, dialect.provider)?,
             };
             history.assistant(content, calls, None);
         }
@@ -93,17 +92,17 @@ pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> 
     Ok(())
 }
 
-/// Whether a message has no neutral form: one of a role that we do not know, or a recording that only
-/// its provider has.
+/// Whether a message has no neutral form: one of a role that we do not know.
 fn is_opaque(message: &Value) -> bool {
-    match name_at(message, "role") {
-        Some("system" | "developer" | "user" | "tool" | "function") | None => false,
-        Some("assistant") => {
-            let says = ["content", "tool_calls", "function_call", "refusal"];
-            at(message, "audio").is_some() && says.iter().all(|key| at(message, key).is_none())
-        }
-        Some(_) => true,
-    }
+    let known = [
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+    ];
+    name_at(message, "role").is_some_and(|role| !known.contains(&role))
 }
 
 /// A part of a user message.
@@ -142,21 +141,49 @@ fn recording(value: &Value) -> Option<PartKind> {
 pub fn assistant_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
-        Some("refusal") => text_block(value, "refusal"),
-        Some("thinking") => match dialect.thinking {
-            Some(read) => read(value),
-            None => provider_block(dialect.provider, value),
-        },
+        Some("refusal") => {
+            let text = Object::read(value, "")?.need_bytes("refusal")?;
+            Ok(refusal_part(text, dialect))
+        }
+        Some("thinking") => thought::read(value, dialect.provider),
         _ => provider_block(dialect.provider, value),
     }
 }
 
-/// A refusal in the place of content is what the model says.
-fn refusal(message: &mut Object, content: Content) -> Result<Content, Error> {
-    match (content, message.text("refusal")?) {
-        (Content::None, Some(text)) => Ok(Content::Text(text.into_boxed_bytes())),
-        (content, _) => Ok(content),
-    }
+/// A refusal is what the model says, and that it is one stands with it.
+fn refusal(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+    let Some(text) = message.text("refusal")?.filter(|text| !text.is_empty()) else {
+        return Ok(content);
+    };
+    Ok(behind(
+        content,
+        refusal_part(text.into_boxed_bytes(), dialect),
+    ))
+}
+
+fn refusal_part(text: Box<[u8]>, dialect: &Rules) -> Part {
+    let metadata = metadata(dialect.provider, &[]).put(Value::atom(IS_REFUSAL), Value::Bool(true));
+    part(PartKind::Text(text), Some(metadata))
+}
+
+/// A recording that the server has: its words are a text, where they are told.
+fn spoken(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+    let Some(audio @ Value::Map(_)) = message.take("audio") else {
+        return Ok(content);
+    };
+    let Some(id) = name_at(&audio, "id").filter(|id| !id.is_empty()) else {
+        return Ok(content);
+    };
+    let words = name_at(&audio, "transcript").unwrap_or_default();
+    let metadata = metadata(dialect.provider, &[(AUDIO_ID, Some(id))]);
+    let text = PartKind::Text(words.as_bytes().into());
+    Ok(behind(content, part(text, Some(metadata))))
+}
+
+fn behind(content: Content, part: Part) -> Content {
+    let mut parts = into_parts(content);
+    parts.push(part);
+    Content::Parts(parts.into_boxed_slice())
 }
 
 /// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
@@ -194,9 +221,17 @@ fn reasoning(message: &mut Object, content: Content, dialect: &Rules) -> Result<
     Ok(Content::Parts(parts.into_boxed_slice()))
 }
 
-fn calls(message: &mut Object, given: Option<Value>) -> Result<Vec<ToolCall>, Error> {
+fn calls(
+    message: &mut Object,
+    given: Option<Value>,
+    provider: Provider,
+) -> Result<Vec<ToolCall>, Error> {
     let key = message.key("function_call");
-    if let Some(older) = message.take("function_call") {
+    // Some servers have an empty one beside everything.
+    let is_called = |older: &Value| name_at(older, "name") != Some("");
+    let has_calls = matches!(&given, Some(Value::List(calls)) if !calls.is_empty());
+    let older = message.take("function_call").filter(is_called);
+    if let Some(older) = older.filter(|_| !has_calls) {
         // The form that tool_calls took the place of.
         let call = function(Object::read(older, "the function that is called")?, None);
         return call
@@ -205,14 +240,14 @@ fn calls(message: &mut Object, given: Option<Value>) -> Result<Vec<ToolCall>, Er
     }
     match given {
         None => Ok(Vec::new()),
-        Some(Value::List(calls)) => each(calls.into_vec(), read_call)
+        Some(Value::List(calls)) => each(calls.into_vec(), |call| read_call(call, provider))
             .map_err(|error| error.within(message.key("tool_calls"))),
         Some(_) => Err(message.wrong("tool_calls", "a list of tool calls")),
     }
 }
 
 /// Reads one call.
-pub fn read_call(value: Value) -> Result<ToolCall, Error> {
+pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
     let mut object = Object::read(value, "a tool call, an object")?;
     let kind = object.text("type")?;
     let id = object.text("id")?;
@@ -225,7 +260,7 @@ pub fn read_call(value: Value) -> Result<ToolCall, Error> {
         .transpose()?;
     let signed = |call: ToolCall| ToolCall {
         provider_metadata: extra
-            .map(|extra| metadata(Provider::OpenAiChat, &[]).put(Value::atom(EXTRA), extra)),
+            .map(|extra| metadata(provider, &[]).put(Value::atom(EXTRA), extra)),
         ..call
     };
     match kind.as_deref() {
@@ -281,7 +316,7 @@ fn result(message: &mut Object) -> Result<Answer, Error> {
 }
 
 /// An image by its URL, which stands in an object or alone.
-fn image(value: Value) -> Result<Part, Error> {
+pub(super) fn image(value: Value) -> Result<Part, Error> {
     let mut object = Object::read(value, "")?;
     let key = object.key("image_url");
     let expected = "an image's url";

@@ -1,6 +1,6 @@
 //! What models reasoned, in the fields that servers have beside OpenAI's.
 
-use crate::log::message::Message;
+use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::options::Dialect;
@@ -31,8 +31,8 @@ impl<'a> Reasoning<'a> {
         match out.options.dialect {
             _ if out.options.provider != Provider::OpenAiChat => Self::Nothing,
             None | Some(Dialect::OpenAi) => Self::Nothing,
-            // Without calls it is of no use, and some servers refuse it there.
-            Some(Dialect::DeepSeek | Dialect::Vllm) if message.calls.is_empty() => Self::Nothing,
+            // Without calls it is of no use there.
+            Some(Dialect::Vllm) if message.calls.is_empty() => Self::Nothing,
             Some(Dialect::DeepSeek) => Self::Text("reasoning_content", own.collect()),
             Some(Dialect::Vllm) => Self::Text("reasoning", own.collect()),
             Some(Dialect::OpenRouter) => Self::Details(own.collect()),
@@ -54,7 +54,8 @@ impl<'a> Reasoning<'a> {
             Self::Nothing => {}
             Self::Text(key, parts) => {
                 let text = texts(parts);
-                // DeepSeek refuses a calling message without the field, and takes an empty one.
+                // Where tools are declared, DeepSeek refuses messages of the model without the field, with calls or
+                // not, and takes an empty one.
                 if !is_blank(&text) || *key == "reasoning_content" {
                     message.text(key, &text);
                 }
@@ -98,8 +99,17 @@ fn details(part: &Part) -> Option<&[Value]> {
     }
 }
 
+/// Whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot and
+/// Alibaba partial. Within a text, the quotation marks would be escaped.
+pub(crate) fn is_prefix(elements: &str) -> bool {
+    elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
+}
+
 /// Whether a message that was imported may go back in this dialect as it came.
 pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
+    if message.role != Role::Assistant {
+        return true;
+    }
     // Within a text, the quotation mark before the colon would be escaped.
     let has = |key: &str| elements.contains(key);
     let (content, rest) = (
@@ -108,7 +118,7 @@ pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> 
     );
     match dialect {
         Dialect::OpenAi => !content && !rest,
-        Dialect::DeepSeek => !rest && content != message.calls.is_empty(),
+        Dialect::DeepSeek => !rest && (content || is_prefix(elements)),
         Dialect::OpenRouter => true,
         Dialect::Vllm => !content,
     }

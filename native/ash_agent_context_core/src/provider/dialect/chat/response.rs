@@ -5,20 +5,22 @@
 
 use crate::fault::Fault;
 use crate::log::kind::CallKind;
-use crate::log::part::PartKind;
+use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
 use crate::provider::block::arguments;
-use crate::provider::dialect::chat::read::EXTRA;
+use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
+use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
-use crate::provider::foreign;
+use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
-use crate::provider::node::{self, Node};
+use crate::provider::node::{self, Kind, Node};
 use crate::value::Value;
 
 const CONTENT: Key = Key::Only("content");
 const REASONING: Key = Key::Only("reasoning");
 const REFUSAL: Key = Key::Only("refusal");
+const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
 
 /// A room whose responses are chat completions, and whose reports on tokens theirs.
@@ -43,7 +45,7 @@ impl<Room: Completions> Responds for Room {
         _event: Option<&str>,
         node: &Node<'_>,
     ) -> Result<(), Fault> {
-        read(draft, node)
+        read_document(draft, node)
     }
 }
 
@@ -53,13 +55,17 @@ impl<Room: Completions> Reports for Room {
     }
 }
 
-/// OpenAI's keys, and what DeepSeek calls the hits of its cache.
+/// OpenAI's keys, and what DeepSeek and Mistral call the hits of their caches.
 const FIGURES: Figures = Figures {
     around: &["usage"],
     whole_input: &["prompt_tokens"],
     output: &["completion_tokens"],
     total: &["total_tokens"],
-    cached: &["cached_tokens", "prompt_cache_hit_tokens"],
+    cached: &[
+        "cached_tokens",
+        "num_cached_tokens",
+        "prompt_cache_hit_tokens",
+    ],
     written: &["cache_write_tokens"],
     reasoning: &["reasoning_tokens"],
     input_details: &["prompt_tokens_details"],
@@ -68,7 +74,7 @@ const FIGURES: Figures = Figures {
 };
 
 /// Reads a chunk, or a whole completion.
-fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(node) {
         return Err(fault);
     }
@@ -86,40 +92,65 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
             )),
         };
     };
-    draft.start(node::text(node, "id"), node::text(node, "model"));
+    // Some servers change the id on the way; that of the first chunk counts.
+    let id = node::text(node, "id").filter(|_| draft.id().is_none());
+    draft.start(id, node::text(node, "model"));
+    let is_whole = choices.iter().any(|choice| is_whole(draft, choice));
     // Further candidates are nobody's answer.
     let first = |choice: &&Node<'_>| node::number(choice, "index").unwrap_or(0) == 0;
     if let Some(choice) = choices.iter().find(first) {
-        read_choice(draft, choice)?;
+        read_choice(draft, choice, is_whole)?;
+    }
+    if let Node::Object(entries) = node {
+        for (key, _) in entries.iter() {
+            // What servers say of the whole answer: where it comes from, and what else there is to read.
+            match key.as_ref() {
+                "citations" => draft.keep(node, &["citations"]),
+                "search_results" => draft.keep(node, &["search_results"]),
+                "images" => draft.keep(node, &["images"]),
+                "related_questions" => draft.keep(node, &["related_questions"]),
+                _ => {}
+            }
+        }
     }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
     if let Some(usage) = usage {
         draft.count_tokens(usage);
     }
-    if choices
-        .iter()
-        .any(|choice| node::get(choice, "message").is_some())
-    {
-        return draft.end();
+    match is_whole {
+        true => draft.end_without_reason(),
+        false => Ok(()),
     }
-    Ok(())
 }
 
-fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
+/// Whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is new, and
+/// whole completions with a delta that says nothing.
+fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
+    if let Some(Node::Object(delta)) = node::get(choice, "delta") {
+        let mut said = delta.iter().filter(|(key, _)| key != "role");
+        let is_all = draft.count() == 0
+            && node::filled(choice, "finish_reason").is_some()
+            && said.all(|(_, value)| !node::says(value));
+        if !is_all {
+            return false;
+        }
+    }
+    node::get(choice, "message").is_some()
+}
+
+fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
     if let Some(fault) = Fault::of(choice) {
         return Err(fault);
     }
-    let whole = node::get(choice, "message");
-    if let Some(message) = whole.or_else(|| node::get(choice, "delta")) {
+    let place = if is_whole { "message" } else { "delta" };
+    if let Some(message) = node::get(choice, place) {
         reasoning(draft, message)?;
         content(draft, message)?;
-        if let Some(refusal) = node::filled(message, "refusal") {
-            draft.refuse();
-            draft.text(REFUSAL, refusal);
-        }
+        refusal(draft, message);
+        beside(draft, message)?;
         let calls = node::list(message, "tool_calls");
         for call in calls {
-            read_call(draft, call, whole.is_some())?;
+            read_call(draft, call, is_whole)?;
         }
         let legacy =
             node::get(message, "function_call").filter(|call| node::is_filled_object(call));
@@ -144,6 +175,64 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>) -> Result<(), Fault> {
     draft.finish_all(reason, word)
 }
 
+/// What stands beside the words: one pass, for most chunks have nothing of it.
+fn beside(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
+    let Node::Object(entries) = message else {
+        return Ok(());
+    };
+    for (key, value) in entries.iter() {
+        match key.as_ref() {
+            EXTRA => draft.keep(message, &[EXTRA]),
+            "annotations" => draft.keep_more(message, "annotations"),
+            "executed_tools" => draft.keep_more(message, "executed_tools"),
+            "audio" => audio(draft, value)?,
+            "images" => images(draft, value)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn images(draft: &mut Draft, images: &Node<'_>) -> Result<(), Fault> {
+    for image in node::as_list(images) {
+        let image = node::to_value(image)?;
+        let part = read::image(image.clone()).or_else(|_| provider_block(draft.provider, image));
+        if let Ok(part) = part {
+            draft.put_part(draft.next_key(), part);
+        }
+    }
+    Ok(())
+}
+
+/// What the model says where it does not want to answer.
+fn refusal(draft: &mut Draft, said: &Node<'_>) {
+    if let Some(refusal) = node::filled(said, "refusal") {
+        draft.refuse();
+        draft.text(REFUSAL, refusal);
+        draft.note(&REFUSAL, IS_REFUSAL, Value::Bool(true));
+    }
+}
+
+/// What the model says aloud: its words are a text, and the recording stands with them.
+fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
+    if let Some(id) = node::filled(audio, "id") {
+        draft.open_text(AUDIO);
+        draft.note(&AUDIO, AUDIO_ID, Value::text(id));
+        draft.show_empty(&AUDIO);
+    }
+    if !draft.knows(&AUDIO) {
+        return Ok(());
+    }
+    if let Some(time) = node::get(audio, "expires_at") {
+        draft.note(&AUDIO, "audio_expires_at", node::to_value(time)?);
+    }
+    if let Some(data) = node::filled(audio, "data") {
+        draft.note_more(&AUDIO, "audio_data", Value::text(data));
+    }
+    draft.text(AUDIO, node::text(audio, "transcript").unwrap_or_default());
+    Ok(())
+}
+
 fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     let names = ["reasoning_content", "reasoning"];
     if let Some(text) = names.iter().find_map(|name| node::filled(message, name)) {
@@ -163,13 +252,13 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 
 /// A text, or a list of texts and thoughts in their order, as Mistral has it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
-    match node::get(message, "content") {
-        Some(Node::Str(text)) => match draft.last_text(false) {
+    match node::get(message, "content").map(Node::kind) {
+        Some(Kind::Text(text)) => match draft.last_text(false) {
             Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
             _ => draft.text(CONTENT, text),
         },
-        Some(Node::Array(items)) => {
-            for item in items.iter() {
+        Some(Kind::List(items)) => {
+            for item in items {
                 read_item(draft, item)?;
             }
         }
@@ -182,23 +271,12 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     if !matches!(item, Node::Object(_)) {
         return Err(Fault::unreadable("a content element that is not an object"));
     }
-    let (text, thinks) = match node::text(item, "type") {
-        Some("text") => (
-            node::text(item, "text").unwrap_or_default().to_owned(),
-            false,
-        ),
-        Some("thinking") => match node::get(item, "thinking") {
-            Some(Node::Str(text)) => (text.to_string(), true),
-            Some(Node::Array(pieces)) => {
-                let pieces = pieces.iter().filter_map(|piece| node::text(piece, "text"));
-                (pieces.collect(), true)
-            }
-            _ => return Ok(()),
-        },
+    let text = match node::text(item, "type") {
+        Some("text") => node::text(item, "text").unwrap_or_default(),
+        Some("thinking") => return read_thought(draft, item),
         Some("refusal") => {
-            draft.refuse();
-            let text = node::text(item, "refusal").unwrap_or_default();
-            (text.to_owned(), false)
+            refusal(draft, item);
+            return Ok(());
         }
         _ => {
             let part = PartKind::ProviderBlock {
@@ -210,17 +288,36 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             return Ok(());
         }
     };
-    if text.is_empty() {
-        return Ok(());
+    let key = draft.last_text(false).unwrap_or(draft.next_key());
+    draft.text(key.clone(), text);
+    draft.name_also(&key, Key::Only("list"));
+    Ok(())
+}
+
+/// A thought: its text, in pieces, and what stands between them.
+fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
+    let key = draft.last_text(true).unwrap_or(draft.next_key());
+    let whole = node::get(item, "thinking");
+    draft.thinking(
+        key.clone(),
+        whole.and_then(node::as_text).unwrap_or_default(),
+    );
+    for piece in whole.map_or(&[][..], node::as_list) {
+        match node::text(piece, "text") {
+            Some(text) => draft.thinking(key.clone(), text),
+            None => {
+                draft.open_thinking(key.clone());
+                let reference = reference(draft.length(&key), node::to_value(piece)?);
+                draft.note_more(&key, REFERENCES, reference);
+            }
+        }
     }
-    let key = match draft.last_text(thinks) {
-        Some(last) => last,
-        None => draft.next_key(),
-    };
-    draft.text_or_thinking(key.clone(), &text, thinks);
     draft.name_also(&key, Key::Only("list"));
     if let Some(signature) = node::filled(item, "signature") {
         draft.note(&key, "signature", Value::text(signature));
+    }
+    if node::is_true(item, "closed") {
+        draft.note(&key, "closed", Value::Bool(true));
     }
     Ok(())
 }
@@ -233,6 +330,11 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     let custom = node::get(call, "custom").filter(|custom| node::is_filled_object(custom));
     let custom = custom.filter(|_| function.is_none());
     let called = function.or(custom);
+    if let (true, None, Some(_)) = (is_whole, called, node::filled(call, "type")) {
+        if let Ok(call) = read::read_call(node::to_value(call)?, draft.provider) {
+            return draft.put_call(&draft.next_key(), call);
+        }
+    }
     let name = called.and_then(|called| node::filled(called, "name"));
     let kind = match custom {
         Some(_) => CallKind::Custom,
@@ -301,13 +403,10 @@ fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<()
     }
     // The input of a custom tool is text.
     let given = node::get(function, "arguments").or_else(|| node::get(function, "input"));
-    match given {
-        Some(Node::Str(json)) => draft.arguments(key, json),
-        given => {
-            if let Some(seed) = arguments(given)? {
-                draft.seed_arguments(key, seed);
-            }
-        }
+    if let Some(json) = given.and_then(node::as_text) {
+        draft.arguments(key, json);
+    } else if let Some(seed) = arguments(given)? {
+        draft.seed_arguments(key, seed);
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use crate::log::kind::CallKind;
 use crate::log::message::Message;
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::EXTRA;
-use crate::provider::dialect::chat::reasoning::Reasoning;
 use crate::provider::writer::Writer;
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
@@ -27,17 +26,15 @@ pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
     });
 }
 
-/// An assistant message of content that is written already and of its calls.
+/// An assistant message of content that is written already, of what stands beside it, and of its calls.
 pub(crate) fn message_with_calls(
     message: &Message,
     content: &str,
-    reasoning: &Reasoning<'_>,
+    beside: impl FnOnce(&mut JsonObject<'_>),
     out: &mut Writer<'_>,
 ) {
-    if content.is_empty() && message.calls.is_empty() {
-        return;
-    }
     let is_openai = out.options.provider == Provider::OpenAiChat;
+    out.list_calls(message);
     let mut calls: Vec<Called<'_>> = Vec::new();
     for call in &message.calls {
         let is_custom = is_openai && call.kind == CallKind::Custom;
@@ -58,7 +55,7 @@ pub(crate) fn message_with_calls(
     out.json.bare_object(|written| {
         let content = if content.is_empty() { "null" } else { content };
         written.field("role", "assistant").raw("content", content);
-        reasoning.write(written);
+        beside(written);
         if calls.is_empty() {
             return;
         }

@@ -1,0 +1,46 @@
+defmodule AshAgent do
+  @moduledoc """
+  The map of the modules. It has no functions of its own.
+
+  An application depends on the topmost package that it uses.
+
+  ## ash_agent_context: conversations as values
+
+  | to | use |
+  |---|---|
+  | hold a conversation, add to it, read it, ask a provider with it, store it | `AshAgent.Context` |
+  | keep branches, child conversations and settings | `AshAgent.ChatContext`, `AshAgent.ChatContext.Branch`, `AshAgent.ChatContext.Config` |
+  | read what a provider sends back, whole or as it streams | `AshAgent.Response` |
+  | keep to a budget, put memory into prompts, mask patterns | `AshAgent.Context.Enhancer`, with `Budget`, `Memory` and `Redact` |
+  | know what answers cost | `AshAgent.Prices` |
+  | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
+  | read and write JSON | `AshAgent.Context.JSON` |
+  | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace`, `mix ash_agent.trace` |
+  | match on what went wrong | `AshAgent.Context.Error`, `AshAgent.Response.Error` |
+
+  ## ash_agent_runtime: the agent loop
+
+  | to | use |
+  |---|---|
+  | run an agent until it answers | `AshAgent.Runtime`, with `AshAgent.Runtime.Result`, `Paused` and `Error` |
+  | give it tools: functions, programs, agents | `AshAgent.Runtime.Tool`, `AshAgent.Toolbox`, `AshAgent.Runtime.SubAgent` |
+  | execute calls without the loop | `AshAgent.Runtime.ToolExecutor` |
+  | allow, deny and ask; look on | `AshAgent.Runtime.Permissions`, `AshAgent.Runtime.Hooks`, `AshAgent.Runtime.Events` |
+  | talk to one that lives on, and watch it | `AshAgent.Session` |
+  | find it again on any node, and after a crash | `AshAgent.Sessions` |
+  | keep conversations | `AshAgent.Store`, in `AshAgent.Store.SQLite` or `AshAgent.Store.Postgres` |
+  | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
+  | test without one | `AshAgent.LLM.Scripted` |
+  | use the tools of MCP servers | `AshAgent.MCP` |
+  | send traces to a viewer | `AshAgent.Trace.Exporter` |
+
+  ## ash_agent_resources: Ash
+
+  | to | use |
+  |---|---|
+  | have conversations as resources | `AshAgent.Conversation`, `AshAgent.Conversation.Iteration`, `mix ash_agent.gen.conversation` |
+  | have agents as resources | `AshAgent.Resource`, `AshAgent.Info`, `AshAgent.Sigils` |
+  | give an agent Ash actions as tools | `AshAgent.Tools` |
+  | have attributes that hold conversations | `AshAgent.Context.AshType`, `AshAgent.ChatContext.AshType`, `AshAgent.Context.Embedded` |
+  """
+end

@@ -1,0 +1,223 @@
+defmodule AshAgent.Context.Calls do
+  @moduledoc """
+  Decisions about tool calls, and what became of them.
+
+  Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
+  """
+
+  alias AshAgent.Context.{Native, Options, Reply}
+
+  @typedoc """
+  The status of a tool call: first `:pending`, then perhaps `:approved`, and once its slot is filled `:ok`, `:error`,
+  `:denied`, `:interrupted`, `:cancelled` or `:unknown` (started, and how it ended is not known). A filled slot is final.
+  """
+  @type call_status ::
+          :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled | :unknown
+
+  @typedoc "A decision about a tool call, see `tool_call_decision/2`."
+  @type decision :: %{
+          required(:decision) => :approved | :denied,
+          required(:by) => term(),
+          required(:at) => DateTime.t(),
+          required(:reason) => term(),
+          optional(:arguments) => map()
+        }
+
+  @typedoc "When the tool of a call started and ended."
+  @type times :: %{started_at: DateTime.t(), ended_at: DateTime.t()}
+
+  @doc """
+  Answers every pending tool call with an error that has this reason, and returns the new context.
+
+  The conversation can then continue, for instance with the next user message. If nothing is pending, the context is
+  returned unchanged.
+
+  ## Options
+
+  #{Options.docs(:interrupt)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Wait") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :sleep}])
+      iex> context = AshAgent.Context.interrupt(context, "cancelled by the user")
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: :sleep, arguments: %{}, result: {:error, "cancelled by the user"}}]
+  """
+  @doc since: "0.1.0"
+  @spec interrupt(context, term(), keyword()) :: context when context: Reply.handle()
+  def interrupt(%{ref: ref} = context, reason \\ "interrupted", opts \\ []) do
+    opts = Options.validate!(opts, :interrupt)
+
+    ref
+    |> Native.context_interrupt(reason, opts[:status] == :cancelled, opts[:metadata], opts[:at])
+    |> Reply.put!(context)
+  end
+
+  @doc """
+  Records the arguments that a pending tool call would run with, for whoever decides about it, and returns the new
+  context.
+
+  An application may change the arguments that a model wrote before they reach a tool, as the `:before_tool` hooks of
+  `AshAgent.Runtime` do. From then on, `undecided_tool_calls/1` shows the recorded arguments, and `approve_tool_call/3`
+  approves them. The call itself stays as the model wrote it, for providers and for `AshAgent.Context.get_iteration/2`. Recording the
+  call's own arguments removes an earlier record.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from, :asked}`
+  if the call is already approved or has its result.
+
+  ## Options
+
+  #{Options.docs(:change)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.ask_about_tool_call(context, "a", %{"path" => "/srv/x"})
+      iex> AshAgent.Context.undecided_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "/srv/x"}}]
+      iex> AshAgent.Context.pending_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{"path" => "x"}}]
+  """
+  @doc since: "0.1.0"
+  @spec ask_about_tool_call(context, String.t(), arguments :: map(), keyword()) :: context
+        when context: Reply.handle()
+  def ask_about_tool_call(%{ref: ref} = context, id, arguments, opts \\ []),
+    do: ref |> Native.context_ask(id, arguments, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
+  Returns the undecided tool calls of the current iteration, each with the arguments that it would run with: those of
+  `ask_about_tool_call/4`, or else its own. Show these to whoever decides.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
+      iex> context |> AshAgent.Context.approve_tool_call("b") |> AshAgent.Context.undecided_tool_calls()
+      [%{id: "a", name: :delete, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec undecided_tool_calls(Reply.handle()) :: [map()]
+  def undecided_tool_calls(%{ref: ref}),
+    do: ref |> Native.context_undecided_calls() |> Reply.ok!()
+
+  @doc """
+  Records that a pending tool call may run, and returns the new context.
+
+  The call stays pending until `AshAgent.Context.add_tool_results/2` answers it. `tool_call_decision/2` returns who approved it and when.
+
+  An approval is for the call's name and the given arguments: a digest of both is kept with it, and
+  `tool_call_approved?/3` compares it with what is about to run.
+
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, or with `{:illegal_status, id, from,
+  :approved}` if the call is already approved or has its result.
+
+  ## Options
+
+  #{Options.docs(:approve)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context |> AshAgent.Context.approve_tool_call("a", by: "ann") |> AshAgent.Context.tool_call_status("a")
+      :approved
+  """
+  @doc since: "0.1.0"
+  @spec approve_tool_call(context, String.t(), keyword()) :: context when context: Reply.handle()
+  def approve_tool_call(%{ref: ref} = context, id, opts \\ []) do
+    opts = Options.validate!(opts, :approve)
+
+    ref
+    |> Native.context_approve(id, opts[:arguments], opts[:by], opts[:at])
+    |> Reply.put!(context)
+  end
+
+  @doc """
+  Returns whether a tool call is pending and was approved with these arguments.
+
+  Check this before you run an approved call: it is `false` if the arguments, or the call in the stored document, have
+  changed since the approval. Approvals stored by a release that kept no digest are for the call's own arguments as they
+  are now. Costs O(n) for n calls in the last message.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete, arguments: %{"path" => "x"}}])
+      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> {AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "x"}), AshAgent.Context.tool_call_approved?(context, "a", %{"path" => "/"})}
+      {true, false}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_approved?(Reply.handle(), String.t(), arguments :: map()) :: boolean()
+  def tool_call_approved?(%{ref: ref}, id, arguments),
+    do: ref |> Native.context_is_approved(id, arguments) |> Reply.ok!()
+
+  @doc """
+  Denies a pending tool call, and returns the new context.
+
+  The call's result becomes an error that tells the model so, with the reason in words. If no other call is pending, the
+  iteration is complete. Raises the errors of `approve_tool_call/3`.
+
+  ## Options
+
+  #{Options.docs(:deny)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context = AshAgent.Context.deny_tool_call(context, "a", "not on Fridays", by: "ann")
+      iex> AshAgent.Context.tool_call_status(context, "a")
+      :denied
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: :delete, arguments: %{}, result: {:error, "denied: not on Fridays"}}]
+  """
+  @doc since: "0.1.0"
+  @spec deny_tool_call(context, String.t(), term(), keyword()) :: context
+        when context: Reply.handle()
+  def deny_tool_call(%{ref: ref} = context, id, reason \\ nil, opts \\ []) do
+    opts = Options.validate!(opts, :deny)
+    ref |> Native.context_deny(id, reason, opts[:by], opts[:at]) |> Reply.put!(context)
+  end
+
+  @doc """
+  Returns the status of the newest tool call with this id, or `nil`. Costs O(n) for old calls.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.tool_call_status("a")
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_status(Reply.handle(), String.t()) :: call_status() | nil
+  def tool_call_status(%{ref: ref}, id), do: ref |> Native.context_call_status(id) |> Reply.ok!()
+
+  @doc """
+  Returns the decision about the newest tool call with this id: who made it and when. Returns `nil` if there is none. It
+  has `:arguments` if it was about other arguments than the call's own, see `ask_about_tool_call/4`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context = AshAgent.Context.deny_tool_call(context, "a", :friday, by: "ann", at: ~U[2026-01-02 10:00:00Z])
+      iex> AshAgent.Context.tool_call_decision(context, "a")
+      %{decision: :denied, by: "ann", at: ~U[2026-01-02 10:00:00.000000Z], reason: :friday}
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_decision(Reply.handle(), String.t()) :: decision() | nil
+  def tool_call_decision(%{ref: ref}, id),
+    do: ref |> Native.context_call_decision(id) |> Reply.ok!()
+
+  @doc """
+  Returns when the tool of a call started and ended, or `nil` if that is not known.
+
+  If the id occurs in several turns, it is the newest call. Costs as much as `tool_call_status/2`.
+
+  ## Examples
+
+      iex> times = %{started_at: ~U[2026-01-01 10:00:00.000000Z], ended_at: ~U[2026-01-01 10:00:02.000000Z]}
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :wait}])
+      iex> context = AshAgent.Context.add_tool_results(context, [Map.merge(%{id: "a", result: {:ok, nil}}, times)])
+      iex> AshAgent.Context.tool_call_times(context, "a") == times
+      true
+  """
+  @doc since: "0.1.0"
+  @spec tool_call_times(Reply.handle(), String.t()) :: times() | nil
+  def tool_call_times(%{ref: ref}, id), do: ref |> Native.context_call_times(id) |> Reply.ok!()
+end

@@ -1,0 +1,37 @@
+defmodule AshAgent.Context.Changes do
+  @moduledoc false
+
+  # The difference between two versions of a conversation, as JSON text, for stores that keep an iteration in a row of its own. The
+  # form is that of `AshAgent.Context.dump/2`.
+
+  alias AshAgent.Context
+  alias AshAgent.Context.Native
+
+  @type iteration :: {number :: pos_integer(), text :: binary()}
+
+  @doc "Whether two contexts are the same version, held by the same handle."
+  @spec same?(Context.t(), Context.t()) :: boolean()
+  def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
+
+  @doc "The number of the first iteration that the context has."
+  @spec first_iteration(Context.t()) :: pos_integer()
+  def first_iteration(%Context{ref: ref}), do: Native.context_first_iteration(ref)
+
+  @doc """
+  The changes since `before`, or all of the context when that is `nil`: the document without its iterations, or `nil`
+  where that is the same, the time of the change, and the iterations that are new or changed.
+  """
+  @spec since(Context.t(), Context.t() | nil) ::
+          {head :: binary() | nil, updated_at :: binary(), [iteration()]}
+  def since(%Context{ref: ref}, nil), do: ok!(Native.snapshot_changes(ref, nil))
+
+  def since(%Context{ref: ref}, %Context{ref: before}),
+    do: ok!(Native.snapshot_changes(ref, before))
+
+  @doc "The iterations from the first one that differs from those of `other`."
+  @spec beyond(Context.t(), Context.t()) :: [iteration()]
+  def beyond(%Context{ref: ref}, %Context{ref: other}),
+    do: ok!(Native.snapshot_changes_from(ref, other))
+
+  defp ok!({:ok, changes}), do: changes
+end

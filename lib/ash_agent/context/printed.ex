@@ -1,0 +1,71 @@
+defmodule AshAgent.Context.Printed do
+  @moduledoc false
+
+  # A conversation as text. It knows no struct, since AshAgent.Context is documented with its options.
+
+  alias AshAgent.Context.{Error, Handle, Native}
+
+  @masked [
+    masked: [
+      type: :boolean,
+      default: true,
+      doc: "whether to mask the texts that the view masks."
+    ]
+  ]
+
+  @options [
+             limit: [
+               type: {:or, [:pos_integer, {:in, [:infinity]}]},
+               default: 50,
+               doc:
+                 "how many of the newest messages to print; results belong to the message with their calls."
+             ],
+             width: [
+               type: {:or, [:pos_integer, {:in, [:infinity]}]},
+               doc:
+                 "the columns of a line. Each text is cut to one line; with `:infinity` it is printed whole. Defaults to the width " <>
+                   "of the terminal, or 120."
+             ],
+             color: [
+               type: :boolean,
+               doc: "whether to print in colour. Defaults to `IO.ANSI.enabled?/0`."
+             ]
+           ] ++ @masked
+
+  # No conversation has so many messages.
+  @all 1_000_000_000
+
+  def options, do: @options
+  def masked, do: @masked
+
+  @spec text(%{:ref => term(), optional(atom()) => term()}, keyword()) :: String.t()
+  def text(context, opts) do
+    opts = AshAgent.Options.validate!(opts, @options)
+    width = Keyword.get_lazy(opts, :width, &columns/0)
+
+    how = %{
+      limit: if(opts[:limit] == :infinity, do: @all, else: opts[:limit]),
+      width: if(width != :infinity, do: width),
+      color: Keyword.get_lazy(opts, :color, &IO.ANSI.enabled?/0)
+    }
+
+    case Native.trace_print([told(context, true)], opts[:masked], how) do
+      {:ok, text} -> text
+      {:error, reason} -> raise Error, reason: reason
+    end
+  end
+
+  @doc "A context on its own, as the core is told of it; see `AshAgent.Trace`."
+  def told(%{ref: ref} = context, active?) do
+    Handle.check!(context)
+    %{id: id} = Native.context_summary(ref)
+    {"conversation #{id}", id, nil, nil, active?, ref}
+  end
+
+  defp columns do
+    case :io.columns() do
+      {:ok, columns} -> max(columns, 60)
+      _ -> 120
+    end
+  end
+end

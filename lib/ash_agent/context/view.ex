@@ -1,0 +1,504 @@
+defmodule AshAgent.Context.View do
+  @moduledoc """
+  The view of a conversation: what models see of its log.
+
+  The log, which is everything that was said, is never changed by these functions. They hide and summarise iterations, clear,
+  shorten and mask texts, and add to the system prompt; `AshAgent.Context.to_messages/1`, requests and token counts show the result.
+
+  Call them as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
+  """
+
+  alias AshAgent.Context.{Error, Log, Native, Options, Reply}
+  alias AshAgent.Options, as: Check
+
+  @least_result_bytes Options.least_result_bytes()
+
+  @typedoc "How a view differs from the log, see `view/1`."
+  @type t :: %{
+          hidden: [Range.t()],
+          summaries: [Range.t()],
+          cleared:
+            %{iteration: pos_integer(), calls: non_neg_integer(), placeholder: String.t()} | nil,
+          max_result_bytes: pos_integer() | nil,
+          masks: [{String.t(), String.t()}],
+          blocks: [{String.t(), String.t()}]
+        }
+
+  @typedoc """
+  How to compact a range of iterations: `:drop` hides it, `{:summarize, fun}` shows a summary instead.
+
+  The function gets the range's messages as in the view, and returns a string, `{:ok, string}` or `{:error, reason}`.
+  """
+  @type strategy ::
+          :drop
+          | {:summarize, ([Log.message()] -> String.t() | {:ok, String.t()} | {:error, term()})}
+
+  @typedoc "What `compact/3` did."
+  @type compaction :: %{
+          range: Range.t() | nil,
+          strategy: :drop | :summarize,
+          reason: term() | nil
+        }
+
+  @doc """
+  Returns how the view differs from the log.
+
+  `hidden` and `summaries` are ranges of iterations, oldest first. `cleared` is the position up to which results are
+  cleared. `masks` and `blocks` are those of `put_masks/3` and `put_prompt_block/4`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.view()
+      %{hidden: [], summaries: [], cleared: nil, max_result_bytes: nil, masks: [], blocks: []}
+  """
+  @doc since: "0.1.0"
+  @spec view(Reply.handle()) :: t()
+  def view(%{ref: ref}), do: ref |> Native.context_view() |> Reply.ok!()
+
+  @doc """
+  Returns the number of messages in the view, which `AshAgent.Context.to_messages/1` returns, in constant time.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!", system_prompt: "Be brief.") |> AshAgent.Context.count_messages()
+      2
+  """
+  @doc since: "0.1.0"
+  @spec count_messages(Reply.handle()) :: non_neg_integer()
+  def count_messages(%{ref: ref}), do: Native.context_count_messages(ref)
+
+  @doc """
+  Hides the oldest iterations until the view fits into `budget` tokens, and returns `{:ok, context, hidden}` or `{:error,
+  error}`.
+
+  `hidden` is the range of all iterations that are then hidden, or `nil`. Iterations are hidden as a whole, so that no
+  exchange is cut. These always stay: the system prompt, the current turn (everything from the last user message on) with
+  its pending calls, and the iterations that `:keep_first` and `:keep_last` name. Summaries stay if hiding the rest
+  suffices. The log keeps everything, and `expand/2` brings it back.
+
+  The error's reason is `{:cannot_fit, least}` with the number of tokens that have to stay. Costs O(iterations hidden).
+
+  ## Options
+
+  #{Options.docs(:fit)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Enum.reduce(1..4, Context.new("0"), &(&2 |> Context.add_assistant_message("ok") |> Context.add_user_message(to_string(&1))))
+      iex> {:ok, context, hidden} = Context.fit(context, 16, step: 1, method: :o200k_base)
+      iex> {hidden, Context.to_messages(context)}
+      {1..3, [%{role: :user, content: "3"}, %{role: :assistant, content: "ok"}, %{role: :user, content: "4"}]}
+      iex> {:error, error} = Context.fit(context, 4)
+      iex> error.reason
+      {:cannot_fit, 5}
+  """
+  @doc since: "0.1.0"
+  @spec fit(context, non_neg_integer(), keyword()) ::
+          {:ok, context, hidden :: Range.t() | nil} | {:error, Error.t()}
+        when context: Reply.handle()
+  def fit(%{ref: ref} = context, budget, opts \\ []) do
+    opts = Options.validate!(opts, :fit)
+
+    given = %{
+      budget: budget,
+      reserve: opts[:reserve],
+      keep_first: opts[:keep_first],
+      keep_last: opts[:keep_last],
+      step: opts[:step],
+      method: opts[:method]
+    }
+
+    case Native.context_fit(ref, given, opts[:at]) do
+      {:ok, {handle, hidden}} -> {:ok, Reply.put!({:ok, handle}, context), hidden}
+      {:error, _reason} = error -> Reply.put_at(error, context)
+    end
+  end
+
+  @doc """
+  Hides all but the last `count` iterations that have messages, and returns the new context.
+
+  The log keeps them, numbers stay, and the next message goes where it would have gone. Takes the option `:at` as
+  `AshAgent.Context.put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One", system_prompt: "Hi") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.keep_last_iterations(1) |> Context.to_messages()
+      [%{role: :system, content: "Hi"}, %{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec keep_last_iterations(context, pos_integer(), keyword()) :: context
+        when context: Reply.handle()
+  def keep_last_iterations(%{ref: ref} = context, count, opts \\ []),
+    do: ref |> Native.context_keep_last(count, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
+  Hides the iterations that began more than `seconds` ago, and returns the new context. The last iteration with messages
+  stays.
+
+  ## Options
+
+  #{Options.docs(:hide_old)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message("1")
+      iex> context = Context.add_user_message(context, "Two", at: ~U[2026-01-01 12:00:00Z])
+      iex> context |> Context.hide_old_iterations(3600, at: ~U[2026-01-01 12:30:00Z]) |> Context.to_messages()
+      [%{role: :user, content: "Two"}]
+  """
+  @doc since: "0.1.0"
+  @spec hide_old_iterations(context, non_neg_integer(), keyword()) :: context
+        when context: Reply.handle()
+  def hide_old_iterations(%{ref: ref} = context, seconds, opts \\ []) do
+    at = Options.validate!(opts, :hide_old)[:at] || DateTime.utc_now()
+    ref |> Native.context_remove_old(seconds_before(at, seconds), at) |> Reply.put!(context)
+  end
+
+  # The calendar begins with the year 0: nothing is older.
+  defp seconds_before(at, seconds) do
+    since_year_0 = DateTime.diff(at, ~U[0000-01-01 00:00:00Z])
+    DateTime.add(at, -min(seconds, since_year_0), :second)
+  end
+
+  @doc """
+  Shows only the iterations from `first` to `last`, and those added later, and returns the new context.
+
+  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` if
+  calls are pending in the current iteration and the range leaves it out.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.keep_iteration_range(1, 1) |> Context.to_messages()
+      [%{role: :user, content: "One"}, %{role: :assistant, content: "1"}]
+  """
+  @doc since: "0.1.0"
+  @spec keep_iteration_range(context, pos_integer(), pos_integer(), keyword()) :: context
+        when context: Reply.handle()
+  def keep_iteration_range(%{ref: ref} = context, first, last, opts \\ []),
+    do: ref |> Native.context_range(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
+  Compacts the view, and returns `{:ok, context, info}` or `{:error, error}`.
+
+  The view shows the summary instead of the iterations, as a user message with `metadata: %{summary: %{first: first, last:
+  last}}` and a first line that says so. The log keeps the iterations: `expand/2` brings them back, and `AshAgent.Context.get_iteration/2`
+  and dumps include them. The current turn with its pending calls is never compacted. Compacting again works on the view,
+  so the summariser gets the earlier summary.
+
+  `info` has the compacted `:range` (`nil` if there was nothing to compact), the `:strategy` that was used, and the
+  `:reason` why a summariser failed: it returned `{:error, reason}`, raised, or did not return text. In that case the
+  range is hidden.
+
+  The error's reason is `{:not_compactable, range, allowed}`, or `{:summary_too_long, tokens, replaced}` (by `:estimate`):
+  a summary has to be shorter than the iterations it replaces. Costs O(size of the range), and the summariser.
+
+  ## Options
+
+  #{Options.docs(:compact)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
+      iex> context = Context.add_user_message(context, "Go on")
+      iex> {:ok, context, info} = Context.compact(context, {:summarize, fn _messages -> "Elixir was explained." end})
+      iex> info
+      %{range: 1..1, strategy: :summarize, reason: nil}
+      iex> Context.to_messages(context)
+      [
+        %{
+          role: :user,
+          content: "[Summary of iteration 1 of this conversation]\\nElixir was explained.",
+          metadata: %{summary: %{first: 1, last: 1}}
+        },
+        %{role: :user, content: "Go on"}
+      ]
+  """
+  @doc since: "0.1.0"
+  @spec compact(context, strategy(), keyword()) ::
+          {:ok, context, compaction()} | {:error, Error.t()}
+        when context: Reply.handle()
+  def compact(%{ref: ref} = context, strategy, opts \\ []) do
+    opts = Options.validate!(opts, :compact)
+    strategy = strategy!(strategy)
+    asked = if range = opts[:range], do: {range.first, range.last}
+
+    case Native.context_compactable(ref, asked, opts[:keep_first], opts[:keep_last]) do
+      {:ok, nil} ->
+        {:ok, context, %{range: nil, strategy: elem(strategy, 0), reason: nil}}
+
+      {:ok, {first, last}} ->
+        compact(context, strategy, first..last, opts[:at])
+
+      {:error, {:not_compactable, _range, allowed}} ->
+        {:error, %Error{reason: {:not_compactable, opts[:range], allowed}}}
+    end
+  end
+
+  defp strategy!(:drop), do: {:drop, nil}
+  defp strategy!({:summarize, fun}) when is_function(fun, 1), do: {:summarize, fun}
+
+  defp strategy!(other) do
+    raise ArgumentError,
+          "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
+  end
+
+  defp compact(%{ref: ref} = context, {:drop, failure}, range, at) do
+    context = ref |> Native.context_drop_range(range.first, range.last, at) |> Reply.put!(context)
+    {:ok, context, %{range: range, strategy: :drop, reason: failure}}
+  end
+
+  defp compact(%{ref: ref} = context, {:summarize, fun}, %{first: first, last: last} = range, at) do
+    messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
+
+    case summarize(fun, messages) do
+      {:ok, text} ->
+        with {:ok, context} <-
+               ref |> Native.context_summarize(first, last, text, at) |> Reply.put_at(context),
+             do: {:ok, context, %{range: range, strategy: :summarize, reason: nil}}
+
+      {:error, reason} ->
+        compact(context, {:drop, reason}, range, at)
+    end
+  end
+
+  defp summarize(fun, messages) do
+    case fun.(messages) do
+      {:error, reason} -> {:error, reason}
+      {:ok, text} when is_binary(text) -> summary_text(text)
+      text when is_binary(text) -> summary_text(text)
+      _other -> {:error, :no_text}
+    end
+  rescue
+    exception -> {:error, exception}
+  catch
+    kind, reason -> {:error, {kind, reason}}
+  end
+
+  defp summary_text(text) do
+    if String.valid?(text) and String.trim(text) != "", do: {:ok, text}, else: {:error, :no_text}
+  end
+
+  @doc """
+  Shows a summary instead of iterations, given as a number or a range, in the view, and returns the new context.
+
+  It does what `compact/3` does, with a summary that you already have. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+  Raises `AshAgent.Context.Error` with `{:not_compactable, range, allowed}` or `{:summary_too_long, tokens, replaced}`.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new(String.duplicate("Tell me of Elixir. ", 20)) |> Context.add_assistant_message("It is a language.")
+      iex> context = context |> Context.add_user_message("Go on") |> Context.mark_as_summarized(1, "Elixir was explained.")
+      iex> Context.summary(context, 1)
+      "Elixir was explained."
+  """
+  @doc since: "0.1.0"
+  @spec mark_as_summarized(context, pos_integer() | Range.t(), String.t(), keyword()) :: context
+        when context: Reply.handle()
+  def mark_as_summarized(context, range, summary, opts \\ [])
+
+  def mark_as_summarized(context, number, summary, opts) when is_integer(number) and number > 0,
+    do: mark_as_summarized(context, number..number, summary, opts)
+
+  def mark_as_summarized(%{ref: ref} = context, %Range{first: first, last: last}, summary, opts)
+      when first > 0 and last >= first do
+    unless match?({:ok, _}, summary_text(summary)),
+      do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
+
+    case Native.context_summarize(ref, first, last, summary, Options.time!(opts)) do
+      {:error, {:not_compactable, _range, allowed}} ->
+        raise Error, reason: {:not_compactable, first..last, allowed}
+
+      reply ->
+        Reply.put!(reply, context)
+    end
+  end
+
+  @doc """
+  Returns the summary that the view shows instead of the iteration with this number, or `nil`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.summary(1)
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec summary(Reply.handle(), integer()) :: String.t() | nil
+  def summary(%{ref: ref}, number), do: Native.context_summary_of(ref, number)
+
+  @doc """
+  Shows hidden or summarised iterations in the view again, and returns the new context.
+
+  `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. Takes the
+  option `:at` as `AshAgent.Context.put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("One") |> Context.add_assistant_message("1") |> Context.add_user_message("Two")
+      iex> context |> Context.keep_last_iterations(1) |> Context.expand(:all) |> Context.count_messages()
+      3
+  """
+  @doc since: "0.1.0"
+  @spec expand(context, Range.t() | pos_integer() | :all, keyword()) :: context
+        when context: Reply.handle()
+  def expand(context, range, opts \\ [])
+
+  def expand(%{ref: ref} = context, :all, opts) do
+    last = Native.context_first_iteration(ref) + Native.context_count_iterations(ref)
+    expand(context, 1..last, opts)
+  end
+
+  def expand(context, number, opts) when is_integer(number) and number > 0,
+    do: expand(context, number..number, opts)
+
+  def expand(%{ref: ref} = context, %Range{first: first, last: last}, opts)
+      when first > 0 and last >= first,
+      do: ref |> Native.context_expand(first, last, Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
+  Clears old tool results in the view, and returns the new context. The calls stay, and the log keeps the results.
+
+  The last results in the view stay. Later results are shown until you call this again, so that requests keep their
+  beginning. Calling it again replaces the earlier call: if it keeps more results than there are, all are shown. Costs
+  O(results kept).
+
+  ## Options
+
+  #{Options.docs(:clear_tool_results)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
+      iex> context = context |> Context.add_tool_results([{"a", {:ok, "a long text"}}]) |> Context.clear_tool_results(keep: 0)
+      iex> context |> Context.to_messages() |> List.last()
+      %{role: :user, content: [%{type: :tool_result, tool_use_id: "a", content: "[Old tool result cleared]", is_error: false}]}
+  """
+  @doc since: "0.1.0"
+  @spec clear_tool_results(context, keyword()) :: context when context: Reply.handle()
+  def clear_tool_results(%{ref: ref} = context, opts \\ []) do
+    opts = Options.validate!(opts, :clear_tool_results)
+
+    ref
+    |> Native.context_clear_results(opts[:keep], opts[:placeholder], opts[:at])
+    |> Reply.put!(context)
+  end
+
+  @doc """
+  Limits the text of each tool result in the view to a number of bytes, at least #{@least_result_bytes}, and returns the
+  new context. `nil` shows results whole.
+
+  A longer result is shown with its beginning and its end, cut at characters, and a note between them that says how much
+  was left out. The log has it whole. `AshAgent.Context.request/3` takes the same limit as the option `:max_result_bytes`, for a single
+  request.
+
+  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Hi") |> Context.add_assistant_message(nil, [%{id: "a", name: :read}])
+      iex> context = Context.add_tool_results(context, [{"a", {:ok, String.duplicate("x", 5_000)}}])
+      iex> [%{content: [%{content: text}]}] = context |> Context.put_max_result_bytes(100) |> Context.to_messages() |> Enum.take(-1)
+      iex> {byte_size(text), String.replace(text, "x", "")}
+      {100, "\\n[... 4931 bytes left out ...]\\n"}
+  """
+  @doc since: "0.1.0"
+  @spec put_max_result_bytes(context, pos_integer() | nil, keyword()) :: context
+        when context: Reply.handle()
+  def put_max_result_bytes(%{ref: ref} = context, bytes, opts \\ []) do
+    unless Options.result_bytes?(bytes) do
+      raise ArgumentError,
+            "expected an integer of at least #{@least_result_bytes}, or nil, got: #{Check.kind(bytes)}"
+    end
+
+    ref |> Native.context_max_result_bytes(bytes, Options.time!(opts)) |> Reply.put!(context)
+  end
+
+  @doc """
+  Adds a named text after the system prompt in the view, and returns the new context. The same name replaces it, and `nil`
+  removes it.
+
+  Texts are in the order in which their names were first put, separated by blank lines. The system prompt itself does not
+  change. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", system_prompt: "Be brief.")
+      iex> context |> AshAgent.Context.put_prompt_block(:memory, "The user is Ann.") |> AshAgent.Context.to_messages() |> hd()
+      %{role: :system, content: "Be brief.\\n\\nThe user is Ann."}
+  """
+  @doc since: "0.1.0"
+  @spec put_prompt_block(context, atom() | String.t(), String.t() | nil, keyword()) :: context
+        when context: Reply.handle()
+  def put_prompt_block(%{ref: ref} = context, name, text, opts \\ []) do
+    for given <- [to_string(name), text], is_binary(given), not String.valid?(given) do
+      raise ArgumentError,
+            "expected a UTF-8 string, got: #{Check.kind(given)} that is not valid UTF-8"
+    end
+
+    ref
+    |> Native.context_prompt_block(to_string(name), text, Options.time!(opts))
+    |> Reply.put!(context)
+  end
+
+  @doc """
+  Masks the matches of patterns in all texts of the view, and returns the new context.
+
+  `masks` is a list of at most 100 tuples `{pattern, replacement}` that replaces all earlier masks; `[]` removes them. A
+  pattern is a regular expression, as a string or as a `Regex` without options, in the syntax of Rust's [regex
+  crate](https://docs.rs/regex/latest/regex/#syntax), which runs in linear time and has no look-around and no
+  backreferences. The classes of Unicode's ages and of its text segmentation, such as `\\p{Age=6.0}`, are not
+  supported.
+
+  Masks apply to messages, prompts and requests: to text, the arguments of tool calls with their keys and numbers,
+  results, names and addresses of files, and files that are text. The log does not change. A provider's own block that
+  matches is left out, thinking that matches loses its signature and so is not sent again, and an image or a file whose
+  address matches becomes text. Masks do not apply to what the application chose (names of tools, ids and further keys of
+  calls, metadata), nor to the contents of images and other files.
+
+  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with `{:invalid_pattern, pattern,
+  problem}`.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("My card is 4111 1111 1111 1111.")
+      iex> context |> AshAgent.Context.put_masks([{~r/\\b(\\d{4} ?){4}\\b/, "[card]"}]) |> AshAgent.Context.to_messages()
+      [%{role: :user, content: "My card is [card]."}]
+  """
+  @doc since: "0.1.0"
+  @spec put_masks(context, [{Regex.t() | String.t(), String.t()}], keyword()) :: context
+        when context: Reply.handle()
+  def put_masks(%{ref: ref} = context, masks, opts \\ []) do
+    masks = Enum.map(masks, &mask!/1)
+    ref |> Native.context_masks(masks, Options.time!(opts)) |> Reply.put!(context)
+  end
+
+  defp mask!({%Regex{} = regex, replacement}) when is_binary(replacement) do
+    if Regex.opts(regex) in ["", []] do
+      mask!({Regex.source(regex), replacement})
+    else
+      raise ArgumentError,
+            "expected a regex without options; write them into the pattern itself, as in (?i)"
+    end
+  end
+
+  defp mask!({pattern, replacement} = mask) when is_binary(pattern) and is_binary(replacement) do
+    if String.valid?(pattern) and String.valid?(replacement),
+      do: mask,
+      else: raise(ArgumentError, "expected a mask's pattern and replacement to be valid UTF-8")
+  end
+
+  defp mask!(other) do
+    raise ArgumentError,
+          "expected a mask to be {pattern, replacement} with a regex or string and a string, got: #{Check.kind(other)}"
+  end
+end

@@ -1,0 +1,116 @@
+defmodule AshAgent.ToolDefinition do
+  @moduledoc false
+
+  # Tools as models are told of them: the forms in which an application may give them, and the names of calls. How they are
+  # run is the runtime's, see `AshAgent.Runtime.Tool`.
+
+  @default_parameters %{"type" => "object"}
+
+  @type t :: %{name: String.t(), description: String.t() | nil, parameters: map()}
+
+  @doc """
+  Each tool with what the application gave for it. The tools of a map are sorted by name.
+
+  Raises `ArgumentError` for what is not a definition, and for two tools with the same name.
+  """
+  @spec read(map() | list()) :: [{t(), definition :: term()}]
+  def read(%{__struct__: _} = struct), do: read([struct])
+
+  def read(definitions) when is_map(definitions) do
+    definitions
+    |> Enum.map(fn {name, definition} -> tool(name, definition) end)
+    |> Enum.sort_by(fn {tool, _definition} -> tool.name end)
+    |> unique()
+  end
+
+  def read(definitions) when is_list(definitions) do
+    definitions
+    |> Enum.map(fn
+      {name, definition} when is_atom(name) or is_binary(name) ->
+        tool(name, definition)
+
+      %{name: name} = definition when is_atom(name) or is_binary(name) ->
+        tool(name, definition)
+
+      _other ->
+        raise ArgumentError,
+              "expected each tool of a list to be {name, definition} or to have a :name"
+    end)
+    |> unique()
+  end
+
+  def read(_other),
+    do: raise(ArgumentError, "expected tools to be a map of names to definitions, or a list")
+
+  defp unique(tools) do
+    names = for {tool, _definition} <- tools, do: tool.name
+
+    case names -- Enum.uniq(names) do
+      [] ->
+        tools
+
+      [name | _] ->
+        raise ArgumentError, "two tools have the name #{inspect(name)}; rename one of them"
+    end
+  end
+
+  defp tool(name, _definition) when name in [nil, ""] or not (is_atom(name) or is_binary(name)),
+    do:
+      raise(
+        ArgumentError,
+        "expected the name of a tool to be an atom or a non-empty string, got: #{AshAgent.Options.kind(name)}"
+      )
+
+  defp tool(name, definition) do
+    name = to_string(name)
+    given = described(definition, name)
+    description = Map.get(given, :description)
+    parameters = Map.get(given, :parameters) || @default_parameters
+
+    unless description == nil or is_binary(description),
+      do:
+        raise(
+          ArgumentError,
+          "expected the description of the tool #{inspect(name)} to be a string"
+        )
+
+    unless is_map(parameters) and not is_struct(parameters),
+      do:
+        raise(
+          ArgumentError,
+          "expected the parameters of the tool #{inspect(name)} to be a JSON schema as a map"
+        )
+
+    {%{name: name, description: description, parameters: parameters}, definition}
+  end
+
+  defp described(%{} = definition, _name), do: definition
+  defp described(function, _name) when is_function(function), do: %{}
+  defp described({module, name}, _name) when is_atom(module) and is_atom(name), do: %{}
+  defp described(_other, name), do: refuse!(name)
+
+  @doc "Raises for a tool that nothing can run."
+  @spec refuse!(String.t() | atom()) :: no_return()
+  def refuse!(name) do
+    raise ArgumentError,
+          "the tool #{inspect(to_string(name))} must be a function of arity 1 or 2, {module, function}, " <>
+            "a map or struct with such a :function, or a toolbox"
+  end
+
+  @doc "The definitions with string keys, as requests and traces have them."
+  @spec to_maps(map() | list()) :: [%{String.t() => term()}]
+  def to_maps(definitions) do
+    for {tool, _definition} <- read(definitions) do
+      map = %{"name" => tool.name, "parameters" => tool.parameters}
+      if tool.description, do: Map.put(map, "description", tool.description), else: map
+    end
+  end
+
+  @doc "The text of a name as a call has it."
+  @spec name(term()) :: String.t()
+  def name(name) when is_atom(name), do: Atom.to_string(name)
+  def name(name) when is_binary(name), do: name
+  # An atom of another node, see AshAgent.Context.UnknownAtom.
+  def name(%{name: name}) when is_binary(name), do: name
+  def name(other), do: inspect(other)
+end

@@ -1,0 +1,33 @@
+//! Aliases beside ids that go back as they came.
+
+use std::collections::HashSet;
+
+use crate::log::call::ToolCall;
+use crate::log::ids::Ids;
+use crate::log::provider::Provider;
+use crate::provider;
+
+/// Whether a call gets an alias that is the id of a later one, which stands in what is kept of its message: aliases
+/// give way to earlier ids alone. Of each message the calls, and whether it is kept as it was.
+pub fn meet_kept_ids(provider: Provider, mut messages: Vec<(&mut [ToolCall], bool)>) -> bool {
+    if messages
+        .iter()
+        .all(|(calls, is_kept)| *is_kept || calls.is_empty())
+    {
+        return false;
+    }
+    let (mut ids, mut aliases) = (Ids::default(), HashSet::new());
+    for (calls, is_kept) in &mut messages {
+        for call in calls.iter_mut() {
+            call.aliases = ids.join(&call.id);
+            if *is_kept && aliases.contains(&*call.id) {
+                return true;
+            }
+            let sent = provider::room(provider).id(call, call.came_from(provider));
+            if !*is_kept && *sent != *call.id {
+                aliases.insert(sent.into_owned());
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,101 @@
+//! Messages of a foreign history as far as they were read: calls wait for results, which may come later.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::context::Context;
+use crate::log::call::ToolCall;
+use crate::log::message::Role;
+use crate::log::part::{Content, Part};
+use crate::provider::listener::Answer;
+use crate::value::Map;
+
+/// A message of the history.
+#[derive(Debug)]
+pub enum ReadMessage {
+    Other {
+        role: Role,
+        content: Content,
+        metadata: Option<Map>,
+    },
+    Assistant(Exchanged),
+}
+
+/// A message of the model with the results of its calls.
+#[derive(Debug)]
+pub struct Exchanged {
+    /// The element it begins with.
+    pub element: usize,
+    pub content: Content,
+    /// What neighbours of the message said that are one turn with it.
+    pub more: Vec<Part>,
+    pub metadata: Option<Map>,
+    pub calls: Vec<ToolCall>,
+    /// How often each id was given.
+    pub uses: HashMap<Box<str>, usize>,
+    pub slots: Vec<Option<Answer>>,
+    pub filled: usize,
+    /// The element with its first result.
+    pub answered: Option<usize>,
+    pub notes: Vec<Map>,
+}
+
+/// Calls of one id, those of the last message that has any.
+#[derive(Debug, Default)]
+pub struct SameId {
+    pub entry: usize,
+    pub slots: VecDeque<usize>,
+}
+
+impl SameId {
+    /// The first of the calls that has no result yet.
+    pub fn next(&mut self, entries: &[ReadMessage]) -> Option<(usize, usize)> {
+        let Some(ReadMessage::Assistant(exchanged)) = entries.get(self.entry) else {
+            return None;
+        };
+        while let Some(slot) = self.slots.pop_front() {
+            if exchanged.waits(slot) {
+                return Some((self.entry, slot));
+            }
+        }
+        None
+    }
+}
+
+/// The calls of the last message that has any, for results that do not name the id.
+#[derive(Debug, Default)]
+pub struct Latest {
+    pub entry: usize,
+    pub by_name: HashMap<Box<str>, VecDeque<usize>>,
+    pub in_order: VecDeque<usize>,
+}
+
+impl Exchanged {
+    pub fn waits(&self, slot: usize) -> bool {
+        self.slots.get(slot).is_some_and(Option::is_none)
+    }
+
+    /// Gives ids to the calls that have none, as a context does.
+    pub fn name_calls(&mut self, context: &Context) {
+        let lead = context.log.system.is_some() && context.count_iterations() == 1;
+        let place = context.log.current.count_messages() + usize::from(lead);
+        let number = context.current_iteration();
+        for (position, call) in self.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                let mut id = format!("call_{number}_{place}_{position}");
+                while self.uses.contains_key(&*id) {
+                    id.push('_');
+                }
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+/// Messages and exchanges are numbered in turn.
+pub const fn message_number(entry: usize) -> usize {
+    2 * entry
+}
+
+pub const fn results_number(entry: usize) -> usize {
+    2 * entry + 1
+}

@@ -1,0 +1,113 @@
+//! Where things stand in the log: iterations by their numbers, messages by their positions.
+
+use crate::log::exchange::MessageRef;
+use crate::log::iteration::Iteration;
+use crate::log::Log;
+
+impl Log {
+    /// All iterations, oldest first.
+    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
+        self.history.iter().chain(std::iter::once(&*self.current))
+    }
+
+    /// All iterations, newest first.
+    pub(crate) fn iterations_back(&self) -> impl Iterator<Item = &Iteration> {
+        let done = (0..self.history.len()).rev();
+        std::iter::once(&*self.current).chain(done.filter_map(|index| self.history.get(index)))
+    }
+
+    /// Number of iterations.
+    #[must_use]
+    pub fn count_iterations(&self) -> usize {
+        self.history.len() + 1
+    }
+
+    /// The iteration with this number.
+    ///
+    /// # Complexity
+    /// O(log n)
+    #[must_use]
+    pub fn iteration(&self, number: i64) -> Option<&Iteration> {
+        let index = self.index(number)?;
+        if index == self.history.len() {
+            return Some(&self.current);
+        }
+        self.history.get(index)
+    }
+
+    /// The same by another type of number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
+        self.iteration(i64::try_from(number).ok()?)
+    }
+
+    pub(crate) fn index(&self, number: i64) -> Option<usize> {
+        let offset = u64::try_from(number)
+            .ok()?
+            .checked_sub(self.first_number())?;
+        usize::try_from(offset).ok()
+    }
+
+    /// Number of the first iteration.
+    #[must_use]
+    pub fn first_number(&self) -> u64 {
+        self.history
+            .first()
+            .map_or(self.current.number, |first| first.number)
+    }
+
+    /// The system prompt, where an iteration shows it: the first one does.
+    pub(crate) fn lead(&self, iteration: &Iteration) -> impl Iterator<Item = MessageRef<'_>> {
+        let leads = iteration.number == self.first_number();
+        self.system()
+            .filter(|_| leads)
+            .into_iter()
+            .map(MessageRef::Added)
+    }
+
+    /// The messages of one of this conversation's iterations; the first begins with the system prompt.
+    pub fn messages_of<'a>(
+        &'a self,
+        iteration: &'a Iteration,
+    ) -> impl Iterator<Item = MessageRef<'a>> {
+        self.lead(iteration).chain(iteration.messages())
+    }
+
+    /// All messages, oldest first.
+    pub fn all_messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+        self.iterations()
+            .flat_map(|iteration| self.messages_of(iteration))
+    }
+
+    /// Number of messages.
+    #[must_use]
+    pub fn count_messages(&self) -> usize {
+        self.messages + usize::from(self.system.is_some())
+    }
+
+    /// The message at a 0-based position of an iteration.
+    ///
+    /// # Complexity
+    /// O(log n)
+    #[must_use]
+    pub fn message(&self, number: i64, position: usize) -> Option<MessageRef<'_>> {
+        let iteration = self.iteration(number)?;
+        match (self.lead(iteration).next(), position) {
+            (Some(system), 0) => Some(system),
+            (Some(_), _) => iteration.message(position - 1),
+            (None, _) => iteration.message(position),
+        }
+    }
+
+    /// The number of the last iteration that two conversations have in common, with all before it.
+    ///
+    /// # Complexity
+    /// O(n) at most; what the two share is not compared.
+    #[must_use]
+    pub fn last_common(&self, other: &Self) -> Option<u64> {
+        self.iterations()
+            .zip(other.iterations())
+            .take_while(|(a, b)| a == b)
+            .last()
+            .map(|(common, _)| common.number)
+    }
+}

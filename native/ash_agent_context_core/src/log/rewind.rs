@@ -1,0 +1,126 @@
+//! Going back: an iteration becomes the current one again, and what was counted after it is counted anew.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::log::iteration::{Checkpoint, Iteration};
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::log::Log;
+use crate::value::Size;
+
+/// Iterations from one checkpoint to the next. A rewind recounts everything after the last one.
+const CHECKPOINT: u64 = 16;
+
+impl Log {
+    /// The conversation as it was at the end of an iteration.
+    ///
+    /// # Errors
+    /// [`Error::UnknownIteration`]
+    ///
+    /// # Complexity
+    /// O(log n)
+    pub fn rewind(&self, to: i64) -> Result<Self, Error> {
+        let index = self
+            .index(to)
+            .filter(|index| *index <= self.history.len())
+            .ok_or_else(|| self.unknown_iteration(to))?;
+        let mut next = self.clone();
+        if index < self.history.len() {
+            let held_by = self.after(index).and_then(Iteration::held_by);
+            next.cut(index);
+            next.forget_wire(held_by, true);
+            next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
+        }
+        Ok(next)
+    }
+
+    /// The iteration after one.
+    fn after(&self, index: usize) -> Option<&Iteration> {
+        self.history.get(index + 1).or(Some(&*self.current))
+    }
+
+    /// Makes elements anew by the rules that also held what is gone, as they were imported.
+    pub(crate) fn forget_wire(&mut self, held_by: Option<Provider>, in_current: bool) {
+        let Some(provider) = held_by else { return };
+        let mut found = false;
+        if in_current {
+            self.update_current(|current| found = current.forget_wire(provider));
+        }
+        for index in (0..self.history.len()).rev() {
+            if found {
+                return;
+            }
+            if let Some(mut iteration) = self.history.get(index).cloned() {
+                found = iteration.forget_wire(provider);
+                self.history.set(index, iteration);
+            }
+        }
+    }
+
+    /// How much [`Log::rewind`] counts anew.
+    #[must_use]
+    pub fn rewind_size(&self, to: i64) -> Size {
+        let Some(index) = self.index(to) else {
+            return Size::default();
+        };
+        let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
+        let iterations = counted.filter_map(|at| self.history.get(at));
+        iterations.fold(Size::default(), |sum, iteration| {
+            let walked = iteration.count_messages() + 3 * iteration.count_calls();
+            sum.plus(Size::new(walked, 0))
+        })
+    }
+
+    /// Makes a completed iteration the current one again.
+    pub(crate) fn cut(&mut self, index: usize) {
+        let Some(last) = self.history.get(index).cloned() else {
+            return;
+        };
+        let weight = self.weight();
+        let since = (0..=index)
+            .rev()
+            .take_while(|at| self.checkpoint(*at).is_none());
+        let since = index + 1 - since.count();
+        let start = since.checked_sub(1).and_then(|at| self.checkpoint(at));
+        let mut sum = Checkpoint {
+            ids: start.map(|start| start.ids.clone()).unwrap_or_default(),
+            messages: start.map_or(0, |start| start.messages),
+            size: start.map_or(Size::default(), |start| start.size),
+            usage: start.map_or(Usage::default(), |start| start.usage),
+        };
+        for iteration in (since..=index).filter_map(|at| self.history.get(at)) {
+            sum.messages += iteration.count_messages();
+            sum.size = sum.size.plus(iteration.size());
+            sum.usage = sum.usage.plus(iteration.usage());
+            for (index, entry) in iteration.entries().enumerate() {
+                sum.ids.join_again(&entry.message, iteration.number, index);
+            }
+        }
+        self.ids = sum.ids;
+        self.messages = sum.messages;
+        self.size = sum.size.plus(self.noted);
+        self.usage = sum.usage;
+        self.history.truncate(index);
+        self.current = Arc::new(last);
+        self.unseen = if self.history.holds_more() { weight } else { 0 };
+        // Whoever has the other token holds more than this context.
+        self.begin_segment();
+    }
+
+    /// What is counted up to the end of an iteration, at every sixteenth.
+    pub(super) fn checkpoint_after(&self, last: &Iteration) -> Option<Arc<Checkpoint>> {
+        last.number.is_multiple_of(CHECKPOINT).then(|| {
+            Arc::new(Checkpoint {
+                ids: self.ids.clone(),
+                messages: self.messages,
+                size: self.size.minus(self.noted),
+                usage: self.usage,
+            })
+        })
+    }
+
+    fn checkpoint(&self, index: usize) -> Option<&Checkpoint> {
+        self.history.get(index)?.checkpoint.as_deref()
+    }
+}

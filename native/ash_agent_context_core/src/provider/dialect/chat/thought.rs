@@ -1,0 +1,78 @@
+//! Thoughts that refer to something, as Mistral has them: what stands between the texts, and where.
+
+use crate::error::Error;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::foreign::{at, json_like, metadata, part, Object};
+use crate::value::{Map, Value, MAX_DEPTH};
+
+/// The key in a thought's metadata for what it refers to.
+pub(crate) const REFERENCES: &str = "references";
+
+/// A piece of a thought.
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    /// What stands between texts.
+    Chunk(&'a Value),
+}
+
+/// What a thought refers to after so many bytes of its text.
+pub(crate) fn reference(after: usize, chunk: Value) -> Value {
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    Value::Map(Map::new(vec![
+        (Value::text("after"), Value::Int(after)),
+        (Value::text("chunk"), chunk),
+    ]))
+}
+
+/// Reads a thought: pieces of text, mostly one, and what they refer to.
+pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
+    let mut object = Object::read(value, "")?;
+    let pieces = object.need_list("thinking", "a list of text parts")?;
+    let (mut text, mut references) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match at(&piece, "text") {
+            Some(Value::Binary(bytes)) => text.extend_from_slice(bytes),
+            _ => references.push(reference(text.len(), json_like(piece, MAX_DEPTH - 2)?)),
+        }
+    }
+    let signature = object.text("signature")?;
+    let mut metadata = metadata(provider, &[("signature", signature.as_deref())]);
+    if object.take("closed") == Some(Value::Bool(true)) {
+        metadata = metadata.put(Value::atom("closed"), Value::Bool(true));
+    }
+    if !references.is_empty() {
+        let references = Value::List(references.into_boxed_slice());
+        metadata = metadata.put(Value::atom(REFERENCES), references);
+    }
+    let kind = PartKind::Thinking(text.into_boxed_slice());
+    Ok(part(kind, Some(metadata)))
+}
+
+/// The pieces of a thought of this text. One whose place is not between two characters follows the last that fits.
+pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<Piece<'a>> {
+    let metadata = part.provider_metadata.as_ref();
+    let references = match metadata.and_then(|of| of.get_named(REFERENCES)) {
+        Some(Value::List(references)) => &**references,
+        _ => &[],
+    };
+    let (mut pieces, mut rest, mut begin) = (Vec::new(), text, 0);
+    for of in references {
+        let after = match at(of, "after") {
+            Some(Value::Int(after)) => usize::try_from(*after).unwrap_or_default(),
+            _ => 0,
+        };
+        let split = after
+            .checked_sub(begin)
+            .and_then(|middle| rest.split_at_checked(middle));
+        if let Some((before, behind)) = split.filter(|(before, _)| !before.is_empty()) {
+            pieces.push(Piece::Text(before));
+            (rest, begin) = (behind, after);
+        }
+        pieces.extend(at(of, "chunk").map(Piece::Chunk));
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    pieces
+}

@@ -1,0 +1,124 @@
+//! What of a model's message stands beside its content.
+
+use crate::log::media::{Class, Media};
+use crate::log::message::Message;
+use crate::log::part::{Content, Part, PartKind, AUDIO_ID};
+use crate::provider::dialect::chat::read::{EXTRA, IS_REFUSAL};
+use crate::provider::dialect::chat::reasoning::Reasoning;
+use crate::provider::options::Dialect;
+use crate::provider::writer::Writer;
+use crate::value::builder::JsonObject;
+use crate::value::json::AsJson;
+use crate::value::letters::utf8;
+use crate::value::Value;
+
+pub(super) struct Beside<'a> {
+    reasoning: Reasoning<'a>,
+    /// The text that was spoken: the server has its recording, and what was said in it.
+    audio: Option<&'a Part>,
+    /// The text that is a refusal.
+    refusal: Option<&'a Part>,
+    /// OpenRouter takes images where the model gave them.
+    images: Vec<(&'a Part, Media<'a>)>,
+    /// With these, OpenRouter parses no file again.
+    annotations: Option<&'a Value>,
+    /// What Gemini signs a message with.
+    extra: Option<&'a Value>,
+}
+
+impl<'a> Beside<'a> {
+    /// `is_sent` tells which media can be sent at all.
+    pub fn of(
+        message: &'a Message,
+        out: &Writer<'_>,
+        is_sent: impl Fn(&Media<'_>) -> bool,
+    ) -> Self {
+        let parts = match &message.content {
+            Content::Parts(parts) => &**parts,
+            _ => &[],
+        };
+        let dialect = out.options.dialect;
+        let is_router = dialect == Some(Dialect::OpenRouter);
+        let speaks = is_router || matches!(dialect, None | Some(Dialect::OpenAi));
+        let mut texts = parts.iter().filter(|part| {
+            let is_text = matches!(part.kind, PartKind::Text(_));
+            is_text && speaks && part.is_of(out.options)
+        });
+        let is_spoken = |part: &&Part| part.provider_text(AUDIO_ID).is_some();
+        let is_refusal = |part: &&Part| {
+            let metadata = part.provider_metadata.as_ref();
+            let is_marked =
+                metadata.and_then(|of| of.get_named(IS_REFUSAL)) == Some(&Value::Bool(true));
+            is_marked && out.says(part)
+        };
+        let image = |part: &'a Part| {
+            let media = Media::of(&part.kind)?;
+            (media.class == Class::Image && is_sent(&media)).then_some((part, media))
+        };
+        let detail = |key| message.reply.as_ref()?.details.as_ref()?.get_named(key);
+        Self {
+            reasoning: Reasoning::of(message, out),
+            audio: texts.clone().find(is_spoken),
+            refusal: texts.find(is_refusal),
+            images: match is_router {
+                true => parts.iter().filter_map(image).collect(),
+                false => Vec::new(),
+            },
+            annotations: detail("annotations").filter(|_| is_router),
+            extra: detail(EXTRA).filter(|_| dialect.is_none() && answers(message, out)),
+        }
+    }
+
+    /// Whether a part is among it.
+    pub fn has(&self, part: &Part) -> bool {
+        let images = self.images.iter().map(|(image, _)| *image);
+        let mut parts = images.chain(self.audio).chain(self.refusal);
+        parts.any(|own| std::ptr::eq(own, part)) || self.reasoning.has(part)
+    }
+
+    /// Whether a message would say nothing with it alone: nothing follows from what a model thought.
+    pub fn says_nothing(&self) -> bool {
+        self.audio.is_none() && self.refusal.is_none() && self.images.is_empty()
+    }
+
+    pub fn write(&self, message: &mut JsonObject<'_>) {
+        self.reasoning.write(message);
+        if let Some(id) = self.audio.and_then(|part| part.provider_text(AUDIO_ID)) {
+            message.object("audio", |audio| {
+                audio.field("id", id);
+            });
+        }
+        if let Some(PartKind::Text(text)) = self.refusal.map(|part| &part.kind) {
+            message.text("refusal", &utf8(text));
+        }
+        if let Some(extra) = self.extra {
+            message.field(EXTRA, &AsJson(extra));
+        }
+        if !self.images.is_empty() {
+            message.list("images", |list| {
+                for (_, image) in &self.images {
+                    list.object(|written| {
+                        written
+                            .field("type", "image_url")
+                            .object("image_url", |place| {
+                                place.text("url", &image.url());
+                            });
+                    });
+                }
+            });
+        }
+        if let Some(annotations) = self.annotations {
+            message.field("annotations", &AsJson(annotations));
+        }
+    }
+}
+
+/// Whether a message came from the server and, as far as is known, the model that is asked.
+fn answers(message: &Message, out: &Writer<'_>) -> bool {
+    let asked = out.options.model.unwrap_or_default();
+    let reply = message.reply.as_ref();
+    reply.is_some_and(|reply| {
+        let model = reply.model.as_deref().unwrap_or_default();
+        reply.provider == Some(out.options.provider) && (asked.is_empty() || asked == model)
+    })
+}

@@ -1,0 +1,142 @@
+//! Which of the ids go back that the items of an answer came with.
+
+use std::collections::HashSet;
+
+use super::texts::{is_content_part, is_empty_message, returning_id};
+use super::PROVIDER;
+use crate::log::ids::is_item;
+use crate::log::part::{Part, PartKind};
+use crate::log::provider::Provider;
+use crate::provider::order::Said;
+use crate::provider::writer::Writer;
+use crate::value::letters::is_plain;
+
+/// The ids of an answer's items.
+pub(super) struct ItemIds<'a> {
+    /// Whether any of them go back.
+    are_kept: bool,
+    /// Whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
+    are_foreign: bool,
+    /// Those of reasoning that goes back.
+    of_reasoning: HashSet<&'a str>,
+}
+
+impl<'a> ItemIds<'a> {
+    pub fn of(said: &[Said<'a>], out: &Writer<'_>) -> Self {
+        let ids = returning(said, out);
+        let mut ids = Self {
+            are_kept: true,
+            are_foreign: ids.iter().any(|(_, id)| !id.starts_with("rs")),
+            of_reasoning: HashSet::new(),
+        };
+        let sent = ids.without_led(said, out);
+        let end = sent.iter().rposition(|one| !thinks(one));
+        let before = sent
+            .get(..end.map_or(0, |last| last + 1))
+            .unwrap_or_default();
+        // Reasoning at the end goes back behind a message. It led to nothing, so nothing is refused without it.
+        let is_message = |one: &Said<'a>| match one {
+            Said::Part(part) => ids.of_text(part, out).is_some(),
+            Said::Call(_) => false,
+        };
+        let sent = match before.last().is_some_and(is_message) {
+            true => &*sent,
+            false => before,
+        };
+        let free = returning(sent, out).into_iter();
+        let free = free.filter(|(part, _)| !part.withheld);
+        ids.of_reasoning = free.map(|(_, id)| id).collect();
+        ids.are_kept = ids.fit(before, out);
+        ids
+    }
+
+    /// What is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last alone
+    /// (openai/codex#1235).
+    fn without_led(&self, said: &[Said<'a>], out: &Writer<'_>) -> Vec<Said<'a>> {
+        let is_sent = |one: &&Said<'a>| match one {
+            Said::Part(part) => is_thought(part) || says(part, out),
+            Said::Call(_) => true,
+        };
+        let sent: Vec<Said<'a>> = said.iter().filter(is_sent).copied().collect();
+        let next = sent.iter().skip(1).map(thinks).chain([false]);
+        let is_led = |(one, next): &(&Said<'a>, bool)| thinks(one) && *next && !self.are_foreign;
+        let stays = sent.iter().zip(next).filter(|pair| !is_led(pair));
+        stays.map(|(one, _)| *one).collect()
+    }
+
+    /// Whether all reasoning goes back before the item that it led to. An item is refused with its id if its reasoning is
+    /// missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its item.
+    fn fit(&self, sent: &[Said<'a>], out: &Writer<'_>) -> bool {
+        let mut is_item = false;
+        for one in sent.iter().rev() {
+            is_item = match one {
+                Said::Call(_) => true,
+                Said::Part(part) if is_thought(part) => {
+                    if !is_item || self.of_reasoning(part, out).is_none() {
+                        return false;
+                    }
+                    true
+                }
+                Said::Part(part) => self.of_text(part, out).is_some() || is_answer(part, out),
+            };
+        }
+        true
+    }
+
+    /// The id of the message that a text was.
+    pub fn of_text<'p>(&self, part: &'p Part, out: &Writer<'_>) -> Option<&'p str> {
+        let id = part.provider_text("id").filter(|id| self.take(id, "msg"))?;
+        let is_text = matches!(part.kind, PartKind::Text(_));
+        (is_text && part.is_of(out.options) && !part.withheld).then_some(id)
+    }
+
+    /// The id of reasoning. A server with its own forms may use one twice in an answer.
+    pub fn of_reasoning<'p>(&self, part: &'p Part, out: &Writer<'_>) -> Option<&'p str> {
+        let id = returning_id(part, out.options).filter(|id| self.take(id, "rs"))?;
+        let is_free = !part.withheld || self.are_foreign;
+        (is_free && self.of_reasoning.contains(id)).then_some(id)
+    }
+
+    /// Whether an item of a kind whose ids begin with this goes back with an id.
+    pub fn take(&self, id: &str, prefix: &str) -> bool {
+        let fits = match self.are_foreign {
+            true => !id.is_empty() && id.bytes().all(is_plain),
+            false => is_item(id, prefix),
+        };
+        self.are_kept && fits
+    }
+}
+
+fn says(part: &Part, out: &Writer<'_>) -> bool {
+    out.says(part) || is_empty_message(part)
+}
+
+fn thinks(one: &Said<'_>) -> bool {
+    matches!(one, Said::Part(part) if is_thought(part))
+}
+
+/// Whether it is reasoning, but for another provider's.
+fn is_thought(part: &Part) -> bool {
+    let provider = Provider::of(part.provider_metadata.as_ref());
+    matches!(part.kind, PartKind::Thinking(_)) && provider.is_none_or(|of| of == PROVIDER)
+}
+
+/// Reasoning that can go back, with its id.
+fn returning<'a>(said: &[Said<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
+    let reasoning = said.iter().filter_map(|one| match one {
+        Said::Part(part) => Some((*part, returning_id(part, out.options)?)),
+        Said::Call(_) => None,
+    });
+    reasoning.collect()
+}
+
+/// Whether it is an item of the model, not what a tool of the provider gave.
+fn is_answer(part: &Part, out: &Writer<'_>) -> bool {
+    let is_result = part.half().is_some_and(|half| half.is_result);
+    match &part.kind {
+        PartKind::ProviderBlock { provider, data } => {
+            *provider == out.options.provider && !is_content_part(data) && !is_result
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,148 @@
+//! Texts, refusals and reasoning of the model: what is kept of them, for whoever reads and writes them.
+
+use crate::error::Error;
+use crate::log::part::{Part, PartKind};
+use crate::provider::block::STORED;
+use crate::provider::foreign::{at, json_like, name_at};
+use crate::provider::options::Options;
+use crate::value::{Bytes, Map, Value, MAX_DEPTH};
+
+/// What the API wants to see again, by the names under which it is kept.
+pub(super) type Notes = Vec<Note>;
+
+type Note = (&'static str, Value);
+
+/// The note on a text that is a refusal.
+pub(super) const REFUSAL: &str = "refusal";
+
+/// The field with the words of a part of the model's message.
+pub(super) fn words_key(part: &Value) -> Option<&'static str> {
+    match name_at(part, "type") {
+        Some("output_text" | "input_text" | "text") => Some("text"),
+        Some("refusal") => Some("refusal"),
+        _ => None,
+    }
+}
+
+/// What there is to keep of a message.
+pub(super) fn message_notes(item: &Value) -> Notes {
+    names(item, &["id", "phase", "status"])
+}
+
+/// What is kept of a text or a refusal and of its message. That it was completed goes without saying, but where
+/// nothing else is said.
+///
+/// # Errors
+/// [`Error::TooDeep`]
+pub(super) fn text_notes(part: &Value, of_message: &Notes) -> Result<Notes, Error> {
+    let words = words_key(part).and_then(|key| name_at(part, key));
+    let says = |note: &&Note| words == Some("") || !is_usual(note);
+    let mut notes: Notes = of_message.iter().filter(says).cloned().collect();
+    notes.extend(lists(part, &["annotations", "logprobs"])?);
+    if words_key(part) == Some(REFUSAL) {
+        notes.push((REFUSAL, Value::Bool(true)));
+    }
+    Ok(notes)
+}
+
+/// The words of reasoning and what is kept of it. `is_stored` tells that the API keeps the item.
+///
+/// # Errors
+/// [`Error::TooDeep`]
+pub(super) fn reasoning(item: &Value, is_stored: bool) -> Result<(Bytes, Notes), Error> {
+    let mut notes = names(item, &["id", "encrypted_content", "status"]);
+    notes.retain(|note| !is_usual(note));
+    let is_whole = notes.iter().any(|(name, _)| *name == "encrypted_content");
+    if is_stored && !is_whole {
+        notes.push((STORED, Value::Bool(true)));
+    }
+    notes.extend(lists(item, &["summary", "content"])?);
+    Ok((reasoning_words(|key| at(item, key)), notes))
+}
+
+/// The words of reasoning: those of its summary; open models show what they thought.
+pub(super) fn reasoning_words<'a>(list: impl Fn(&str) -> Option<&'a Value>) -> Bytes {
+    let words = |key| {
+        let Some(Value::List(pieces)) = list(key) else {
+            return Vec::new();
+        };
+        let texts = pieces.iter().filter_map(|piece| match at(piece, "text") {
+            Some(Value::Binary(text)) if !text.is_empty() => Some(&**text),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join(&b"\n\n"[..])
+    };
+    let summary = words("summary");
+    let is_empty = summary.is_empty();
+    let words = if is_empty { words("content") } else { summary };
+    words.into_boxed_slice()
+}
+
+/// The id of reasoning that can go back: with it comes what the model thought, or the API keeps that.
+pub(super) fn returning_id<'a>(part: &'a Part, options: &Options<'_>) -> Option<&'a str> {
+    let id = part.provider_text("id")?;
+    let metadata = part.provider_metadata.as_ref()?;
+    let is_there = part.provider_text("encrypted_content").is_some()
+        || metadata.get_named(STORED) == Some(&Value::Bool(true))
+        || kept_list(part, options, "content").is_some();
+    let is_thought = matches!(part.kind, PartKind::Thinking(_));
+    (is_thought && is_there && part.is_of(options)).then_some(id)
+}
+
+/// A list that reasoning came with, if the words in it are still those of the part.
+pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) -> Option<&'a Value> {
+    let PartKind::Thinking(words) = &part.kind else {
+        return None;
+    };
+    let list = part.provider_list(options, key)?;
+    let kept = reasoning_words(|key| part.provider_list(options, key));
+    (kept == *words).then_some(list)
+}
+
+/// Whether a message goes back with its id although it says nothing.
+pub(super) fn may_be_empty(of_message: &Notes) -> bool {
+    let has = |key| of_message.iter().any(|(name, _)| *name == key);
+    has("id") && has("status")
+}
+
+/// Whether a text is such a message's.
+pub(super) fn is_empty_message(part: &Part) -> bool {
+    matches!(&part.kind, PartKind::Text(text) if text.is_empty())
+        && part.provider_text("status").is_some()
+}
+
+/// Whether a block stands in a message. Every item but a message has a type.
+pub(super) fn is_content_part(data: &Map) -> bool {
+    match data.get_named("type").and_then(Value::as_name) {
+        // Every item but those of a role has a type.
+        None => data.get_named("role").is_none(),
+        Some(kind) => matches!(
+            kind,
+            "output_text" | "refusal" | "input_text" | "input_image" | "input_file"
+        ),
+    }
+}
+
+/// The fields that have words.
+fn names(item: &Value, keys: &[&'static str]) -> Notes {
+    let name = |key: &&'static str| {
+        let name = name_at(item, key).filter(|name| !name.is_empty())?;
+        Some((*key, Value::text(name)))
+    };
+    keys.iter().filter_map(name).collect()
+}
+
+fn is_usual((name, value): &Note) -> bool {
+    *name == "status" && value.as_name() == Some("completed")
+}
+
+/// The lists that have something in them.
+fn lists(item: &Value, keys: &[&'static str]) -> Result<Notes, Error> {
+    let given = keys.iter().filter_map(|key| match at(item, key) {
+        Some(list @ Value::List(items)) if !items.is_empty() => Some((*key, list)),
+        _ => None,
+    });
+    given
+        .map(|(key, list)| Ok((key, json_like(list.clone(), MAX_DEPTH - 1)?)))
+        .collect()
+}

@@ -1,0 +1,140 @@
+//! The order of what a model said and of its calls, and what of it a provider does not take.
+
+use crate::log::call::ToolCall;
+use crate::log::message::Message;
+use crate::log::part::{Content, Part};
+use crate::provider::writer::Writer;
+use crate::view::change::ChangeKind;
+
+/// A part or a call, in the order in which the model made them.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Part(&'a Part),
+    Call(&'a ToolCall),
+}
+
+impl<'a> Said<'a> {
+    const fn part(&self) -> Option<&'a Part> {
+        match self {
+            Self::Part(part) => Some(*part),
+            Self::Call(_) => None,
+        }
+    }
+
+    const fn call(&self) -> Option<&'a ToolCall> {
+        match self {
+            Self::Call(call) => Some(*call),
+            Self::Part(_) => None,
+        }
+    }
+}
+
+/// A model's parts and calls in order: calls follow all parts unless they say how many come before.
+pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<Said<'a>> {
+    let parts = match content {
+        Content::Parts(parts) => &**parts,
+        _ => &[],
+    };
+    let mut said = Vec::with_capacity(parts.len() + calls.len());
+    let mut calls = calls.iter().peekable();
+    for (index, part) in parts.iter().enumerate() {
+        while let Some(call) = calls.next_if(|call| call.parts_before() <= index) {
+            said.push(Said::Call(call));
+        }
+        said.push(Said::Part(part));
+    }
+    said.extend(calls.map(Said::Call));
+    said
+}
+
+/// What was said with the calls where they are taken, and the calls that had to move. A call before a part that
+/// `leads`, with no thinking between them, goes behind all that is said up to the next thinking, and so do
+/// the calls beside it. Nothing goes past thinking, which providers compare with what they sent.
+pub(crate) fn calls_behind<'a>(
+    said: &[Said<'a>],
+    thinks: impl Fn(&Part) -> bool,
+    leads: impl Fn(&Part) -> bool,
+) -> (Vec<Said<'a>>, Vec<&'a ToolCall>) {
+    let (mut arranged, mut moved) = (Vec::with_capacity(said.len()), Vec::new());
+    for stretch in said.chunk_by(|_, next| !next.part().is_some_and(&thinks)) {
+        let first = stretch.iter().position(|one| one.call().is_some());
+        let last = stretch
+            .iter()
+            .rposition(|one| one.part().is_some_and(&leads));
+        if first.zip(last).is_none_or(|(first, last)| first > last) {
+            arranged.extend_from_slice(stretch);
+            continue;
+        }
+        arranged.extend(stretch.iter().filter(|one| one.part().is_some()));
+        arranged.extend(stretch.iter().filter(|one| one.call().is_some()));
+        let end = stretch.iter().rposition(|one| one.part().is_some());
+        moved.extend(stretch.iter().take(end.unwrap_or(0)).filter_map(Said::call));
+    }
+    (arranged, moved)
+}
+
+impl Writer<'_> {
+    /// What a model said, in its order but for calls that have to move, see [`calls_behind`], and for thinking
+    /// behind words where the message is not as its provider gave it: no answer has it there in the mode in
+    /// which the provider refuses that.
+    pub fn arrange<'a>(
+        &mut self,
+        message: &'a Message,
+        thinks: fn(&Part, &Self) -> bool,
+        leads: fn(&Part, &Self) -> bool,
+    ) -> Vec<Said<'a>> {
+        let said = in_order(&message.content, &message.calls);
+        let (mut said, moved) =
+            calls_behind(&said, |part| thinks(part, self), |part| leads(part, self));
+        for call in moved {
+            self.changed(ChangeKind::MovedCall, || call.id.to_string(), None);
+        }
+        let is_lost = |part: &Part| part.kind.is_thinking() && !thinks(part, self);
+        let is_whole = !said.iter().filter_map(Said::part).any(is_lost);
+        if is_whole && message.is_as_given_by(self.options.provider) {
+            return said;
+        }
+        let words = said.iter().map_while(Said::part);
+        let mut words = words.take_while(|part| !part.is_block_of(self.options.provider));
+        let first = words.clone().position(|part| thinks(part, self));
+        let first = first.filter(|first| words.by_ref().take(*first).any(|part| self.says(part)));
+        if let Some(lead) = first.and_then(|first| said.get_mut(..=first)) {
+            lead.rotate_right(1);
+            let kind = lead
+                .first()
+                .and_then(Said::part)
+                .map(|part| part.kind.name());
+            self.changed(
+                ChangeKind::MovedPart,
+                || kind.unwrap_or_default().to_owned(),
+                None,
+            );
+        }
+        said
+    }
+
+    /// The same where calls stand behind everything else.
+    pub fn calls_last<'a>(&mut self, message: &'a Message) -> Vec<Said<'a>> {
+        self.arrange(message, |_, _| false, |part, out| out.says(part))
+    }
+
+    /// Tells of calls that stood among what the model said, where calls have a list of their own.
+    pub fn list_calls(&mut self, message: &Message) {
+        if message
+            .calls
+            .iter()
+            .any(|call| call.parts_before() < usize::MAX)
+        {
+            self.calls_last(message);
+        }
+    }
+
+    /// Where what the model said last ends, but for thinking: providers refuse a message that ends with it.
+    pub fn spoken(&self, said: &[Said<'_>], thinks: fn(&Part, &Self) -> bool) -> usize {
+        let is_spoken = |one: &Said<'_>| match one {
+            Said::Call(_) => true,
+            Said::Part(part) => !thinks(part, self) && self.says(part),
+        };
+        said.iter().rposition(is_spoken).map_or(0, |last| last + 1)
+    }
+}

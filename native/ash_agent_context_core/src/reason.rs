@@ -1,0 +1,87 @@
+//! The reason of an error as callers match on it: a name, and what it is about. It is all that the core says of an error;
+//! the Elixir modules `AshAgent.Context.Error` and `AshAgent.Response.Error` put it into words.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::value::Value;
+
+/// A reason: the atom alone, or a tuple of the atom and the details.
+#[derive(Debug)]
+pub struct Reason<'a> {
+    /// The name of the atom.
+    pub name: &'static str,
+    /// What it is about, in the order of the tuple.
+    pub details: Vec<Detail<'a>>,
+}
+
+impl<'a> Reason<'a> {
+    pub(crate) fn new(name: &'static str, details: Vec<Detail<'a>>) -> Self {
+        Self { name, details }
+    }
+}
+
+/// A detail of a reason.
+#[derive(Debug)]
+pub enum Detail<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A list of texts.
+    Texts(&'a [Box<str>]),
+    /// A word of the core's own, as an atom.
+    Word(&'static str),
+    /// A count.
+    Count(u64),
+    /// A number as it was given.
+    Number(i64),
+    /// A value as it was given.
+    Value(&'a Value),
+    /// A list of values.
+    Path(&'a [Value]),
+    /// A range of iterations.
+    Range(u64, u64),
+    /// `nil`.
+    Nothing,
+}
+
+impl<'a> Detail<'a> {
+    pub(crate) fn text(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+
+    pub(crate) fn text_or_nothing(text: Option<&'a str>) -> Self {
+        text.map_or(Self::Nothing, Self::text)
+    }
+
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Count(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+}
+
+/// For the core's own users and tests: "unknown iteration: 9, 1 to 3".
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name.replace('_', " "))?;
+        for (position, detail) in self.details.iter().enumerate() {
+            let before = if position == 0 { ": " } else { ", " };
+            write!(f, "{before}{detail}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Texts(texts) => write!(f, "{texts:?}"),
+            Self::Word(word) => f.write_str(word),
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Value(value) => write!(f, "{value:?}"),
+            Self::Path(path) => write!(f, "{path:?}"),
+            Self::Range(first, last) => write!(f, "{first} to {last}"),
+            Self::Nothing => f.write_str("none"),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Changes that a request makes, and where.
+
+use crate::log::message::Message;
+use crate::value::letters;
+use crate::view;
+use crate::view::change::{Change, ChangeKind};
+use crate::view::rendering::Rendering;
+
+/// The change that a cover makes.
+pub(crate) fn covered(
+    first: u64,
+    last: u64,
+    summary: Option<&Message>,
+    rendering: Rendering<'_>,
+) -> Change {
+    let shown = summary.and_then(|summary| rendering.message(summary));
+    let to = shown.as_ref().or(summary).and_then(view::summary_text);
+    Change {
+        what: match summary {
+            Some(_) => ChangeKind::SummarizedIterations,
+            None => ChangeKind::HiddenIterations,
+        },
+        from: format!("{first}..{last}"),
+        to: to.map(|text| letters::utf8(text).into_owned()),
+    }
+}
+
+/// A change and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// The change.
+    pub change: Change,
+    /// The number of the iteration.
+    pub iteration: u64,
+    /// The 0-based position of the message in it.
+    pub position: usize,
+}

@@ -1,0 +1,86 @@
+//! Where the cache breakpoints of a request stand.
+
+use crate::log::hints::Ttl;
+use crate::request::body::Body;
+use crate::request::slice::{Mark, Slice};
+
+/// Iterations between two cache breakpoints that stay where they are.
+const CACHE_STEP: u64 = 5;
+
+/// Cache breakpoints that a request may have.
+const CACHE_POINTS: usize = 4;
+
+impl<'a> Body<'a, '_> {
+    /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
+    /// last of all, and the newest of those that stay where they are while the conversation grows.
+    pub(super) fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
+        let by_hand: Vec<Mark> = self
+            .marked()
+            .flat_map(|(index, slice)| slice.by_hand(index))
+            .collect();
+        let room = match by_hand.is_empty() {
+            true => CACHE_POINTS,
+            // What was imported has its own.
+            false => CACHE_POINTS.saturating_sub(self.count_imported()),
+        };
+        let mut chosen: Vec<Mark> = by_hand.into_iter().rev().take(room).collect();
+        chosen.extend(self.choose_placed(room - chosen.len()));
+        chosen.sort_by_key(|mark| (mark.slice, mark.at));
+        // Providers refuse an entry kept for an hour after one kept for minutes.
+        let hour = |mark: &Mark| mark.by_hand == Some(Ttl::Hour);
+        let hours = chosen.iter().rposition(hour).map_or(0, |last| last + 1);
+        let ttl = |(index, mark): (usize, Mark)| match mark.by_hand {
+            _ if index < hours => (mark, Ttl::Hour),
+            ttl => (mark, ttl.unwrap_or(Ttl::Default)),
+        };
+        chosen.into_iter().enumerate().map(ttl).collect()
+    }
+
+    fn choose_placed(&self, room: usize) -> Vec<Mark> {
+        if !self.options.cache {
+            return Vec::new();
+        }
+        let system = self.system.iter();
+        let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
+        let slices = self.slices.iter().enumerate().rev();
+        let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
+        chosen.extend(newest_first.next());
+        let mut last = self.context.current_iteration();
+        while chosen.len() < room {
+            let is_next =
+                |mark: &Mark| mark.number.is_multiple_of(CACHE_STEP) && mark.number < last;
+            let Some(mark) = newest_first.find(is_next) else {
+                break;
+            };
+            last = mark.number;
+            chosen.push(mark);
+        }
+        chosen.truncate(room);
+        chosen
+    }
+
+    /// Everything that may have a cache breakpoint, the system prompt first.
+    pub(super) fn marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
+        let system = self.system.iter().map(|(_, slice)| (None, slice));
+        let slices = self.slices.iter().enumerate();
+        system.chain(slices.map(|(index, slice)| (Some(index), slice)))
+    }
+
+    /// Cache breakpoints in what was imported: no text can look like one.
+    fn count_imported(&self) -> usize {
+        let sign = match self.format.cache_mark(Ttl::Default) {
+            "" => return 0,
+            mark => mark.trim_start_matches([',', '{']),
+        };
+        let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
+        self.marked()
+            .map(|(_, slice)| {
+                slice
+                    .bytes()
+                    .windows(sign.len())
+                    .filter(|at| *at == sign)
+                    .count()
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,371 @@
+//! Values of their stored form, see `tagged.rs` for the tags.
+
+use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::Engine as _;
+use num_bigint::BigInt;
+
+use crate::error::{index, Error};
+use crate::storage::tagged::{ATOM, BYTES, FLOAT, INT, MAP, TUPLE};
+use crate::storage::trust::Structs;
+use crate::value::json::MAX_DIGITS;
+use crate::value::{Map, Value, MAX_DEPTH};
+
+/// Elements that a tuple may have: a VM that is made to build a larger one has a broken term.
+const MAX_TUPLE: usize = (1 << 24) - 1;
+
+fn read_int(text: &str) -> Option<Value> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (num_bigint::Sign::Minus, digits),
+        None => (num_bigint::Sign::Plus, text),
+    };
+    let (digits, radix) = match digits.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        // Converting from decimal is not linear.
+        None if digits.len() as u64 <= MAX_DIGITS => (digits, 10),
+        None => return None,
+    };
+    let all_digits = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
+    let magnitude = num_bigint::BigUint::parse_bytes(digits.as_bytes(), radix);
+    let integer = BigInt::from_biguint(sign, magnitude.filter(|_| all_digits)?);
+    Some(Value::integer(integer))
+}
+
+fn read_float(text: &str) -> Option<Value> {
+    let numeric = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    let float: f64 = text.parse().ok()?;
+    (float.is_finite() && text.bytes().all(numeric)).then_some(Value::Float(float))
+}
+
+fn refuse(expected: &'static str) -> Error {
+    Error::invalid(Vec::new(), expected)
+}
+
+/// The value that a part of a document stands for, in its place, with the structs that it may have.
+///
+/// # Errors
+/// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
+///
+/// # Complexity
+/// O(n log n) for the keys of a map, else O(n).
+pub fn untag(value: &mut Value, levels: usize, structs: Structs) -> Result<(), Error> {
+    if matches!(value, Value::Binary(_) | Value::Nil) {
+        return Ok(());
+    }
+    let mut open = Vec::new();
+    let document = std::mem::replace(value, Value::Nil);
+    *value = walk(document, levels, structs, &mut open).map_err(|error| {
+        open.iter()
+            .rev()
+            .fold(error, |error, level| level.locate(error))
+    })?;
+    Ok(())
+}
+
+/// A list or map whose elements are being read.
+enum Reading {
+    List {
+        rest: std::vec::IntoIter<Value>,
+        read: Vec<Value>,
+        is_tuple: bool,
+    },
+    Object {
+        rest: std::vec::IntoIter<(Value, Value)>,
+        read: Vec<(Value, Value)>,
+        key: Value,
+    },
+    Pairs {
+        rest: std::vec::IntoIter<Value>,
+        read: Vec<(Value, Value)>,
+        key: Option<Value>,
+        value: Option<Value>,
+    },
+}
+
+/// What to do next.
+enum Next {
+    Read(Value),
+    Done(Value),
+    Open(Reading),
+}
+
+/// With a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
+fn walk(
+    document: Value,
+    levels: usize,
+    structs: Structs,
+    open: &mut Vec<Reading>,
+) -> Result<Value, Error> {
+    let mut step = Next::Read(document);
+    loop {
+        step = match step {
+            Next::Read(value) => begin(value)?,
+            Next::Open(_) if open.len() >= levels => {
+                return Err(Error::TooDeep { limit: MAX_DEPTH });
+            }
+            Next::Open(level) => {
+                open.push(level);
+                next_step(open, structs)?
+            }
+            Next::Done(value) => match open.last_mut() {
+                None => return Ok(value),
+                Some(level) => {
+                    level.accept(value);
+                    next_step(open, structs)?
+                }
+            },
+        };
+    }
+}
+
+fn begin(value: Value) -> Result<Next, Error> {
+    match value {
+        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::List(items) => Ok(Next::Open(Reading::items(items, false))),
+        Value::Map(map) => match map.iter().find(|(key, _)| is_tag_key(key)) {
+            None => Ok(Next::Open(Reading::Object {
+                read: Vec::with_capacity(map.len()),
+                rest: map.into_entries().into_iter(),
+                key: Value::Nil,
+            })),
+            Some((tag, _)) => {
+                let tag = tag.clone();
+                let read = match <[(Value, Value); 1]>::try_from(map.into_entries()) {
+                    Ok([(_, of)]) => read_tagged(&tag, of),
+                    Err(_) => Err(refuse("a tag alone in its object")),
+                };
+                read.map_err(|error| error.within(tag))
+            }
+        },
+        scalar => Ok(Next::Done(scalar)),
+    }
+}
+
+/// The next element of the innermost level, or that level itself when it has no more.
+fn next_step(open: &mut Vec<Reading>, structs: Structs) -> Result<Next, Error> {
+    let next = match open.last_mut() {
+        None => None,
+        Some(Reading::List { rest, .. }) => rest.next(),
+        Some(Reading::Object { rest, key, .. }) => match rest.next() {
+            None => None,
+            Some((name @ Value::Binary(_), of)) => {
+                *key = name;
+                Some(of)
+            }
+            Some(_) => return Err(refuse("string keys")),
+        },
+        Some(Reading::Pairs { rest, value, .. }) => match value.take() {
+            Some(value) => Some(value),
+            None => match rest.next() {
+                None => None,
+                Some(pair) => {
+                    let pair = match pair {
+                        Value::List(items) => <[Value; 2]>::try_from(items.into_vec()).ok(),
+                        _ => None,
+                    };
+                    let [key, of] = pair.ok_or_else(|| refuse("lists of a key and a value"))?;
+                    *value = Some(of);
+                    Some(key)
+                }
+            },
+        },
+    };
+    if let Some(next) = next {
+        return Ok(Next::Read(next));
+    }
+    let ended = open.pop();
+    Ok(Next::Done(
+        ended.map_or(Value::Nil, |level| level.close(structs)),
+    ))
+}
+
+impl Reading {
+    fn items(items: Box<[Value]>, is_tuple: bool) -> Self {
+        Self::List {
+            read: Vec::with_capacity(items.len()),
+            rest: items.into_vec().into_iter(),
+            is_tuple,
+        }
+    }
+
+    fn accept(&mut self, value: Value) {
+        match self {
+            Self::List { read, .. } => read.push(value),
+            Self::Object { read, key, .. } => {
+                let key = std::mem::replace(key, Value::Nil);
+                read.push((unescape_key(key), value));
+            }
+            Self::Pairs { read, key, .. } => match key.take() {
+                Some(key) => read.push((key, value)),
+                None => *key = Some(value),
+            },
+        }
+    }
+
+    fn close(self, structs: Structs) -> Value {
+        match self {
+            Self::List {
+                read,
+                is_tuple: true,
+                ..
+            } => Value::Tuple(read.into_boxed_slice()),
+            Self::List { read, .. } => Value::List(read.into_boxed_slice()),
+            Self::Object { read, .. } | Self::Pairs { read, .. } => {
+                Value::Map(structs.admit(Map::new(read)))
+            }
+        }
+    }
+
+    /// An error, seen from around this level.
+    fn locate(&self, error: Error) -> Error {
+        match self {
+            Self::List { read, is_tuple, .. } => {
+                let error = error.within(index(read.len()));
+                match is_tuple {
+                    true => error.within(Value::text(TUPLE)),
+                    false => error,
+                }
+            }
+            Self::Object {
+                key: Value::Nil, ..
+            } => error,
+            Self::Object { key, .. } => error.within(key.clone()),
+            Self::Pairs { read, key, .. } => error
+                .within(index(usize::from(key.is_some())))
+                .within(index(read.len()))
+                .within(Value::text(MAP)),
+        }
+    }
+}
+
+/// Whether a key is a tag: a text that looks like one has one more `$` as a prefix.
+pub fn is_tag(key: &[u8]) -> bool {
+    match key {
+        [b'$', b':' | b'$', ..] => false,
+        [b'$', ..] => true,
+        _ => false,
+    }
+}
+
+fn is_tag_key(key: &Value) -> bool {
+    matches!(key, Value::Binary(bytes) if is_tag(bytes))
+}
+
+/// What the key of an object stands for.
+pub fn unescape(key: &str) -> Value {
+    match key.split_at_checked(1) {
+        Some((":", name)) => Value::atom(name),
+        Some(("$", text)) => Value::text(text),
+        _ => Value::text(key),
+    }
+}
+
+fn unescape_key(key: Value) -> Value {
+    match &key {
+        Value::Binary(bytes) => match &**bytes {
+            [b':', ..] => key.as_str().map(unescape).unwrap_or(key),
+            [b'$', text @ ..] => Value::Binary(text.into()),
+            _ => key,
+        },
+        _ => key,
+    }
+}
+
+fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
+    let done = match (tag.as_str(), of) {
+        (Some(TUPLE), Value::List(items)) if items.len() <= MAX_TUPLE => {
+            return Ok(Next::Open(Reading::items(items, true)))
+        }
+        (Some(TUPLE), _) => Err(refuse("a list of at most 16777215 elements")),
+        (Some(MAP), Value::List(pairs)) => {
+            return Ok(Next::Open(Reading::Pairs {
+                read: Vec::with_capacity(pairs.len()),
+                rest: pairs.into_vec().into_iter(),
+                key: None,
+                value: None,
+            }))
+        }
+        (Some(MAP), _) => Err(refuse("a list of pairs")),
+        (Some(ATOM), name) => untag_text(name)?
+            .as_str()
+            .map(Value::atom)
+            .ok_or_else(|| refuse("the name of an atom")),
+        (Some(INT), text) => text
+            .as_str()
+            .and_then(read_int)
+            .ok_or_else(|| refuse("an integer as text, in hexadecimal beyond 4300 digits")),
+        (Some(FLOAT), text) => text
+            .as_str()
+            .and_then(read_float)
+            .ok_or_else(|| refuse("a finite float as text")),
+        (Some(BYTES), Value::Binary(text)) => BASE64
+            .decode(&text)
+            .ok()
+            .map(|bytes| Value::Binary(bytes.into_boxed_slice()))
+            .ok_or_else(|| refuse("base64 text")),
+        (Some(BYTES), _) => Err(refuse("base64 text")),
+        _ => Err(refuse(
+            "one of the tags $atom, $tuple, $int, $float, $bytes, $map",
+        )),
+    };
+    done.map(Next::Done)
+}
+
+/// Text or tagged bytes; any other value stays as it is.
+pub fn untag_text(value: Value) -> Result<Value, Error> {
+    let Value::Map(map) = &value else {
+        return Ok(value);
+    };
+    match (map.len(), map.get(&Value::text(BYTES))) {
+        (1, Some(of)) => match read_tagged(&Value::text(BYTES), of.clone()) {
+            Ok(Next::Done(bytes)) => Ok(bytes),
+            Ok(_) => Ok(value),
+            Err(error) => Err(error.within(Value::text(BYTES))),
+        },
+        _ => Ok(value),
+    }
+}
+
+/// An atom or a text, as it stands for itself in the place of a key.
+pub fn untag_key(value: Value) -> Result<Value, Error> {
+    let key = untag_text(value)?;
+    if is_tag_key(&key) {
+        return Err(refuse("text, or a colon followed by the name of an atom"));
+    }
+    Ok(unescape_key(key))
+}
+
+fn below(levels: usize) -> Result<usize, Error> {
+    levels
+        .checked_sub(1)
+        .ok_or(Error::TooDeep { limit: MAX_DEPTH })
+}
+
+/// Checks fields that nobody knows: they are kept, and they must be what JSON can hold.
+///
+/// # Errors
+/// [`Error::Invalid`], [`Error::TooDeep`] beyond so many levels.
+pub fn check_unknown(value: &Value, levels: usize) -> Result<(), Error> {
+    match value {
+        Value::Nil | Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_) => Ok(()),
+        Value::Binary(_) if value.as_str().is_some() => Ok(()),
+        Value::Binary(_) => Err(refuse("UTF-8 text")),
+        Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
+        Value::List(items) => {
+            let levels = below(levels)?;
+            for (position, item) in items.iter().enumerate() {
+                check_unknown(item, levels).map_err(|error| error.within(index(position)))?;
+            }
+            Ok(())
+        }
+        Value::Map(map) => {
+            let levels = below(levels)?;
+            for (key, value) in map.iter() {
+                if key.as_str().is_none() || !matches!(key, Value::Binary(_)) {
+                    return Err(refuse("string keys"));
+                }
+                check_unknown(value, levels).map_err(|error| error.within(key.clone()))?;
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! JSON as it is read: nodes that point into the text, or values that came as terms.
+
+use std::borrow::Cow;
+
+use num_bigint::BigInt;
+
+use crate::value::fields::{self, NotThat};
+use crate::value::time::{self, Time};
+use crate::value::{Map, Value};
+
+/// A part of a document. Most of it is looked at once and never kept.
+pub(crate) enum Node<'a> {
+    /// Text where it was read, which is UTF-8; only what is kept is copied.
+    Text(&'a [u8]),
+    /// A list that was read from a text.
+    List(Box<[Node<'a>]>),
+    /// An object that was read from a text: its entries as they came.
+    Object(Box<[Named<'a>]>),
+    /// Anything else, and any value that came as a term.
+    Value(Value),
+    /// What was taken out of an object.
+    Taken,
+}
+
+/// A key and what stands under it.
+pub(crate) type Named<'a> = (Cow<'a, str>, Node<'a>);
+
+impl<'a> Node<'a> {
+    #[inline]
+    pub const fn is_nil(&self) -> bool {
+        matches!(self, Self::Value(Value::Nil))
+    }
+
+    /// The text of UTF-8.
+    #[inline]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => std::str::from_utf8(text).ok(),
+            Self::Value(value) => value.as_str(),
+            _ => None,
+        }
+    }
+
+    /// An integer that is not negative.
+    pub fn as_count(&self) -> Option<u64> {
+        match self {
+            Self::Value(Value::Int(number)) => u64::try_from(*number).ok(),
+            Self::Value(Value::BigInt(number)) => u64::try_from(&**number).ok(),
+            _ => None,
+        }
+    }
+
+    pub fn as_time(&self) -> Option<Time> {
+        match self {
+            Self::Text(text) => time::from_text(text),
+            Self::Value(value) => time::from_value(value),
+            _ => None,
+        }
+    }
+
+    /// The text of UTF-8, to be kept.
+    pub fn into_text(self) -> Result<Box<str>, NotThat> {
+        fields::utf8(self.into_value())
+    }
+
+    /// Its elements, or itself when it is not a list.
+    #[inline]
+    pub fn into_list(self) -> Result<Vec<Self>, Self> {
+        match self {
+            Self::List(items) => Ok(items.into_vec()),
+            Self::Value(Value::List(items)) => {
+                Ok(items.into_vec().into_iter().map(Self::Value).collect())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// The value, which refers to no text. Recurses: what reads texts makes no deeper nodes than its own stack took.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::Binary(text.into()),
+            Self::List(items) => {
+                Value::List(items.into_vec().into_iter().map(Self::into_value).collect())
+            }
+            Self::Object(entries) => Value::Map(map_of(entries.into_vec())),
+            Self::Value(value) => value,
+            Self::Taken => Value::Nil,
+        }
+    }
+
+    /// What it is, to be looked at.
+    pub fn kind(&self) -> Kind<'_, 'a> {
+        match self {
+            Self::Text(text) => std::str::from_utf8(text).map_or(Kind::Other, Kind::Text),
+            Self::List(items) => Kind::List(items),
+            Self::Object(entries) => Kind::Object(entries),
+            Self::Value(Value::Nil) => Kind::Nil,
+            Self::Value(Value::Bool(flag)) => Kind::Bool(*flag),
+            Self::Value(Value::Int(number)) => Kind::Int(*number),
+            Self::Value(Value::BigInt(number)) => Kind::BigInt(number),
+            Self::Value(Value::Float(number)) => Kind::Float(*number),
+            Self::Value(value @ Value::Binary(_)) => value.as_str().map_or(Kind::Other, Kind::Text),
+            Self::Value(_) | Self::Taken => Kind::Other,
+        }
+    }
+}
+
+/// What a node is that was read from a text.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind<'n, 'a> {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    BigInt(&'n BigInt),
+    Float(f64),
+    Text(&'n str),
+    List(&'n [Node<'a>]),
+    Object(&'n [Named<'a>]),
+    /// A term, or nothing.
+    Other,
+}
+
+/// The map of an object's entries; of several with one key the last one counts.
+pub(crate) fn map_of<'a>(entries: impl IntoIterator<Item = Named<'a>>) -> Map {
+    let entries = entries.into_iter();
+    Map::new(
+        entries
+            .map(|(key, node)| (Value::text(&key), node.into_value()))
+            .collect(),
+    )
+}

@@ -1,0 +1,265 @@
+//! Reading JSON text into [`Node`]s that point into it.
+//!
+//! Whatever is wrong or rare is `None`, and left to [`json::read`], which knows all of JSON and says what is wrong.
+//! Half of the work is in the strings, which jiter reads byte by byte and serde_json word by word. With serde_json under
+//! these nodes, reading took a third more instructions; it recurses without a bound of ours, and makes large integers
+//! floats.
+
+use std::borrow::Cow;
+
+use crate::value::escape;
+use crate::value::json;
+use crate::value::node::{Named, Node};
+use crate::value::Value;
+
+/// Levels of nesting that are read here; each takes some of a scheduler's stack.
+const LEVELS: usize = 64;
+
+/// Digits of integers that surely fit.
+const DIGITS: usize = 18;
+
+/// A string that was read.
+enum Text<'a> {
+    /// As it stands in the text.
+    Here(&'a [u8]),
+    /// Without its escapes.
+    Plain,
+}
+
+/// Most texts are ASCII, which takes half the time to see.
+fn is_utf8(bytes: &[u8]) -> bool {
+    bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
+}
+
+/// A text that is being read.
+pub(crate) struct Scan<'a> {
+    rest: &'a [u8],
+    /// Elements of the lists that are open, the innermost last.
+    items: Vec<Node<'a>>,
+    /// The same of objects.
+    entries: Vec<Named<'a>>,
+    levels: usize,
+    /// A string without its escapes.
+    plain: Vec<u8>,
+}
+
+impl<'a> Scan<'a> {
+    pub const fn new(text: &'a [u8]) -> Self {
+        Self {
+            rest: text,
+            items: Vec::new(),
+            entries: Vec::new(),
+            levels: LEVELS,
+            plain: Vec::new(),
+        }
+    }
+
+    /// The whole text as one node.
+    pub fn whole(text: &'a [u8]) -> Option<Node<'a>> {
+        let mut scan = Self::new(text);
+        let node = scan.node()?;
+        scan.end()?;
+        Some(node)
+    }
+
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        self.rest.first().copied()
+    }
+
+    fn skip(&mut self, text: &[u8]) -> Option<()> {
+        self.rest = self.rest.strip_prefix(text)?;
+        Some(())
+    }
+
+    /// The end of the text.
+    pub fn end(&mut self) -> Option<()> {
+        match self.peek() {
+            None => Some(()),
+            Some(_) => None,
+        }
+    }
+
+    /// Any value.
+    pub fn node(&mut self) -> Option<Node<'a>> {
+        match self.peek()? {
+            b'"' => Some(match self.string()? {
+                Text::Here(bytes) => Node::Text(bytes),
+                Text::Plain => Node::Value(Value::Binary((*self.plain).into())),
+            }),
+            b'{' => {
+                let start = self.entries.len();
+                self.object(|scan, key| {
+                    let node = scan.node()?;
+                    scan.entries.push((key, node));
+                    Some(())
+                })?;
+                Some(Node::Object(self.entries.drain(start..).collect()))
+            }
+            b'[' => {
+                let start = self.items.len();
+                self.list(|scan| {
+                    let node = scan.node()?;
+                    scan.items.push(node);
+                    Some(())
+                })?;
+                Some(Node::List(self.items.drain(start..).collect()))
+            }
+            b'n' => self.skip(b"null").map(|()| Node::Value(Value::Nil)),
+            b't' => self.skip(b"true").map(|()| Node::Value(Value::Bool(true))),
+            b'f' => self
+                .skip(b"false")
+                .map(|()| Node::Value(Value::Bool(false))),
+            _ => self.number().map(Node::Value),
+        }
+    }
+
+    /// An object, whose values `read` reads.
+    pub fn object(
+        &mut self,
+        mut read: impl FnMut(&mut Self, Cow<'a, str>) -> Option<()>,
+    ) -> Option<()> {
+        self.elements(b"{", b'}', |scan| {
+            scan.peek()?;
+            let key = scan.key()?;
+            scan.peek()?;
+            scan.skip(b":")?;
+            read(scan, key)
+        })
+    }
+
+    /// A list, whose elements `read` reads.
+    pub fn list(&mut self, read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.elements(b"[", b']', read)
+    }
+
+    fn elements(
+        &mut self,
+        open: &[u8],
+        close: u8,
+        mut read: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.peek()?;
+        self.skip(open)?;
+        self.levels = self.levels.checked_sub(1)?;
+        if self.peek()? != close {
+            read(self)?;
+            while self.peek()? == b',' {
+                self.skip(b",")?;
+                read(self)?;
+            }
+        }
+        self.levels += 1;
+        self.skip(&[close])
+    }
+
+    fn string(&mut self) -> Option<Text<'a>> {
+        let text = self.bytes()?;
+        let is_utf8 = match text {
+            Text::Here(bytes) => is_utf8(bytes),
+            Text::Plain => is_utf8(&self.plain),
+        };
+        is_utf8.then_some(text)
+    }
+
+    fn key(&mut self) -> Option<Cow<'a, str>> {
+        match self.bytes()? {
+            Text::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Text::Plain => {
+                let text = std::str::from_utf8(&self.plain).ok()?;
+                Some(Cow::Owned(text.to_owned()))
+            }
+        }
+    }
+
+    /// A string, whatever its bytes are.
+    fn bytes(&mut self) -> Option<Text<'a>> {
+        self.skip(b"\"")?;
+        let plain = self.run()?;
+        if self.skip(b"\"").is_some() {
+            return Some(Text::Here(plain));
+        }
+        self.plain.clear();
+        self.plain.extend_from_slice(plain);
+        while self.skip(b"\"").is_none() {
+            self.escape()?;
+            let plain = self.run()?;
+            self.plain.extend_from_slice(plain);
+        }
+        Some(Text::Plain)
+    }
+
+    /// What comes before the next quote, backslash or control character.
+    fn run(&mut self) -> Option<&'a [u8]> {
+        let (run, rest) = self
+            .rest
+            .split_at_checked(escape::next_special(self.rest)?)?;
+        self.rest = rest;
+        Some(run)
+    }
+
+    fn escape(&mut self) -> Option<()> {
+        let [b'\\', code, rest @ ..] = self.rest else {
+            return None;
+        };
+        self.rest = rest;
+        let byte = match code {
+            b'"' | b'\\' | b'/' => *code,
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            b'u' => {
+                let letter = self.letter()?;
+                self.plain
+                    .extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                return Some(());
+            }
+            _ => return None,
+        };
+        self.plain.push(byte);
+        Some(())
+    }
+
+    /// The letter of an escape, or of two of them.
+    fn letter(&mut self) -> Option<char> {
+        let unit = self.unit()?;
+        if !(0xd800..0xdc00).contains(&unit) {
+            return char::from_u32(unit);
+        }
+        self.skip(b"\\u")?;
+        let low = self
+            .unit()?
+            .checked_sub(0xdc00)
+            .filter(|low| *low < 0x400)?;
+        char::from_u32(0x1_0000 + ((unit - 0xd800) << 10) + low)
+    }
+
+    fn unit(&mut self) -> Option<u32> {
+        let (digits, rest) = self.rest.split_first_chunk::<4>()?;
+        self.rest = rest;
+        digits.iter().try_fold(0, |unit, digit| {
+            Some(unit * 16 + char::from(*digit).to_digit(16)?)
+        })
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+        let length = self.rest.iter().position(|byte| !is_part(byte));
+        let length = length.unwrap_or(self.rest.len());
+        let (number, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        let is_small = matches!(number, [b'1'..=b'9', ..] | [b'0'])
+            && number.len() <= DIGITS
+            && number.iter().all(u8::is_ascii_digit);
+        if !is_small {
+            return json::read(number, 0).ok();
+        }
+        let digit = |sum, digit: &u8| sum * 10 + i64::from(digit - b'0');
+        Some(Value::Int(number.iter().fold(0, digit)))
+    }
+}

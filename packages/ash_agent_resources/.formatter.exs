@@ -1,0 +1,6 @@
+[
+  inputs: [
+    "{mix,.formatter}.exs",
+    "{lib,test}/**/*.{ex,exs}"
+  ]
+]

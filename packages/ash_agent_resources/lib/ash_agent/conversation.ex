@@ -1,0 +1,204 @@
+defmodule AshAgent.Conversation do
+  @conversation %Spark.Dsl.Section{
+    name: :conversation,
+    describe: "How the conversation is run, and where its messages are kept.",
+    examples: [
+      """
+      conversation do
+        llm {AshAgent.LLM.Anthropic, model: "claude-sonnet-4-5"}
+        tools &MyApp.Support.tools/0
+        system_prompt "You help with tickets."
+      end
+      """
+    ],
+    schema: [
+      llm: [
+        type: {:or, [{:fun, 0}, {:fun, 1}, {:fun, 2}, :any]},
+        required: true,
+        doc: "The model, see `t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it."
+      ],
+      tools: [
+        type: {:or, [{:fun, 0}, {:fun, 1}, {:list, :any}, :map]},
+        default: [],
+        doc:
+          "The tools, see `AshAgent.Runtime.Tool`, or a function that returns them. With arity 1 it gets the record."
+      ],
+      system_prompt: [
+        type: {:or, [{:fun, 0}, {:fun, 1}, :string]},
+        doc:
+          "The system prompt of new conversations, or a function that returns it. With arity 1 it gets the record."
+      ],
+      approval: [
+        type: {:or, [{:fun, 2}, {:one_of, [:auto]}]},
+        default: :auto,
+        doc:
+          "Decides which calls may run, as the option of `AshAgent.Runtime.run/2`: a function of the call and the tool context."
+      ],
+      permission_rules: [
+        type: {:list, :any},
+        default: [],
+        doc: "See `AshAgent.Runtime.Permissions`."
+      ],
+      allowed_tools: [
+        type: {:list, {:or, [:atom, :string]}},
+        doc: "The names of the tools that may run. Defaults to all."
+      ],
+      max_iterations: [
+        type: :pos_integer,
+        default: 10,
+        doc: "How many iterations a turn may have."
+      ],
+      max_total_tokens: [
+        type: :pos_integer,
+        doc:
+          "How many tokens the models of one turn may report. Defaults to that of `AshAgent.Runtime.run/2`."
+      ],
+      options: [
+        type: :keyword_list,
+        default: [],
+        doc: "Other options of `AshAgent.Runtime.run/2`, such as `llm_timeout: 60_000`."
+      ],
+      iterations: [
+        type: {:spark, Ash.Resource},
+        doc:
+          "A resource with `AshAgent.Conversation.Iteration`, to read the stored iterations with Ash. Needs AshPostgres."
+      ],
+      store: [
+        type: {:or, [{:fun, 1}, :any]},
+        doc:
+          "The store of the messages, or a function that gets the tenant and returns it, or `:column`. Required unless the data " <>
+            "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
+      ],
+      deltas: [
+        type: :boolean,
+        default: true,
+        doc: "Whether the resource's notifiers get the pieces of an answer while it comes."
+      ]
+    ]
+  }
+
+  @moduledoc """
+  A conversation as an Ash resource.
+
+      defmodule MyApp.Chat.Conversation do
+        use Ash.Resource,
+          domain: MyApp.Chat,
+          data_layer: AshPostgres.DataLayer,
+          authorizers: [Ash.Policy.Authorizer],
+          extensions: [AshAgent.Conversation]
+
+        postgres do
+          table "conversations"
+          repo MyApp.Repo
+        end
+
+        attributes do
+          attribute :title, :string, public?: true
+          attribute :user_id, :uuid, public?: true
+        end
+
+        conversation do
+          llm {AshAgent.LLM.Anthropic, model: "claude-sonnet-4-5"}
+          tools &MyApp.Support.tools/0
+          system_prompt "You help with tickets."
+        end
+
+        policies do
+          policy always() do
+            authorize_if expr(user_id == ^actor(:id))
+          end
+        end
+      end
+
+      conversation = MyApp.Chat.Conversation.start!(%{title: "Printer", input: "It does not print"}, actor: user)
+      conversation = MyApp.Chat.Conversation.say!(conversation, "It is switched on", actor: user)
+      Ash.load!(conversation, [:transcript, :status], actor: user)
+
+  `mix ash_agent.gen.conversation` writes such a resource and its migration.
+
+  ## Where the messages are
+
+  The record has only attributes of your application. The messages are in the tables of `AshAgent.Store`, under the record's id: a row
+  for each iteration, so that a turn costs the same to write at any length, and with the journal of tool calls that runs after a crash
+  need. With AshPostgres they are in the same database. `:start`, `:fork`, `:rewind`, decisions and the message of a `:say` are written
+  in the action's transaction, and each write of a turn in a statement of its own. Destroying the record deletes its messages.
+
+  With `iterations MyApp.Chat.Iteration`, the rows are a resource as well, to read, filter, count and load as `iterations`: see
+  `AshAgent.Conversation.Iteration`.
+
+  With `store :column`, they are in the record itself instead: the context in the attribute `kept`, all else in `kept_state`, and an
+  optimistic lock, `kept_version`, so that of two writers at once the second one tries again. It needs no tables, and works in data
+  layers with such locks, such as `Ash.DataLayer.Ets` and AshPostgres. But each write reads and writes the whole conversation, whose
+  journal and list of writes grow as well. Use it for tests, and for conversations of at most some hundred messages. In a data layer without
+  transactions, your own updates of a record may overwrite what a turn writes at the same time.
+
+  ## Actions
+
+  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface.
+
+  | action | |
+  |---|---|
+  | `:start` | creates a conversation. Takes `input` or `parts`, and the public attributes. With a message, the model answers it |
+  | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn |
+  | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
+  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown; a denial has a `reason` |
+  | `:cancel` | ends the running turn, or gives up pending calls |
+  | `:rewind` | goes back to the end of an `iteration` |
+  | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
+  | `:delta` | is never called. It is the action of notifications with pieces of an answer, see below |
+
+  `:start`, `:say` and `:resume` return when the turn is over or waits for decisions. The record's metadata `:run` has the
+  `AshAgent.Runtime.Result` or `AshAgent.Runtime.Paused`. With `wait: false` they return once the message is stored. If the run fails,
+  they return an `AshAgent.Conversation.Error`; the message and what was answered are kept, and `:resume` continues.
+
+  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. Do not call these three in a
+  transaction: they return an error.
+
+  ## Two at once
+
+  Every message is stored before anything runs. When two callers say something at once, on whatever node, the session runs both turns,
+  one after the other, each with its own actor. A session that another, unconnected node runs keeps its conversation: `:say` then
+  returns with the message stored, and `:resume` answers it later. The other actions return an error with the reason `:busy` while a
+  turn runs. Keep an `AshAgent.Sessions` away from the same tables: it would continue turns that were cut short, with its own model
+  and without an actor. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
+
+  ## The actor and the tenant
+
+  Policies of the resource decide who may do what, as for any resource. Tools get `:actor`, `:tenant` and `:domain` of the action, the
+  resource as `:agent`, and the record's id as `:conversation_id`. None of them is stored. `:resume` answers with the actor who resumes.
+
+  With multitenancy by attribute the record guards its messages. By schema, the tables of the store are in the tenant's schema.
+
+  ## Calculations
+
+  `context`, `transcript`, `last_message`, `message_count`, `current_iteration`, `pending_tool_calls`, `total_tokens`, `status`
+  (`:idle`, `:running`, `:paused`) and `revision`. Each conversation that you load them for is read once, however many you load.
+
+  ## Deltas
+
+  Notifiers of the resource, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams a notification of the action
+  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. At the end of a turn comes one with
+  `metadata.ended`: `:answered`, `:paused` or `:failed`.
+
+      pub_sub do
+        module MyAppWeb.Endpoint
+        prefix "conversation"
+        publish :delta, [:id], transform: & &1.metadata
+        publish :say, [:id]
+      end
+
+  Whoever may read a topic reads the answer: notifications are not checked by policies.
+
+  ## Options of a single call
+
+  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run it starts, for tests for instance. It
+  cannot be given in an action's input.
+
+  #{Spark.Options.docs(@conversation.schema)}
+  """
+
+  use Spark.Dsl.Extension,
+    sections: [@conversation],
+    transformers: [AshAgent.Conversation.Transformer],
+    verifiers: [AshAgent.Conversation.Verifier]
+end

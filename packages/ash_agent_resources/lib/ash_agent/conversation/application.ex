@@ -1,0 +1,15 @@
+defmodule AshAgent.Conversation.Application do
+  @moduledoc false
+
+  use Application
+
+  # Turns of `AshAgent.Conversation` do not end with the process that began them.
+  @impl true
+  def start(_type, _args) do
+    children = [
+      {DynamicSupervisor, name: AshAgent.Conversation.Sessions, strategy: :one_for_one}
+    ]
+
+    Supervisor.start_link(children, strategy: :one_for_one)
+  end
+end

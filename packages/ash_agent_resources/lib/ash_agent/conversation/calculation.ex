@@ -1,0 +1,64 @@
+defmodule AshAgent.Conversation.Calculation do
+  @moduledoc false
+
+  # What a conversation shows of itself. `stored` reads it, the others look at that.
+
+  use Ash.Resource.Calculation
+
+  alias AshAgent.{Context, Conversation, Store}
+
+  @impl true
+  def load(_query, opts, _context), do: if(opts[:show] == :stored, do: [], else: [:stored])
+
+  @impl true
+  def calculate([], _opts, _context), do: []
+
+  def calculate([%resource{} | _] = records, [show: :stored], context) do
+    store = Conversation.Info.store(resource, context.tenant)
+    ids = Enum.map(records, &Conversation.Info.id/1)
+    with :ok <- readable(resource, ids, context), do: fetch_all(store, ids)
+  end
+
+  def calculate(records, [show: name], _context),
+    do: {:ok, Enum.map(records, &(&1.stored && show(name, &1.stored)))}
+
+  # Whoever holds a record may have it from somebody else, and Ash asks nobody about calculations like these.
+  defp readable(resource, ids, %{authorize?: true} = context) do
+    [key] = Ash.Resource.Info.primary_key(resource)
+    opts = [actor: context.actor, tenant: context.tenant, authorize?: true]
+
+    with {:ok, seen} <-
+           resource
+           |> Ash.Query.select([key])
+           |> Ash.Query.do_filter([{key, [in: ids]}])
+           |> Ash.read([page: false] ++ opts) do
+      if length(seen) == length(Enum.uniq(ids)),
+        do: :ok,
+        else: {:error, Ash.Error.Forbidden.exception([])}
+    end
+  end
+
+  defp readable(_resource, _ids, _context), do: :ok
+
+  defp fetch_all(store, ids) do
+    ids
+    |> Enum.reduce_while([], fn id, read ->
+      case Store.fetch(store, id) do
+        {:ok, stored} -> {:cont, [stored | read]}
+        {:error, :not_found} -> {:cont, [nil | read]}
+        {:error, reason} -> {:halt, {:error, Conversation.Error.exception(reason: reason)}}
+      end
+    end)
+    |> then(&if(is_list(&1), do: {:ok, Enum.reverse(&1)}, else: &1))
+  end
+
+  defp show(:context, stored), do: stored.value
+  defp show(:transcript, stored), do: Context.to_messages(stored.value)
+  defp show(:last_message, stored), do: stored.value |> Context.to_messages() |> List.last()
+  defp show(:message_count, stored), do: Context.count_messages(stored.value)
+  defp show(:current_iteration, stored), do: stored.value.current_iteration
+  defp show(:pending_tool_calls, stored), do: Context.undecided_tool_calls(stored.value)
+  defp show(:total_tokens, stored), do: Context.get_cumulative_tokens(stored.value).total_tokens
+  defp show(:status, stored), do: stored.status
+  defp show(:revision, stored), do: stored.revision
+end

@@ -1,0 +1,273 @@
+defmodule AshAgent.Conversation.Change do
+  @moduledoc false
+
+  # What each action does. Messages, decisions and branches are written in the action's transaction, turns run after it.
+
+  use Ash.Resource.Change
+
+  alias Ash.Changeset
+  alias AshAgent.{Context, Conversation, Store}
+  alias AshAgent.Conversation.{Info, Runner}
+
+  @impl true
+  def change(changeset, [does: name], context), do: does(name, changeset, context)
+
+  # Deleting needs only the record that was destroyed.
+  @impl true
+  def atomic(changeset, [does: :delete] = opts, context),
+    do: {:ok, change(changeset, opts, context)}
+
+  def atomic(_changeset, opts, _context),
+    do: {:not_atomic, "#{opts[:does]} of a conversation writes its messages"}
+
+  # A change of all destroy actions.
+  defp does(:delete, changeset, _context) do
+    Changeset.after_action(changeset, fn changeset, record ->
+      case Store.delete(store(changeset), Info.id(record)) do
+        {:error, %Store.Error{} = error} -> failed(error)
+        _deleted -> {:ok, record}
+      end
+    end)
+  end
+
+  defp does(:start, changeset, context) do
+    message = message(changeset)
+
+    changeset
+    |> checked(message, :optional)
+    |> Changeset.after_action(fn changeset, record ->
+      create(changeset, record, first(changeset.resource, record, message))
+    end)
+    |> then(&if(message == {:ok, nil}, do: &1, else: turn(&1, context, :resume)))
+  end
+
+  defp does(:say, changeset, context) do
+    message = message(changeset)
+
+    changeset
+    |> checked(message, :required)
+    |> Changeset.before_action(&waits_for_nobody/1)
+    |> Changeset.after_action(fn changeset, record ->
+      {:ok, {input, metadata}} = message
+
+      case Store.enqueue(store(changeset), Info.id(record), input, metadata: metadata) do
+        {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
+        {:error, reason} -> failed(reason)
+      end
+    end)
+    |> turn(context, :prompt)
+  end
+
+  defp does(:resume, changeset, context), do: turn(changeset, context, :resume)
+
+  defp does(:approve, changeset, context) do
+    edited(changeset, [status: :paused], fn conversation ->
+      shown = Changeset.get_argument(changeset, :arguments)
+      opts = [by: by(context)] ++ if shown, do: [arguments: shown], else: []
+      Context.approve_tool_call(conversation, call_id(changeset), opts)
+    end)
+  end
+
+  defp does(:deny, changeset, context) do
+    edited(changeset, [status: :paused], fn conversation ->
+      reason = Changeset.get_argument(changeset, :reason)
+      Context.deny_tool_call(conversation, call_id(changeset), reason, by: by(context))
+    end)
+  end
+
+  defp does(:cancel, changeset, _context) do
+    Changeset.after_action(changeset, fn changeset, record ->
+      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.id(record)) do
+        {:ok, record}
+      else
+        edit(changeset, record, [status: :idle], fn conversation ->
+          Context.interrupt(conversation, "cancelled by the user", status: :cancelled)
+        end)
+      end
+    end)
+  end
+
+  defp does(:rewind, changeset, _context) do
+    edited(changeset, [status: :idle], fn conversation ->
+      Context.rewind(conversation, to: Changeset.get_argument(changeset, :iteration))
+    end)
+  end
+
+  defp does(:fork, changeset, context) do
+    changeset
+    |> Changeset.before_action(fn changeset ->
+      case source(changeset, context) do
+        {:ok, stored} -> Changeset.put_context(changeset, :ash_agent_source, stored)
+        {:error, error} -> Changeset.add_error(changeset, error)
+      end
+    end)
+    |> Changeset.after_action(fn changeset, record ->
+      iteration = Changeset.get_argument(changeset, :iteration)
+
+      forked(fn ->
+        source = changeset.context.ash_agent_source.value
+        source = if iteration, do: Context.rewind(source, to: iteration), else: source
+        Context.fork(source, id: Info.id(record))
+      end)
+      |> case do
+        {:ok, fork} -> create(changeset, record, fork)
+        {:error, error} -> failed(error)
+      end
+    end)
+  end
+
+  defp does(:delta, changeset, _context) do
+    Changeset.add_error(changeset,
+      message: "the action :delta is never called: its notifications are the pieces of an answer"
+    )
+  end
+
+  ## Messages
+
+  # What a message's text or parts are, or nil.
+  defp message(changeset) do
+    metadata = Changeset.get_argument(changeset, :metadata) || %{}
+
+    case {Changeset.get_argument(changeset, :input), Changeset.get_argument(changeset, :parts)} do
+      {nil, nil} -> {:ok, nil}
+      {input, nil} -> made(input, metadata)
+      {nil, parts} -> made(parts, metadata)
+      _both -> {:error, :no_message}
+    end
+  end
+
+  # The error of a message that no context takes comes before anything is written.
+  defp made(input, metadata) do
+    Context.new(input, metadata: metadata)
+    {:ok, {input, metadata}}
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, unwrapped(error)}
+  end
+
+  defp unwrapped(%Context.Error{} = error), do: error
+  defp unwrapped(_other), do: :no_message
+
+  defp checked(changeset, {:error, reason}, _needed), do: error(changeset, reason)
+  defp checked(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
+  defp checked(changeset, _message, _needed), do: changeset
+
+  # Nothing is said to a conversation that waits for decisions.
+  defp waits_for_nobody(changeset) do
+    case Store.fetch(store(changeset), Info.id(changeset.data)) do
+      {:ok, %{status: :paused}} -> error(changeset, :paused)
+      {:ok, _stored} -> changeset
+      {:error, reason} -> error(changeset, reason)
+    end
+  end
+
+  defp first(resource, record, {:ok, message}) do
+    empty = resource |> Info.system_prompt(record) |> empty(Info.id(record))
+
+    case message do
+      nil -> empty
+      {input, metadata} -> Context.add_user_message(empty, input, metadata: metadata)
+    end
+  end
+
+  defp empty(system_prompt, id) do
+    messages = if system_prompt, do: [%{role: :system, content: system_prompt}], else: []
+
+    %{iterations: [%{number: 1, messages: messages}]}
+    |> Context.create!()
+    |> Context.dump()
+    |> Map.put("id", id)
+    |> Context.load!()
+  end
+
+  defp create(changeset, record, conversation) do
+    case Store.create(store(changeset), conversation) do
+      {:ok, _stored} -> {:ok, record}
+      {:error, reason} -> failed(reason)
+    end
+  end
+
+  ## Turns
+
+  # A turn outlives the action, and writes what others have to see.
+  defp turn(changeset, context, kind) do
+    changeset
+    |> Changeset.before_transaction(fn changeset ->
+      if Ash.DataLayer.in_transaction?(changeset.resource),
+        do: error(changeset, :in_transaction),
+        else: changeset
+    end)
+    |> Changeset.after_transaction(fn
+      changeset, {:ok, record} ->
+        job = if kind == :prompt, do: {:prompt, record.__metadata__.prompt}, else: :resume
+        changeset |> Runner.new(record, context) |> Runner.run(job, wait?(changeset))
+
+      _changeset, error ->
+        error
+    end)
+  end
+
+  defp wait?(changeset), do: Changeset.get_argument(changeset, :wait) != false
+
+  ## Changes of a conversation that does not run
+
+  defp edited(changeset, opts, fun),
+    do:
+      Changeset.after_action(changeset, fn changeset, record ->
+        edit(changeset, record, opts, fun)
+      end)
+
+  defp edit(changeset, record, opts, fun) do
+    revision = Changeset.get_argument(changeset, :revision)
+    place = {changeset.resource, changeset.to_tenant, Info.id(record)}
+
+    case Runner.edit(store(changeset), place, revision, opts, fun) do
+      :ok -> {:ok, record}
+      {:error, reason} -> failed(reason)
+    end
+  end
+
+  defp source(changeset, context) do
+    opts = [
+      actor: context.actor,
+      tenant: context.tenant,
+      authorize?: context.authorize? != false
+    ]
+
+    id = Changeset.get_argument(changeset, :source_id)
+    revision = Changeset.get_argument(changeset, :revision)
+
+    with {:ok, record} <- Ash.get(changeset.resource, id, opts),
+         {:ok, stored} <- Store.fetch(store(changeset), Info.id(record)) do
+      if revision in [nil, stored.revision], do: {:ok, stored}, else: failed(:changed)
+    else
+      {:error, %Store.Error{} = error} -> failed(error)
+      {:error, :not_found} -> failed(:not_found)
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp forked(fun) do
+    {:ok, fun.()}
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)
+
+  # Who decided, for the audit: an actor's key, and nothing else of it.
+  defp by(%{actor: %resource{} = actor}) do
+    if Ash.Resource.Info.resource?(resource),
+      do: "#{Ash.Resource.Info.short_name(resource)}:#{Info.id(actor)}",
+      else: inspect(resource)
+  end
+
+  defp by(%{actor: %{id: id}}) when is_binary(id) or is_integer(id), do: to_string(id)
+  defp by(_context), do: nil
+
+  defp store(changeset), do: Info.store(changeset.resource, changeset.tenant)
+
+  defp error(changeset, reason),
+    do: Changeset.add_error(changeset, Conversation.Error.exception(reason: reason))
+
+  defp failed(reason), do: {:error, Conversation.Error.exception(reason: reason)}
+end

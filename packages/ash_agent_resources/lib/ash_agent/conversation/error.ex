@@ -1,0 +1,42 @@
+defmodule AshAgent.Conversation.Error do
+  @moduledoc """
+  Why an action of `AshAgent.Conversation` did not do its work. Its `reason` is one of
+
+    * `:busy` - a turn is running
+    * `:paused` - calls wait for decisions
+    * `:in_transaction` - the action cannot run in a transaction of the caller
+    * `:no_message` - neither `input` nor `parts` was given, or both
+    * `:changed` - the conversation is not at the given `revision` any more
+    * `:not_found` - the store has no such conversation
+    * `:interrupted` - the process that ran the turn died
+    * an `AshAgent.Context.Error` or `AshAgent.Store.Error`
+    * `{:run, reason}` - the run failed; `reason` is that of the `AshAgent.Runtime.Error`
+  """
+
+  use Splode.Error, fields: [:reason], class: :invalid
+
+  @impl true
+  def message(%{reason: reason}), do: words(reason)
+
+  defp words(:busy), do: "a turn of the conversation is running: wait for its end, or cancel it"
+
+  defp words(:paused),
+    do: "tool calls wait for decisions: approve or deny them and resume, or cancel them"
+
+  defp words(:in_transaction),
+    do:
+      "a turn sees what is committed, and cannot run in a transaction: call the action outside of it"
+
+  defp words(:no_message), do: "expected either input or parts"
+  defp words(:changed), do: "the conversation has changed since it was read: read it again"
+  defp words(:not_found), do: "the store has no conversation with the record's id"
+
+  defp words(:interrupted),
+    do: "the process that ran the turn died; resume the conversation to continue"
+
+  defp words({:run, reason}),
+    do: Exception.message(%AshAgent.Runtime.Error{reason: reason, context: nil})
+
+  defp words(error) when is_exception(error), do: Exception.message(error)
+  defp words(_other), do: "the conversation could not be changed"
+end

@@ -1,0 +1,97 @@
+defmodule AshAgent.Conversation.Info do
+  @moduledoc """
+  Reads the section `conversation` of a resource.
+  """
+
+  alias AshAgent.Conversation.Column
+  alias AshAgent.Store
+  alias Spark.Dsl.{Extension, Transformer}
+
+  @extended :ash_agent_conversation?
+
+  @doc """
+  Returns an option of the section, or its default.
+
+      AshAgent.Conversation.Info.option(MyApp.Chat.Conversation, :max_iterations)
+  """
+  @doc since: "0.1.0"
+  @spec option(module() | map(), atom()) :: term()
+  def option(resource, name), do: Extension.get_opt(resource, [:conversation], name)
+
+  @doc """
+  Returns the store that keeps the messages of a tenant's conversations. For resources without multitenancy, the tenant is `nil`.
+  """
+  @doc since: "0.1.0"
+  @spec store(module(), term()) :: Store.t()
+  def store(resource, tenant) do
+    case option(resource, :store) do
+      nil -> postgres(resource, tenant)
+      :column -> %Column{resource: resource, domain: domain(resource), tenant: tenant}
+      store when is_function(store, 1) -> store.(tenant)
+      store -> store
+    end
+  end
+
+  defp domain(resource), do: Ash.Resource.Info.domain(resource)
+
+  # Called by name: AshPostgres may be missing when this is compiled.
+  defp postgres(resource, tenant) do
+    info = AshPostgres.DataLayer.Info
+    repo = apply(info, :repo, [resource, :mutate])
+
+    prefix =
+      if Ash.Resource.Info.multitenancy_strategy(resource) == :context,
+        do: Ash.ToTenant.to_tenant(tenant, resource),
+        else: apply(info, :schema, [resource])
+
+    Store.Postgres.new(repo, if(prefix, do: [prefix: prefix], else: []))
+  end
+
+  @doc false
+  # The id of a record's conversation.
+  def id(%resource{} = record) do
+    [key] = Ash.Resource.Info.primary_key(resource)
+    to_string(Map.fetch!(record, key))
+  end
+
+  @doc false
+  # Whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
+  def conversation?(resource), do: Extension.get_persisted(resource, @extended, false)
+
+  @doc false
+  # Says that a resource has it.
+  def extended(dsl), do: Transformer.persist(dsl, @extended, true)
+
+  @doc false
+  # The conversations' resource of a resource of iterations.
+  def conversation(iterations), do: Extension.get_opt(iterations, [:iteration], :conversation)
+
+  @doc false
+  # What runs need of the section, for a record.
+  def run_options(resource, record) do
+    given =
+      for name <- [
+            :permission_rules,
+            :allowed_tools,
+            :max_iterations,
+            :max_total_tokens,
+            :approval
+          ],
+          value = option(resource, name),
+          value != [],
+          do: {name, value}
+
+    own = [llm: made(option(resource, :llm)), tools: made(option(resource, :tools), record)]
+    option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
+  end
+
+  @doc false
+  def system_prompt(resource, record), do: made(option(resource, :system_prompt), record)
+
+  # Functions of arity 1 and 2 are models.
+  defp made(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
+
+  defp made(function, _record) when is_function(function, 0), do: function.()
+  defp made(function, record) when is_function(function, 1), do: function.(record)
+  defp made(value, _record), do: value
+end

@@ -1,0 +1,66 @@
+defmodule AshAgent.Conversation.Iteration do
+  @iteration %Spark.Dsl.Section{
+    name: :iteration,
+    describe: "Whose iterations they are.",
+    examples: ["iteration do\n  conversation MyApp.Chat.Conversation\nend"],
+    schema: [
+      conversation: [
+        type: {:spark, Ash.Resource},
+        required: true,
+        doc: "The resource with `AshAgent.Conversation` that names this one as its `iterations`."
+      ]
+    ]
+  }
+
+  @moduledoc """
+  The iterations of conversations as an Ash resource, to read, filter, sort, aggregate and authorize.
+
+      defmodule MyApp.Chat.Iteration do
+        use Ash.Resource,
+          domain: MyApp.Chat,
+          data_layer: AshPostgres.DataLayer,
+          extensions: [AshAgent.Conversation.Iteration]
+
+        iteration do
+          conversation MyApp.Chat.Conversation
+        end
+      end
+
+      conversation do
+        iterations MyApp.Chat.Iteration
+        ...
+      end
+
+      Ash.load!(conversation, [iterations: [:status, :content]], actor: user)
+      Ash.aggregate!(MyApp.Chat.Iteration, {:tokens, :sum, field: :total_tokens}, actor: user)
+
+  The rows are those of the store, in the table `ash_agent_iterations`; repository, schema and tenants are those of the conversation's
+  resource. Only the store writes them, in one statement that compares epoch and revision, so the resource has no action but `:read`.
+
+  ## What it has
+
+  | field | |
+  |---|---|
+  | `conversation_id`, `number` | the primary key; the id is text, whatever the record's is |
+  | `conversation` | the relationship, and `iterations` is that of the conversation |
+  | `status` | `:open` or `:completed` |
+  | `started_at`, `completed_at` | times |
+  | `total_tokens` | the tokens that the models reported for its answers |
+  | `content` | the iteration, as `AshAgent.Context.get_iteration/2` returns it, without the system prompt |
+  | `document` | the iteration as it is stored. Not public, and not selected unless asked for |
+
+  `content` is decoded from the document, and all others are read by the database.
+
+  ## Who may read them
+
+  Whoever may read the conversation: a read that is authorized finds only iterations of conversations that the policies of the
+  conversation's read action show to the actor, in the tenant. A resource with `Ash.Policy.Authorizer` adds rules of its own to that.
+
+  #{Spark.Options.docs(@iteration.schema)}
+  """
+
+  use Spark.Dsl.Extension,
+    sections: [@iteration],
+    transformers: [AshAgent.Conversation.Iteration.Transformer],
+    verifiers: [AshAgent.Conversation.Iteration.Verifier]
+end

@@ -1,0 +1,150 @@
+defmodule AshAgent.Conversation.Iteration.Transformer do
+  @moduledoc false
+
+  # The table of the store as a resource: where it is, and what is read of its documents.
+
+  use Spark.Dsl.Transformer
+
+  import Ash.Expr
+
+  alias Ash.Resource.Builder
+  alias AshAgent.Conversation.Info
+  alias AshAgent.Conversation.Iteration.{Content, Known, Readable}
+  alias Spark.Dsl.Transformer
+
+  @impl true
+  def before?(_transformer), do: true
+
+  @impl true
+  def transform(dsl) do
+    conversation = Code.ensure_compiled!(Info.conversation(dsl))
+
+    with :ok <- policies(dsl, conversation),
+         {:ok, dsl} <- attributes(place(dsl, conversation)),
+         {:ok, dsl} <- relationship(dsl, conversation),
+         {:ok, dsl} <- Builder.add_new_action(dsl, :read, :read, primary?: true),
+         {:ok, dsl} <- Builder.add_preparation(dsl, Known),
+         {:ok, dsl} <- calculations({:ok, dsl}),
+         do: {:ok, policy(dsl)}
+  end
+
+  # Not for a verifier: what those find does not stop the compiler.
+  defp policies(dsl, conversation) do
+    if policies?(conversation) and not policies?(dsl) do
+      {:error,
+       Spark.Error.DslError.exception(
+         module: Transformer.get_persisted(dsl, :module),
+         path: [:iteration],
+         message:
+           "#{inspect(conversation)} has policies, which its iterations follow: add authorizers: [Ash.Policy.Authorizer]"
+       )}
+    else
+      :ok
+    end
+  end
+
+  defp policies?(resource), do: Ash.Policy.Authorizer in Ash.Resource.Info.authorizers(resource)
+
+  # Called by name: AshPostgres may be missing when this is compiled.
+  defp place(dsl, conversation) do
+    info = AshPostgres.DataLayer.Info
+
+    dsl =
+      dsl
+      |> Transformer.set_option([:postgres], :table, "ash_agent_iterations")
+      |> Transformer.set_option([:postgres], :repo, apply(info, :repo, [conversation, :mutate]))
+      |> Transformer.set_option([:postgres], :schema, apply(info, :schema, [conversation]))
+      |> Transformer.set_option([:postgres], :migrate?, false)
+
+    if Ash.Resource.Info.multitenancy_strategy(conversation) == :context,
+      do: Transformer.set_option(dsl, [:multitenancy], :strategy, :context),
+      else: dsl
+  end
+
+  defp attributes(dsl) do
+    key = [primary_key?: true, allow_nil?: false, public?: true]
+
+    {:ok, dsl}
+    |> Builder.add_attribute(:conversation_id, :string, key)
+    |> Builder.add_attribute(:number, :integer, key)
+    |> Builder.add_attribute(:document, :map, select_by_default?: false, sensitive?: true)
+  end
+
+  defp relationship(dsl, conversation) do
+    [key] = Ash.Resource.Info.primary_key(conversation)
+    attribute = Ash.Resource.Info.attribute(conversation, key)
+    type = Ash.Type.storage_type(attribute.type, attribute.constraints)
+
+    Builder.add_new_relationship(dsl, :has_one, :conversation, conversation,
+      no_attributes?: true,
+      filters: [filter(:has_one, same(type, key))],
+      public?: true
+    )
+  end
+
+  # The store's ids are text, and some may be of conversations without a record. A UUID is
+  # compared as one, since the key's index is of those.
+  defp same(:uuid, key) do
+    expr(
+      ^ref(key) ==
+        fragment(
+          "(case when ? ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then cast(? as uuid) end)",
+          parent(conversation_id),
+          parent(conversation_id)
+        )
+    )
+  end
+
+  defp same(_other, key), do: expr(type(^ref(key), :string) == parent(conversation_id))
+
+  @doc "A filter of a relationship."
+  def filter(type, filter) do
+    {:ok, filter} =
+      Transformer.build_entity(Ash.Resource.Dsl, [:relationships, type], :filter, filter: filter)
+
+    filter
+  end
+
+  # The documents' form is described in the guide "Storage".
+  defp calculations(state) do
+    state
+    |> calculation(:status, :atom, expr(if(is_nil(completed_at), do: :open, else: :completed)))
+    |> calculation(:started_at, :utc_datetime_usec, time("started_at"))
+    |> calculation(:completed_at, :utc_datetime_usec, time("completed_at"))
+    |> calculation(:total_tokens, :integer, tokens())
+    |> calculation(:content, :map, Content)
+  end
+
+  # After those of the resource, so that a bypass of it is one.
+  defp policy(dsl) do
+    if policies?(dsl) do
+      path = [:policies, :policy]
+      entity = &Transformer.build_entity(Ash.Policy.Authorizer, &1, &2, &3)
+      {:ok, check} = entity.(path, :authorize_if, check: {Readable, []})
+
+      {:ok, policy} =
+        entity.([:policies], :policy,
+          condition: [{Ash.Policy.Check.Static, result: true}],
+          policies: [check]
+        )
+
+      Transformer.add_entity(dsl, [:policies], policy, type: :append)
+    else
+      dsl
+    end
+  end
+
+  defp calculation(state, name, type, calculation),
+    do: Builder.add_new_calculation(state, name, type, calculation, public?: true)
+
+  defp time(field), do: expr(fragment("cast(? ->> ? as timestamptz)", document, ^field))
+
+  defp tokens do
+    expr(
+      fragment(
+        "(select coalesce(sum(cast(m #>> '{usage,sum,total_tokens}' as bigint)), 0) from jsonb_array_elements(? -> 'messages') m)",
+        document
+      )
+    )
+  end
+end

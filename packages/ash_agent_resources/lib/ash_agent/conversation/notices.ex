@@ -1,0 +1,47 @@
+defmodule AshAgent.Conversation.Notices do
+  @moduledoc false
+
+  # What notifiers of a resource hear of a turn: pieces of an answer, and how it ended. They are notifications of the action
+  # `:delta`, since Ash knows only those of actions.
+
+  alias Ash.Notifier.Notification
+  alias AshAgent.Conversation.Info
+  alias AshAgent.Section
+
+  @doc "The function of a run that passes on the pieces of an answer, and events to the one that was given."
+  def watch(turn, own) do
+    if heard?(turn) do
+      fn event, measurements, metadata ->
+        pass_on(turn, event, metadata)
+        Section.tell(own, event, measurements, metadata)
+      end
+    else
+      own
+    end
+  end
+
+  @doc "Says that a turn is over: `:answered`, `:paused` or `:failed`."
+  def ended(turn, how), do: if(heard?(turn), do: notify(turn, %{ended: how}))
+
+  defp heard?(%{resource: resource}),
+    do: Info.option(resource, :deltas) and Ash.Resource.Info.notifiers(resource) != []
+
+  defp pass_on(turn, [_, _, :llm, :delta], %{events: events}),
+    do: notify(turn, %{events: events})
+
+  defp pass_on(_turn, _event, _metadata), do: :ok
+
+  defp notify(%{record: record, resource: resource} = turn, metadata) do
+    changeset =
+      record |> Ash.Changeset.new() |> Ash.Changeset.set_tenant(turn.runtime_context.tenant)
+
+    Ash.Notifier.notify(%Notification{
+      resource: resource,
+      domain: turn.domain,
+      action: Ash.Resource.Info.action(resource, :delta),
+      data: record,
+      changeset: changeset,
+      metadata: metadata
+    })
+  end
+end

@@ -1,0 +1,295 @@
+defmodule AshAgent.Conversation.Runner do
+  @moduledoc false
+
+  # Turns of a conversation, in the one session that it has in the cluster, and changes while it has none.
+
+  alias AshAgent.{Context, Conversation, Session, Store}
+  alias AshAgent.Conversation.{Info, Notices}
+  alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
+  alias AshAgent.Session.Keeper
+
+  # Options have keys, and the runtime context has the actor.
+  @derive {Inspect, only: [:resource, :id]}
+  @enforce_keys [:resource, :domain, :record, :id, :tenant, :store, :runtime_context, :options]
+  defstruct @enforce_keys
+
+  @sessions AshAgent.Conversation.Sessions
+
+  # How often to look for a session that is just starting or ending elsewhere, and milliseconds in between.
+  @tries 20
+  @pause 50
+
+  @doc "What a turn of a record needs, from the action that begins it."
+  def new(changeset, record, context) do
+    resource = changeset.resource
+    id = Info.id(record)
+
+    %__MODULE__{
+      resource: resource,
+      domain: changeset.domain,
+      record: record,
+      id: id,
+      tenant: changeset.to_tenant,
+      store: Info.store(resource, changeset.tenant),
+      options: changeset.context[:ash_agent][:options] || [],
+      runtime_context: %{
+        agent: resource,
+        domain: changeset.domain,
+        actor: context.actor,
+        tenant: changeset.tenant,
+        conversation_id: id
+      }
+    }
+  end
+
+  @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
+  def run(%__MODULE__{} = turn, job, wait?) do
+    # That of an earlier action.
+    turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+    if wait?, do: run(turn, job), else: run_later(turn, job)
+  end
+
+  # A process of its own waits, and gets the session's messages.
+  defp run_later(turn, job) do
+    spawn(fn -> Sealed.run(fn -> run(turn, job) end) end)
+    {:ok, turn.record}
+  end
+
+  defp run(turn, job) do
+    case in_session(turn, &ask(&1, turn, job)) do
+      {_status, %kind{} = ended} when kind in [Result, Paused] -> continued(turn, job, ended)
+      {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
+      {:error, :elsewhere} when job == :resume -> refused(:busy)
+      # Another session has it: it or the next one answers.
+      {:error, later} when later in [:taken, :elsewhere] -> {:ok, turn.record}
+      {:error, :paused} -> refused(:paused)
+      {:error, reason} -> failed(turn, reason)
+    end
+  end
+
+  # Messages that wait since their process died are answered by whoever resumes.
+  defp continued(turn, :resume, %Result{} = ended) do
+    with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
+         %{id: prompt} <- Enum.find(prompts, &(&1.kind == :prompt)) do
+      case in_session(turn, &ask(&1, turn, {:prompt, prompt})) do
+        {:ok, %Result{} = ended} -> continued(turn, :resume, ended)
+        {:paused, paused} -> told(turn, paused)
+        {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
+        # Its own caller was faster.
+        _other -> told(turn, ended)
+      end
+    else
+      _nothing -> told(turn, ended)
+    end
+  end
+
+  defp continued(turn, _job, ended), do: told(turn, ended)
+
+  defp told(turn, ended) do
+    Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
+    {:ok, Ash.Resource.put_metadata(turn.record, :run, ended)}
+  end
+
+  defp failed(turn, reason) do
+    Notices.ended(turn, :failed)
+    refused(reason)
+  end
+
+  defp refused(reason), do: {:error, Conversation.Error.exception(reason: reason)}
+
+  ## The session
+
+  defp ask(session, turn, job) do
+    monitor = Process.monitor(session)
+    own = [runtime_context: turn.runtime_context]
+
+    answer =
+      case job do
+        :resume -> Session.resume_async(session, own)
+        {:prompt, id} -> Session.prompt_stored(session, id, own)
+      end
+
+    answer = with {:ok, ref} <- answer, do: await(ref, monitor)
+    Process.demonitor(monitor, [:flush])
+    answer
+  end
+
+  defp await(ref, monitor) do
+    receive do
+      {Session, ^ref, {:context, _context}} -> await(ref, monitor)
+      {Session, ^ref, reply} -> reply
+      {:DOWN, ^monitor, :process, _pid, _reason} -> {:error, :interrupted}
+    end
+  end
+
+  # One that ends while it is called is waited for, and another one started.
+  defp in_session(turn, fun, tries \\ @tries)
+  defp in_session(_turn, _fun, 0), do: {:error, :elsewhere}
+
+  defp in_session(turn, fun, tries) do
+    case session(turn) do
+      {:ok, session} ->
+        try do
+          {:asked, fun.(session)}
+        catch
+          :exit, {_reason, {Session, _function, _arguments}} -> :gone
+        end
+        |> case do
+          {:asked, answer} ->
+            answer
+
+          :gone ->
+            ended(session)
+            in_session(turn, fun, tries - 1)
+        end
+
+      {:error, {:store_error, {:owned, _owner}}} ->
+        pause()
+        in_session(turn, fun, tries - 1)
+
+      {:error, {:store_error, reason}} ->
+        {:error, reason}
+
+      {:error, reason} ->
+        {:error, reason}
+    end
+  end
+
+  defp session(turn) do
+    name = name(turn.resource, turn.tenant, turn.id)
+
+    case :global.whereis_name(name) do
+      :undefined -> start(turn, name)
+      session -> {:ok, session}
+    end
+  end
+
+  # It does not end with the process that said something.
+  defp start(turn, name) do
+    opts = options(turn, name)
+
+    child = %{
+      id: Session,
+      start: {Session, :start_sealed, [fn -> opts end, Keeper.reserve()]},
+      restart: :temporary
+    }
+
+    case DynamicSupervisor.start_child(@sessions, child) do
+      {:ok, session} -> {:ok, session}
+      {:error, {:already_started, session}} -> {:ok, session}
+      # A conversation that somebody else has is not a crash.
+      {:error, {:shutdown, reason}} -> {:error, reason}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
+  defp options(turn, name) do
+    opts = Keyword.merge(Info.run_options(turn.resource, turn.record), turn.options)
+    watch = Notices.watch(turn, opts[:on_event])
+
+    Keyword.merge(opts,
+      name: {:global, name},
+      store: turn.store,
+      id: turn.id,
+      go_on: false,
+      stop_when_idle: true,
+      on_event: watch
+    )
+  end
+
+  defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
+
+  ## Without a session
+
+  @doc "Cancels the turn that runs, and returns whether there was one."
+  def cancel(resource, tenant, id) do
+    case :global.whereis_name(name(resource, tenant, id)) do
+      :undefined ->
+        false
+
+      session ->
+        running? = Session.status(session) == :running
+        if running?, do: Session.cancel(session)
+        running?
+    end
+  catch
+    :exit, {_reason, {Session, _function, _arguments}} -> false
+  end
+
+  @doc "Changes a conversation that does not run: `:ok` or `{:error, reason}`."
+  def edit(store, place, revision, opts, fun, tries \\ @tries)
+  def edit(_store, _place, _revision, _opts, _fun, 0), do: {:error, :busy}
+
+  def edit(store, {_resource, _tenant, id} = place, revision, opts, fun, tries) do
+    with {:ok, stored} <- Store.fetch(store, id),
+         true <- revision in [nil, stored.revision] || {:error, :changed},
+         {:ok, context} <- changed(stored.value, fun),
+         {:ok, _stored} <- Store.append(store, stored, context, opts) do
+      :ok
+    else
+      {:error, {:owned, _owner}} ->
+        if running?(place) do
+          {:error, :busy}
+        else
+          free(store, id)
+          edit(store, place, revision, opts, fun, tries - 1)
+        end
+
+      {:error, :stale} ->
+        edit(store, place, revision, opts, fun, tries - 1)
+
+      {:error, reason} ->
+        {:error, reason}
+    end
+  end
+
+  # Takes a claim away whose lease is over, as of a turn that was cut short.
+  defp free(store, id) do
+    owner = "edit " <> Ash.UUID.generate()
+
+    with {:ok, claim} <- Store.claim(store, id, owner: owner),
+         {:ok, _stored} <- Store.release(store, claim) do
+      :ok
+    else
+      _owned -> pause()
+    end
+  end
+
+  defp changed(context, fun) do
+    {:ok, fun.(context)}
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  # A session that is just ending still has the claim.
+  defp running?({resource, tenant, id}) do
+    case :global.whereis_name(name(resource, tenant, id)) do
+      :undefined ->
+        false
+
+      session ->
+        running? = Session.status(session) == :running
+        if not running?, do: ended(session)
+        running?
+    end
+  catch
+    :exit, {_reason, {Session, _function, _arguments}} -> false
+  end
+
+  defp ended(session) do
+    monitor = Process.monitor(session)
+
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> :ok
+    after
+      @pause * @tries -> Process.demonitor(monitor, [:flush])
+    end
+  end
+
+  defp pause do
+    receive do
+    after
+      @pause -> :ok
+    end
+  end
+end

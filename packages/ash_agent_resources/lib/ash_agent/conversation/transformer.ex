@@ -1,0 +1,193 @@
+defmodule AshAgent.Conversation.Transformer do
+  @moduledoc false
+
+  # Adds what a conversation has: attributes, actions, functions and calculations, unless the resource has its own.
+
+  use Spark.Dsl.Transformer
+
+  import Ash.Expr
+
+  alias Ash.Resource.Builder
+  alias AshAgent.Conversation.{Calculation, Change, Info, Iteration}
+  alias AshAgent.Context
+  alias Spark.Dsl.Transformer
+
+  @calculations [
+    context: Context.AshType,
+    transcript: {:array, :map},
+    last_message: :map,
+    message_count: :integer,
+    current_iteration: :integer,
+    pending_tool_calls: {:array, :map},
+    total_tokens: :integer,
+    status: :atom,
+    revision: :integer
+  ]
+
+  @interfaces [
+    start: [],
+    say: [args: [{:optional, :input}]],
+    resume: [],
+    approve: [args: [:call_id]],
+    deny: [args: [:call_id, {:optional, :reason}]],
+    cancel: [],
+    rewind: [args: [:iteration]],
+    fork: [args: [:source_id]]
+  ]
+
+  # The data layer and Ash's own look at what is there.
+  @impl true
+  def before?(_transformer), do: true
+
+  @impl true
+  def transform(dsl) do
+    own = own(dsl)
+
+    with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
+         {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
+         {:ok, dsl} <- actions({:ok, dsl}, own),
+         {:ok, dsl} <- interfaces({:ok, dsl}),
+         {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
+         {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
+         do: calculations({:ok, dsl})
+  end
+
+  # What a stranger may set of a new conversation.
+  defp own(dsl) do
+    for %{public?: true, writable?: true, name: name} <-
+          Transformer.get_entities(dsl, [:attributes]),
+        do: name
+  end
+
+  defp attributes({:ok, dsl} = state) do
+    keyed? = Enum.any?(Transformer.get_entities(dsl, [:attributes]), & &1.primary_key?)
+
+    state = if keyed?, do: state, else: Builder.add_attribute(state, :id, :uuid, id())
+
+    state
+    |> Builder.add_new_create_timestamp(:inserted_at)
+    |> Builder.add_new_update_timestamp(:updated_at)
+  end
+
+  defp id,
+    do: [
+      primary_key?: true,
+      allow_nil?: false,
+      writable?: false,
+      public?: true,
+      default: &Ash.UUID.generate/0
+    ]
+
+  # See `AshAgent.Conversation.Column`.
+  defp column(dsl, :column) do
+    # Ash warns where a data layer always selects everything.
+    large = [
+      select_by_default?: not Ash.DataLayer.data_layer_can?(dsl, :select),
+      sensitive?: true
+    ]
+
+    {:ok, dsl}
+    |> Builder.add_attribute(:kept, Context.AshType, large)
+    |> Builder.add_attribute(:kept_state, :string, [constraints: [trim?: false]] ++ large)
+    |> Builder.add_attribute(:kept_version, :integer, allow_nil?: false, default: 0)
+    |> Builder.add_action(:read, :kept)
+  end
+
+  defp column(dsl, _store), do: {:ok, dsl}
+
+  defp actions(state, own) do
+    state
+    |> add(:read, :read, primary?: true)
+    |> add(:destroy, :destroy, primary?: true)
+    |> add(:create, :start, accept: own, arguments: message() ++ wait(), changes: does(:start))
+    |> add(:create, :fork,
+      accept: own,
+      arguments: [
+        argument(:source_id, :string, allow_nil?: false),
+        argument(:iteration, :integer),
+        revision()
+      ],
+      changes: does(:fork)
+    )
+    |> update(:say, message() ++ wait())
+    |> update(:resume, wait())
+    |> update(:approve, [call(), argument(:arguments, :map)])
+    |> update(:deny, [call(), argument(:reason, :string)])
+    |> update(:cancel, [])
+    |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
+    |> update(:delta, [])
+  end
+
+  defp add({:ok, dsl} = state, :read, name, opts) do
+    if Enum.any?(
+         Transformer.get_entities(dsl, [:actions]),
+         &(&1.type == :read and &1.primary?)
+       ),
+       do: state,
+       else: Builder.add_new_action(state, :read, name, opts)
+  end
+
+  defp add(state, type, name, opts), do: Builder.add_new_action(state, type, name, opts)
+
+  defp update(state, name, arguments) do
+    add(state, :update, name,
+      accept: [],
+      require_atomic?: false,
+      arguments: arguments,
+      changes: does(name)
+    )
+  end
+
+  defp does(name) do
+    {:ok, change} = Builder.build_action_change({Change, does: name})
+    [change]
+  end
+
+  defp message do
+    [argument(:input, :string), argument(:parts, {:array, :map}), argument(:metadata, :map)]
+  end
+
+  defp wait, do: [argument(:wait, :boolean, default: true)]
+  defp call, do: argument(:call_id, :string, allow_nil?: false)
+  defp revision, do: argument(:revision, :integer)
+
+  defp argument(name, type, opts \\ []) do
+    {:ok, argument} = Builder.build_action_argument(name, type, opts)
+    argument
+  end
+
+  defp interfaces(state) do
+    Enum.reduce(@interfaces, state, fn {name, opts}, state ->
+      Builder.add_new_interface(state, name, opts)
+    end)
+  end
+
+  defp iterations(dsl, nil), do: {:ok, dsl}
+
+  defp iterations(dsl, resource) do
+    [key] =
+      for %{primary_key?: true, name: name} <- Transformer.get_entities(dsl, [:attributes]),
+          do: name
+
+    Builder.add_new_relationship(dsl, :has_many, :iterations, resource,
+      no_attributes?: true,
+      filters: [
+        Iteration.Transformer.filter(
+          :has_many,
+          expr(conversation_id == type(parent(^ref(key)), :string))
+        )
+      ],
+      sort: [number: :asc],
+      public?: true
+    )
+  end
+
+  # The others are made from `stored`, so that a conversation is read once.
+  defp calculations(state) do
+    state = Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored})
+
+    Enum.reduce(@calculations, state, fn {name, type}, state ->
+      Builder.add_new_calculation(state, name, type, {Calculation, show: name}, public?: true)
+    end)
+  end
+end

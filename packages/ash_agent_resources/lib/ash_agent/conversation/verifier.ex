@@ -1,0 +1,112 @@
+defmodule AshAgent.Conversation.Verifier do
+  @moduledoc false
+
+  # What cannot work, said at compile time.
+
+  use Spark.Dsl.Verifier
+
+  import AshAgent.Section, only: [error: 3]
+
+  alias AshAgent.{Conversation, Section}
+  alias Spark.Dsl.Verifier
+
+  @impl true
+  def verify(dsl) do
+    with :ok <- key(dsl),
+         :ok <- store(dsl),
+         :ok <- column(dsl),
+         :ok <- iterations(dsl),
+         :ok <- llm(dsl),
+         do: options(dsl)
+  end
+
+  defp key(dsl) do
+    case Ash.Resource.Info.primary_key(dsl) do
+      [_one] -> :ok
+      _other -> error(dsl, [:attributes], "a conversation needs a primary key of one attribute")
+    end
+  end
+
+  defp store(dsl) do
+    if Conversation.Info.option(dsl, :store) != nil or
+         Verifier.get_persisted(dsl, :data_layer) == AshPostgres.DataLayer do
+      :ok
+    else
+      error(
+        dsl,
+        [:conversation, :store],
+        "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
+          "AshAgent.Store.SQLite in your supervision tree, or :column for small ones in the record itself"
+      )
+    end
+  end
+
+  # Whoever writes second has to notice it.
+  defp column(dsl) do
+    if Conversation.Info.option(dsl, :store) != :column or
+         Ash.DataLayer.data_layer_can?(dsl, :changeset_filter) do
+      :ok
+    else
+      error(
+        dsl,
+        [:conversation, :store],
+        "store :column needs a data layer with optimistic locks, which this one has not: name another store"
+      )
+    end
+  end
+
+  defp iterations(dsl) do
+    resource = Conversation.Info.option(dsl, :iterations)
+    path = [:conversation, :iterations]
+
+    cond do
+      resource == nil ->
+        :ok
+
+      Conversation.Info.option(dsl, :store) != nil or
+          Verifier.get_persisted(dsl, :data_layer) != AshPostgres.DataLayer ->
+        error(
+          dsl,
+          path,
+          "iterations are read with AshPostgres from its own store: leave out `store`"
+        )
+
+      Conversation.Iteration not in Spark.extensions(resource) ->
+        error(
+          dsl,
+          path,
+          "#{inspect(resource)} has not the extension AshAgent.Conversation.Iteration"
+        )
+
+      true ->
+        :ok
+    end
+  end
+
+  defp llm(dsl) do
+    if Section.model?(Conversation.Info.option(dsl, :llm)),
+      do: :ok,
+      else: error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
+  end
+
+  @own [
+    :llm,
+    :tools,
+    :approval,
+    :permission_rules,
+    :allowed_tools,
+    :max_iterations,
+    :max_total_tokens
+  ]
+
+  defp options(dsl) do
+    Section.verify_options(
+      dsl,
+      [:conversation, :options],
+      Conversation.Info.option(dsl, :options),
+      own: @own,
+      decided: [:on_change],
+      given: [permission_rules: Conversation.Info.option(dsl, :permission_rules)]
+    )
+  end
+end

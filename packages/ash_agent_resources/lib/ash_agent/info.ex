@@ -1,0 +1,47 @@
+defmodule AshAgent.Info do
+  @moduledoc """
+  Reads the sections `agent` and `tools` of a resource with `AshAgent.Resource`.
+  """
+
+  alias Spark.Dsl.Extension
+
+  # Spark knows the defaults of a section only where it is written.
+  @tool_config [max_iterations: 10, timeout: 30_000, on_error: :continue]
+
+  @doc """
+  Returns an option of the section `agent`, or its default.
+
+      AshAgent.Info.option(MyApp.Assistant, :hooks)
+  """
+  @doc since: "0.1.0"
+  @spec option(module() | map(), atom()) :: term()
+  def option(resource, name), do: Extension.get_opt(resource, [:agent], name)
+
+  @doc "Returns the tools of an agent, each a struct with its `name`, `description`, `action` or `function`, and `parameters`."
+  @doc since: "0.1.0"
+  @spec tools(module() | map()) :: [struct()]
+  def tools(resource), do: Extension.get_entities(resource, [:tools])
+
+  @doc "Returns `max_iterations`, `timeout` and `on_error` of the section `tools`, or their defaults."
+  @doc since: "0.1.0"
+  @spec tool_config(module() | map()) :: %{
+          max_iterations: pos_integer(),
+          timeout: pos_integer(),
+          on_error: :continue | :halt
+        }
+  def tool_config(resource) do
+    Map.new(@tool_config, fn {name, default} ->
+      {name, Extension.get_opt(resource, [:tools], name, default)}
+    end)
+  end
+
+  @doc "Returns the tokens that a call may use, or `nil`."
+  @doc since: "0.1.0"
+  @spec token_budget(module() | map()) :: pos_integer() | nil
+  def token_budget(resource), do: option(resource, :token_budget)
+
+  @doc "Returns whether a call that uses more tokens than its budget ends (`:halt`) or is only reported (`:warn`)."
+  @doc since: "0.1.0"
+  @spec budget_strategy(module() | map()) :: :halt | :warn
+  def budget_strategy(resource), do: option(resource, :budget_strategy)
+end

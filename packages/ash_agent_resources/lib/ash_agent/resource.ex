@@ -1,0 +1,297 @@
+defmodule AshAgent.Resource do
+  @argument %Spark.Dsl.Entity{
+    name: :argument,
+    describe: "An argument of the actions `:call` and `:stream`.",
+    examples: ["argument :message, :string, allow_nil?: false"],
+    target: Ash.Resource.Actions.Argument,
+    schema: Ash.Resource.Actions.Argument.schema(),
+    args: [:name, :type],
+    transform: {Ash.Type, :set_type_transformation, []}
+  }
+
+  @input %Spark.Dsl.Section{
+    name: :input,
+    describe: "The arguments of a call.",
+    entities: [@argument]
+  }
+
+  @agent %Spark.Dsl.Section{
+    name: :agent,
+    describe: "The model, its prompt, and what it takes and gives.",
+    examples: [
+      """
+      agent do
+        client "anthropic:claude-sonnet-4-5", temperature: 0.5, max_tokens: 1000
+
+        input do
+          argument :message, :string, allow_nil?: false
+        end
+
+        output Reply
+        prompt ~p"You help customers. {{ output_format }}"
+      end
+      """
+    ],
+    imports: [AshAgent.Resource.Client, AshAgent.Sigils],
+    no_depend_modules: [:client, :output, :hooks],
+    sections: [@input],
+    schema: [
+      client: [
+        type: :any,
+        required: true,
+        doc:
+          "`\"provider:model\"`, with options of the client and `:temperature` and `:max_tokens`; or a model, see " <>
+            "`t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it. Without `:api_key` and `:base_url`, the key is that of the " <>
+            "environment, such as `ANTHROPIC_API_KEY`, read for each request."
+      ],
+      output: [
+        type: :any,
+        default: :string,
+        doc:
+          "The type of answers: `:string`, an `Ash.TypedStruct`, or another Ash type of objects."
+      ],
+      prompt: [
+        type: {:or, [:string, {:fun, 1}]},
+        doc:
+          "The system prompt, with `{{ name }}` for the argument of that name, or a function of the arguments. In a call without " <>
+            "arguments, it is the message."
+      ],
+      hooks: [type: :atom, doc: "A module with callbacks of `AshAgent.Runtime.Hooks`."],
+      token_budget: [
+        type: :pos_integer,
+        doc: "How many tokens the models of one call may report."
+      ],
+      budget_strategy: [
+        type: {:one_of, [:halt, :warn]},
+        default: :warn,
+        doc:
+          "With `:halt`, a call that used up its budget ends with an error. With `:warn`, the telemetry event " <>
+            "`[:ash_agent, :token_limit_warning]` tells that 80% are used."
+      ],
+      options: [
+        type: :keyword_list,
+        default: [],
+        doc:
+          "Other options of `AshAgent.Runtime.run/2`, such as `approval: &MyApp.approval/2` or `after_tool: &MyApp.shorten/3`."
+      ]
+    ]
+  }
+
+  @tool %Spark.Dsl.Entity{
+    name: :tool,
+    describe: "A tool that the model may call.",
+    examples: [
+      """
+      tool :get_customer do
+        description "Looks up a customer"
+        function {MyApp.Customers, :get, []}
+        parameters id: [type: :uuid, required: true, description: "The customer's ID"]
+      end
+      """,
+      """
+      tool :open_ticket do
+        description "Opens a ticket for the customer"
+        action {MyApp.Support.Ticket, :open}
+      end
+      """
+    ],
+    target: AshAgent.Resource.Tool,
+    args: [:name],
+    identifier: :name,
+    # No need to compile those first.
+    no_depend_modules: [:action, :function],
+    transform: {AshAgent.Resource.Tool, :check, []},
+    schema: [
+      name: [type: :atom, required: true, doc: "The tool's name."],
+      description: [
+        type: :string,
+        required: true,
+        doc: "Tells the model when to use the tool."
+      ],
+      action: [
+        type: {:or, [{:tuple, [:atom, :atom]}, {:tuple, [:atom, :atom, :keyword_list]}]},
+        doc:
+          "`{resource, action}`, or `{resource, action, options}` with options of `AshAgent.Tools.actions/3`, such as `filter: [:id]`."
+      ],
+      function: [
+        type: {:or, [{:tuple, [:atom, :atom, {:list, :any}]}, {:fun, 1}, {:fun, 2}]},
+        doc:
+          "`{module, function, extra}`, called with the arguments, those in `extra`, and the tool context; or a function of the " <>
+            "arguments, or of the arguments and the tool context."
+      ],
+      parameters: [
+        type: :keyword_list,
+        default: [],
+        keys: [
+          *: [
+            type: :keyword_list,
+            keys: [
+              type: [
+                type: :any,
+                default: :string,
+                doc: "An Ash type. Values are cast to it."
+              ],
+              required: [type: :boolean, default: false],
+              description: [type: :string],
+              constraints: [type: :keyword_list, default: []]
+            ]
+          ]
+        ],
+        doc: "The arguments of a function, by name."
+      ]
+    ]
+  }
+
+  @tools %Spark.Dsl.Section{
+    name: :tools,
+    describe: "The tools of the agent, which may also be inside of `agent`.",
+    examples: [
+      """
+      tools do
+        max_iterations 5
+
+        tool :get_customer do
+          description "Looks up a customer"
+          action {MyApp.Customers.Customer, :read, filter: [:id]}
+        end
+      end
+      """
+    ],
+    entities: [@tool],
+    schema: [
+      max_iterations: [
+        type: :pos_integer,
+        default: 10,
+        doc: "How many iterations a call may have."
+      ],
+      timeout: [
+        type: :pos_integer,
+        default: 30_000,
+        doc: "How many milliseconds a tool may take."
+      ],
+      on_error: [
+        type: {:one_of, [:continue, :halt]},
+        default: :continue,
+        doc:
+          "With `:continue`, the model reads that a tool failed. With `:halt`, the call ends with an error."
+      ]
+    ]
+  }
+
+  @moduledoc """
+  An agent as an Ash resource.
+
+      defmodule MyApp.Assistant do
+        use Ash.Resource, domain: MyApp.Agents, extensions: [AshAgent.Resource]
+
+        resource do
+          require_primary_key? false
+        end
+
+        agent do
+          client "anthropic:claude-sonnet-4-5", max_tokens: 1000
+
+          input do
+            argument :message, :string, allow_nil?: false
+          end
+
+          output MyApp.Reply
+          prompt ~p"You help customers. {{ output_format }}"
+        end
+
+        tools do
+          max_iterations 5
+
+          tool :open_ticket do
+            description "Opens a ticket for the customer"
+            action {MyApp.Support.Ticket, :open}
+          end
+        end
+
+        code_interface do
+          define :call, args: [:message]
+          define :stream, args: [:message]
+        end
+      end
+
+      {:ok, result} = MyApp.Assistant.call("It does not print", actor: user)
+      result.output
+      #=> %MyApp.Reply{content: "I have opened a ticket."}
+
+      {:ok, result} = MyApp.Assistant.call("Thanks!", %{context: result.context}, actor: user)
+
+  It is the agent of the package `ash_agent`, on `AshAgent.Runtime`: see the guide "Coming from ash_agent". An agent keeps nothing. For
+  conversations that are stored, see `AshAgent.Conversation`.
+
+  ## Actions
+
+  Each can be replaced by one of your own with the same name.
+
+  | action | |
+  |---|---|
+  | `:call` | asks the model, and returns an `AshAgent.Runtime.Result`, whose `context` is the conversation |
+  | `:stream` | returns a stream of the answer |
+  | `:resume` | goes on with `context` without a new message, after decisions about its calls or after an error |
+
+  `:call` and `:stream` take the arguments of `input`, and `context`, a conversation to go on with. The argument `message` is the user
+  message; without one, the message is all arguments as JSON. The prompt of this call replaces the system prompt of the conversation.
+  A context comes from your application only: it cannot be given as JSON. If calls of it are pending, `:call` returns an error.
+  `:resume` executes them, with this agent's tools and the actor of this action.
+
+  If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. Errors
+  are an `AshAgent.Resource.Error`, with the context to go on from.
+
+  ## Streams
+
+  The elements are `{:content, text}` and `{:thinking, text}` as they come, and at the end one of `{:done, result}`, `{:paused, paused}`
+  and `{:error, error}`. A run begins each time that the stream is read. It goes on as fast as it is read, within `llm_timeout`, and
+  ends when its reader stops or dies. A typed output comes only at the end.
+
+  ## Typed output
+
+  With an `output` other than `:string`, the model gives its answer as the arguments of a tool, `submit_answer`, and reads what is wrong
+  with them until they are of the type. Your prompt tells it so where it has `{{ output_format }}`, or else at the end.
+
+  ## The actor and the tenant
+
+  Policies of the resource decide who may call an agent. Tools get `:actor`, `:tenant`, `:authorize?` and `:domain` of the action and the
+  resource as `:agent`. None of them is stored or logged. Actions as tools always run with `authorize?: true`, see `AshAgent.Tools`.
+
+  ## Agents as tools
+
+  An agent is called by a tool of another one as by any code, with the actor of the call:
+
+      tool :research do
+        description "Looks something up in the handbook"
+        parameters question: [type: :string, required: true]
+
+        function fn %{question: question}, %{actor: actor, tenant: tenant} ->
+          with {:ok, result} <- MyApp.Researcher.call(question, actor: actor, tenant: tenant), do: {:ok, result.output}
+        end
+      end
+
+  `AshAgent.Runtime.SubAgent` makes tools that also share the limits of the run.
+
+  ## Options of a single call
+
+  `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run, for tests for instance. It cannot be given in
+  an action's input.
+
+  ## The section `agent`
+
+  #{Spark.Options.docs(@agent.schema)}
+
+  ## The section `tools`
+
+  #{Spark.Options.docs(@tools.schema)}
+
+  ### `tool`
+
+  #{Spark.Options.docs(@tool.schema)}
+  """
+
+  use Spark.Dsl.Extension,
+    sections: [@agent, @tools],
+    transformers: [AshAgent.Resource.Transformer],
+    verifiers: [AshAgent.Resource.Verifier]
+end

@@ -1,0 +1,85 @@
+defmodule AshAgent.Resource.Client do
+  @moduledoc false
+
+  # The models that the option `client` names.
+
+  alias AshAgent.LLM
+
+  # The client, the variable with its key, and where its requests have what is written as `temperature` and `max_tokens`.
+  @providers %{
+    "anthropic" => {LLM.Anthropic, "ANTHROPIC_API_KEY", %{temperature: [:temperature]}},
+    "openai" =>
+      {LLM.OpenAICompatible, "OPENAI_API_KEY",
+       %{temperature: [:temperature], max_tokens: [:max_completion_tokens]}},
+    "mistral" =>
+      {LLM.Mistral, "MISTRAL_API_KEY", %{temperature: [:temperature], max_tokens: [:max_tokens]}},
+    "google" =>
+      {LLM.Gemini, "GOOGLE_API_KEY",
+       %{
+         temperature: [:generationConfig, :temperature],
+         max_tokens: [:generationConfig, :maxOutputTokens]
+       }},
+    "ollama" =>
+      {LLM.Ollama, nil,
+       %{temperature: [:options, :temperature], max_tokens: [:options, :num_predict]}},
+    "amazon_bedrock" =>
+      {LLM.Bedrock, nil,
+       %{
+         temperature: [:inferenceConfig, :temperature],
+         max_tokens: [:inferenceConfig, :maxTokens]
+       }}
+  }
+
+  @doc "`client model, options`, as `client {model, options}`."
+  defmacro client(model, options) do
+    quote do
+      client({unquote(model), unquote(options)})
+    end
+  end
+
+  @doc false
+  # The model, as `t:AshAgent.LLM.t/0`, or words that say why there is none.
+  def model({name, opts}) when is_binary(name) and is_list(opts) do
+    with [prefix, model] when model != "" <- String.split(name, ":", parts: 2),
+         {client, variable, paths} <- @providers[prefix] do
+      paths = paths(paths, opts)
+      {:ok, {client, [model: model] ++ options(opts, variable, paths)}}
+    else
+      _other -> {:error, expected()}
+    end
+  end
+
+  def model(name) when is_binary(name), do: model({name, []})
+  def model(function) when is_function(function, 0), do: model(function.())
+
+  def model(llm),
+    do: if(AshAgent.Section.model?(llm), do: {:ok, llm}, else: {:error, expected()})
+
+  defp expected do
+    "expected \"provider:model\" with one of the providers #{Enum.map_join(@providers, ", ", &elem(&1, 0))}, " <>
+      "a model as AshAgent.LLM.t() has it, or a function of arity 0 that returns it"
+  end
+
+  # Other servers that speak OpenAI's language may know the older name only.
+  defp paths(%{max_tokens: [:max_completion_tokens]} = paths, opts),
+    do: if(opts[:base_url], do: %{paths | max_tokens: [:max_tokens]}, else: paths)
+
+  defp paths(paths, _opts), do: paths
+
+  defp options(opts, variable, paths) do
+    {placed, own} = Keyword.split(opts, Map.keys(paths))
+
+    body =
+      Enum.reduce(placed, Map.new(own[:body] || %{}), fn {name, value}, body ->
+        put_in(body, Enum.map(paths[name], &Access.key(&1, %{})), value)
+      end)
+
+    # The key of the provider is for nobody else.
+    own =
+      if variable && !opts[:base_url],
+        do: Keyword.put_new(own, :api_key, fn -> System.get_env(variable) end),
+        else: own
+
+    if body == %{}, do: own, else: Keyword.put(own, :body, body)
+  end
+end

@@ -1,0 +1,79 @@
+defmodule AshAgent.Resource.Shape do
+  @moduledoc false
+
+  # What a model writes for an Ash type: its JSON schema, and the value that its JSON becomes.
+
+  alias Ash.Error.Changes.InvalidArgument
+  alias AshAgent.Tools.{Failure, Schema}
+
+  @enforce_keys [:type, :constraints, :schema]
+  defstruct @enforce_keys
+
+  @type t :: %__MODULE__{type: Ash.Type.t(), constraints: keyword(), schema: map()}
+
+  @invalid "the arguments are invalid"
+
+  @doc "The shape of an object of a type, or words that say why no model can write it."
+  @spec new(term(), keyword()) :: {:ok, t()} | {:error, String.t()}
+  def new(type, constraints) do
+    type = Ash.Type.get_type(type)
+
+    with {:type, true} <- {:type, Ash.Type.ash_type?(type)},
+         {:ok, constraints} <- Ash.Type.init(type, constraints),
+         {:ok, %{"type" => "object"} = schema} <- Schema.of(type, constraints) do
+      {:ok, %__MODULE__{type: type, constraints: constraints, schema: schema}}
+    else
+      {:type, false} -> {:error, "#{inspect(type)} is not an Ash type"}
+      {:ok, _schema} -> {:error, "its values are not objects"}
+      {:error, :makes_atoms} -> {:error, "it would make atoms of what a model writes"}
+      {:error, :unwritable} -> {:error, "no model can write all of its values"}
+      {:error, _constraints} -> {:error, "its constraints are not valid"}
+    end
+  end
+
+  @doc "The value of a JSON object, or what is wrong with it, in words for the model."
+  @spec cast(t(), term()) :: {:ok, term()} | {:error, String.t()}
+  def cast(%__MODULE__{type: type, constraints: constraints} = shape, %{} = object) do
+    with {:ok, value} <- Ash.Type.cast_input(type, object, constraints),
+         {:ok, value} when value != nil <- Ash.Type.apply_constraints(type, value, constraints) do
+      {:ok, value}
+    else
+      {:error, errors} -> {:error, words(errors, shape)}
+      _other -> {:error, @invalid}
+    end
+  rescue
+    # Typed structs raise for lists, among others.
+    _error -> {:error, @invalid}
+  end
+
+  def cast(_shape, _other), do: {:error, "expected an object"}
+
+  defp words(errors, %{constraints: constraints}) do
+    errors
+    |> flat()
+    |> Enum.map(&exception/1)
+    |> Failure.words(%{
+      inputs: Keyword.keys(constraints[:fields] || []),
+      absent: @invalid,
+      label: "a shape"
+    })
+  end
+
+  # Types return texts, keyword lists, exceptions, and lists of these.
+  defp flat(errors) do
+    cond do
+      not is_list(errors) -> [errors]
+      Keyword.keyword?(errors) -> [errors]
+      true -> Enum.flat_map(errors, &flat/1)
+    end
+  end
+
+  defp exception(error) when is_exception(error), do: error
+
+  defp exception([{_key, _value} | _] = error) do
+    {known, vars} = Keyword.split(error, [:field, :path, :message])
+    InvalidArgument.exception([vars: vars] ++ known)
+  end
+
+  defp exception(_text), do: InvalidArgument.exception(message: "is invalid")
+end

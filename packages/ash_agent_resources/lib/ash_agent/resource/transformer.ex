@@ -1,0 +1,57 @@
+defmodule AshAgent.Resource.Transformer do
+  @moduledoc false
+
+  # Adds the actions of an agent, unless the resource has its own.
+
+  use Spark.Dsl.Transformer
+
+  alias Ash.Resource.Builder
+  alias AshAgent.Resource.Action
+  alias Spark.Dsl.Transformer
+
+  @descriptions [
+    call: "Calls the agent with a message, and returns its answer.",
+    stream: "Calls the agent with a message, and returns its answer as a stream.",
+    resume: "Goes on with a conversation of the agent, without a new message."
+  ]
+
+  # Ash's own look at what is there.
+  @impl true
+  def before?(_transformer), do: true
+
+  @impl true
+  def transform(dsl) do
+    given = Transformer.get_entities(dsl, [:agent, :input])
+
+    inputs = if Enum.any?(given, &(&1.name == :context)), do: given, else: given ++ [context([])]
+
+    {:ok, dsl}
+    |> add(:call, inputs)
+    |> add(:stream, inputs)
+    |> add(:resume, [context(allow_nil?: false)])
+  end
+
+  # A struct: what comes as JSON from outside is never a conversation.
+  defp context(opts) do
+    {:ok, argument} =
+      Builder.build_action_argument(
+        :context,
+        :struct,
+        [
+          constraints: [instance_of: AshAgent.Context],
+          description: "The conversation to go on with."
+        ] ++ opts
+      )
+
+    argument
+  end
+
+  defp add(state, name, arguments) do
+    Builder.add_new_action(state, :action, name,
+      returns: :term,
+      description: @descriptions[name],
+      arguments: arguments,
+      run: {Action, does: name}
+    )
+  end
+end

@@ -1,0 +1,370 @@
+defmodule AshAgent.Tools.Action do
+  @moduledoc false
+
+  # An action as a tool.
+
+  alias AshAgent.Tools.{Failure, Inputs, Query, Schema, Shown}
+
+  @doc "The definition of the tool, as `AshAgent.Runtime.Tool.new/1` takes it."
+  @spec tool(module(), module() | nil, map(), map()) :: map()
+  def tool(resource, domain, action, opts) do
+    keyed? = action.type in [:update, :destroy]
+    inputs = inputs!(resource, action)
+    key = if keyed?, do: key!(resource, action, inputs), else: []
+    limit = opts.limit
+
+    tool = %{
+      resource: resource,
+      domain: domain,
+      action: action,
+      label: "#{inspect(resource)}.#{action.name}",
+      inputs: Enum.map(inputs, & &1.name),
+      names: Map.new(inputs ++ key, &{to_string(&1.name), &1}),
+      key: Enum.map(key, & &1.name),
+      keyed?: keyed?,
+      bulk: opts.bulk,
+      query: if(action.type == :read, do: Query.new!(resource, action, opts)),
+      shape: shape!(resource, action, opts, limit),
+      absent: absent(resource, action)
+    }
+
+    %{
+      name: opts[:name] || name(resource, action),
+      description: opts[:description] || description(resource, action),
+      parameters: parameters(tool, key ++ inputs),
+      repeat: opts[:repeat] || if(action.type == :read, do: :safe, else: :never),
+      function: fn arguments, tool_context -> call(tool, arguments, tool_context) end
+    }
+  end
+
+  ## What it is
+
+  defp name(resource, action) do
+    String.replace(
+      "#{Ash.Resource.Info.short_name(resource)}_#{action.name}",
+      ~r/[^a-zA-Z0-9_-]/,
+      ""
+    )
+  end
+
+  defp description(resource, action) do
+    words = "The #{action.type} action #{action.name} of #{noun(resource)}."
+
+    action.description ||
+      Enum.join([words | List.wrap(Ash.Resource.Info.description(resource))], " ")
+  end
+
+  defp noun(resource),
+    do: resource |> Ash.Resource.Info.short_name() |> to_string() |> String.replace("_", " ")
+
+  defp absent(resource, %{type: :read}),
+    do: "there is no such #{noun(resource)}, or it may not be seen"
+
+  defp absent(resource, action),
+    do: "there is no #{noun(resource)} with this key for which #{action.name} is possible"
+
+  # An input that the model cannot write is left out, unless the action needs it.
+  defp inputs!(resource, action) do
+    public = Inputs.public(resource, action)
+
+    for input <- Inputs.all(resource, action),
+        Inputs.required?(action, input),
+        input not in public do
+      raise ArgumentError,
+            "the action #{inspect(action.name)} of #{inspect(resource)} requires #{inspect(input.name)}, which is not public; " <>
+              "give it a default, or make it public? true"
+    end
+
+    Enum.flat_map(public, fn input ->
+      case Schema.of(input.type, input.constraints) do
+        {:ok, schema} ->
+          required? = Inputs.required?(action, input)
+
+          [
+            %{
+              name: input.name,
+              type: input.type,
+              schema: Schema.described(schema, input),
+              required?: required?
+            }
+          ]
+
+        {:error, :unwritable} ->
+          if Inputs.required?(action, input), do: unwritable!(resource, action, input), else: []
+
+        {:error, :makes_atoms} ->
+          raise ArgumentError,
+                "#{inspect(input.name)} of the action #{inspect(action.name)} of #{inspect(resource)} would make atoms of what a " <>
+                  "model writes; take unsafe_to_atom? from its constraints"
+      end
+    end)
+  end
+
+  defp unwritable!(resource, action, input) do
+    raise ArgumentError,
+          "no model can write #{inspect(input.name)} of the type #{inspect(input.type)}, which the action " <>
+            "#{inspect(action.name)} of #{inspect(resource)} requires; give it a default"
+  end
+
+  defp key!(resource, action, inputs) do
+    Ash.Resource.Info.primary_action(resource, :read) ||
+      raise ArgumentError,
+            "#{inspect(resource)} has no primary read action, which the tool of #{inspect(action.name)} finds its records with; define one"
+
+    taken = Enum.map(inputs, & &1.name)
+
+    for name <- Ash.Resource.Info.primary_key(resource) do
+      if name in taken do
+        raise ArgumentError,
+              "the action #{inspect(action.name)} of #{inspect(resource)} takes #{inspect(name)}, which is the name of the key " <>
+                "that finds its record; rename the argument, or do not accept the attribute"
+      end
+
+      attribute = Ash.Resource.Info.attribute(resource, name)
+      {:ok, schema} = Schema.of(attribute.type, attribute.constraints)
+
+      %{
+        name: name,
+        type: attribute.type,
+        constraints: attribute.constraints,
+        schema: schema,
+        required?: true
+      }
+    end
+  end
+
+  defp shape!(_resource, %{type: :action}, _opts, _limit), do: nil
+
+  defp shape!(resource, _action, opts, limit),
+    do: Shown.shape!(resource, opts[:fields], opts.load, limit)
+
+  defp parameters(tool, inputs) do
+    properties = Enum.map(inputs, &{&1.name, &1.schema, &1.required?})
+
+    schema =
+      Schema.object(properties ++ if(tool.query, do: Query.properties(tool.query), else: []))
+
+    if tool.bulk > 1, do: many(schema, tool.bulk), else: schema
+  end
+
+  defp many(schema, most) do
+    records = %{"type" => "array", "items" => schema, "minItems" => 1, "maxItems" => most}
+    Schema.object([{"records", records, true}])
+  end
+
+  ## A call
+
+  defp call(%{bulk: 1} = tool, arguments, tool_context) do
+    with {:ok, call} <- parse(tool, arguments), do: run(tool, call, tool_context)
+  end
+
+  # Nothing is done before all records were looked at.
+  defp call(tool, arguments, tool_context) do
+    with {:ok, records} <- records(tool, arguments),
+         {:ok, calls} <- parse_all(tool, records) do
+      {:ok, %{"results" => Enum.map(calls, &one_of_many(tool, &1, tool_context))}}
+    end
+  end
+
+  defp one_of_many(tool, call, tool_context) do
+    case run(tool, call, tool_context) do
+      {:ok, shown} -> %{"ok" => shown}
+      {:error, words} -> %{"error" => words}
+    end
+  end
+
+  defp records(%{bulk: most}, %{"records" => [_ | _] = records} = arguments)
+       when map_size(arguments) == 1 do
+    if length(records) <= most,
+      do: {:ok, records},
+      else: {:error, "records may have at most #{most} elements; nothing was done"}
+  end
+
+  defp records(_tool, _arguments),
+    do: {:error, "expected records, a list with one object for each record, and nothing else"}
+
+  defp parse_all(tool, records) do
+    records
+    |> Enum.with_index()
+    |> Enum.reduce_while({:ok, []}, fn {record, index}, {:ok, calls} ->
+      case parse(tool, record) do
+        {:ok, call} -> {:cont, {:ok, [call | calls]}}
+        {:error, words} -> {:halt, {:error, "records[#{index}]: #{words}; nothing was done"}}
+      end
+    end)
+    |> then(fn
+      {:ok, calls} -> {:ok, Enum.reverse(calls)}
+      error -> error
+    end)
+  end
+
+  # Keys of a call may be atoms where the application made it.
+  defp parse(tool, %{} = arguments) do
+    arguments = Map.new(arguments, fn {key, value} -> {name_of(key), value} end)
+    known = tool.names
+
+    offered =
+      Map.keys(known) ++
+        if tool.query, do: for({name, _, _} <- Query.properties(tool.query), do: name), else: []
+
+    with :ok <- known(Map.keys(arguments), offered),
+         :ok <- small(arguments, known),
+         {:ok, key} <- key(tool, arguments),
+         {:ok, chosen} <-
+           if(tool.query, do: Query.parse(tool.query, arguments), else: {:ok, nil}) do
+      input =
+        for {name, value} <- arguments,
+            %{name: atom} <- [known[name]],
+            atom not in tool.key,
+            into: %{},
+            do: {atom, value}
+
+      {:ok, %{input: input, key: key, chosen: chosen}}
+    end
+  end
+
+  defp parse(_tool, _other), do: {:error, "expected an object"}
+
+  defp name_of(key) when is_binary(key), do: key
+  defp name_of(key) when is_atom(key), do: Atom.to_string(key)
+  defp name_of(_other), do: "?"
+
+  @doc false
+  # Whether all names of arguments are those of a tool, in words for the model.
+  def known(given, offered) do
+    case given -- offered do
+      [] ->
+        :ok
+
+      unknown ->
+        {:error,
+         "unknown arguments: #{Enum.map_join(unknown, ", ", &inspect(&1, printable_limit: 50))}; known are: #{Enum.join(offered, ", ")}"}
+    end
+  end
+
+  defp small(arguments, known) do
+    Enum.find_value(arguments, :ok, fn {name, value} ->
+      with %{type: type} <- known[name], true <- Schema.huge?(value, type) do
+        {:error, "#{name} is not a number of a usual size"}
+      else
+        _other -> nil
+      end
+    end)
+  end
+
+  defp key(tool, arguments) do
+    Enum.reduce_while(tool.key, {:ok, %{}}, fn name, {:ok, key} ->
+      %{type: type, constraints: constraints} = tool.names[to_string(name)]
+
+      case Ash.Type.cast_input(type, arguments[to_string(name)], constraints) do
+        {:ok, value} when value != nil -> {:cont, {:ok, Map.put(key, name, value)}}
+        _other -> {:halt, {:error, "#{name} is missing or invalid"}}
+      end
+    end)
+  end
+
+  ## Running
+
+  defp run(tool, call, tool_context) do
+    if tenant?(tool, tool_context) do
+      call = put_tenant(call, tool, tool_context[:tenant])
+
+      case perform(tool.action.type, tool, call, options(tool, tool_context)) do
+        {:ok, shown} -> {:ok, shown}
+        {:error, error} -> {:error, Failure.words(error, tool)}
+      end
+    else
+      {:error, "this needs a tenant, which the application has not given"}
+    end
+  catch
+    kind, reason -> {:error, Failure.raised(kind, reason, __STACKTRACE__, tool)}
+  end
+
+  # Without a tenant, resources that are global as well would show those of all.
+  defp tenant?(tool, tool_context),
+    do:
+      tool_context[:tenant] != nil or
+        Ash.Resource.Info.multitenancy_strategy(tool.resource) == nil
+
+  # An action that accepts the tenant's attribute may require it.
+  defp put_tenant(call, %{resource: resource, action: action}, tenant) do
+    attribute = Ash.Resource.Info.multitenancy_attribute(resource)
+
+    if attribute != nil and attribute in List.wrap(Map.get(action, :accept)) do
+      {module, function, args} = Ash.Resource.Info.multitenancy_parse_attribute(resource)
+      value = apply(module, function, [Ash.ToTenant.to_tenant(tenant, resource) | args])
+      put_in(call.input[attribute], value)
+    else
+      call
+    end
+  end
+
+  defp options(tool, tool_context) do
+    given = Map.take(tool_context, [:agent, :idempotency_key])
+
+    [
+      domain: tool.domain,
+      actor: tool_context[:actor],
+      tenant: tool_context[:tenant],
+      authorize?: true,
+      context: %{ash_agent: given}
+    ]
+  end
+
+  # The ones of a query or changeset that it already has.
+  defp rest(opts), do: Keyword.take(opts, [:domain, :actor, :tenant, :authorize?])
+
+  defp perform(:read, tool, call, opts) do
+    query = Ash.Query.for_read(tool.resource, tool.action.name, call.input, opts)
+    Query.read(tool.query, query, call.chosen, tool.shape, rest(opts))
+  end
+
+  defp perform(:create, tool, call, opts) do
+    changeset = Ash.Changeset.for_create(tool.resource, tool.action.name, call.input, opts)
+
+    with {:ok, record} <- Ash.create(changeset, rest(opts)),
+         do: {:ok, shown(record, tool, opts)}
+  end
+
+  defp perform(:update, tool, call, opts) do
+    with {:ok, record} <- find(tool, call.key, opts),
+         changeset = Ash.Changeset.for_update(record, tool.action.name, call.input, opts),
+         {:ok, record} <- Ash.update(changeset, rest(opts)),
+         do: {:ok, shown(record, tool, opts)}
+  end
+
+  defp perform(:destroy, tool, call, opts) do
+    with {:ok, record} <- find(tool, call.key, opts),
+         changeset = Ash.Changeset.for_destroy(record, tool.action.name, call.input, opts),
+         :ok <- Ash.destroy(changeset, rest(opts)),
+         do: {:ok, "done"}
+  end
+
+  defp perform(:action, tool, call, opts) do
+    input = Ash.ActionInput.for_action(tool.resource, tool.action.name, call.input, opts)
+
+    case Ash.run_action(input, rest(opts)) do
+      :ok ->
+        {:ok, "done"}
+
+      {:ok, value} ->
+        {:ok, Shown.value(value, tool.action.returns, tool.action.constraints || [])}
+
+      {:error, error} ->
+        {:error, error}
+    end
+  end
+
+  # One that is hidden is not found.
+  defp find(tool, key, opts), do: Ash.get(tool.resource, key, rest(opts))
+
+  # The work is done: a load that fails does not fail the call.
+  defp shown(record, %{shape: %{loaded: []} = shape}, _opts), do: Shown.record(record, shape)
+
+  defp shown(record, %{shape: shape}, opts) do
+    case Ash.load(record, Shown.load(shape), rest(opts)) do
+      {:ok, record} -> Shown.record(record, shape)
+      {:error, _error} -> Shown.record(record, %{shape | loaded: []})
+    end
+  end
+end

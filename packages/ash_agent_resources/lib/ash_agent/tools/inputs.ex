@@ -1,0 +1,36 @@
+defmodule AshAgent.Tools.Inputs do
+  @moduledoc false
+
+  # What an action takes: its arguments and the attributes that it accepts.
+
+  @doc "The public inputs of an action. The tenant is none of them: the application decides about it."
+  @spec public(module(), map()) :: [map()]
+  def public(resource, action), do: Enum.filter(all(resource, action), & &1.public?)
+
+  @doc "All inputs but that of the tenant."
+  @spec all(module(), map()) :: [map()]
+  def all(resource, action) do
+    tenant = Ash.Resource.Info.multitenancy_attribute(resource)
+    arguments = action.arguments
+    taken = Enum.map(arguments, & &1.name)
+
+    attributes =
+      for name <- Map.get(action, :accept) || [],
+          name not in taken,
+          attribute = Ash.Resource.Info.attribute(resource, name),
+          do: attribute
+
+    Enum.reject(arguments ++ attributes, &(&1.name == tenant))
+  end
+
+  @doc "Whether an action fails without an input."
+  @spec required?(map(), map()) :: boolean()
+  def required?(%{type: type} = action, %Ash.Resource.Attribute{name: name} = attribute) do
+    name in Map.get(action, :require_attributes, []) or
+      (type == :create and not attribute.allow_nil? and is_nil(attribute.default) and
+         not attribute.generated? and
+         name not in action.allow_nil_input)
+  end
+
+  def required?(_action, argument), do: not argument.allow_nil? and is_nil(argument.default)
+end

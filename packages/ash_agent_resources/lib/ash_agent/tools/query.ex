@@ -1,0 +1,322 @@
+defmodule AshAgent.Tools.Query do
+  @moduledoc false
+
+  # How far a model may choose what a read returns: by which fields to filter and to sort, and which page.
+
+  alias AshAgent.Tools.{Schema, Shown}
+
+  @equal [{"eq", :eq}, {"not_eq", :not_eq}]
+  @order [
+    {"less_than", :less_than},
+    {"less_than_or_equal", :less_than_or_equal},
+    {"greater_than", :greater_than},
+    {"greater_than_or_equal", :greater_than_or_equal}
+  ]
+
+  # A list of values in a filter, and an offset: both only cost.
+  @most_values 100
+  @most_offset 100_000
+
+  @doc "What a tool offers. Raises `ArgumentError` for fields that are not public."
+  @spec new!(module(), map(), map()) :: map()
+  def new!(resource, %{get?: get?} = action, opts) do
+    pagination = action.pagination || nil
+    own = Enum.map(action.arguments, &to_string(&1.name))
+
+    for {option, [_ | _]} <- [filter: opts.filter, sort: opts.sort], to_string(option) in own do
+      raise ArgumentError,
+            "the action #{inspect(action.name)} has an argument #{inspect(option)}; leave out the option #{inspect(option)}"
+    end
+
+    %{
+      get?: get?,
+      fields: Enum.map(opts.filter, &field!(resource, &1, :filter)),
+      sorts: Enum.map(opts.sort, &field!(resource, &1, :sort).name),
+      limit: most(opts.limit, pagination),
+      pages?: not get? and pages?(pagination),
+      paginated?: pagination != nil and pagination.required? != false,
+      own: own
+    }
+  end
+
+  defp most(limit, %{max_page_size: max}) when is_integer(max), do: min(limit, max)
+  defp most(limit, _pagination), do: limit
+
+  defp pages?(%{required?: true, offset?: offset?}), do: offset?
+  defp pages?(_pagination), do: true
+
+  defp field!(resource, name, option) do
+    case Ash.Resource.Info.public_field(resource, name) do
+      %Ash.Resource.Attribute{} = field ->
+        typed(name, field.type, field.constraints, field.allow_nil?)
+
+      %Ash.Resource.Calculation{arguments: []} = field ->
+        typed(name, field.type, field.constraints, true)
+
+      %Ash.Resource.Aggregate{} = field ->
+        {:ok, type} = Ash.Resource.Info.aggregate_type(resource, field)
+        typed(name, type, field.constraints || [], true)
+
+      _other ->
+        raise ArgumentError,
+              "#{inspect(resource)} has no public attribute, calculation without arguments or aggregate #{inspect(name)} for " <>
+                "the option #{inspect(option)}"
+    end
+    |> schema!(resource, option)
+  end
+
+  defp typed(name, type, constraints, allow_nil?),
+    do: %{name: name, type: type, constraints: constraints, allow_nil?: allow_nil?}
+
+  defp schema!(field, _resource, :sort), do: field
+
+  defp schema!(field, resource, :filter) do
+    case Schema.of(field.type, field.constraints) do
+      {:ok, schema} ->
+        Map.merge(field, %{schema: schema, operators: operators(field)})
+
+      {:error, _reason} ->
+        raise ArgumentError,
+              "a model cannot write values of the type of #{inspect(field.name)} of #{inspect(resource)}; leave it out of :filter"
+    end
+  end
+
+  defp operators(%{type: type}) do
+    order = if Schema.ordered?(type), do: @order, else: []
+    text = if Schema.text?(type), do: [{"contains", :contains}], else: []
+    @equal ++ [{"in", :in}] ++ order ++ text
+  end
+
+  @doc "The properties of a tool's schema, as `AshAgent.Tools.Schema.object/1` takes them."
+  @spec properties(map()) :: list()
+  def properties(query) do
+    filter =
+      if query.fields != [],
+        do: [{"filter", Schema.object(Enum.map(query.fields, &condition/1)), false}],
+        else: []
+
+    sort =
+      if query.sorts != [] and not query.get?,
+        do: [{"sort", sort_schema(query), false}],
+        else: []
+
+    pages =
+      for {name, schema} <- page_schemas(query),
+          name not in query.own,
+          do: {name, schema, false}
+
+    filter ++ sort ++ pages
+  end
+
+  # A value stands for the values that are equal to it.
+  defp condition(field) do
+    operators =
+      for {word, operator} <- field.operators do
+        {word,
+         if(operator == :in,
+           do: %{"type" => "array", "items" => field.schema, "maxItems" => @most_values},
+           else: field.schema
+         ), false}
+      end
+
+    nothing = if field.allow_nil?, do: [{"is_nil", %{"type" => "boolean"}, false}], else: []
+    {field.name, %{"anyOf" => [field.schema, Schema.object(operators ++ nothing)]}, false}
+  end
+
+  defp sort_schema(query) do
+    %{
+      "type" => "array",
+      "items" => %{"type" => "string", "enum" => Map.keys(sorts(query))},
+      "description" => "the first counts most; a minus sign sorts in descending order"
+    }
+  end
+
+  defp sorts(query) do
+    for name <- query.sorts, {sign, order} <- [{"", :asc}, {"-", :desc}], into: %{} do
+      {sign <> to_string(name), {name, order}}
+    end
+  end
+
+  defp page_schemas(%{get?: true}), do: []
+
+  defp page_schemas(query) do
+    limit = %{
+      "type" => "integer",
+      "minimum" => 1,
+      "maximum" => query.limit,
+      "default" => query.limit
+    }
+
+    offset = %{"type" => "integer", "minimum" => 0, "maximum" => @most_offset}
+    [{"limit", limit}] ++ if query.pages?, do: [{"offset", offset}], else: []
+  end
+
+  @doc "The choices of a call, from its arguments, or words that say what is wrong."
+  @spec parse(map(), map()) :: {:ok, map()} | {:error, String.t()}
+  def parse(query, arguments) do
+    chosen = Map.drop(arguments, query.own)
+
+    with {:ok, filter} <- filter(query, chosen["filter"]),
+         {:ok, sort} <- sort(query, chosen["sort"]),
+         {:ok, limit} <- number(chosen["limit"] || query.limit, "limit", 1),
+         {:ok, offset} <- number(chosen["offset"] || 0, "offset", 0) do
+      {:ok,
+       %{
+         filter: filter,
+         sort: sort,
+         limit: min(limit, query.limit),
+         offset: min(offset, @most_offset)
+       }}
+    end
+  end
+
+  defp number(value, _name, least) when is_integer(value) and value >= least, do: {:ok, value}
+
+  defp number(_other, name, least),
+    do: {:error, "#{name} must be an integer of at least #{least}"}
+
+  defp sort(_query, nil), do: {:ok, []}
+
+  defp sort(query, given) do
+    sorts = sorts(query)
+    given = List.wrap(given)
+
+    if length(given) <= map_size(sorts) and Enum.all?(given, &is_map_key(sorts, &1)),
+      do: {:ok, given |> Enum.map(&sorts[&1]) |> Enum.uniq_by(&elem(&1, 0))},
+      else: {:error, "sort must be a list of: " <> Enum.join(Map.keys(sorts), ", ")}
+  end
+
+  defp filter(_query, nil), do: {:ok, %{}}
+
+  defp filter(query, %{} = given) do
+    known = Map.new(query.fields, &{to_string(&1.name), &1})
+
+    Enum.reduce_while(given, {:ok, %{}}, fn {name, wanted}, {:ok, filter} ->
+      with %{} = field <- known[name] || unknown(known),
+           {:ok, condition} <- condition(field, wanted) do
+        {:cont, {:ok, Map.put(filter, field.name, condition)}}
+      else
+        error -> {:halt, error}
+      end
+    end)
+  end
+
+  defp filter(_query, _other), do: {:error, "filter must be an object"}
+
+  defp unknown(known),
+    do: {:error, "filter has an unknown field; known are: " <> Enum.join(Map.keys(known), ", ")}
+
+  defp condition(field, %{} = given) do
+    words = Map.new(field.operators)
+
+    Enum.reduce_while(given, {:ok, []}, fn {word, value}, {:ok, condition} ->
+      case operand(field, word, words[word], value) do
+        {:ok, operator, value} -> {:cont, {:ok, [{operator, value} | condition]}}
+        {:error, words} -> {:halt, {:error, words}}
+      end
+    end)
+  end
+
+  defp condition(field, value) do
+    with {:ok, operator, value} <- operand(field, "eq", :eq, value),
+         do: {:ok, [{operator, value}]}
+  end
+
+  defp operand(%{allow_nil?: true}, "is_nil", _operator, value) when is_boolean(value),
+    do: {:ok, :is_nil, value}
+
+  defp operand(_field, _word, :eq, nil), do: {:ok, :is_nil, true}
+  defp operand(_field, _word, :not_eq, nil), do: {:ok, :is_nil, false}
+
+  defp operand(field, word, :in, values)
+       when is_list(values) and length(values) <= @most_values do
+    values
+    |> Enum.reduce_while([], fn value, cast ->
+      case cast(field, value) do
+        {:ok, value} -> {:cont, [value | cast]}
+        :error -> {:halt, :error}
+      end
+    end)
+    |> case do
+      :error -> wrong(field, word)
+      cast -> {:ok, :in, cast}
+    end
+  end
+
+  defp operand(field, word, operator, value) when operator not in [nil, :in] do
+    with {:ok, value} <- cast(field, value),
+         do: {:ok, operator, value},
+         else: (:error -> wrong(field, word))
+  end
+
+  defp operand(field, word, _operator, _value), do: wrong(field, word)
+
+  defp wrong(field, word) do
+    if Enum.any?(field.operators, &(elem(&1, 0) == word)) or word == "is_nil" do
+      {:error, "filter.#{field.name}.#{word} has a value that is invalid"}
+    else
+      words = Enum.map_join(field.operators, ", ", &elem(&1, 0))
+      {:error, "filter.#{field.name} has an unknown operator; known are: #{words}, is_nil"}
+    end
+  end
+
+  defp cast(field, value) do
+    with false <- is_nil(value),
+         false <- Schema.huge?(value, field.type),
+         {:ok, cast} when not is_nil(cast) <-
+           Ash.Type.cast_input(field.type, value, field.constraints) do
+      {:ok, cast}
+    else
+      _other -> :error
+    end
+  end
+
+  @doc "Reads with these choices."
+  @spec read(map(), Ash.Query.t(), map(), Shown.shape(), keyword()) ::
+          {:ok, term()} | {:error, term()}
+  def read(%{get?: true}, query, chosen, shape, opts) do
+    query = query |> chosen(chosen) |> shown(shape)
+
+    with {:ok, record} when record != nil <- Ash.read_one(query, opts) do
+      {:ok, Shown.record(record, shape)}
+    else
+      {:ok, nil} -> {:error, Ash.Error.Query.NotFound.exception([])}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  def read(%{paginated?: true} = query, ash, chosen, shape, opts) do
+    page = [limit: chosen.limit] ++ if query.pages?, do: [offset: chosen.offset], else: []
+
+    with {:ok, page} <- ash |> chosen(chosen) |> shown(shape) |> Ash.read([page: page] ++ opts),
+         do: {:ok, listed(page.results, page.more?, shape)}
+  end
+
+  def read(_query, ash, chosen, shape, opts) do
+    query =
+      ash
+      |> chosen(chosen)
+      |> shown(shape)
+      |> Ash.Query.limit(chosen.limit + 1)
+      |> Ash.Query.offset(chosen.offset)
+
+    with {:ok, records} <- Ash.read(query, opts) do
+      {records, rest} = Enum.split(records, chosen.limit)
+      {:ok, listed(records, rest != [], shape)}
+    end
+  end
+
+  # As input of a stranger: private fields cannot be reached, and field policies hold.
+  defp chosen(query, %{filter: filter, sort: sort}) do
+    query = if filter == %{}, do: query, else: Ash.Query.filter_input(query, filter)
+    if sort == [], do: query, else: Ash.Query.sort_input(query, sort)
+  end
+
+  defp shown(query, shape),
+    do: query |> Ash.Query.select(Shown.select(shape)) |> Ash.Query.load(Shown.load(shape))
+
+  defp listed(records, more?, shape) do
+    shown = %{"records" => Enum.map(records, &Shown.record(&1, shape))}
+    if more?, do: Map.put(shown, "more", true), else: shown
+  end
+end

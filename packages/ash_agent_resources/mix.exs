@@ -1,0 +1,85 @@
+defmodule AshAgentResources.MixProject do
+  use Mix.Project
+
+  @version "0.1.0"
+
+  def project do
+    [
+      app: :ash_agent_resources,
+      version: @version,
+      elixir: "~> 1.14",
+      # In the repository all packages are built into one folder.
+      build_path: "../../_build",
+      deps_path: "../../deps",
+      lockfile: "../../mix.lock",
+      elixirc_paths: elixirc_paths(Mix.env()),
+      start_permanent: Mix.env() == :prod,
+      prune_code_paths: Mix.env() != :integration,
+      deps: deps(),
+      name: "AshAgent Resources",
+      description: description(),
+      package: package(),
+      docs: docs()
+    ]
+  end
+
+  def application do
+    [
+      mod: {AshAgent.Conversation.Application, []},
+      extra_applications: [:logger] ++ libraries()
+    ]
+  end
+
+  # Where Hex is missing, Ash comes from the application that bin/integration is given.
+  @libraries [:ash, :ash_postgres, :spark, :splode]
+
+  defp libraries do
+    libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
+    for app <- @libraries, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
+  end
+
+  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
+  defp elixirc_paths(_env), do: ["lib"]
+
+  defp deps do
+    [{:ash_agent_runtime, path: "../ash_agent_runtime", env: Mix.env()}] ++
+      if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
+        [
+          {:ash, "~> 3.0"},
+          {:spark, "~> 2.2"},
+          {:splode, "~> 0.2"},
+          {:ash_postgres, "~> 2.0", optional: true},
+          {:ex_doc, "~> 0.31", only: :dev, runtime: false}
+        ]
+      else
+        []
+      end
+  end
+
+  defp description do
+    "Conversations and agents as Ash resources, Ash actions as an agent's tools, and Ash types for AshAgent.Context."
+  end
+
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_resources/changelog.html"},
+      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md)
+    ]
+  end
+
+  defp docs do
+    [
+      main: "readme",
+      source_ref: "v#{@version}",
+      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      groups_for_extras: [Guides: ~r"guides/"],
+      groups_for_modules: [
+        Conversations: ~r"^AshAgent\.Conversation",
+        Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",
+        Tools: ~r"^AshAgent\.Tools",
+        Types: ~r"(AshType|Embedded|Comparable)"
+      ]
+    ]
+  end
+end

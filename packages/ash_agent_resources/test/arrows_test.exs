@@ -1,0 +1,15 @@
+defmodule AshAgent.Conversation.ArrowsTest do
+  use ExUnit.Case, async: false
+
+  alias AshAgent.Test.Arrows
+
+  test "no files know each other in a circle", do: assert(Arrows.circles() == "")
+
+  test "handles of contexts are for the context's package",
+    do: assert(Arrows.intrusions(:ash_agent_resources) == [])
+
+  test "the packages below know none of these modules" do
+    assert Arrows.upward(:ash_agent_context, :ash_agent_resources) == []
+    assert Arrows.upward(:ash_agent_runtime, :ash_agent_resources) == []
+  end
+end

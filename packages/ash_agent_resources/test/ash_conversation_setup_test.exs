@@ -1,0 +1,180 @@
+defmodule AshAgent.Integration.ConversationSetupTest do
+  # What is checked at compile time, and what the generator writes.
+  use ExUnit.Case, async: false
+
+  import ExUnit.CaptureIO
+
+  alias AshAgent.Integration.Compiled
+
+  @moduletag :ash
+  @moduletag integrations: ["Ash"]
+
+  defp compile(section, opts \\ []) do
+    Compiled.said(
+      AshAgent.Conversation,
+      """
+      #{opts[:body]}
+
+      conversation do
+        #{section}
+      end
+      """,
+      Keyword.take(opts, [:data_layer])
+    )
+  end
+
+  test "a resource that cannot work is refused with words" do
+    for {section, words} <- [
+          {"store :s", ~r/required :llm option/},
+          {"llm AshAgent.LLM.Ollama", ~r/a conversation without AshPostgres needs a store/},
+          {"llm 7\nstore :s", ~r/expected a model/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\nmax_iterations 0", ~r/max_iterations/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\nfly true", ~r/fly/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [tools: []]",
+           ~r/have a place of their own/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [kept: nil]",
+           ~r/are set by the conversation itself/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\noptions [llm_timeout: 0]",
+           ~r/invalid value for option :llm_timeout/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\npermission_rules [7]", ~r/permission_rules/},
+          {"llm AshAgent.LLM.Ollama\nstore :s\niterations AshAgent.Integration.Memo",
+           ~r/iterations are read with AshPostgres/}
+        ] do
+      assert compile(section) =~ words
+    end
+
+    assert compile("llm AshAgent.LLM.Ollama\nstore :column",
+             data_layer: Ash.DataLayer.Mnesia
+           ) =~ "needs a data layer with optimistic locks"
+
+    keys =
+      "attributes do\nuuid_primary_key :a\nattribute :b, :string, primary_key?: true, allow_nil?: false, public?: true\nend"
+
+    assert compile("llm AshAgent.LLM.Ollama\nstore :s", body: keys) =~
+             "a primary key of one attribute"
+  end
+
+  test "one that can work is not, also with parts of its own" do
+    refute compile("llm AshAgent.LLM.Ollama\nstore :s") =~ "verifying"
+    refute compile("llm AshAgent.LLM.Ollama\nstore :column") =~ "verifying"
+
+    own =
+      "actions do\nupdate :cancel do\naccept []\nend\nend\nattributes do\ninteger_primary_key :number\nend"
+
+    section = "llm {AshAgent.LLM.Ollama, model: \"m\"}\nstore :s\napproval :auto"
+    refute compile(section, body: own) =~ "verifying"
+  end
+
+  if Code.ensure_loaded?(AshPostgres.DataLayer) do
+    alias AshAgent.Integration.Repo
+
+    defp compile_iterations(conversation, body, using) do
+      Compiled.said(
+        AshAgent.Conversation.Iteration,
+        """
+        #{body}
+
+        iteration do
+          conversation #{inspect(conversation)}
+        end
+        """,
+        [data_layer: AshPostgres.DataLayer] ++ using
+      )
+    end
+
+    test "iterations that would not be a conversation's, or could be written, are refused" do
+      policies = [authorizers: [Ash.Policy.Authorizer]]
+      table = AshAgent.Integration.TableChat
+
+      assert compile_iterations(table, "", policies) =~
+               "has to name this resource as its iterations"
+
+      assert compile_iterations(table, "", []) =~ "add authorizers: [Ash.Policy.Authorizer]"
+
+      assert compile_iterations(AshAgent.Integration.Row, "", []) =~
+               "has not the extension AshAgent.Conversation"
+
+      writes = "actions do\ndefaults [create: :*]\nend"
+      assert compile_iterations(table, writes, policies) =~ "[:create] write iterations"
+    end
+
+    describe "mix ash_agent.gen.conversation" do
+      @describetag :postgres
+      @describetag :tmp_dir
+      @describetag integrations: ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]
+
+      setup %{tmp_dir: dir} do
+        shell = Mix.shell()
+        Mix.shell(Mix.Shell.Process)
+        on_exit(fn -> Mix.shell(shell) end)
+
+        %{
+          run: fn args ->
+            File.cd!(dir, fn -> Mix.Tasks.AshAgent.Gen.Conversation.run(args) end)
+          end
+        }
+      end
+
+      @args ~w(AshAgent.Integration.Made --domain AshAgent.Integration.Open --repo AshAgent.Integration.Repo --table made_chats)
+
+      test "writes a resource and a migration that work", %{tmp_dir: dir, run: run} do
+        run.(@args ++ ~w(--tenant org))
+        lib = Path.join(dir, "lib/ash_agent/integration")
+        paths = for name <- ["made.ex", "iteration.ex"], do: Path.join(lib, name)
+
+        [migration] =
+          Path.wildcard(Path.join(dir, "priv/repo/migrations/*_create_made_chats.exs"))
+
+        # Its policies forbid everything, which the test has to get around.
+        # By name: the compiler does not know it.
+        made = Module.concat(["AshAgent.Integration.Made"])
+
+        capture_io(:stderr, fn ->
+          {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(opened(paths))
+        end)
+
+        [{migrations, _}] = Code.compile_file(migration)
+
+        Repo.query!("DROP TABLE IF EXISTS made_chats")
+
+        :ok = Ecto.Migrator.up(Repo, 1, migrations, log: false)
+
+        context = %{ash_agent: %{options: [llm: AshAgent.LLM.Scripted.new(["Hello!"])]}}
+        chat = made.start!(%{title: "a", input: "Hi"}, tenant: "acme", context: context)
+        assert chat.__metadata__.run.output == "Hello!"
+        chat = Ash.load!(chat, [:transcript, iterations: :content], tenant: "acme")
+        assert [_, _, _] = chat.transcript
+        assert [%{content: %{messages: [_, %{content: "Hello!"}]}}] = chat.iterations
+        assert Ash.read!(made, tenant: "other") == []
+
+        :ok = Ecto.Migrator.down(Repo, 1, migrations, log: false)
+        assert %{rows: [[nil]]} = Repo.query!("SELECT cast(to_regclass('made_chats') as text)")
+      end
+
+      defp opened(paths) do
+        for path <- paths do
+          text = path |> File.read!() |> String.replace("forbid_if", "authorize_if")
+          File.write!(path, text)
+          path
+        end
+      end
+
+      test "overwrites nothing, and takes only names", %{run: run} do
+        run.(@args)
+        assert_raise Mix.Error, ~r/exists already/, fn -> run.(@args) end
+
+        for {args, words} <- [
+              {[], ~r/expected one module/},
+              {["made"], ~r/expected the name of a module/},
+              {["Made"], ~r/--domain is missing/},
+              {~w(Made --domain A), ~r/--repo is missing/},
+              {~w(Made --domain A --repo B --table a;b),
+               ~r/expected a name of lower case letters/},
+              {~w(Made --fast), ~r/wrong option --fast/}
+            ] do
+          assert_raise Mix.Error, words, fn -> run.(args) end
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,489 @@
+alias AshAgent.Integration.{ColumnChat, MemoryChat, SchemaChat, TableChat}
+
+# In memory beside SQLite, and in PostgreSQL with tenants by attribute and by schema.
+for {resource, moduletags, integrations} <- [
+      {MemoryChat, [:ash], ["Ash"]},
+      {ColumnChat, [:ash], ["Ash"]},
+      {TableChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]},
+      {SchemaChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]}
+    ],
+    Code.ensure_loaded?(resource) do
+  defmodule Module.concat(
+              AshAgent.Integration.ConversationTest,
+              resource |> Module.split() |> List.last()
+            ) do
+    use ExUnit.Case, async: false
+
+    import AshAgent.Test.Wait, only: [until: 1]
+
+    alias AshAgent.{Context, Conversation, LLM, Store}
+    alias AshAgent.Integration.{Chats, Repo}
+    alias AshAgent.Runtime.{Paused, Result}
+
+    for tag <- moduletags, do: @moduletag(tag)
+    @moduletag :capture_log
+    @moduletag integrations: integrations
+
+    @resource resource
+    @ann %{id: "a1", name: "ann", role: :agent}
+    @bob %{id: "b1", name: "bob", role: :agent}
+    @mia %{id: "m1", name: "mia", role: :manager}
+
+    setup_all do
+      if @resource == MemoryChat,
+        do: start_supervised!({Store.SQLite, name: Chats.store(nil), path: ":memory:"})
+
+      Chats.tables(@resource)
+    end
+
+    setup do
+      on_exit(fn ->
+        for key <- [:llm, :listener], do: Application.delete_env(:ash_agent_resources, key)
+      end)
+    end
+
+    defp llm(llm), do: Application.put_env(:ash_agent_resources, :llm, llm)
+    defp answers(list), do: llm(LLM.Scripted.new(list))
+
+    # Says back what it was told last, after the test lets it.
+    defp echo do
+      llm(fn context -> {:ok, %{content: "You said: " <> last_text(context)}} end)
+    end
+
+    defp last_text(context) do
+      %{content: text} = context |> Context.to_messages() |> List.last()
+      text
+    end
+
+    # A model that tells the test that it was asked, and waits for its word.
+    defp waiting do
+      test = self()
+
+      llm(fn context ->
+        send(test, {:asked, self(), last_text(context)})
+        receive do: ({:answer, text} -> {:ok, %{content: text}})
+      end)
+    end
+
+    defp opts(opts \\ []), do: Keyword.merge([actor: @ann, tenant: "acme"], opts)
+    defp start(input \\ %{}, opts \\ []), do: @resource.start!(input, opts(opts))
+
+    defp show(record, name, opts \\ []),
+      do: record |> Ash.load!(name, opts(opts)) |> Map.fetch!(name)
+
+    defp texts(record) do
+      for %{content: content} <- show(record, :transcript), is_binary(content), do: content
+    end
+
+    defp reason({:error, %{errors: [%Conversation.Error{reason: reason}]}}), do: reason
+
+    defp store(tenant \\ "acme"), do: Conversation.Info.store(@resource, tenant)
+
+    defp delete_call(id \\ "1"),
+      do: %{tool_calls: [%{id: id, name: "delete", arguments: %{"path" => "/tmp/x"}}]}
+
+    test "starts empty, or with a message that is answered" do
+      echo()
+      empty = start(%{title: "tickets"})
+      assert texts(empty) == ["You talk about tickets."]
+      assert show(empty, :status) == :idle
+
+      chat = start(%{input: "Hi", metadata: %{"from" => "web"}})
+      assert texts(chat) == ["You talk about anything.", "Hi", "You said: Hi"]
+      assert %Result{output: "You said: Hi"} = chat.__metadata__.run
+
+      chat =
+        Ash.load!(
+          chat,
+          [
+            :last_message,
+            :message_count,
+            :current_iteration,
+            :total_tokens,
+            :context,
+            :revision
+          ],
+          opts()
+        )
+
+      assert %{role: :assistant, content: "You said: Hi"} = chat.last_message
+      assert {chat.message_count, chat.current_iteration, chat.total_tokens} == {3, 1, 0}
+      assert chat.context[:id] == chat.id
+      assert is_integer(chat.revision)
+    end
+
+    test "says, in text and in parts, a row an iteration" do
+      echo()
+      chat = start(%{input: "One"})
+      chat = @resource.say!(chat, "Two", opts())
+      llm(fn _context -> {:ok, %{content: "A picture."}} end)
+
+      parts = [
+        %{"type" => "text", "text" => "Look"},
+        %{"type" => "image", "url" => "https://a.b/c.png"}
+      ]
+
+      chat = @resource.say!(chat, nil, %{parts: parts}, opts())
+
+      assert [_, "One", _, "Two", "You said: Two", "A picture."] = texts(chat)
+      assert {:ok, history} = Store.history(store(), chat.id)
+      assert length(history) >= 3
+      iterations = show(chat, :current_iteration)
+      assert iterations == 3
+
+      if @resource in [TableChat, SchemaChat] do
+        prefix = if @resource == SchemaChat, do: "acme.", else: ""
+
+        assert %{rows: [[^iterations]]} =
+                 Repo.query!(
+                   "SELECT count(*) FROM #{prefix}ash_agent_iterations WHERE conversation_id = $1",
+                   [chat.id]
+                 )
+      end
+    end
+
+    test "a message is wanted, once, and one that can be kept" do
+      echo()
+      chat = start()
+      assert reason(@resource.say(chat, nil, opts())) == :no_message
+
+      assert reason(
+               @resource.say(chat, "a", %{parts: [%{"type" => "text", "text" => "b"}]}, opts())
+             ) == :no_message
+
+      assert %Context.Error{} =
+               reason(@resource.say(chat, nil, %{parts: [%{"type" => "dance"}]}, opts()))
+
+      assert show(chat, :message_count) == 1
+    end
+
+    test "many say something at once, and nothing is lost" do
+      echo()
+      chat = start()
+
+      1..12
+      |> Task.async_stream(fn n -> @resource.say!(chat, "n#{n}", opts()) end,
+        max_concurrency: 12,
+        timeout: :infinity
+      )
+      |> Enum.each(fn {:ok, said} -> assert %Result{} = said.__metadata__.run end)
+
+      said = texts(chat)
+      for n <- 1..12, do: assert(Enum.count(said, &(&1 == "n#{n}")) == 1)
+
+      # Each was answered before the next one came.
+      assert said
+             |> tl()
+             |> Enum.chunk_every(2)
+             |> Enum.all?(fn [said, answer] -> answer == "You said: " <> said end)
+
+      assert Store.waiting(store(), chat.id) == {:ok, []}
+    end
+
+    test "tools get the actor and the tenant of whoever spoke" do
+      test = self()
+
+      llm(fn context ->
+        case Context.to_messages(context) |> List.last() do
+          %{role: :user, content: text} when is_binary(text) ->
+            send(test, {:asked, self()})
+            receive do: (:go -> :ok)
+            {:ok, %{tool_calls: [%{id: "w", name: "whoami"}]}}
+
+          %{content: [%{type: :tool_result, content: json}]} ->
+            {:ok, %{content: json}}
+        end
+      end)
+
+      chat = start()
+      ann = Task.async(fn -> @resource.say!(chat, "Who am I?", opts()) end)
+      assert_receive {:asked, first}
+      mia = Task.async(fn -> @resource.say!(chat, "And I?", opts(actor: @mia)) end)
+      send(first, :go)
+      assert_receive {:asked, second}
+      send(second, :go)
+
+      for {task, name} <- [{ann, "ann"}, {mia, "mia"}] do
+        output = Task.await(task, :infinity).__metadata__.run.output
+
+        assert Context.JSON.decode!(output) == %{
+                 "name" => name,
+                 "org" => "acme",
+                 "id" => chat.id
+               }
+      end
+    end
+
+    test "waits for decisions, and resumes with what was approved" do
+      answers([delete_call(), "Deleted."])
+      chat = start(%{input: "Delete it"})
+      assert %Paused{} = chat.__metadata__.run
+      assert show(chat, :status) == :paused
+
+      assert [%{id: "1", name: "delete", arguments: %{"path" => "/tmp/x"}}] =
+               show(chat, :pending_tool_calls)
+
+      assert reason(@resource.say(chat, "Well?", opts())) == :paused
+      assert {:error, %Ash.Error.Forbidden{}} = @resource.approve(chat, "1", opts())
+
+      assert %Context.Error{reason: {:unknown_tool_call, "2", _}} =
+               reason(@resource.approve(chat, "2", opts(actor: @mia)))
+
+      chat = @resource.approve!(chat, "1", opts(actor: @mia))
+      assert show(chat, :status) == :paused
+      chat = @resource.resume!(chat, opts())
+      assert chat.__metadata__.run.output == "Deleted."
+
+      context = show(chat, :context)
+      assert [%{result: {:ok, %{"by" => "ann"}}}] = Context.get_iteration(context, 1).tool_calls
+      assert %{by: "m1"} = Context.tool_call_decision(context, "1")
+    end
+
+    test "an approval is for the arguments that were shown" do
+      answers([delete_call()])
+      chat = start(%{input: "Delete it"})
+      other = %{"path" => "/etc"}
+      @resource.approve(chat, "1", %{arguments: other}, opts(actor: @mia))
+
+      assert Context.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"}) ==
+               false
+    end
+
+    test "a denial is read by the model" do
+      answers([delete_call(), "Then not."])
+      chat = start(%{input: "Delete it"})
+      chat = @resource.deny!(chat, "1", "not on Fridays", opts(actor: @mia))
+      chat = @resource.resume!(chat, opts())
+      assert chat.__metadata__.run.output == "Then not."
+    end
+
+    test "cancels a running turn, and gives up pending calls" do
+      waiting()
+      chat = start()
+      task = Task.async(fn -> @resource.say(chat, "Think", opts()) end)
+      assert_receive {:asked, _model, "Think"}
+      assert show(chat, :status) == :running
+      assert reason(@resource.rewind(chat, 1, opts())) == :busy
+      @resource.cancel!(chat, opts())
+      assert reason(Task.await(task, :infinity)) == {:run, :cancelled}
+      assert show(chat, :status) == :idle
+
+      answers([delete_call()])
+      chat = start(%{input: "Delete it"})
+      @resource.cancel!(chat, opts())
+      assert show(chat, :status) == :idle
+      assert show(chat, :pending_tool_calls) == []
+    end
+
+    test "a failed run keeps the message, and is resumed" do
+      llm(fn _context -> {:error, :overloaded} end)
+      chat = start()
+      assert {:error, error} = @resource.say(chat, "SECRET-message", opts())
+      assert reason({:error, error}) == {:run, {:llm_error, :overloaded}}
+      refute inspect(error, limit: :infinity, printable_limit: :infinity) =~ "SECRET-message"
+
+      answers(["Here I am."])
+      assert @resource.resume!(chat, opts()).__metadata__.run.output == "Here I am."
+      assert List.last(texts(chat)) == "Here I am."
+    end
+
+    test "a turn does not end with the caller, and goes on after its own process died" do
+      waiting()
+      chat = start()
+      caller = spawn(fn -> @resource.say(chat, "One", opts()) end)
+      assert_receive {:asked, model, "One"}
+      Process.exit(caller, :kill)
+      send(model, {:answer, "Two"})
+      other = Task.async(fn -> @resource.say(chat, "Three", opts()) end)
+      assert_receive {:asked, model, "Three"}
+      monitor = Process.monitor(model)
+
+      for {_, session, _, _} <- DynamicSupervisor.which_children(Conversation.Sessions),
+          do: Process.exit(session, :kill)
+
+      assert reason(Task.await(other, :infinity)) == :interrupted
+      assert_receive {:DOWN, ^monitor, :process, ^model, _}
+
+      answers(["Four"])
+      assert @resource.resume!(chat, opts()).__metadata__.run.output == "Four"
+      assert ["One", "Two", "Three", "Four"] = tl(texts(chat))
+    end
+
+    test "what was cut short can be changed when its claim is over" do
+      echo()
+      chat = start(%{input: "One"})
+      {:ok, _} = until(fn -> with({:error, _} <- claim(chat.id, 1), do: nil) end)
+      assert until(fn -> match?({:ok, _}, @resource.rewind(chat, 1, opts())) end)
+      assert @resource.say!(chat, "Two", opts()).__metadata__.run.output == "You said: Two"
+    end
+
+    defp claim(id, lease),
+      do: Store.claim(store(), id, owner: "dead", lease: lease, status: :running)
+
+    test "messages that wait for nobody are answered by whoever resumes" do
+      echo()
+      chat = start(%{input: "One"})
+      {:ok, _} = Store.enqueue(store(), chat.id, "Two")
+      {:ok, _} = Store.enqueue(store(), chat.id, "Three")
+      @resource.resume!(chat, opts())
+      assert ["One", _, "Two", _, "Three", "You said: Three"] = tl(texts(chat))
+    end
+
+    test "keeps what is said while somebody out of reach runs the conversation" do
+      echo()
+      chat = start(%{input: "One"})
+      # The session of the start may just be ending.
+      claim = until(fn -> claimed(chat.id) end)
+      chat = @resource.say!(chat, "Two", opts())
+      refute Map.has_key?(chat.__metadata__, :run)
+      assert {:ok, [%{input: "Two"}]} = Store.waiting(store(), chat.id)
+
+      for action <- [:resume, :cancel],
+          do: assert(reason(apply(@resource, action, [chat, opts()])) == :busy)
+
+      {:ok, _} = Store.release(store(), claim, status: :idle)
+      @resource.resume!(chat, opts())
+      assert ["One", _, "Two", "You said: Two"] = tl(texts(chat))
+    end
+
+    defp claimed(id) do
+      case Store.claim(store(), id, owner: "another cluster", status: :running) do
+        {:ok, claim} -> claim
+        {:error, {:owned, _owner}} -> nil
+      end
+    end
+
+    test "returns at once if asked to" do
+      waiting()
+      Application.put_env(:ash_agent_resources, :listener, self())
+      chat = start()
+      id = chat.id
+      chat = @resource.say!(chat, "Later", %{wait: false}, opts())
+      refute Map.has_key?(chat.__metadata__, :run)
+      assert_receive {:asked, model, "Later"}
+      send(model, {:answer, "Now"})
+      assert_receive {:heard, :delta, ^id, %{ended: :answered}}
+      assert List.last(texts(chat)) == "Now"
+      # The caller's mailbox is its own.
+      refute_received {AshAgent.Session, _ref, _message}
+    end
+
+    test "rewinds, at the revision that was seen" do
+      echo()
+      chat = start(%{input: "One"})
+      old = show(chat, :revision)
+      chat = @resource.say!(chat, "Two", opts())
+      assert reason(@resource.rewind(chat, 1, %{revision: old}, opts())) == :changed
+      assert %Context.Error{} = reason(@resource.rewind(chat, 9, opts()))
+      chat = @resource.rewind!(chat, 1, %{revision: show(chat, :revision)}, opts())
+      assert ["One", "You said: One"] = tl(texts(chat))
+      chat = @resource.say!(chat, "Three", opts())
+      assert ["One", _, "Three", _] = tl(texts(chat))
+    end
+
+    test "forks what the actor may read" do
+      echo()
+      chat = start(%{input: "One"})
+      @resource.say!(chat, "Two", opts())
+      fork = @resource.fork!(chat.id, %{title: "copy", iteration: 1}, opts())
+      assert fork.id != chat.id and fork.title == "copy"
+      assert ["One", _] = tl(texts(fork))
+      @resource.say!(fork, "Other", opts())
+      assert ["One", _, "Two", _] = tl(texts(chat))
+      assert show(fork, :context)[:origin].id == chat.id
+
+      assert {:error, _} = @resource.fork(chat.id, %{}, opts(actor: @bob))
+      assert {:error, _} = @resource.fork(chat.id, %{}, opts(tenant: "other"))
+      assert {:error, _} = @resource.fork(Ash.UUID.generate(), %{}, opts())
+    end
+
+    test "destroying deletes the messages" do
+      echo()
+      chat = start(%{input: "One"})
+      Ash.destroy!(chat, opts())
+      assert Store.fetch(store(), chat.id) == {:error, :not_found}
+    end
+
+    test "policies decide, and tenants are apart" do
+      echo()
+      chat = start(%{input: "One"})
+      bob = opts(actor: @bob)
+      assert {:error, %Ash.Error.Forbidden{}} = @resource.say(chat, "Two", bob)
+
+      for action <- [:cancel, :resume],
+          do: assert({:error, %Ash.Error.Forbidden{}} = apply(@resource, action, [chat, bob]))
+
+      assert {:error, %Ash.Error.Forbidden{}} = @resource.rewind(chat, 1, bob)
+      assert {:error, _} = Ash.load(chat, :transcript, bob)
+      assert Ash.read!(@resource, bob) == []
+      assert Ash.read!(@resource, opts(tenant: "other")) == []
+      assert show(chat, :message_count) == 3
+
+      if @resource == SchemaChat,
+        do: assert(Store.fetch(store("other"), chat.id) == {:error, :not_found})
+    end
+
+    test "notifies of the pieces of an answer, and of the end" do
+      Application.put_env(:ash_agent_resources, :listener, self())
+      answers(["Hello there!"])
+      chat = start()
+      id = chat.id
+      assert_receive {:heard, :start, ^id, _}
+      @resource.say!(chat, "Hi", opts())
+      assert_receive {:heard, :say, ^id, _}
+      assert deltas(id) == "Hello there! answered"
+    end
+
+    defp deltas(id) do
+      receive do
+        {:heard, :delta, ^id, %{events: events}} ->
+          Enum.join(for {:text, _part, text} <- events, do: text) <> deltas(id)
+
+        {:heard, :delta, ^id, %{ended: how}} ->
+          " #{how}" <> deltas(id)
+      after
+        0 -> ""
+      end
+    end
+
+    test "the action of the deltas does nothing" do
+      echo()
+      chat = start()
+      changeset = Ash.Changeset.for_update(chat, :delta, %{}, opts())
+      assert {:error, %Ash.Error.Invalid{}} = Ash.update(changeset)
+    end
+
+    test "options of one call" do
+      echo()
+      chat = start()
+      context = %{ash_agent: %{options: [llm: LLM.Scripted.new(["Mine."])]}}
+
+      assert @resource.say!(chat, "Hi", opts(context: context)).__metadata__.run.output ==
+               "Mine."
+    end
+
+    if resource in [TableChat, SchemaChat] do
+      test "is written in the action's transaction, and turns are not" do
+        echo()
+        count = length(Ash.read!(@resource, opts()))
+
+        test = self()
+
+        assert {:error, _} =
+                 Ash.transaction(@resource, fn ->
+                   for input <- [%{input: "One"}, %{input: "One", wait: false}],
+                       do: assert(reason(@resource.start(input, opts())) == :in_transaction)
+
+                   chat = start()
+                   assert texts(chat) == ["You talk about anything."]
+                   send(test, {:rolled_back, chat.id})
+                   Repo.rollback(:over)
+                 end)
+
+        assert_receive {:rolled_back, id}
+        assert Store.fetch(store(), id) == {:error, :not_found}
+        assert length(Ash.read!(@resource, opts())) == count
+      end
+    end
+  end
+end

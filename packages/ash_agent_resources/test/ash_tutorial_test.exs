@@ -1,0 +1,235 @@
+if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.DataLayer) do
+  defmodule AshAgent.Integration.TutorialTest do
+    # Does what the tutorial says, block by block, and talks to the application in a browser. Of its code, only the list of
+    # dependencies is another one: the application finds the libraries compiled.
+    use ExUnit.Case, async: false
+
+    alias AshAgent.Context.JSON
+    alias AshAgent.Test.{Browser, Wait, WireServer}
+
+    @moduletag :ash
+    @moduletag :postgres
+    @moduletag :chromium
+    @moduletag :tmp_dir
+    @moduletag timeout: 900_000
+    @moduletag integrations: ["Ash", "AshPostgres", "LiveView", "PostgreSQL", "Chromium"]
+
+    @guide "guides/ash_tutorial.md"
+    @wait 120_000
+    @conversation ~r/^\/[0-9a-f-]{36}$/
+
+    test "the tutorial's application shows a stream, asks for an approval and branches", %{
+      tmp_dir: folder
+    } do
+      AshAgent.Integration.Repo.query!("DROP DATABASE IF EXISTS my_app_tutorial")
+      ollama = WireServer.start(&ollama/1)
+      port = free_port()
+
+      start =
+        build(folder, [
+          {"MIX_ENV", "dev"},
+          {"ERL_LIBS",
+           Enum.map_join(~w(libraries lib), ":", &Path.expand("../../_build/integration/#{&1}"))},
+          {"DATABASE_URL", database()},
+          {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
+          {"PORT", to_string(port)}
+        ])
+
+      server = start.()
+      assert Wait.until(fn -> answers?(port) end, @wait)
+      empty = Path.join(folder, "empty.html")
+      File.write!(empty, "")
+      browser = Browser.open(empty)
+      Browser.go(browser, "http://localhost:#{port}/")
+      first = await_url(browser, @conversation)
+
+      # It asks before it closes the ticket.
+      say(browser, "Please close ticket 7")
+      await_text(browser, "#approval", "May I call ticket_close with %{\"id\" => 7}?")
+
+      # The question outlives the application.
+      true = Port.close(server)
+      assert Wait.until(fn -> not answers?(port) end, @wait)
+      start.()
+      assert Wait.until(fn -> answers?(port) end, @wait)
+      Browser.go(browser, "http://localhost:#{port}#{first}")
+      await_text(browser, "#approval", "May I call ticket_close")
+      connected(browser)
+      Browser.click(browser, "#approve")
+
+      # The beginning of an answer is there before its end.
+      assert_receive {:held, model, result}, @wait
+      assert result =~ "closed"
+      await_text(browser, "#answer", "Ticket 7 ")
+      assert shown(browser) == ["user Please close ticket 7", "assistant"]
+      send(model, :go)
+      await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
+
+      # Another conversation goes on from the first iteration, and leaves this one as it is.
+      say(browser, "Thanks")
+      await(browser, fn -> List.last(shown(browser)) == "assistant You said: Thanks" end)
+      Browser.click(browser, ".branch", "Branch from 2")
+      branch = await_url(browser, @conversation, first)
+      await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
+      say(browser, "And 8?")
+      await(browser, fn -> List.last(shown(browser)) == "assistant You said: And 8?" end)
+      Browser.go(browser, "http://localhost:#{port}#{first}")
+      await(browser, fn -> List.last(shown(browser)) == "assistant You said: Thanks" end)
+      assert branch != first
+      Browser.close(browser)
+    end
+
+    ## The guide
+
+    defp build(folder, env) do
+      blocks = Regex.scan(~r/^```(\w+)\n(.*?)^```/ms, File.read!(@guide), capture: :all_but_first)
+
+      assert [_ | _] = blocks
+
+      app = Path.join(folder, "my_app")
+      for [language, text] <- blocks, do: follow(language, text, folder, app, env)
+      [[command]] = Regex.scan(~r/^mix run --no-halt .*$/m, File.read!(@guide))
+      fn -> serve(command, app, env) end
+    end
+
+    defp follow("sh", text, folder, app, env) do
+      for line <- String.split(text, "\n", trim: true) do
+        cond do
+          line == "cd my_app" -> :ok
+          line =~ "--no-halt" -> :ok
+          true -> run(line, if(File.dir?(app), do: app, else: folder), env)
+        end
+      end
+    end
+
+    defp follow("elixir", "# mix.exs\n" <> deps, _folder, app, _env) do
+      path = Path.join(app, "mix.exs")
+
+      names =
+        for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first), do: ", :#{name}"
+
+      assert [_ | _] = names
+
+      path
+      |> File.read!()
+      |> String.replace("extra_applications: [:logger", "extra_applications: [:logger#{names}")
+      |> String.replace("deps: deps()", "prune_code_paths: false")
+      |> String.replace(~r/\n  # Run "mix help deps".*?\n  end\n/s, "")
+      |> then(&File.write!(path, &1))
+    end
+
+    defp follow("elixir", "# " <> text, _folder, app, _env) do
+      [path, _code] = String.split(text, "\n", parts: 2)
+      path = Path.join(app, path)
+      path = List.first(Path.wildcard(path)) || path
+      File.mkdir_p!(Path.dirname(path))
+      File.write!(path, "# " <> text)
+    end
+
+    defp run(line, folder, env) do
+      {said, status} =
+        System.cmd("sh", ["-c", line], cd: folder, env: env, stderr_to_stdout: true)
+
+      assert status == 0, "#{line}\n#{said}"
+    end
+
+    # It ends with the test.
+    defp serve(line, app, env) do
+      env = for {name, value} <- env, do: {String.to_charlist(name), String.to_charlist(value)}
+      command = "#{line} </dev/null >server.log 2>&1 & cat >/dev/null; kill $!"
+      args = [args: ["-c", command], cd: app, env: env]
+      Port.open({:spawn_executable, "/bin/sh"}, [:binary | args])
+    end
+
+    defp database do
+      password = URI.encode_www_form(System.fetch_env!("ASH_AGENT_CONTEXT_PGPASSWORD"))
+
+      "ecto://postgres:#{password}@127.0.0.1:#{System.fetch_env!("ASH_AGENT_CONTEXT_PGPORT")}/my_app_tutorial"
+    end
+
+    defp free_port do
+      {:ok, socket} = :gen_tcp.listen(0, ip: {127, 0, 0, 1})
+      {:ok, port} = :inet.port(socket)
+      :gen_tcp.close(socket)
+      port
+    end
+
+    defp answers?(port) do
+      case :gen_tcp.connect({127, 0, 0, 1}, port, []) do
+        {:ok, socket} -> :gen_tcp.close(socket) == :ok
+        {:error, _reason} -> false
+      end
+    end
+
+    ## The browser
+
+    defp say(browser, text) do
+      connected(browser)
+      Browser.eval(browser, "document.querySelector('#say input').focus()")
+      Browser.eval(browser, "document.querySelector('#say input').value = ''")
+      Browser.type(browser, text)
+
+      Browser.eval(browser, "document.querySelector('#say').requestSubmit()")
+    end
+
+    defp connected(browser) do
+      connected = "!!document.querySelector('[data-phx-main].phx-connected')"
+      await(browser, fn -> Browser.eval(browser, connected) end)
+    end
+
+    defp shown(browser), do: browser |> Browser.texts(".message") |> Enum.map(&String.trim/1)
+
+    defp await_text(browser, selector, text),
+      do: await(browser, fn -> (Browser.text(browser, selector) || "") =~ String.trim(text) end)
+
+    defp await_url(browser, form, other \\ nil) do
+      await(browser, fn ->
+        path = Browser.eval(browser, "location.pathname")
+        if path =~ form and path != other, do: path
+      end)
+    end
+
+    defp await(browser, fun) do
+      answer = Wait.until(fun, @wait)
+      assert answer, "the page shows: #{Browser.eval(browser, "document.body.innerText")}"
+      answer
+    end
+
+    ## The model
+
+    # Wants to close the ticket, holds in the middle of the answer after that, and else says back what it was told.
+    defp ollama(connection) do
+      {:ok, %{path: "/api/chat", body: body}} = WireServer.read_request(connection)
+
+      WireServer.write(connection, WireServer.stream_head("application/x-ndjson"))
+
+      case List.last(JSON.decode!(body)["messages"]) do
+        %{"role" => "user", "content" => "Please close ticket" <> _} ->
+          call = %{"function" => %{"name" => "ticket_close", "arguments" => %{"id" => 7}}}
+          piece(connection, %{"content" => "", "tool_calls" => [call]})
+
+        %{"role" => "tool", "content" => result} ->
+          piece(connection, %{"content" => "Ticket 7 "})
+          WireServer.tell(connection, {:held, self(), result})
+          receive do: (:go -> piece(connection, %{"content" => "is closed."}))
+
+        %{"content" => text} ->
+          piece(connection, %{"content" => "You said: "})
+          piece(connection, %{"content" => text})
+      end
+
+      piece(connection, %{"content" => ""}, %{"done" => true, "done_reason" => "stop"})
+      WireServer.write_chunk(connection, "")
+    end
+
+    defp piece(connection, message, more \\ %{"done" => false}) do
+      line =
+        Map.merge(
+          %{"model" => "llama3.2", "message" => Map.put(message, "role", "assistant")},
+          more
+        )
+
+      WireServer.write_chunk(connection, [JSON.encode(line), "\n"])
+    end
+  end
+end

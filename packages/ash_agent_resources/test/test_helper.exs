@@ -1,0 +1,7 @@
+alias AshAgent.Test.{Browser, Integrations}
+
+Integrations.put_version("Chromium", fn ->
+  String.replace(Browser.version(), "Chromium ", "")
+end)
+
+Integrations.start([], [chromium: Browser.executable()], [MyApp.Repo, AshAgent.Integration.Repo])

@@ -1,0 +1,37 @@
+defmodule AshAgent.LLM.OpenAIResponses do
+  @moduledoc """
+  A client for OpenAI's `/v1/responses`, and for servers that speak it.
+
+      llm =
+        AshAgent.LLM.OpenAIResponses.new(
+          model: "gpt-5",
+          api_key: fn -> System.fetch_env!("OPENAI_API_KEY") end,
+          body: %{reasoning: %{effort: "low"}}
+        )
+
+  Each request contains the whole conversation. Reasoning goes back by its id, as OpenAI stores its answers. If it should not, models
+  have to send their reasoning encrypted: `body: %{store: false, include: ["reasoning.encrypted_content"]}`.
+
+  Tool schemas are sent as they are, with `strict: false`. For streaming, timeouts, retries and secrets see `AshAgent.LLM`.
+  """
+
+  alias AshAgent.LLM.Client
+
+  @schema Client.schema([], base_url: "https://api.openai.com/v1", provider: :openai_responses)
+
+  use Client, @schema
+
+  @impl Client
+  def call(opts, tools, mode) do
+    body =
+      %{"model" => opts[:model]}
+      |> Client.put_tools(tools, &function/1)
+      |> Client.put_stream(mode)
+
+    %{path: "/responses", body: body}
+  end
+
+  # Strict is the default here, and refuses schemas with optional properties.
+  defp function(tool),
+    do: tool |> Client.tool("parameters") |> Map.merge(%{"type" => "function", "strict" => false})
+end

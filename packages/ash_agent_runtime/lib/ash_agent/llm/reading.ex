@@ -1,0 +1,211 @@
+defmodule AshAgent.LLM.Reading do
+  @moduledoc false
+
+  # Turns the bytes of a transport into a response whose events are delivered as they come, or into an error.
+
+  alias AshAgent.LLM.{Error, Refusal}
+  alias AshAgent.Response
+
+  # status, headers: of the HTTP response. body, size: of a refusal. held: events that are not worth a delivery yet.
+  # stopped: why the rest is not wanted.
+  @enforce_keys [:opts, :mode, :secrets, :fun]
+  defstruct [
+    :opts,
+    :mode,
+    :secrets,
+    :fun,
+    :status,
+    :response,
+    :stopped,
+    headers: [],
+    body: [],
+    size: 0,
+    held: [],
+    delivered?: false
+  ]
+
+  @doc "Begins to read the answer to a request."
+  def new(opts, mode, secrets, fun),
+    do: %__MODULE__{opts: opts, mode: mode, secrets: secrets, fun: fun}
+
+  @doc "Takes a transport's message."
+  def take({:head, status, headers}, reading) when status in 200..299 do
+    encoding = Refusal.header(headers, "content-encoding") || "identity"
+    reading = %{reading | status: status, headers: headers}
+
+    cond do
+      String.downcase(encoding) != "identity" ->
+        {:halt,
+         %{
+           reading
+           | stopped:
+               {:invalid_response, "it is compressed, though the request did not ask for that"}
+         }}
+
+      # A gateway's, or that of a wrong URL.
+      Refusal.page?(headers, "") ->
+        {:cont, reading}
+
+      true ->
+        {:cont, %{reading | response: response(reading)}}
+    end
+  end
+
+  def take({:head, status, headers}, reading),
+    do: {:cont, %{reading | status: status, headers: headers}}
+
+  def take({:data, data}, %{response: nil} = reading) do
+    size = reading.size + byte_size(data)
+    max = reading.opts[:max_response_bytes]
+
+    if size > max,
+      do: {:halt, %{reading | stopped: {:response_too_large, max}}},
+      else: {:cont, %{reading | body: [reading.body | data], size: size}}
+  end
+
+  def take({:data, data}, reading) do
+    case Response.feed(reading.response, data) do
+      {:ok, response, events} -> deliver(reading, response, events)
+      {:error, error} -> {:halt, %{reading | stopped: error, body: first(reading, data)}}
+    end
+  end
+
+  # Servers that send a whole answer without a content type do not send server-sent events.
+  defp response(reading) do
+    type = Refusal.header(reading.headers, "content-type")
+    stream? = reading.mode == :stream or (type || "") =~ ~r/event-stream|ndjson|jsonl/i
+
+    Response.new(reading.opts[:provider],
+      model: reading.opts[:model],
+      max_bytes: reading.opts[:max_response_bytes],
+      content_type: if(stream?, do: type),
+      framing: if(stream?, do: nil, else: :json)
+    )
+  end
+
+  # Bytes that cannot be read may be a page of a gateway.
+  defp first(%{response: response}, data),
+    do: if(Response.count_bytes(response) == 0, do: data, else: [])
+
+  # Providers count the request's tokens before they begin to answer, and may still refuse to.
+  defp deliver(reading, response, events) do
+    {errors, events} = Enum.split_with(events, &match?({:error, _}, &1))
+    events = reading.held ++ events
+    reading = %{reading | response: response}
+
+    case errors do
+      [{:error, error}] -> fail(reading, error, events)
+      [] -> pass(reading, events, Enum.all?(events, &match?({:usage, _}, &1)))
+    end
+  end
+
+  defp pass(reading, events, true), do: {:cont, %{reading | held: events}}
+
+  defp pass(reading, events, false) do
+    case reading.fun.(events, reading.response) do
+      :halt -> {:halt, %{reading | held: [], delivered?: true, stopped: :halt}}
+      _ -> {:cont, %{reading | held: [], delivered?: true}}
+    end
+  end
+
+  defp fail(reading, error, events) do
+    error = %{error | provider_message: Refusal.clean(error.provider_message, reading.secrets)}
+    shown? = reading.delivered? or not Enum.all?(events, &match?({:usage, _}, &1))
+    if shown?, do: reading.fun.(events ++ [{:error, error}], reading.response)
+    {:halt, %{reading | held: [], delivered?: shown?, stopped: error}}
+  end
+
+  @doc "Puts a complete response in the place of what was read, for transports that know more than their stream says."
+  def put_response(reading, response), do: %{reading | status: 200, response: response}
+
+  @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."
+  def result({:ok, %{stopped: nil} = reading}), do: ended(reading)
+
+  def result({:ok, %{stopped: :halt} = reading}),
+    do: {:ok, Response.interrupt(reading.response, :halted)}
+
+  def result({:ok, %{stopped: reason} = reading}), do: broken(reading, reason)
+  def result({:error, reason, reading}), do: broken(reading, reason)
+
+  # A transport that tells no head has told nothing.
+  defp ended(%{status: nil} = reading), do: broken(reading, {:connection, :closed})
+  defp ended(%{response: nil} = reading), do: refused(reading, IO.iodata_to_binary(reading.body))
+  defp ended(%{response: %{state: :complete}} = reading), do: complete(reading)
+
+  defp ended(reading) do
+    with {:ok, response, events} <- Response.finish(reading.response),
+         {:cont, reading} <- deliver(reading, response, events) do
+      complete(reading)
+    else
+      {:halt, %{stopped: :halt} = reading} -> {:ok, reading.response}
+      {:halt, reading} -> broken(reading, reading.stopped)
+      {:error, error} -> broken(reading, error)
+    end
+  end
+
+  # It can be asked for by its id; to repeat the request would start another one.
+  defp complete(%{response: %{state: :queued}} = reading), do: {:ok, reading.response}
+
+  defp complete(reading) do
+    if says_nothing?(reading.response) do
+      error(reading, %Error{reason: {:invalid_response, "it says nothing, and not why"}})
+    else
+      if reading.held != [], do: reading.fun.(reading.held, reading.response)
+      {:ok, reading.response}
+    end
+  end
+
+  # An answer may be empty, but then it gives a reason: {"choices": [{"message": {"content": 5}}]} is none.
+  defp says_nothing?(response) do
+    Response.finish_reason(response) == nil and
+      Response.message(response) == %{role: :assistant, content: nil}
+  end
+
+  # The end of the body is nothing that a complete answer needs.
+  defp broken(%{response: %{state: :complete}} = reading, _reason), do: complete(reading)
+
+  # A refusal is one also when its reasons cannot be read.
+  defp broken(%{status: status, response: nil, stopped: stopped} = reading, reason)
+       when is_integer(status) and status not in 200..299 and
+              (stopped != nil or reason != {:timeout, :whole}),
+       do: refused(reading, "")
+
+  defp broken(reading, %Response.Error{} = error) do
+    body = IO.iodata_to_binary(reading.body)
+
+    if body != "" and Refusal.page?(reading.headers, body),
+      do: error(reading, page(reading, body)),
+      else: error(reading, Error.from_response(error))
+  end
+
+  defp broken(reading, reason), do: error(reading, Error.from_transport(reason))
+
+  defp refused(%{status: status} = reading, page) when status in 200..299,
+    do: error(reading, page(reading, page))
+
+  defp refused(reading, body),
+    do: error(reading, Refusal.new(reading.status, reading.headers, body, reading.secrets))
+
+  defp page(reading, page) do
+    %Error{
+      reason: {:invalid_response, "a page of HTML; check :base_url"},
+      provider_message: page |> Refusal.title() |> Refusal.clean(reading.secrets)
+    }
+  end
+
+  defp error(reading, error) do
+    delivered? = reading.delivered? and reading.mode == :stream
+    kept = if delivered?, do: Response.interrupt(reading.response, kind(error.reason))
+
+    {:error,
+     %{
+       error
+       | status: reading.status,
+         response: kept,
+         provider_message: Refusal.clean(error.provider_message, reading.secrets)
+     }, delivered?}
+  end
+
+  defp kind({kind, _}), do: kind
+  defp kind(kind), do: kind
+end

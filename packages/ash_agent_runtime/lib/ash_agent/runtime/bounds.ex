@@ -1,0 +1,136 @@
+defmodule AshAgent.Runtime.Bounds do
+  @moduledoc false
+
+  # The limits of a run together with all its sub-agents: they share its counters.
+
+  import Bitwise
+
+  alias AshAgent.{Context, Prices}
+
+  @calls 1
+  @tokens 2
+  @sub_agents 3
+  @cost 4
+  @unreported 5
+
+  @max_calls 200
+  @max_total_tokens 10_000_000
+  @max_sub_agents 50
+
+  # A model may report any number. So large that the sum exceeds every limit, and fits into 64 bits.
+  @most_tokens 1 <<< 40
+
+  # The same for 10^-12 US dollars.
+  @most_cost 1 <<< 60
+
+  @enforce_keys [:counters, :calls, :tokens, :sub_agents, :prices]
+  defstruct [:counters, :calls, :tokens, :sub_agents, :cost, :prices]
+
+  @doc "What a run that is within no other one has around it."
+  def outermost, do: %{depth: 0, permissions: [], bounds: nil}
+
+  @doc "Counters at zero, with the limits of a run's options."
+  def new(opts) do
+    %__MODULE__{
+      counters: :atomics.new(5, signed: true),
+      # A greater :max_iterations asks for longer turns.
+      calls: opts[:max_calls] || max(@max_calls, opts[:max_iterations]),
+      tokens: opts[:max_total_tokens] || @max_total_tokens,
+      sub_agents: opts[:max_sub_agents] || @max_sub_agents,
+      cost: opts[:max_cost] || :infinity,
+      prices: Prices.terms(opts[:prices])
+    }
+  end
+
+  @doc """
+  Whether a model may be asked, of which `nil` is one that tells no name: if costs are bounded, it needs a price.
+
+  In the outermost run, the costs of the turn's earlier runs count as well.
+  """
+  def begin(%__MODULE__{cost: :infinity}, _context, _model, _outermost?), do: :ok
+
+  def begin(%__MODULE__{} = bounds, context, model, outermost?) do
+    with true <- Prices.known?(bounds.prices, model),
+         {:ok, cost} <- if(outermost?, do: turn(bounds, context, model), else: {:ok, 0}) do
+      add_cost(bounds, cost)
+    else
+      false -> {:error, {:no_price, model}}
+      {:error, %Context.Error{reason: reason}} -> {:error, reason}
+    end
+  end
+
+  defp turn(bounds, context, model) do
+    first = Context.turn_start(context)
+
+    with {:ok, own} <- Prices.spent(context, bounds.prices, model, first) do
+      children =
+        for number <- first..context.current_iteration,
+            message <- Context.get_iteration_messages(context, number),
+            %{metadata: %{sub_agents: %{} = noted}} <- [message],
+            {_id, %{cost: cost}} when is_integer(cost) <- noted,
+            do: cost
+
+      {:ok, own + Enum.sum(children)}
+    end
+  end
+
+  @doc "Counts a call of a model, before it is made."
+  def ask(%__MODULE__{} = bounds) do
+    cond do
+      :atomics.get(bounds.counters, @tokens) >= bounds.tokens ->
+        {:error, {:max_total_tokens_exceeded, bounds.tokens}}
+
+      :atomics.get(bounds.counters, @cost) >= bounds.cost ->
+        {:error, {:max_cost_exceeded, bounds.cost}}
+
+      bounds.cost != :infinity and :atomics.get(bounds.counters, @unreported) > 0 ->
+        {:error, :unknown_cost}
+
+      :atomics.add_get(bounds.counters, @calls, 1) > bounds.calls ->
+        {:error, {:max_calls_exceeded, bounds.calls}}
+
+      true ->
+        :ok
+    end
+  end
+
+  @doc """
+  Counts the tokens of an answer, those that the context has more than before, and what they cost.
+
+  Returns the cost, or `nil` if it is not known.
+  """
+  def report(%__MODULE__{counters: counters} = bounds, before, context, model) do
+    tokens = total(context) - total(before)
+    :atomics.add(counters, @tokens, tokens |> max(0) |> min(@most_tokens))
+    cost = cost(bounds, before, context, model)
+    if cost, do: add_cost(bounds, cost)
+    cost
+  end
+
+  defp cost(%{prices: []}, _before, _context, _model), do: nil
+
+  defp cost(%{prices: prices}, before, context, model) do
+    since = before.current_iteration
+
+    with {:ok, whole} <- Prices.spent(context, prices, model, since),
+         {:ok, spent} <- Prices.spent(before, prices, model, since) do
+      whole - spent
+    else
+      {:error, _no_price} -> nil
+    end
+  end
+
+  defp add_cost(bounds, cost), do: :atomics.add(bounds.counters, @cost, min(cost, @most_cost))
+
+  @doc "Notes that what an answer cost is not known."
+  def unreported(%__MODULE__{counters: counters}), do: :atomics.put(counters, @unreported, 1)
+
+  defp total(context), do: Context.get_cumulative_tokens(context).total_tokens
+
+  @doc "Counts a sub-agent, before it starts."
+  def start_sub_agent(%__MODULE__{} = bounds) do
+    if :atomics.add_get(bounds.counters, @sub_agents, 1) > bounds.sub_agents,
+      do: {:error, {:max_sub_agents_exceeded, bounds.sub_agents}},
+      else: :ok
+  end
+end

@@ -1,0 +1,183 @@
+defmodule AshAgent.Runtime.Options do
+  @moduledoc false
+
+  # The options of a run, of which sessions and sub-agents take some, too.
+
+  alias AshAgent.{Options, Prices}
+  alias AshAgent.Runtime.Permissions
+
+  @timeout [
+    type: {:or, [:pos_integer, {:in, [:infinity]}]},
+    type_doc: "milliseconds or `:infinity`"
+  ]
+
+  @schema [
+            llm: [
+              type: :any,
+              required: true,
+              type_doc: "a model",
+              doc: "see `t:AshAgent.LLM.t/0`."
+            ],
+            tools: [
+              type: {:or, [:map, :list, {:fun, 0}]},
+              type_doc: "a map, a list, or a function of arity 0",
+              default: %{},
+              doc:
+                "see `AshAgent.Runtime.Tool`. A function is called when a run begins, for tools that change while a session lives; if " <>
+                  "it raises, so does the run."
+            ],
+            max_iterations: [
+              type: :pos_integer,
+              default: 10,
+              doc:
+                "how many iterations a turn, which begins with the last user message, may have. After that many the run ends " <>
+                  "with `{:max_iterations_exceeded, max}`."
+            ],
+            max_calls: [
+              type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+              type_doc: "a positive integer or `:infinity`",
+              doc:
+                "how many calls of models this run and all its sub-agents may make together. After that many the run ends with " <>
+                  "`{:max_calls_exceeded, max}`. Defaults to `200`, or to `:max_iterations` if that is more."
+            ],
+            max_total_tokens: [
+              type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+              type_doc: "a positive integer or `:infinity`",
+              doc:
+                "how many tokens the models of this run and all its sub-agents may report before no other model is asked and the " <>
+                  "run ends with `{:max_total_tokens_exceeded, max}`. Answers on their way are still received. Defaults to " <>
+                  "`10_000_000`."
+            ],
+            max_cost: [
+              type: {:or, [:pos_integer, {:in, [:infinity, nil]}]},
+              type_doc: "a positive integer of 10^-12 US dollars, or `:infinity`",
+              doc:
+                "what the answers of a turn may cost, with those of all sub-agents, before no other model is asked and the run ends " <>
+                  "with `{:max_cost_exceeded, max}`, see below. Needs `:prices`. Defaults to `:infinity`."
+            ],
+            max_sub_agents: [
+              type: {:or, [:non_neg_integer, {:in, [:infinity, nil]}]},
+              type_doc: "a non-negative integer or `:infinity`",
+              doc:
+                "how many sub-agents this run may start, at all depths together. The call of one more gets an error, which the " <>
+                  "model reads. Defaults to `50`."
+            ],
+            prices: Prices.schema()[:prices],
+            runtime_context: [
+              type: :map,
+              default: %{},
+              doc:
+                "passed to the tools and never stored, such as `%{agent: .., domain: .., actor: .., tenant: ..}`."
+            ],
+            timeout: @timeout ++ [default: :infinity, doc: "the time for the whole run."],
+            llm_timeout:
+              @timeout ++ [default: 120_000, doc: "the time for one answer of the model."],
+            tool_timeout: @timeout ++ [default: 60_000, doc: "the time for one tool call."],
+            max_concurrency: [
+              type: :pos_integer,
+              default: 8,
+              doc: "how many tools may run at a time."
+            ],
+            stream: [
+              type: :boolean,
+              default: true,
+              doc: "whether to stream if the model can, see `AshAgent.LLM.streams?/1`."
+            ]
+          ] ++
+            Permissions.schema() ++
+            [
+              before_tool: [
+                type: {:custom, &__MODULE__.before?/1},
+                type_doc: "a function of arity 2, or a list of them",
+                doc:
+                  "gets the call and the tool context, and returns `:ok`, `{:ok, call}` with changed arguments, or " <>
+                    "`{:deny, reason}`. Defaults to no function."
+              ],
+              after_tool: [
+                type: {:custom, &__MODULE__.after?/1},
+                type_doc: "a function of arity 3, or a list of them",
+                doc:
+                  "gets the call, its result (`{:ok, term}` or `{:error, reason}`) and the tool context, and returns `:ok`, or " <>
+                    "`{:ok, result}` with another result. It is called as results arrive, one at a time, also when the tool " <>
+                    "failed. If it replaces the result of a tool that halted with an error, the run continues. Defaults to no " <>
+                    "function."
+              ],
+              approval: [
+                type: {:or, [{:in, [:auto, nil]}, {:fun, 2}]},
+                type_doc: "`:auto` or a function of arity 2",
+                default: :auto,
+                doc:
+                  "a function gets the call and the tool context, and returns `:approve`, `{:deny, reason}` or `:ask`."
+              ],
+              on_event: [
+                type: {:or, [{:fun, 1}, {:fun, 3}, nil]},
+                type_doc: "a function of arity 1 or 3",
+                doc:
+                  "is called for each step, see `AshAgent.Runtime.Events`. Defaults to no function."
+              ],
+              on_change: [
+                type: {:or, [{:fun, 1}, nil]},
+                type_doc: "a function of arity 1",
+                doc:
+                  "gets every new context before the next step begins, to store it: after each answer of the model, each decision " <>
+                    "about a call and each result of a tool, and during a stream the context as it would be if the stream broke " <>
+                    "off there. If it returns `{:error, reason}`, the run ends with `{:on_change_error, reason}`: running tools " <>
+                    "are killed, their calls are interrupted, and it gets no other context. If it fails in another way, that is " <>
+                    "logged and the run continues. Defaults to no function."
+              ],
+              on_change_bytes: [
+                type: :pos_integer,
+                default: 8_192,
+                doc: "during a stream, `:on_change` gets a context after this many bytes of text,"
+              ],
+              on_change_interval: [
+                type: :pos_integer,
+                default: 500,
+                doc:
+                  "or this many milliseconds after the first text that it has not got, whichever comes first."
+              ],
+              store: [
+                type: :any,
+                type_doc: "a store",
+                doc:
+                  "the `AshAgent.Store` that keeps the conversation, see above. Defaults to no store."
+              ],
+              kept: [
+                type: {:or, [{:struct, AshAgent.Store.Conversation}, nil]},
+                type_doc: "a stored conversation",
+                doc:
+                  "the stored conversation that the context is a state of, as `AshAgent.Store.claim/3` returns it. Required " <>
+                    "with `:store`."
+              ],
+              supervisor: [
+                type: :any,
+                type_doc: "a `Task.Supervisor`",
+                doc:
+                  "runs the model and the tools, for callers that clean up after a run themselves. Defaults to a supervisor of " <>
+                    "the run's own."
+              ]
+            ]
+
+  @doc "The schema of a run."
+  @spec schema() :: Options.schema()
+  def schema, do: @schema
+
+  @doc "The functions of a run that its sub-agents inherit."
+  @spec inherited() :: [atom()]
+  def inherited, do: [:before_tool, :after_tool, :approval]
+
+  @doc "The options of these names for a schema of another function, which refers to those of a run."
+  @spec shared([atom()]) :: Options.schema()
+  def shared(names), do: Keyword.take(@schema, names)
+
+  @doc false
+  def before?(hooks), do: hooks?(hooks, 2)
+
+  @doc false
+  def after?(hooks), do: hooks?(hooks, 3)
+
+  defp hooks?(hooks, arity) when is_list(hooks),
+    do: not List.improper?(hooks) and Enum.all?(hooks, &is_function(&1, arity))
+
+  defp hooks?(hook, arity), do: is_nil(hook) or is_function(hook, arity)
+end

@@ -1,0 +1,224 @@
+defmodule AshAgent.Runtime.Tool do
+  @moduledoc """
+  A tool as the runtime uses it: its description for the model, and the function to call.
+
+  ## Definitions
+
+  `AshAgent.Runtime.run/2`, `AshAgent.Session.start_link/1` and `AshAgent.Runtime.ToolExecutor.execute_tools/3` take tools as a map from
+  names (atoms or strings) to definitions, or as a list. A definition is
+
+    * a function that takes the call's arguments, or the arguments and the tool context
+    * `{module, function}` with one of these arities
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, and `:repeat`
+    * an `AshAgent.Toolbox`
+
+  In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
+
+      iex> [tool] = AshAgent.Runtime.Tool.new(%{
+      ...>   weather: %{
+      ...>     function: fn %{"city" => city} -> {:ok, "Sunny in " <> city} end,
+      ...>     description: "The weather of a city",
+      ...>     parameters: %{type: :object, properties: %{city: %{type: :string}}, required: [:city]}
+      ...>   }
+      ...> })
+      iex> {tool.name, tool.description}
+      {"weather", "The weather of a city"}
+
+  ## Calls that may be repeated
+
+  A run with a store knows after a crash which calls were started and have no result. `:repeat` says what happens then:
+
+    * `:safe` - the call runs again, with the same `:idempotency_key` in its tool context. For tools that only read, and for
+      those that pass the key to a service which does the work once
+    * `:never` - the call does not run again: the model reads that its outcome is unknown, or, with `:approval`, a
+      person decides. The default
+    * `{:ask, fun}` - `fun.(call, key)` finds out, and returns `{:done, result}` with the call's result (`{:ok, term}` or
+      `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
+  """
+
+  alias AshAgent.{Toolbox, ToolDefinition}
+
+  @enforce_keys [:name, :run]
+  defstruct [
+    :name,
+    :run,
+    description: nil,
+    parameters: %{"type" => "object"},
+    timeout: nil,
+    grace: 0,
+    repeat: :never
+  ]
+
+  # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
+  # milliseconds after it, the tool may end by itself before it is killed.
+  @typedoc "A tool. `run`, `timeout` and `grace` are private."
+  @type t :: %__MODULE__{
+          name: String.t(),
+          description: String.t() | nil,
+          parameters: map(),
+          run: (map(), map() -> term()) | (map(), map(), map() -> term()),
+          timeout: timeout() | nil,
+          grace: non_neg_integer(),
+          repeat: repeat()
+        }
+
+  @typedoc "Whether a call whose outcome is unknown may run again, see above."
+  @type repeat ::
+          :safe
+          | :never
+          | {:ask,
+             (call :: map(), key :: String.t() ->
+                {:done, {:ok, term()} | {:error, term()}} | :not_done | :unknown)}
+
+  @type callable ::
+          (map() -> term()) | (map(), map() -> term()) | {module(), function :: atom()}
+  @type definition ::
+          callable()
+          | Toolbox.t()
+          | %{
+              required(:function) => callable(),
+              optional(:description) => String.t() | nil,
+              optional(:parameters) => map() | nil,
+              optional(:repeat) => repeat(),
+              optional(atom()) => term()
+            }
+  @type definitions ::
+          %{optional(atom() | String.t()) => definition()}
+          | [{atom() | String.t(), definition()} | map()]
+
+  @doc """
+  Makes a list of tools from definitions, and returns it. The tools of a map are sorted by name.
+
+  Raises `ArgumentError` for anything that is not a definition, and for two tools with the same name.
+
+  ## Examples
+
+      iex> AshAgent.Runtime.Tool.new(%{add: fn _, _, _ -> 0 end})
+      ** (ArgumentError) the tool "add" must be a function of arity 1 or 2, {module, function}, a map or struct with such a :function, or a toolbox
+  """
+  @doc since: "0.1.0"
+  @spec new(definitions()) :: [t()]
+  def new(definitions),
+    do: for({tool, definition} <- ToolDefinition.read(definitions), do: tool(tool, definition))
+
+  defp tool(described, %__MODULE__{} = tool), do: %{tool | name: described.name}
+
+  defp tool(described, %Toolbox{} = toolbox) do
+    # The executor's timeout kills the process that runs it, and the program with it.
+    run = fn arguments, _tool_context -> Toolbox.run(toolbox, arguments, timeout: :infinity) end
+    tool(described, run, :never)
+  end
+
+  defp tool(%{name: name} = described, %{function: function} = definition) do
+    repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
+    tool(described, run(function, name), repeat)
+  end
+
+  defp tool(described, function), do: tool(described, run(function, described.name), :never)
+
+  defp tool(described, run, repeat),
+    do: struct!(__MODULE__, Map.merge(described, %{run: run, repeat: repeat}))
+
+  defp repeat!(repeat, _name) when repeat in [:safe, :never], do: repeat
+  defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
+
+  defp repeat!(_other, name) do
+    raise ArgumentError,
+          "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+  end
+
+  defp run(function, _name) when is_function(function, 2), do: function
+
+  defp run(function, _name) when is_function(function, 1),
+    do: fn arguments, _ -> function.(arguments) end
+
+  defp run({module, function}, name) when is_atom(module) and is_atom(function) do
+    cond do
+      not Code.ensure_loaded?(module) ->
+        raise ArgumentError,
+              "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
+
+      function_exported?(module, function, 2) ->
+        fn arguments, tool_context -> apply(module, function, [arguments, tool_context]) end
+
+      function_exported?(module, function, 1) ->
+        fn arguments, _ -> apply(module, function, [arguments]) end
+
+      true ->
+        raise ArgumentError,
+              "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
+    end
+  end
+
+  defp run(_other, name), do: ToolDefinition.refuse!(name)
+
+  @doc """
+  Returns the names of parameters that the tool's schema requires and the arguments lack. Names and keys may be atoms or strings.
+
+  ## Examples
+
+      iex> [tool] = AshAgent.Runtime.Tool.new(%{add: %{function: fn _ -> 0 end, parameters: %{"required" => ["a", "b"]}}})
+      iex> AshAgent.Runtime.Tool.missing(tool, %{a: 1})
+      ["b"]
+  """
+  @doc since: "0.1.0"
+  @spec missing(t(), map()) :: [String.t()]
+  def missing(%__MODULE__{parameters: parameters}, arguments) when is_map(arguments) do
+    required = Map.get(parameters, "required") || Map.get(parameters, :required)
+
+    if is_list(required) do
+      given = for key <- Map.keys(arguments), is_atom(key) or is_binary(key), do: to_string(key)
+
+      for name <- required,
+          is_atom(name) or is_binary(name),
+          to_string(name) not in given,
+          do: to_string(name)
+    else
+      []
+    end
+  end
+
+  @doc false
+  # The function that the tool's process runs.
+  def function(%__MODULE__{run: run}, arguments, tool_context, scope) when is_function(run, 3),
+    do: fn -> run.(arguments, tool_context, scope) end
+
+  def function(%__MODULE__{run: run}, arguments, tool_context, _scope),
+    do: fn -> run.(arguments, tool_context) end
+
+  @doc false
+  # A field of a call, whose keys may be atoms or strings.
+  def field(call, key) when is_map(call) do
+    with :error <- Map.fetch(call, key),
+         :error <- Map.fetch(call, Atom.to_string(key)) do
+      nil
+    else
+      {:ok, value} -> value
+    end
+  end
+
+  @doc false
+  defdelegate name(name), to: ToolDefinition
+
+  @doc false
+  # The arguments of a call as a map.
+  def arguments(nil), do: {:ok, %{}}
+  def arguments(arguments) when is_map(arguments), do: {:ok, arguments}
+
+  def arguments(text) when is_binary(text) do
+    case if(String.trim(text) == "", do: {:ok, %{}}, else: AshAgent.Context.JSON.decode(text)) do
+      {:ok, %{} = arguments} -> {:ok, arguments}
+      _ -> {:error, "the arguments are not a JSON object"}
+    end
+  end
+
+  def arguments(_other), do: {:error, "the arguments are not a JSON object"}
+
+  @doc false
+  # How a function of the application failed, in words that tell nothing of its data.
+  def failure(:error, reason),
+    do: "raised " <> inspect(Exception.normalize(:error, reason).__struct__)
+
+  def failure(:throw, _value), do: "threw a value that nobody caught"
+  def failure(:exit, _reason), do: "exited"
+end

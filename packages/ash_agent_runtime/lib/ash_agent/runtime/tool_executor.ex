@@ -1,0 +1,440 @@
+defmodule AshAgent.Runtime.ToolExecutor do
+  @moduledoc """
+  Executes tool calls concurrently, each in its own process, and returns a result for every call, whatever happens.
+
+      iex> tools = %{
+      ...>   "add" => fn %{"a" => a, "b" => b} -> {:ok, a + b} end,
+      ...>   whoami: fn _arguments, %{actor: actor} -> {:ok, actor} end
+      ...> }
+      iex> calls = [
+      ...>   %{id: "1", name: "add", arguments: %{"a" => 1, "b" => 2}},
+      ...>   %{id: "2", name: "whoami", arguments: %{}},
+      ...>   %{id: "3", name: "fly", arguments: %{}}
+      ...> ]
+      iex> AshAgent.Runtime.ToolExecutor.execute_tools(calls, tools, %{actor: "Ada"})
+      [
+        %{id: "1", result: {:ok, 3}},
+        %{id: "2", result: {:ok, "Ada"}},
+        %{id: "3", result: {:error, "unknown tool \\"fly\\"; available tools: add, whoami"}}
+      ]
+
+  Definitions are described in `AshAgent.Runtime.Tool`. A tool returns `{:ok, term}`, `{:error, reason}`, or `{:halt,
+  term}`, which ends the loop of `AshAgent.Runtime` and counts as `{:ok, term}` here. Any other term counts as `{:ok,
+  term}`.
+
+  ## Failures
+
+  The result is `{:error, words}`, with words for the model, if the tool is unknown, if the arguments are not a JSON
+  object or lack a parameter that the schema requires, and if the tool raises, throws, exits or times out. Calls are
+  matched to tools by the text of the name; a name that a model wrote never becomes an atom.
+
+  ## The tool context
+
+  Tools with two arguments get the runtime context. It always has `:agent`, `:domain`, `:actor` and `:tenant`, which are
+  `nil` if not given. Nothing of it is stored. In a run with a store it also has an `:idempotency_key`, which is the
+  same each time that this call runs, and another one for every other call, see `AshAgent.Store.call_key/3`.
+
+  ## Processes
+
+  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
+  are killed. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
+  continues the caller's trace.
+  """
+
+  alias AshAgent.Options
+  alias AshAgent.Runtime.{Bounds, Events, Progress, Tool}
+  alias AshAgent.Runtime.SubAgent.Outcome
+  alias AshAgent.Trace.Caller
+
+  @schema [
+    timeout: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "milliseconds or `:infinity`",
+      default: 60_000,
+      doc: "the time that each call may take."
+    ],
+    max_concurrency: [type: :pos_integer, default: 8, doc: "how many calls may run at a time."],
+    on_event: [
+      type: {:or, [{:fun, 1}, {:fun, 3}, nil]},
+      type_doc: "a function of arity 1 or 3",
+      doc: "see `AshAgent.Runtime.Events`. Defaults to no function."
+    ],
+    supervisor: [
+      type: :any,
+      type_doc: "a `Task.Supervisor`",
+      doc:
+        "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."
+    ]
+  ]
+
+  @type call :: %{
+          required(:id) => String.t(),
+          required(:name) => atom() | String.t(),
+          optional(atom()) => term()
+        }
+  @type result :: %{id: String.t(), result: {:ok, term()} | {:error, term()}}
+
+  @doc """
+  Executes tool calls and returns their results, in the order of the calls.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  Raises `ArgumentError` for tools that are not definitions.
+
+  ## Examples
+
+      iex> slow = fn _ -> Process.sleep(:infinity) end
+      iex> AshAgent.Runtime.ToolExecutor.execute_tools([%{id: "1", name: :slow, arguments: %{}}], %{slow: slow}, %{}, timeout: 10)
+      [%{id: "1", result: {:error, "timed out after 10 ms"}}]
+  """
+  @doc since: "0.1.0"
+  @spec execute_tools([call()], Tool.definitions(), map(), keyword()) :: [result()]
+  def execute_tools(tool_calls, tool_definitions, runtime_context, opts \\ [])
+      when is_list(tool_calls) and is_map(runtime_context) do
+    opts = Options.validate!(opts, @schema)
+
+    settings = %{
+      tools: tool_definitions |> Tool.new() |> by_name(),
+      tool_context: tool_context(runtime_context),
+      timeout: opts[:timeout],
+      max_concurrency: opts[:max_concurrency],
+      deadline: :infinity,
+      events: Events.new(opts[:on_event]),
+      scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
+    }
+
+    indexed = Enum.with_index(tool_calls)
+
+    {:done, results} =
+      with_supervisor(opts[:supervisor], fn supervisor ->
+        settings = Map.put(settings, :supervisor, supervisor)
+
+        execute(indexed, settings, %{}, fn {_call, index}, outcome, _duration, results ->
+          Map.put(results, index, result(outcome))
+        end)
+      end)
+
+    for {call, index} <- indexed,
+        do: %{id: Tool.field(call, :id), result: Map.fetch!(results, index)}
+  end
+
+  @doc false
+  def result({:halt, term}), do: {:ok, term}
+  def result({_ok_or_error, _term} = result), do: result
+  def result({ok_or_error, term, _metadata}), do: {ok_or_error, term}
+
+  @doc false
+  def by_name(tools), do: Map.new(tools, &{&1.name, &1})
+
+  @doc false
+  def tool_context(runtime_context),
+    do: Map.merge(%{agent: nil, domain: nil, actor: nil, tenant: nil}, runtime_context)
+
+  @doc false
+  # Gives `fun` a Task.Supervisor that ends with it, or with the caller.
+  def with_supervisor(nil, fun) do
+    {:ok, supervisor} = Task.Supervisor.start_link()
+
+    try do
+      fun.(supervisor)
+    after
+      Supervisor.stop(supervisor)
+      # A caller that traps exits would find the supervisor's in its mailbox.
+      Process.unlink(supervisor)
+
+      receive do
+        {:EXIT, ^supervisor, _} -> :ok
+      after
+        0 -> :ok
+      end
+    end
+  end
+
+  def with_supervisor(supervisor, fun), do: fun.(supervisor)
+
+  @doc false
+  # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
+  # {:ok | :error, term, {metadata, contexts}} from a sub-agent, with what to note beside its result, and its conversations.
+  # `fun` also gets how long the call took, in native units. `settings.keys`, when given, has the idempotency keys by the
+  # calls' ids.
+  # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
+  # was folded so far; nothing runs any more then.
+  def execute(calls, settings, acc, fun) do
+    settings = Map.put_new(settings, :over?, fn _acc -> false end)
+    run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
+  end
+
+  defp run(%{settings: settings} = state, acc) do
+    if settings.over?.(acc), do: stop(state, acc), else: go_on(state, acc)
+  end
+
+  defp go_on(%{waiting: [next | waiting], running: running, settings: settings} = state, acc)
+       when map_size(running) < settings.max_concurrency do
+    if left(settings.deadline) == 0 do
+      stop(state, acc)
+    else
+      case start(next, settings) do
+        {:running, ref, entry} ->
+          run(%{state | waiting: waiting, running: Map.put(running, ref, entry)}, acc)
+
+        {:refused, outcome} ->
+          run(%{state | waiting: waiting}, state.fun.(next, outcome, 0, acc))
+      end
+    end
+  end
+
+  defp go_on(%{waiting: [], running: running}, acc) when map_size(running) == 0, do: {:done, acc}
+
+  defp go_on(%{running: running, settings: settings} = state, acc) do
+    receive do
+      {ref, reply} when is_map_key(running, ref) ->
+        Process.demonitor(ref, [:flush])
+        finished(state, ref, reply, acc)
+
+      {:DOWN, ref, :process, _pid, reason} when is_map_key(running, ref) ->
+        finished(state, ref, {:raised, :exit, reason, []}, acc)
+
+      {channel, :tool_progress, measured} when is_reference(channel) ->
+        progressed(running, channel, measured, settings)
+        run(state, acc)
+    after
+      next_deadline(running, settings) -> expired(state, acc)
+    end
+  end
+
+  defp progressed(running, channel, measured, settings) do
+    for {_ref, %{channel: ^channel} = entry} <- running,
+        do: Events.emit(settings.events, [:tool, :progress], measured, entry.metadata)
+  end
+
+  defp next_deadline(running, settings) do
+    running
+    |> Enum.reduce(settings.deadline, fn {_ref, %{deadline: deadline}}, soonest ->
+      min(deadline, soonest)
+    end)
+    |> left()
+  end
+
+  defp expired(%{running: running, settings: settings} = state, acc) do
+    if left(settings.deadline) == 0 do
+      stop(state, acc)
+    else
+      late = for {ref, %{deadline: deadline}} <- running, left(deadline) == 0, do: ref
+
+      {state, acc} =
+        Enum.reduce(late, {state, acc}, fn ref, {state, acc} ->
+          take(state, ref, shut_down(running[ref].task, running[ref].timeout), acc)
+        end)
+
+      run(state, acc)
+    end
+  end
+
+  # The run is over: results that have arrived count, the other calls are killed.
+  defp stop(%{running: running, settings: settings} = state, acc) do
+    {kind, reason} =
+      if left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
+
+    acc =
+      Enum.reduce(running, acc, fn {ref, entry}, acc ->
+        case shut_down(entry.task, nil) do
+          {:timed_out, nil} ->
+            Progress.close(entry.channel)
+            failed(entry, settings, kind, reason, [])
+            acc
+
+          reply ->
+            {_state, acc} = take(state, ref, reply, acc)
+            acc
+        end
+      end)
+
+    {:timeout, acc}
+  end
+
+  defp shut_down(task, timeout) do
+    case Task.shutdown(task, :brutal_kill) do
+      {:ok, reply} -> reply
+      {:exit, reason} -> {:raised, :exit, reason, []}
+      nil -> {:timed_out, timeout}
+    end
+  end
+
+  defp finished(state, ref, reply, acc) do
+    {state, acc} = take(state, ref, reply, acc)
+    run(state, acc)
+  end
+
+  defp take(state, ref, reply, acc) do
+    {entry, running} = Map.pop!(state.running, ref)
+    Progress.close(entry.channel)
+    outcome = outcome(reply, entry, state.settings)
+    duration = Events.since(entry.started)
+    {%{state | running: running}, state.fun.(entry.keyed, outcome, duration, acc)}
+  end
+
+  ## One call
+
+  defp start({call, _key} = keyed, settings) do
+    name = Tool.field(call, :name)
+    arguments = Tool.field(call, :arguments)
+    call_metadata = %{tool: Tool.name(name), tool_call_id: Tool.field(call, :id)}
+
+    Events.emit(
+      settings.events,
+      [:tool, :start],
+      Events.started(%{arguments_bytes: Events.bytes(arguments)}),
+      call_metadata
+    )
+
+    entry = %{keyed: keyed, started: System.monotonic_time(), metadata: call_metadata}
+
+    case check(settings.tools, call) do
+      {:ok, tool, arguments} ->
+        timeout = tool.timeout || settings.timeout
+        {channel, progress} = Progress.open()
+        scope = settings |> scope(timeout, entry) |> Map.put(:progress, progress)
+        function = Tool.function(tool, arguments, with_key(settings, entry), scope)
+
+        task = Caller.task(settings.supervisor, fn -> guarded(function) end)
+        deadline = deadline(timeout, tool.grace)
+
+        {:running, task.ref,
+         Map.merge(entry, %{task: task, timeout: timeout, deadline: deadline, channel: channel})}
+
+      {:error, words} ->
+        {:refused, outcome({:returned, {:error, words}}, entry, settings)}
+    end
+  end
+
+  defp with_key(%{tool_context: tool_context} = settings, %{metadata: %{tool_call_id: id}}) do
+    case settings do
+      %{keys: %{^id => key}} ->
+        Map.put(tool_context, :idempotency_key, key)
+
+      _without ->
+        tool_context
+    end
+  end
+
+  # The scope for a tool that runs an agent itself, or tells how far it is.
+  defp scope(settings, timeout, entry) do
+    Map.merge(settings.scope, %{
+      timeout: timeout,
+      deadline: settings.deadline,
+      tool_call_id: entry.metadata.tool_call_id
+    })
+  end
+
+  @doc false
+  # The tool that can take a call, and the arguments as a map.
+  def check(tools, call) do
+    with {:ok, tool} <- find(tools, Tool.field(call, :name)),
+         {:ok, arguments} <- Tool.arguments(Tool.field(call, :arguments)),
+         :ok <- required(tool, arguments),
+         do: {:ok, tool, arguments}
+  end
+
+  @doc false
+  # Runs a function of the application to a term that says how it ended.
+  def guarded(fun) do
+    {:returned, fun.()}
+  catch
+    kind, reason ->
+      {:raised, kind, Exception.normalize(kind, reason, __STACKTRACE__),
+       Events.prune(__STACKTRACE__)}
+  end
+
+  @doc false
+  def find(tools, name) do
+    with :error <- Map.fetch(tools, Tool.name(name)) do
+      known =
+        case tools |> Map.keys() |> Enum.sort() do
+          [] -> "there are no tools"
+          names -> "available tools: " <> Enum.join(names, ", ")
+        end
+
+      {:error, "unknown tool #{inspect(Tool.name(name))}; #{known}"}
+    end
+  end
+
+  defp required(tool, arguments) do
+    case Tool.missing(tool, arguments) do
+      [] ->
+        :ok
+
+      [name] ->
+        {:error, "the required argument #{inspect(name)} is missing"}
+
+      names ->
+        {:error, "the required arguments #{Enum.map_join(names, ", ", &inspect/1)} are missing"}
+    end
+  end
+
+  defp outcome({:returned, value}, entry, settings) do
+    outcome = returned(value)
+    {status, term} = {elem(outcome, 0), elem(outcome, 1)}
+
+    Events.emit(
+      settings.events,
+      [:tool, :stop],
+      %{duration: Events.since(entry.started), result_bytes: Events.bytes(term)},
+      Map.put(entry.metadata, :status, status)
+    )
+
+    outcome
+  end
+
+  defp outcome({:raised, kind, reason, stacktrace}, entry, settings) do
+    failed(entry, settings, kind, Events.label(kind, reason), stacktrace)
+    {:error, words(kind, reason)}
+  end
+
+  defp outcome({:timed_out, timeout}, entry, settings) do
+    failed(entry, settings, :timeout, :timeout, [])
+    {:error, "timed out after #{timeout} ms"}
+  end
+
+  defp returned(%Outcome{result: {status, term}} = outcome),
+    do: {status, term, {outcome.metadata, outcome.contexts}}
+
+  defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
+  defp returned(:error), do: {:error, "the tool failed"}
+  defp returned(value), do: {:ok, value}
+
+  defp failed(entry, settings, kind, reason, stacktrace) do
+    Events.emit(
+      settings.events,
+      [:tool, :exception],
+      %{duration: Events.since(entry.started)},
+      Map.merge(entry.metadata, %{kind: kind, reason: reason, stacktrace: stacktrace})
+    )
+  end
+
+  # An exception's message is meant to be read. Other reasons may contain data that the model must not see (such as the
+  # arguments of a failed GenServer.call/3), so at most a word of them is shown.
+  defp words(:error, exception) do
+    "the tool raised #{inspect(exception.__struct__)}: " <>
+      String.slice(message(exception), 0, 2_000)
+  end
+
+  defp words(:throw, _value), do: "the tool threw a value that nobody caught"
+
+  defp words(:exit, reason),
+    do: "the tool's process exited (#{inspect(Events.label(:exit, reason))})"
+
+  defp message(exception) do
+    Exception.message(exception)
+  rescue
+    _ -> "(no message)"
+  end
+
+  defp deadline(:infinity, _grace), do: :infinity
+  defp deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
+
+  @doc false
+  def left(:infinity), do: :infinity
+  def left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+end

@@ -1,0 +1,763 @@
+defmodule AshAgent.Store do
+  @moduledoc """
+  Stores conversations, which are contexts and chats: one turn at a time, and with one writer at a time.
+
+      {:ok, store} = AshAgent.Store.SQLite.open("conversations.db")
+      {:ok, kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      context = AshAgent.Context.add_assistant_message(kept.value, "Hi!")
+      {:ok, kept} = AshAgent.Store.append(store, kept, context)
+      {:ok, kept} = AshAgent.Store.fetch(store, "c1")
+
+  There are two stores: `AshAgent.Store.SQLite`, embedded, for one machine, and `AshAgent.Store.Postgres`, for several.
+  Both use the same tables, described in the guide [Stores](stores.html). To test a store of your own, use
+  `AshAgent.Store.Conformance`, which both pass.
+
+  ## One writer
+
+  Every write compares. `append/3` takes the value that `fetch/2` or the last write returned, and writes only if the
+  stored conversation has not changed since. Otherwise it writes nothing and returns `{:error, :stale}`, or `{:error,
+  {:owned, owner}}` if somebody else has claimed the conversation. So two writers never mix.
+
+  To run an agent, claim its conversation first: `claim/3` takes one that is free, or whose owner's *lease* has ended.
+  From then on, only the holder of the claim can write. Each claim has a greater `epoch`, and every write compares it: an
+  owner that was stopped for longer than its lease finds that somebody else owns the conversation, and can no longer
+  change anything. `renew/2` and every write of the owner extend the lease, `release/2` ends the claim, and `expired/2`
+  claims conversations whose owners have died.
+
+  ## Cost of a write
+
+  A write contains only the iterations that differ from the stored ones, so it costs the same at iteration 10 and at
+  iteration 10,000. They are compared with `kept.value`: if you made the new context by adding to it, comparing takes
+  constant time; otherwise all iterations are compared. Iterations that a rewind took back are deleted.
+
+  ## The journal
+
+  A run that must not do things twice records each call with `start/3` before it runs it. The store starts each attempt of
+  a call once, whoever asks, and returns the calls that you may run. Record how they ended with the option `:finished` of
+  `append/4`, in the same write as the context that has their results. After a crash, `calls/3` returns the calls that
+  were started and have no outcome.
+
+      key = AshAgent.Store.call_key(kept, context, "call_1")
+      {:ok, kept, started} = AshAgent.Store.start(store, kept, [%{key: key}])
+      # runs what is in `started`, and nothing else
+      {:ok, kept} = AshAgent.Store.append(store, kept, context, finished: [%{key: key, state: :ok}])
+
+  That makes three round trips per iteration: the model's answer (`append/3`), `start/3` for all its calls, and their
+  results.
+
+  ## Prompts
+
+  `enqueue/4` stores a message for a conversation, from any process and without a claim. The owner reads waiting messages
+  with `waiting/2`, and names them as `:taken` in the `append/4` that adds them to the conversation, so each is taken
+  once.
+
+  ## Trust
+
+  Stores trust their contents, since the application wrote them: approvals and structs are loaded as they were, see
+  [Storage](https://hexdocs.pm/ash_agent_context/storage.html#documents-from-elsewhere).
+  """
+
+  alias AshAgent.{ChatContext, Context, Options}
+  alias AshAgent.Store.{Conversation, Error}
+
+  @typedoc "A store of `AshAgent.Store.SQLite.open/2` or `AshAgent.Store.Postgres.new/2`, or the name of a store that a supervisor has started."
+  @type t :: struct() | atom()
+
+  @type id :: String.t()
+
+  @typedoc """
+  Why a write did not happen.
+
+    * `:stale` - the conversation was written, claimed or released since it was fetched. Fetch it again.
+    * `{:owned, owner}` - somebody else has claimed it, so you cannot write to it
+    * `:not_found` - the conversation does not exist, or no longer exists
+  """
+  @type refusal :: :stale | {:owned, owner :: String.t()} | :not_found
+
+  @type value :: Context.t() | ChatContext.t()
+  @type kept :: Conversation.t()
+
+  @typedoc "How a call ended. `:unknown` is for a call that was started and whose outcome is not known."
+  @type call_state :: :ok | :error | :halt | :unknown | :denied | :cancelled | :interrupted
+
+  @typedoc """
+  An attempt to run a call.
+
+    * `:key` - the key that `call_key/3` returns
+    * `:attempt` - counted from 1. Defaults to `1`.
+    * `:call` - a map with anything that readers of the journal should know, such as the call's id, name and iteration. Defaults to
+      `%{}`.
+  """
+  @type attempt :: %{
+          required(:key) => String.t(),
+          optional(:attempt) => pos_integer(),
+          optional(:call) => map()
+        }
+
+  @call_states [:started, :ok, :error, :halt, :unknown, :denied, :cancelled, :interrupted]
+
+  @doc false
+  def call_states, do: @call_states
+
+  # Options are checked and have their defaults; ids are strings that any database accepts.
+  @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
+  @callback fetch(struct(), id() | kept()) ::
+              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @callback append(struct(), kept(), value(), keyword()) ::
+              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback start(struct(), kept(), [attempt()]) ::
+              {:ok, kept(), [String.t()]} | {:error, refusal() | Error.t()}
+  @callback claim(struct(), id(), keyword()) ::
+              {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  @callback renew(struct(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback release(struct(), kept(), keyword()) ::
+              {:ok, kept()} | {:error, refusal() | Error.t()}
+  @callback expired(struct(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
+  @callback list(struct(), keyword()) :: {:ok, page :: map()} | {:error, Error.t()}
+  @callback delete(struct(), id()) :: :ok | {:error, :not_found | Error.t()}
+  @callback history(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
+  @callback enqueue(struct(), id() | kept(), message :: Context.t(), keyword()) ::
+              {:ok, String.t()} | {:error, refusal() | Error.t()}
+  @callback waiting(struct(), id()) :: {:ok, [map()]} | {:error, Error.t()}
+  @callback calls(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
+
+  # PostgreSQL cannot index longer ones.
+  @longest_id 512
+
+  @doc false
+  def id?(id),
+    do:
+      is_binary(id) and byte_size(id) in 1..@longest_id and String.valid?(id) and
+        :binary.match(id, <<0>>) == :nomatch
+
+  @status [type: {:in, Conversation.statuses()}, doc: "the status of the conversation."]
+  @owner [
+    type: {:custom, &__MODULE__.id?/1},
+    type_doc: "a non-empty string of at most #{@longest_id} bytes",
+    doc: "the owner who claims it, such as the name of a node."
+  ]
+  @lease [
+    type: :pos_integer,
+    default: 30_000,
+    doc: "milliseconds until the claim ends, unless a write or `renew/2` extends it."
+  ]
+  @note [
+    type: :map,
+    default: %{},
+    doc: "a map that `history/3` returns, for instance when a model was asked and at what cost."
+  ]
+  @limit [
+    type: {:custom, &__MODULE__.limit?/1},
+    default: 100,
+    type_doc: "an integer from 1 to 10,000",
+    doc: "how many to return at most."
+  ]
+
+  @doc false
+  def limit?(limit), do: is_integer(limit) and limit in 1..10_000
+
+  @create [
+    owner:
+      Keyword.put(
+        @owner,
+        :doc,
+        "claims it at once for this owner. By default, it is not claimed."
+      ),
+    lease: @lease,
+    status: Keyword.put(@status, :default, :idle),
+    note: @note
+  ]
+
+  @doc """
+  Stores a new context or chat, and returns `{:ok, kept}`, or `{:error, :exists}` if there is a conversation with its id.
+
+  Raises `ArgumentError` for ids that are not valid UTF-8, contain NUL or have more than #{@longest_id} bytes. Costs
+  O(size of the conversation).
+
+  ## Options
+
+  #{Options.docs(@create)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> context = AshAgent.Context.new("Hello!", id: "c1")
+      iex> {:ok, kept} = AshAgent.Store.create(store, context)
+      iex> {kept.id, kept.kind, kept.revision, kept.owner}
+      {"c1", :context, 1, nil}
+      iex> AshAgent.Store.create(store, context)
+      {:error, :exists}
+  """
+  @doc since: "0.1.0"
+  @spec create(t(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
+  def create(store, value, opts \\ []) do
+    opts = Options.validate!(opts, @create)
+    value |> id_of!() |> id!()
+    call(store, :create, [value, opts])
+  end
+
+  @doc """
+  Loads a conversation and returns `{:ok, kept}` or `{:error, :not_found}`.
+
+  Instead of an id, you can pass a claim that another function returned. The loaded conversation is then claimed as well;
+  if the claim has ended, the error is `{:error, :stale}` or `{:error, {:owned, owner}}`. A conversation that cannot be
+  loaded is `{:error, %AshAgent.Context.Error{}}` with the path to the problem. Costs O(size of the conversation), about
+  as much as `AshAgent.Context.from_snapshot/1`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, fetched} = AshAgent.Store.fetch(store, "c1")
+      iex> AshAgent.Context.equal?(fetched.value, kept.value)
+      true
+      iex> AshAgent.Store.fetch(store, "c2")
+      {:error, :not_found}
+  """
+  @doc since: "0.1.0"
+  @spec fetch(t(), id() | kept()) ::
+          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  def fetch(store, %Conversation{} = kept), do: call(store, :fetch, [kept])
+
+  def fetch(store, id) when is_binary(id),
+    do: if(id?(id), do: call(store, :fetch, [id]), else: {:error, :not_found})
+
+  @append [
+    status: @status,
+    finished: [
+      type: {:list, {:custom, &__MODULE__.finished?/1}},
+      default: [],
+      type_doc: "a list of attempts with a `:state`",
+      doc:
+        "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."
+    ],
+    taken: [
+      type: {:list, {:custom, &__MODULE__.id?/1}},
+      default: [],
+      type_doc: "a list of ids",
+      doc: "the ids of the waiting messages that this write adds to the conversation."
+    ],
+    note: @note
+  ]
+
+  @doc false
+  def finished?(call), do: attempt?(call) and call[:state] in (@call_states -- [:started])
+
+  @doc """
+  Writes the difference between `value` and the stored conversation, and returns `{:ok, kept}`. If the conversation has
+  changed or is owned by somebody else, it writes nothing and returns an error, see `t:refusal/0`.
+
+  `value` is any other state of the same conversation: with more messages, rewound, cleared, with decisions. Given
+  `kept.value` itself, it only applies the options. The cost depends on the difference, see "Cost of a write".
+
+  Raises `ArgumentError` if `value` has another id or is of another kind, or if `kept` was not loaded.
+
+  ## Options
+
+  #{Options.docs(@append)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> context = AshAgent.Context.add_assistant_message(kept.value, "Hi!")
+      iex> {:ok, next} = AshAgent.Store.append(store, kept, context, status: :paused)
+      iex> {next.revision, next.status}
+      {2, :paused}
+      iex> AshAgent.Store.append(store, kept, context)
+      {:error, :stale}
+  """
+  @doc since: "0.1.0"
+  @spec append(t(), kept(), value(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  def append(store, %Conversation{} = kept, value, opts \\ []) do
+    opts = Options.validate!(opts, @append)
+
+    if kept.value == nil,
+      do: raise(ArgumentError, "the conversation was not loaded: call fetch/2 with it first")
+
+    unless is_struct(value, kept.value.__struct__) and id_of!(value) == kept.id,
+      do:
+        raise(
+          ArgumentError,
+          "expected a state of the given conversation, with the same id; store a fork with create/2"
+        )
+
+    call(store, :append, [kept, value, opts])
+  end
+
+  @claim [
+    owner: Keyword.put(@owner, :required, true),
+    lease: @lease,
+    status: @status,
+    reclaim: [
+      type: :boolean,
+      default: false,
+      doc:
+        "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
+    ],
+    from:
+      Keyword.put(
+        @owner,
+        :doc,
+        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
+      )
+  ]
+
+  @doc """
+  Claims a conversation that is free or whose lease has ended, and loads it.
+
+  Returns `{:ok, kept}`, `{:error, {:owned, owner}}` (also if it is the same owner), or `{:error, :not_found}`. A claim
+  ends all earlier ones: their holders can no longer write.
+
+  ## Options
+
+  #{Options.docs(@claim)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _kept} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, claim} = AshAgent.Store.claim(store, "c1", owner: "a", status: :running)
+      iex> {claim.owner, claim.epoch, claim.claimed?}
+      {"a", 1, true}
+      iex> AshAgent.Store.claim(store, "c1", owner: "b")
+      {:error, {:owned, "a"}}
+  """
+  @doc since: "0.1.0"
+  @spec claim(t(), id(), keyword()) ::
+          {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  def claim(store, id, opts) when is_binary(id) do
+    opts = Options.validate!(opts, @claim)
+    if id?(id), do: call(store, :claim, [id, opts]), else: {:error, :not_found}
+  end
+
+  @doc """
+  Extends the lease of a claim, from now on, and returns `{:ok, kept}`, or an error if the claim has ended.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, claim} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!"), owner: "a", lease: 1_000)
+      iex> {:ok, renewed} = AshAgent.Store.renew(store, claim)
+      iex> DateTime.compare(renewed.lease_until, claim.lease_until) in [:gt, :eq]
+      true
+  """
+  @doc since: "0.1.0"
+  @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  def renew(store, %Conversation{} = kept), do: call(store, :renew, [claimed!(kept)])
+
+  @release [status: @status]
+
+  @doc """
+  Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
+
+  ## Options
+
+  #{Options.docs(@release)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, claim} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!"), owner: "a")
+      iex> {:ok, kept} = AshAgent.Store.release(store, claim, status: :idle)
+      iex> {kept.owner, kept.claimed?}
+      {nil, false}
+  """
+  @doc since: "0.1.0"
+  @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
+  def release(store, %Conversation{} = kept, opts \\ []),
+    do: call(store, :release, [claimed!(kept), Options.validate!(opts, @release)])
+
+  @expired [
+    owner: Keyword.put(@owner, :required, true),
+    lease: @lease,
+    limit: @limit,
+    status: [
+      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
+      default: :running,
+      doc: "the status, or a list of them."
+    ]
+  ]
+
+  @doc """
+  Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
+
+  They are not loaded: pass each to `fetch/2`. Several processes can call this at once without waiting for each other, and
+  each gets different conversations. The claims all belong to `:owner`.
+
+  ## Options
+
+  #{Options.docs(@expired)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"), owner: "a", lease: 1, status: :running)
+      iex> Process.sleep(10)
+      iex> {:ok, [claim]} = AshAgent.Store.expired(store, owner: "b", limit: 10)
+      iex> {claim.id, claim.owner, claim.epoch, claim.value}
+      {"c1", "b", 2, nil}
+  """
+  @doc since: "0.1.0"
+  @spec expired(t(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
+  def expired(store, opts), do: call(store, :expired, [Options.validate!(opts, @expired)])
+
+  @list [
+    status: [
+      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
+      doc: "the status, or a list of them. Defaults to all."
+    ],
+    metadata: [
+      type: {:custom, &__MODULE__.plain?/1},
+      type_doc: "a map with strings, atoms, integers, booleans or `nil` as values",
+      doc: "entries that the metadata must contain. Defaults to no entries."
+    ],
+    parent_id: [
+      type: {:custom, &__MODULE__.id?/1},
+      type_doc: "an id",
+      doc: "lists only children or forks of this conversation. Defaults to all."
+    ],
+    by: [
+      type: {:in, [:updated_at, :created_at]},
+      default: :updated_at,
+      doc: "the time to order by, which `:since` and `:until` refer to."
+    ],
+    order: [type: {:in, [:desc, :asc]}, default: :desc, doc: "newest or oldest first."],
+    since: [type: {:struct, DateTime}, doc: "from this time on."],
+    until: [type: {:struct, DateTime}, doc: "before this time."],
+    after: [
+      type: {:custom, &__MODULE__.cursor?/1},
+      type_doc: "`next` of the previous page",
+      doc: "continues there. Defaults to the first page."
+    ],
+    limit: @limit
+  ]
+
+  @doc false
+  def plain?(map) do
+    is_map(map) and not is_struct(map) and
+      Enum.all?(map, fn {key, value} ->
+        (is_atom(key) or text?(key)) and
+          (is_atom(value) or text?(value) or
+             (is_integer(value) and abs(value) < 0x7FFFFFFFFFFFFFFF))
+      end)
+  end
+
+  defp text?(text), do: is_binary(text) and String.valid?(text)
+
+  @doc false
+  def cursor?({%DateTime{}, id}), do: id?(id)
+  def cursor?(_other), do: false
+
+  @doc """
+  Lists conversations without loading them, and returns `{:ok, %{conversations: kept, next: cursor}}`.
+
+  Pass `next` as the option `:after` to get the next page; it is `nil` after the last one. Pages continue from a key, not
+  an offset, so a conversation that is written in the meantime never appears twice, except when the write moves it to the
+  beginning.
+
+  ## Options
+
+  #{Options.docs(@list)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1", metadata: %{user: 7}))
+      iex> {:ok, page} = AshAgent.Store.list(store, metadata: %{user: 7}, status: [:idle, :paused])
+      iex> {Enum.map(page.conversations, & &1.id), page.next}
+      {["c1"], nil}
+  """
+  @doc since: "0.1.0"
+  @spec list(t(), keyword()) ::
+          {:ok, %{conversations: [kept()], next: {DateTime.t(), id()} | nil}}
+          | {:error, Error.t()}
+  def list(store, opts \\ []), do: call(store, :list, [Options.validate!(opts, @list)])
+
+  @doc """
+  Deletes a conversation, whoever owns it, and everything stored with it. Returns `:ok` or `{:error, :not_found}`.
+
+  A run of it gets `{:error, :not_found}` at its next write. Backups and the database's own logs are not deleted.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {AshAgent.Store.delete(store, "c1"), AshAgent.Store.delete(store, "c1")}
+      {:ok, {:error, :not_found}}
+  """
+  @doc since: "0.1.0"
+  @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
+  def delete(store, id) when is_binary(id),
+    do: if(id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
+
+  @history [
+    after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
+    limit: @limit
+  ]
+
+  @doc """
+  Returns the writes of a conversation, oldest first: `{:ok, [%{revision:, epoch:, owner:, at:, note:}]}`.
+
+  `note` is the one given to `create/3` or `append/4`. Iterations that a rewind took back are not part of it. For an
+  unknown conversation, the list is empty.
+
+  ## Options
+
+  #{Options.docs(@history)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"), note: %{by: :ann})
+      iex> {:ok, [write]} = AshAgent.Store.history(store, "c1")
+      iex> {write.revision, write.note}
+      {1, %{by: :ann}}
+  """
+  @doc since: "0.1.0"
+  @spec history(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
+  def history(store, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, @history)
+    if id?(id), do: call(store, :history, [id, opts]), else: {:ok, []}
+  end
+
+  @doc """
+  Records that attempts to run calls are started, and returns `{:ok, kept, keys}` with the keys of the calls that you may
+  run now.
+
+  Calls that are not among them were started before, by you or by somebody else: `calls/3` returns by which claim, and how
+  they ended. After an error, run none of them. The conversation itself is not written, and keeps its revision.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Store}
+      iex> {:ok, store} = Store.SQLite.open(":memory:")
+      iex> context = Context.new("Pay") |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay, arguments: %{}}])
+      iex> {:ok, kept} = Store.create(store, context, owner: "a")
+      iex> key = Store.call_key(context, "call_1")
+      iex> {:ok, kept, started} = Store.start(store, kept, [%{key: key}])
+      iex> {:ok, _kept, again} = Store.start(store, kept, [%{key: key}])
+      iex> {started == [key], again}
+      {true, []}
+  """
+  @doc since: "0.1.0"
+  @spec start(t(), kept(), [attempt()]) ::
+          {:ok, kept(), [String.t()]} | {:error, refusal() | Error.t()}
+  def start(store, %Conversation{} = kept, calls) when is_list(calls) do
+    unless Enum.all?(calls, &attempt?/1),
+      do:
+        raise(
+          ArgumentError,
+          "expected each attempt to be a map with a :key of call_key/3, and optionally :attempt, an integer from 1, and :call, a map"
+        )
+
+    call(store, :start, [kept, calls])
+  end
+
+  defp attempt?(%{key: key} = call) do
+    attempt = Map.get(call, :attempt, 1)
+
+    id?(key) and is_integer(attempt) and attempt in 1..1_000_000 and
+      is_map(Map.get(call, :call, %{}))
+  end
+
+  defp attempt?(_other), do: false
+
+  @calls [
+    state: [
+      type: {:or, [{:in, @call_states}, {:list, {:in, @call_states}}]},
+      doc: "the state, or a list of them; `:started` calls have no outcome. Defaults to all."
+    ],
+    keys: [
+      type: {:list, {:custom, &__MODULE__.id?/1}},
+      type_doc: "a list of keys",
+      doc: "the keys of calls. Defaults to all."
+    ]
+  ]
+
+  @doc """
+  Reads the journal of a conversation, oldest first: `{:ok, [%{key:, attempt:, epoch:, state:, started_at:, ended_at:, call:}]}`.
+
+  ## Options
+
+  #{Options.docs(@calls)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, kept} = AshAgent.Store.create(store, AshAgent.Context.new("Pay", id: "c1"))
+      iex> {:ok, _kept, ["key"]} = AshAgent.Store.start(store, kept, [%{key: "key", call: %{name: :pay}}])
+      iex> {:ok, [call]} = AshAgent.Store.calls(store, "c1", state: :started)
+      iex> {call.key, call.attempt, call.call, call.ended_at}
+      {"key", 1, %{name: :pay}, nil}
+  """
+  @doc since: "0.1.0"
+  @spec calls(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
+  def calls(store, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, @calls)
+    if id?(id), do: call(store, :calls, [id, opts]), else: {:ok, []}
+  end
+
+  @doc """
+  Returns the key of a call of the current iteration, which identifies its journal entry. A tool can pass it to a service
+  as an idempotency key.
+
+  The key is the same after a restart and in each attempt, and differs after a rewind, in a fork and in another branch. It
+  is a digest of the conversation, the branch, the iteration with its time, the words of the user that began the turn, and
+  the call's id. So if you pass times yourself (`:at`), give what you say again after a rewind another time.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Store}
+      iex> context = Context.new("Pay", id: "c1", at: ~U[2026-01-01 10:00:00Z]) |> Context.add_assistant_message(nil, [%{id: "call_1", name: :pay}])
+      iex> Store.call_key(context, "call_1") == Store.call_key(Context.from_snapshot!(Context.to_snapshot(context)), "call_1")
+      true
+      iex> Store.call_key(context, "call_1") == Store.call_key(Context.fork(context), "call_1")
+      false
+  """
+  @doc since: "0.1.0"
+  @spec call_key(Context.t(), call_id :: String.t(), keyword()) :: String.t()
+  def call_key(%Context{} = context, call_id, opts \\ []) when is_binary(call_id) do
+    opts = Options.validate!(opts, branch: [type: :string, default: "main"])
+    call_keys(context, opts[:branch]).(call_id)
+  end
+
+  @doc false
+  # For many calls: the iteration is looked at once.
+  def call_keys(context, branch \\ "main") do
+    number = context.current_iteration
+
+    started =
+      context
+      |> Context.get_iteration(number)
+      |> Map.fetch!(:started_at)
+      |> DateTime.to_unix(:microsecond)
+
+    place = [
+      context[:id],
+      branch,
+      Integer.to_string(number),
+      Integer.to_string(started),
+      said(context)
+    ]
+
+    fn call_id ->
+      # Each with its length, so that no two lists give one text.
+      text = for part <- place ++ [call_id], do: [Integer.to_string(byte_size(part)), ?:, part]
+      :sha256 |> :crypto.hash(text) |> Base.url_encode64(padding: false)
+    end
+  end
+
+  # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
+  defp said(context) do
+    messages = Context.get_iteration_messages(context, Context.turn_start(context))
+    texts = for %{role: :user, content: content} <- messages, do: text(content)
+    texts |> IO.iodata_to_binary() |> then(&:crypto.hash(:sha256, &1))
+  end
+
+  defp text(content) when is_binary(content), do: content
+  defp text(parts) when is_list(parts), do: for(%{type: :text, text: text} <- parts, do: text)
+  defp text(nil), do: ""
+
+  @enqueue [
+    id: [
+      type: {:custom, &__MODULE__.id?/1},
+      type_doc: "an id",
+      doc:
+        "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."
+    ],
+    kind: [
+      type: {:in, [:prompt, :steer]},
+      default: :prompt,
+      doc: "whether it starts a turn of its own, or is for the running one."
+    ],
+    metadata: [type: :map, default: %{}, doc: "kept with it."]
+  ]
+
+  @doc """
+  Stores a message that a conversation will get later, and returns `{:ok, id}` or `{:error, :not_found}`.
+
+  It needs no claim. Instead of an id, you can pass a claim: then the message is stored only if the claim stands, and the
+  next owner finds it. Otherwise the error is as in `t:refusal/0`. `input` is as in `AshAgent.Context.add_user_message/3`.
+
+  ## Options
+
+  #{Options.docs(@enqueue)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> AshAgent.Store.enqueue(store, "c1", "And then?", id: "request-17")
+      {:ok, "request-17"}
+  """
+  @doc since: "0.1.0"
+  @spec enqueue(t(), id() | kept(), binary() | [Context.part()] | map(), keyword()) ::
+          {:ok, String.t()} | {:error, refusal() | Error.t() | Context.Error.t()}
+  def enqueue(store, id, input, opts \\ []) when is_binary(id) or is_struct(id, Conversation) do
+    opts = Options.validate!(opts, @enqueue)
+    message = Context.new(input, metadata: opts[:metadata])
+    opts = Keyword.put_new(opts, :id, message[:id])
+    id = if is_binary(id), do: id, else: claimed!(id)
+
+    if not is_binary(id) or id?(id),
+      do: call(store, :enqueue, [id, message, opts]),
+      else: {:error, :not_found}
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  @doc """
+  Returns the waiting messages, in order: `{:ok, [%{id:, kind:, input:, metadata:, at:}]}`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, _} = AshAgent.Store.enqueue(store, "c1", "Shorter!", kind: :steer)
+      iex> {:ok, [prompt]} = AshAgent.Store.waiting(store, "c1")
+      iex> {prompt.kind, prompt.input}
+      {:steer, "Shorter!"}
+  """
+  @doc since: "0.1.0"
+  @spec waiting(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
+  def waiting(store, id) when is_binary(id),
+    do: if(id?(id), do: call(store, :waiting, [id]), else: {:ok, []})
+
+  @doc false
+  # The store under a name.
+  def put_named(name, store), do: :persistent_term.put({__MODULE__, name}, store)
+  @doc false
+  def erase_named(name), do: :persistent_term.erase({__MODULE__, name})
+
+  defp call(%module{} = store, function, args), do: apply(module, function, [store | args])
+
+  defp call(name, function, args) when is_atom(name) do
+    case :persistent_term.get({__MODULE__, name}, nil) do
+      nil ->
+        raise ArgumentError,
+              "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
+
+      store ->
+        call(store, function, args)
+    end
+  end
+
+  defp id_of!(%Context{} = context), do: context[:id]
+  defp id_of!(%ChatContext{id: id}), do: id
+
+  defp id!(id) do
+    unless id?(id),
+      do:
+        raise(
+          ArgumentError,
+          "expected the conversation's id to be valid UTF-8 of at most #{@longest_id} bytes without NUL, got #{byte_size(id)} bytes; " <>
+            "store a fork/2 of it with another id"
+        )
+  end
+
+  defp claimed!(%Conversation{claimed?: true} = kept), do: kept
+
+  defp claimed!(%Conversation{}),
+    do: raise(ArgumentError, "expected a claim, as claim/3 or a write of its holder returns it")
+end

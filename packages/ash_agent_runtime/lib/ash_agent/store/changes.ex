@@ -1,0 +1,283 @@
+defmodule AshAgent.Store.Changes do
+  @moduledoc false
+
+  # What has to be written where an earlier state is kept. A conversation is kept as **lines**: one for a context, one
+  # for each branch of a chat. A line has rows of its own for its iterations, or from some number on, when a branch goes
+  # on from another one, its *base*, in whose rows the earlier iterations are.
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.ChatContext.Stored
+  alias AshAgent.Context.Changes
+  alias AshAgent.Context.JSON
+
+  @typedoc "`number` is the branch's in memory, `row` the one in the tables."
+  @type line :: %{
+          number: pos_integer(),
+          row: pos_integer(),
+          origin: pos_integer() | nil,
+          base: pos_integer() | nil,
+          since: pos_integer() | nil,
+          context: Context.t(),
+          name: {String.t(), map()} | nil
+        }
+
+  @doc "The fields of a write, by their keys, and the lines as they are then."
+  @spec of(Context.t() | ChatContext.t(), Context.t() | ChatContext.t() | nil, [line()]) ::
+          {[{atom(), iodata()}], [line()]}
+  def of(value, before, kept) do
+    lines = place(lines(value), kept)
+    active = active(value, lines)
+    changes = changes(lines, before != nil and active(before, kept) == active, active)
+    rows = MapSet.new(changes, & &1.row)
+    gone = for line <- kept, line.row not in rows, do: line.row
+    cuts = for %{cut: {first, last}} = line <- changes, do: cut(line.row, first, last)
+
+    fields = [
+      active: Integer.to_string(active),
+      branches: for(line <- changes, line.write?, do: branch(line)),
+      iterations:
+        for(line <- changes, {number, text} <- line.iterations, do: iteration(line, number, text)),
+      cuts: cuts,
+      gone: for(row <- gone, do: object(branch: Integer.to_string(row)))
+    ]
+
+    fields = for {key, value} <- fields, value != [], do: {key, joined(value)}
+    {head(value, before) ++ fields, Enum.map(changes, &kept/1)}
+  end
+
+  @doc "JSON text of an object whose values are JSON text; those that are `nil` are left out."
+  @spec object(keyword(iodata() | nil)) :: iodata()
+  def object(fields) do
+    fields = for {key, value} <- fields, value != nil, do: [?", Atom.to_string(key), "\":", value]
+    [?{, Enum.intersperse(fields, ?,), ?}]
+  end
+
+  @doc "JSON text of a list of JSON texts."
+  @spec list([iodata()]) :: iodata()
+  def list(items), do: [?[, Enum.intersperse(items, ?,), ?]]
+
+  defp joined(text) when is_binary(text), do: text
+  defp joined(items), do: list(items)
+
+  ## Lines
+
+  defp lines(%Context{} = context), do: [%{number: 1, origin: nil, context: context, name: nil}]
+
+  defp lines(%ChatContext{} = chat) do
+    for branch <- ChatContext.branches(chat) do
+      %{
+        number: branch.number,
+        origin: branch.origin,
+        context: branch.context,
+        name: {branch.name, branch.extra}
+      }
+    end
+  end
+
+  # New branches have the greatest numbers. A chat that was made in another way has rows of its own.
+  defp place(lines, kept) do
+    known = Map.new(kept, &{&1.number, &1})
+    last = kept |> Enum.map(& &1.row) |> Enum.max(fn -> 0 end)
+    {old, new} = Enum.split_with(lines, &is_map_key(known, &1.number))
+    known = if old ++ new == lines, do: known, else: %{}
+
+    {lines, _next} =
+      Enum.map_reduce(lines, last + 1, fn line, next ->
+        case known[line.number] do
+          nil -> {Map.merge(line, %{row: next, was: nil}), next + 1}
+          was -> {Map.merge(line, %{row: was.row, was: was}), next}
+        end
+      end)
+
+    lines
+  end
+
+  defp active(%Context{}, _lines), do: 1
+
+  defp active(%ChatContext{} = chat, lines) do
+    number = ChatContext.active(chat).number
+    Enum.find_value(lines, &(&1.number == number && &1.row))
+  end
+
+  defp kept(line), do: Map.take(line, [:number, :row, :origin, :base, :since, :context, :name])
+
+  ## Changes
+
+  defp changes(lines, same_active?, active) do
+    by_number = Map.new(lines, &{&1.number, &1})
+    changes = Enum.map(lines, &change(&1, by_number))
+    by_row = Map.new(changes, &{&1.row, &1})
+
+    for change <- changes do
+      change = if stands?(change, by_row), do: change, else: whole(change)
+      # The metadata of the conversation are those of its active branch.
+      if change.row == active and not same_active? and change.head == nil,
+        do: headed(change),
+        else: change
+    end
+  end
+
+  defp change(%{was: nil} = line, lines) do
+    case lines[line.origin] do
+      %{row: row, context: origin} when row < line.row -> beside(line, origin, row)
+      _none -> whole(line)
+    end
+  end
+
+  defp change(%{was: was} = line, _lines) do
+    if was.name == line.name and Changes.same?(was.context, line.context),
+      do: unchanged(line),
+      else: changed(line)
+  end
+
+  defp unchanged(line) do
+    Map.merge(line, %{
+      base: line.was.base,
+      since: line.was.since,
+      head: nil,
+      updated_at: nil,
+      iterations: [],
+      cut: nil,
+      write?: false
+    })
+  end
+
+  defp changed(%{was: was} = line) do
+    {head, updated_at, iterations} = Changes.since(line.context, was.context)
+    {iterations, since} = from(iterations, was, line.context)
+
+    Map.merge(line, %{
+      base: was.base,
+      since: since,
+      head: head,
+      updated_at: updated_at,
+      iterations: iterations,
+      cut: cut(line.context, was.context, since),
+      write?: true
+    })
+  end
+
+  # Its own rows begin with the first iteration that is not the base's.
+  defp from([{first, _} | _], %{since: since} = was, context)
+       when is_integer(since) and first < since do
+    iterations = Changes.beyond(context, was.context)
+    {iterations, iterations |> hd() |> elem(0)}
+  end
+
+  defp from(iterations, was, context) do
+    # Rewound into what the base has.
+    if was.since && context.current_iteration < was.since do
+      current = context |> Changes.since(nil) |> elem(2) |> List.last()
+      {[current], context.current_iteration}
+    else
+      {iterations, was.since}
+    end
+  end
+
+  defp beside(line, origin, row) do
+    iterations = Changes.beyond(line.context, origin)
+    {since, _text} = hd(iterations)
+
+    if line.context[:id] == origin[:id] and since > first(line.context) and
+         first(line.context) == first(origin),
+       do: %{whole(line) | base: row, since: since, iterations: iterations},
+       else: whole(line)
+  end
+
+  defp whole(line) do
+    {head, updated_at, iterations} = Changes.since(line.context, nil)
+
+    new = %{
+      base: nil,
+      since: nil,
+      head: head,
+      updated_at: updated_at,
+      iterations: iterations,
+      write?: true
+    }
+
+    line |> Map.merge(new) |> Map.put(:cut, line.was && cut(line.context, line.was.context, nil))
+  end
+
+  defp headed(line) do
+    {head, updated_at, _iterations} = Changes.since(line.context, nil)
+    %{line | head: head, updated_at: updated_at, write?: true}
+  end
+
+  # The rows that the line had and has no more.
+  defp cut(%Context{} = context, %Context{} = was, since) do
+    first = since || first(context)
+
+    if was.current_iteration > context.current_iteration or first(was) < first(context),
+      do: {first, context.current_iteration},
+      else: nil
+  end
+
+  defp cut(row, first, last) when is_integer(row),
+    do:
+      object(
+        branch: Integer.to_string(row),
+        first: Integer.to_string(first),
+        last: Integer.to_string(last)
+      )
+
+  # Whether the base still has what the line has of it.
+  defp stands?(%{base: nil}, _lines), do: true
+  defp stands?(%{was: nil}, _lines), do: true
+
+  defp stands?(%{base: base, since: since}, lines) do
+    case lines[base] do
+      nil ->
+        false
+
+      base ->
+        base.context.current_iteration >= since - 1 and
+          not Enum.any?(base.iterations, fn {number, _text} -> number < since end)
+    end
+  end
+
+  defp first(context), do: Changes.first_iteration(context)
+
+  ## Texts
+
+  defp branch(line) do
+    object(
+      number: Integer.to_string(line.row),
+      base: line.base && Integer.to_string(line.base),
+      since: line.since && Integer.to_string(line.since),
+      updated_at: [?", line.updated_at, ?"],
+      label: label(line),
+      document: line.head
+    )
+  end
+
+  defp label(%{name: nil}), do: nil
+  defp label(%{name: name, was: %{name: name}}), do: nil
+
+  # The core writes names and unknown fields.
+  defp label(%{name: {name, extra}, context: context}),
+    do: name |> Stored.branch_head(extra, context[:created_at]) |> JSON.encode()
+
+  defp iteration(line, number, text),
+    do:
+      object(
+        branch: Integer.to_string(line.row),
+        number: Integer.to_string(number),
+        document: text
+      )
+
+  # What a chat is beside its branches.
+  defp head(%Context{}, _before), do: []
+
+  defp head(%ChatContext{} = chat, before) do
+    if before && facts(chat) == facts(before) do
+      []
+    else
+      parent = if chat.parent_id, do: [parent_id: JSON.encode(chat.parent_id)], else: []
+      [document: chat |> Stored.head() |> JSON.encode()] ++ parent
+    end
+  end
+
+  defp facts(chat),
+    do: {chat.id, chat.parent_id, chat.config, chat.active_branch_name, chat.extra}
+end

@@ -1,0 +1,251 @@
+defmodule AshAgent.Store.SQLite do
+  @moduledoc """
+  A store in a file, for one machine: SQLite, embedded in the library.
+
+      {:ok, store} = AshAgent.Store.SQLite.open("conversations.db")
+
+  Under a supervisor, with a name to use instead of the store:
+
+      children = [{AshAgent.Store.SQLite, name: MyApp.Conversations, path: "conversations.db"}]
+
+  SQLite is optional, since compiling its C code takes about a minute. To build it in, configure
+
+      config :ash_agent_runtime, features: [:sqlite]
+
+  The file is in WAL mode, so readers do not wait for the writer. Statements run on two threads of their own and reply with messages,
+  so schedulers never wait for the disk, and waiting writes share one commit. Several programs may open the same file, but not on a
+  network file system. Deleted contents are overwritten.
+  """
+
+  use AshAgent.Store.Relational
+
+  alias AshAgent.Options
+  alias AshAgent.Store.{Error, Schema, SQL}
+  alias AshAgent.Store.SQLite.Native
+
+  @enforce_keys [:ref]
+  defstruct [:ref]
+
+  @type t :: %__MODULE__{ref: reference()}
+
+  @page 4096
+
+  @schema [
+    synchronous: [
+      type: {:in, [:full, :normal]},
+      default: :full,
+      doc:
+        "`:full` returns from a write when it is on the disk. `:normal` is faster, but the last writes may be lost if the machine, " <>
+          "and not only the VM, crashes. Neither damages the file."
+    ],
+    busy_timeout: [
+      type: :pos_integer,
+      default: 5_000,
+      doc: "milliseconds to wait while another program writes."
+    ],
+    max_bytes: [
+      type: :pos_integer,
+      doc:
+        "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."
+    ]
+  ]
+
+  @doc """
+  Opens a store and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`. Creates the file and its tables if they are missing.
+
+  All processes of the node can use the store. It is closed when none of them refers to it any more. `":memory:"` opens a store without
+  a file, for tests.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> AshAgent.Store.fetch(store, "c1")
+      {:error, :not_found}
+
+      iex> {:error, error} = AshAgent.Store.SQLite.open("/no/such/folder/store.db")
+      iex> elem(error.reason, 0)
+      :cannot_open
+  """
+  @doc since: "0.1.0"
+  @spec open(Path.t(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def open(path, opts \\ []) when is_binary(path) do
+    opts = Options.validate!(opts, @schema)
+
+    settings = %{
+      in_memory: path == ":memory:",
+      full: opts[:synchronous] == :full,
+      busy_timeout: opts[:busy_timeout],
+      # All that the format allows.
+      max_pages:
+        if(opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294)
+    }
+
+    with {:ok, ref} <- native_open(path, settings), do: migrate(%__MODULE__{ref: ref})
+  end
+
+  # Without a name each connection has a file of its own.
+  defp native_open("", _settings), do: {:error, %Error{reason: {:cannot_open, "an empty path"}}}
+
+  defp native_open(path, settings) do
+    with {:error, reason} <- Native.open(path, settings), do: {:error, error(reason)}
+  rescue
+    error in ErlangError ->
+      if error.original == :nif_not_loaded,
+        do: {:error, %Error{reason: {:feature_missing, "sqlite"}}},
+        else: reraise(error, __STACKTRACE__)
+  end
+
+  defp migrate(store) do
+    latest = Schema.latest()
+
+    with {:ok, [[[version]]]} <- execute(store, :read, ["pragma user_version"], []) do
+      cond do
+        version == latest ->
+          {:ok, store}
+
+        version > latest ->
+          {:error, %Error{reason: {:schema, version, latest}}}
+
+        true ->
+          steps =
+            for to <- (version + 1)..latest,
+                statement <- Schema.up(:sqlite, to),
+                do: SQL.named(statement, "")
+
+          script =
+            Enum.join(
+              ["begin immediate" | steps] ++ ["pragma user_version = #{latest}", "commit"],
+              ";\n"
+            )
+
+          with {:error, _error} <- execute(store, :script, [script], []),
+               do: migrated(store, latest)
+      end
+      |> case do
+        {:ok, []} -> {:ok, store}
+        answer -> answer
+      end
+    end
+  end
+
+  # Another program may have made the tables at the same moment.
+  defp migrated(store, latest) do
+    case execute(store, :read, ["pragma user_version"], []) do
+      {:ok, [[[^latest]]]} -> {:ok, store}
+      {:ok, _other} -> {:error, %Error{reason: {:corrupt, "a database of something else"}}}
+      error -> error
+    end
+  end
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def dialect, do: :sqlite
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def run(store, key, operation, json) do
+    {statements, answer} =
+      cached(key, fn ->
+        operation = operation.()
+        {operation |> SQL.many() |> Enum.map(&SQL.named(&1, "")), operation.answer}
+      end)
+
+    with {:ok, [guard | effects]} <- execute(store, :write, statements, [json]),
+         do: {:ok, joined(guard, effects, answer)}
+  end
+
+  defp joined(guard, _effects, nil), do: guard
+  defp joined([], _effects, _answer), do: []
+
+  defp joined(guard, effects, answer) do
+    found = Enum.at(effects, answer)
+    for row <- guard, more <- if(found == [], do: [[nil]], else: found), do: row ++ more
+  end
+
+  @doc false
+  @impl AshAgent.Store.Relational
+  def read(store, key, query, json) do
+    statements = cached(key, fn -> [SQL.named(query.(), "")] end)
+    with {:ok, [rows]} <- execute(store, :read, statements, [json]), do: {:ok, rows}
+  end
+
+  # There are as many as the package has functions and ways to call them.
+  defp cached(key, make) do
+    key = {__MODULE__, key}
+
+    with nil <- :persistent_term.get(key, nil) do
+      made = make.()
+      :persistent_term.put(key, made)
+      made
+    end
+  end
+
+  defp execute(%{ref: ref}, mode, statements, params) do
+    reference = make_ref()
+    :ok = Native.run(ref, {mode, reference}, statements, params)
+
+    receive do
+      {:ash_agent_sqlite, ^reference, {:ok, rows}} -> {:ok, rows}
+      {:ash_agent_sqlite, ^reference, {:error, reason}} -> {:error, error(reason)}
+    end
+  end
+
+  defp error({:busy, code}), do: %Error{reason: {:locked, code}}
+  defp error({:too_big, code}), do: %Error{reason: {:too_large, code}}
+  defp error({:closed, code}), do: %Error{reason: {:unavailable, code}}
+  defp error({:sqlite, code}), do: %Error{reason: {:refused, code}}
+  defp error({word, code}), do: %Error{reason: {word, code}}
+
+  ## Under a supervisor
+
+  @doc """
+  Returns a specification for a supervisor that opens a store under a name. Takes `:name`, `:path` and the options of `open/2`.
+
+  ## Examples
+
+      iex> AshAgent.Store.SQLite.child_spec(name: MyApp.Conversations, path: "store.db").id
+      MyApp.Conversations
+  """
+  @doc since: "0.1.0"
+  @spec child_spec(keyword()) :: Supervisor.child_spec()
+  def child_spec(opts), do: %{id: opts[:name], start: {__MODULE__.Owner, :start_link, [opts]}}
+
+  defmodule Owner do
+    @moduledoc false
+    use GenServer
+
+    def start_link(opts), do: GenServer.start_link(__MODULE__, opts)
+
+    @impl true
+    def init(opts) do
+      {own, opts} = Keyword.split(opts, [:name, :path])
+
+      own =
+        Options.validate!(own,
+          name: [type: :atom, required: true],
+          path: [type: :string, required: true]
+        )
+
+      case AshAgent.Store.SQLite.open(own[:path], opts) do
+        {:ok, store} ->
+          Process.flag(:trap_exit, true)
+          AshAgent.Store.put_named(own[:name], store)
+          {:ok, own[:name]}
+
+        {:error, error} ->
+          {:stop, error}
+      end
+    end
+
+    @impl true
+    def terminate(_reason, name), do: AshAgent.Store.erase_named(name)
+  end
+
+  defimpl Inspect do
+    def inspect(_store, _opts), do: "#AshAgent.Store.SQLite<>"
+  end
+end

@@ -1,0 +1,442 @@
+defmodule AshAgent.Trace.Exporter do
+  @schema [
+            url: [
+              type: :string,
+              required: true,
+              doc:
+                "the receiver's URL for traces, such as `\"http://localhost:4318/v1/traces\"` of a collector, or " <>
+                  "`\"http://localhost:6006/v1/traces\"` of Arize Phoenix."
+            ],
+            headers: [
+              type: :list,
+              default: [],
+              doc:
+                "further headers, `{name, value}` with a string or a function that returns it, such as " <>
+                  "`{\"authorization\", fn -> \"Bearer \" <> System.fetch_env!(\"TRACES_KEY\") end}`."
+            ],
+            max_queue: [
+              type: :pos_integer,
+              default: 1_000,
+              doc: "how many turns may wait. Those that come when so many wait are lost."
+            ],
+            max_batch: [
+              type: :pos_integer,
+              default: 50,
+              doc: "how many turns are sent together."
+            ],
+            max_batch_bytes: [
+              type: :pos_integer,
+              default: 4_000_000,
+              doc: "the bytes after which no other turn is sent along."
+            ],
+            delay: [
+              type: :non_neg_integer,
+              default: 1_000,
+              doc: "milliseconds to wait for other turns to send along."
+            ],
+            max_retries: [
+              type: :non_neg_integer,
+              default: 8,
+              doc: "how often a batch is sent again before it is given up."
+            ],
+            retry_delay: [
+              type: :pos_integer,
+              default: 1_000,
+              doc:
+                "milliseconds before the first retry. Each further one waits twice as long, unless the receiver says when to " <>
+                  "come back."
+            ],
+            max_retry_delay: [
+              type: :pos_integer,
+              default: 60_000,
+              doc: "how many milliseconds to wait for a retry at most."
+            ],
+            timeout: [
+              type: :pos_integer,
+              default: 10_000,
+              doc: "milliseconds for one request."
+            ],
+            transport: [
+              type: {:or, [:atom, {:custom, &AshAgent.LLM.Client.transport?/1}]},
+              type_doc: "a module or `{module, options}`",
+              default: AshAgent.LLM.Transport.HTTP1,
+              doc: "the HTTP client, see `AshAgent.LLM.Transport`."
+            ],
+            ssl: [
+              type: :keyword_list,
+              default: [],
+              doc: "options of `:ssl`, such as `[cacertfile: path]`."
+            ],
+            name: [
+              type: :any,
+              type_doc: "a name as in `GenServer`",
+              doc: "registers the exporter. Defaults to no name."
+            ]
+          ] ++ AshAgent.Trace.Otlp.shared() ++ AshAgent.Context.Printed.masked()
+
+  @export [
+    turn: [
+      type: {:custom, &AshAgent.Trace.Otlp.turn?/1},
+      type_doc: "a number, a range of numbers, `:last` or `nil`",
+      default: :last,
+      doc: "which turns, see `AshAgent.Trace.to_otlp/2`."
+    ],
+    children: [
+      type: {:list, {:or, [{:struct, AshAgent.Context}, {:struct, AshAgent.ChatContext}]}},
+      type_doc: "a list of contexts and chats",
+      default: [],
+      doc:
+        "the conversations of sub-agents, such as the `sub_agents` of an `AshAgent.Runtime.Result`."
+    ]
+  ]
+
+  @moduledoc """
+  A process that sends finished turns to a receiver of OpenTelemetry traces, as Protobuf over HTTP.
+
+      children = [
+        {AshAgent.Trace.Exporter, name: MyApp.Traces, url: "http://localhost:6006/v1/traces", agent: "assistant"}
+      ]
+
+  Give its `on_event/1` to runs and sessions, but not to their sub-agents, whose conversations come with the run's:
+
+      AshAgent.Session.start_link(llm: llm, tools: tools, on_event: AshAgent.Trace.Exporter.on_event(MyApp.Traces))
+
+  When a run ends, also with an error, the exporter gets its conversation and sends the turns that the run worked on, with the spans
+  that `AshAgent.Trace.to_otlp/2` describes. A run that pauses is sent when it was resumed and has ended. If a turn ends more than once,
+  because a run failed and another one continued, its span is sent again, under the same ids.
+
+  The run hands over a handle, whatever the length of the conversation, and waits for nothing. Encoding and sending happen in
+  another process.
+
+  ## Losses
+
+  A request that fails in a way that may pass (no connection, no answer in time, the statuses 408, 429, 502, 503 and 504) is
+  repeated, and `retry-after` is observed. Other refusals are final. Meanwhile, turns wait, up to `:max_queue`. The exporter logs a
+  warning when it begins to lose turns, with the reason, and another one with their number when a batch arrives again or the exporter
+  stops. Turns that wait when the exporter stops are lost; `flush/2` sends them before.
+
+  Neither logs nor crash reports nor `inspect/1` show headers or what was said.
+
+  ## Live traces
+
+  If `:opentelemetry_api` is available when this package is compiled, the processes of models, tools and sub-agents continue the
+  OpenTelemetry trace of the process that called `AshAgent.Runtime.run/2` or `AshAgent.Session.prompt/3`. So the spans that a tool
+  makes, such as those of its database queries, become part of the trace of the web request that asked. The exporter's traces are
+  separate ones, since their ids follow from conversations.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@schema)}
+  """
+
+  use GenServer
+
+  alias AshAgent.{ChatContext, Context, ToolDefinition}
+  alias AshAgent.LLM.{Client, Transport}
+  alias AshAgent.Runtime.Sealed
+  alias AshAgent.Trace.Exporter.Delivery
+  alias AshAgent.Trace.Otlp
+
+  require Logger
+
+  @type exporter :: GenServer.server()
+
+  @doc """
+  Starts an exporter.
+
+  The module's documentation has the options. Raises `ArgumentError` for unknown and wrong ones, and `AshAgent.Context.Error` with
+  `{:feature_missing, "otlp"}`.
+
+  ## Examples
+
+      iex> AshAgent.Trace.Exporter.start_link(url: "localhost:4318")
+      ** (ArgumentError) AshAgent.Trace.Exporter expects :url to be an http or https URL without credentials
+  """
+  @doc since: "0.1.0"
+  @spec start_link(keyword()) :: GenServer.on_start()
+  def start_link(opts) when is_list(opts) do
+    opts = AshAgent.Options.validate!(opts, @schema)
+
+    opts =
+      opts
+      |> Keyword.update!(:headers, &Client.headers(__MODULE__, &1))
+      |> Keyword.update!(:transport, &Transport.new/1)
+      |> Keyword.update!(:url, &Client.uri(__MODULE__, :url, &1))
+
+    _checked = opts[:tools] && ToolDefinition.to_maps(opts[:tools])
+    :ok = Otlp.available!()
+    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+  end
+
+  @doc false
+  def start_sealed(opts) when is_function(opts, 0), do: start_link(opts.())
+
+  @doc """
+  Returns a specification for a supervisor, with the options of `start_link/1`.
+
+  ## Examples
+
+      iex> AshAgent.Trace.Exporter.child_spec(url: "http://localhost:4318/v1/traces", name: MyApp.Traces).id
+      MyApp.Traces
+  """
+  @doc since: "0.1.0"
+  @spec child_spec(keyword()) :: Supervisor.child_spec()
+  def child_spec(opts) when is_list(opts) do
+    # Supervisors print specifications, and headers contain keys.
+    %{id: opts[:name] || __MODULE__, start: {__MODULE__, :start_sealed, [fn -> opts end]}}
+  end
+
+  @doc """
+  Returns a function for the option `:on_event` of `AshAgent.Runtime.run/2` and `AshAgent.Session.start_link/1`.
+
+  ## Examples
+
+      iex> AshAgent.Trace.Exporter.on_event(MyApp.Traces) |> is_function(3)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec on_event(exporter()) :: ([atom()], map(), map() -> :ok)
+  def on_event(exporter),
+    do: fn event, measurements, metadata ->
+      handle_event(exporter, event, measurements, metadata)
+    end
+
+  @doc """
+  Takes an event of a run, for functions that do more with events than `on_event/1`.
+
+  Returns `:ok` at once, also if the exporter does not run. Events other than the end of a run are ignored, and so are those of
+  sub-agents.
+
+  ## Examples
+
+      iex> show = fn event, measurements, metadata ->
+      ...>   AshAgent.Trace.Exporter.handle_event(MyApp.Traces, event, measurements, metadata)
+      ...>   if event == [:ash_agent, :runtime, :run, :stop], do: send(self(), metadata.status)
+      ...> end
+      iex> {:ok, _} = AshAgent.Runtime.run(AshAgent.Context.new("Hi"), llm: fn _ -> {:ok, %{content: "Hello!"}} end, on_event: show)
+      iex> receive do status -> status end
+      :answered
+  """
+  @doc since: "0.1.0"
+  @spec handle_event(exporter(), [atom()], map(), map()) :: :ok
+  def handle_event(exporter, event, measurements, metadata)
+
+  def handle_event(
+        exporter,
+        [:ash_agent, :runtime, :run, :stop],
+        _measurements,
+        %{context: context, depth: 0, status: status} = metadata
+      ) do
+    case status do
+      :paused ->
+        GenServer.cast(exporter, {:paused, context[:id], metadata.sub_agents})
+
+      _ended ->
+        turns = metadata.first_iteration..context.current_iteration
+        error = if status == :error, do: metadata.reason |> inspect() |> String.trim(":")
+        cast(exporter, context, metadata.sub_agents, turns, error)
+    end
+  end
+
+  def handle_event(_exporter, event, _measurements, %{} = _metadata) when is_list(event), do: :ok
+
+  @doc """
+  Sends turns of a conversation, for those that no run of this package has made. Returns `:ok` at once.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@export)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("What is 2 + 2?") |> AshAgent.Context.add_assistant_message("4")
+      iex> AshAgent.Trace.Exporter.export(MyApp.Traces, context)
+      :ok
+  """
+  @doc since: "0.1.0"
+  @spec export(exporter(), Context.t() | ChatContext.t(), keyword()) :: :ok
+  def export(exporter, %module{} = shown, opts \\ []) when module in [Context, ChatContext] do
+    opts = AshAgent.Options.validate!(opts, @export)
+    cast(exporter, shown, opts[:children], opts[:turn], nil)
+  end
+
+  defp cast(exporter, shown, children, turns, error),
+    do: GenServer.cast(exporter, {:turn, {shown, children, turns, error}})
+
+  @doc """
+  Sends what waits now without waiting for more, and returns `:ok` when it arrived or was given up.
+
+  ## Examples
+
+      AshAgent.Trace.Exporter.flush(MyApp.Traces, 30_000)
+  """
+  @doc since: "0.1.0"
+  @spec flush(exporter(), timeout()) :: :ok
+  def flush(exporter, timeout \\ :infinity), do: GenServer.call(exporter, :flush, timeout)
+
+  ## The process
+
+  # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
+  # batch, and how many turns those are. lost: turns since the first of them was told of. flushing: who waits for what.
+  @impl true
+  def init(opts) do
+    {:ok, supervisor} = Task.Supervisor.start_link()
+    Process.flag(:trap_exit, true)
+
+    {:ok,
+     %{
+       opts: opts,
+       supervisor: supervisor,
+       queue: :queue.new(),
+       size: 0,
+       held: %{},
+       sending: nil,
+       timer: nil,
+       lost: 0,
+       flushing: []
+     }}
+  end
+
+  # A crash report must not have what is in the queue.
+  @impl true
+  def handle_cast(message, state), do: Sealed.run(fn -> {:noreply, take(message, state)} end)
+
+  @impl true
+  def handle_call(request, from, state), do: Sealed.run(fn -> answer(request, from, state) end)
+
+  @impl true
+  def handle_info(message, state), do: Sealed.run(fn -> {:noreply, hear(message, state)} end)
+
+  defp take({:turn, {shown, children, turns, error}}, state) do
+    {held, state} = pop_in(state.held[id(shown)])
+    turn = {shown, (held || []) ++ children, turns, error}
+
+    if state.size < state.opts[:max_queue] do
+      state = %{state | queue: :queue.in(turn, state.queue), size: state.size + 1}
+      state |> wait() |> send_next(full?(state))
+    else
+      lose(state, 1, "#{state.opts[:max_queue]} turns wait already")
+    end
+  end
+
+  # Sub-agents of a run that never goes on must not pile up.
+  defp take({:paused, id, children}, %{held: held} = state) do
+    held = Map.update(held, id, children, &(&1 ++ children))
+    room? = children != [] and map_size(held) <= state.opts[:max_queue]
+    if room?, do: %{state | held: held}, else: state
+  end
+
+  defp take(_other, state), do: state
+
+  defp answer(:flush, _from, %{size: 0, sending: nil} = state), do: {:reply, :ok, state}
+
+  defp answer(:flush, from, state) do
+    before = state.size + in_flight(state)
+    {:noreply, send_next(%{state | flushing: [{from, before} | state.flushing]}, true)}
+  end
+
+  defp answer(_other, _from, state), do: {:reply, {:error, :unknown_call}, state}
+
+  defp hear(:send, state), do: send_next(%{state | timer: nil}, true)
+
+  defp hear({ref, reply}, %{sending: {%{ref: ref}, count}} = state) do
+    Process.demonitor(ref, [:flush])
+    sent(state, count, reply)
+  end
+
+  defp hear({:DOWN, ref, :process, _, _}, %{sending: {%{ref: ref}, count}} = state),
+    do: sent(state, count, {:failed, count, "the process that sent them failed", []})
+
+  defp hear(_other, state), do: state
+
+  @impl true
+  def terminate(_reason, %{size: size} = state) do
+    waiting = size + in_flight(state)
+    state = if waiting > 0, do: lose(state, waiting, "the exporter stops"), else: state
+    told(state)
+  end
+
+  def terminate(_reason, _broken), do: :ok
+
+  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status) do
+    Map.new(status, fn
+      {:state, %{size: size, lost: lost}} -> {:state, %{waiting: size, lost: lost}}
+      {:state, _broken} -> {:state, :not_shown}
+      {:message, _turn} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
+  end
+
+  defp wait(%{timer: nil, sending: nil} = state),
+    do: %{state | timer: Process.send_after(self(), :send, state.opts[:delay])}
+
+  defp wait(state), do: state
+
+  defp full?(state), do: state.size >= state.opts[:max_batch]
+
+  defp send_next(%{sending: nil, size: size} = state, true) when size > 0 do
+    if state.timer, do: Process.cancel_timer(state.timer)
+    {batch, queue} = size |> min(state.opts[:max_batch]) |> :queue.split(state.queue)
+    turns = :queue.to_list(batch)
+    opts = state.opts
+
+    task =
+      Task.Supervisor.async_nolink(
+        state.supervisor,
+        fn -> Sealed.run(fn -> Delivery.deliver(turns, opts) end) end,
+        shutdown: :brutal_kill
+      )
+
+    count = length(turns)
+    %{state | queue: queue, size: size - count, sending: {task, count}, timer: nil}
+  end
+
+  defp send_next(state, _now?), do: state
+
+  # What the batch had no room for comes first in the next one.
+  defp sent(state, count, {outcome, lost, reason, rest}) do
+    queue = Enum.reduce(Enum.reverse(rest), state.queue, &:queue.in_r/2)
+    done = count - length(rest)
+    state = %{state | queue: queue, size: state.size + length(rest), sending: nil}
+    state = if lost > 0, do: lose(state, lost, reason), else: state
+    state = if outcome == :sent, do: told(state), else: state
+    state |> flushed(done) |> send_next(true)
+  end
+
+  defp flushed(state, done) do
+    {over, waiting} =
+      state.flushing
+      |> Enum.map(fn {from, left} -> {from, left - done} end)
+      |> Enum.split_with(fn {_from, left} -> left <= 0 end)
+
+    for {from, _left} <- over, do: GenServer.reply(from, :ok)
+    %{state | flushing: waiting}
+  end
+
+  defp in_flight(%{sending: nil}), do: 0
+  defp in_flight(%{sending: {_task, count}}), do: count
+
+  defp lose(%{lost: 0} = state, count, reason) do
+    Logger.warning("#{about(state)} loses turns: #{reason}")
+    %{state | lost: count}
+  end
+
+  defp lose(state, count, _reason), do: %{state | lost: state.lost + count}
+
+  defp told(%{lost: 0} = state), do: state
+
+  defp told(state) do
+    Logger.warning("#{about(state)}, turns lost: #{state.lost}")
+    %{state | lost: 0}
+  end
+
+  # The rest of the URL may hold a key.
+  defp about(state), do: "#{inspect(__MODULE__)} for #{state.opts[:url].host}"
+
+  defp id(%Context{} = context), do: context[:id]
+  defp id(%ChatContext{id: id}), do: id
+end

@@ -1,0 +1,106 @@
+defmodule AshAgentRuntime.MixProject do
+  use Mix.Project
+
+  @version "0.1.0"
+
+  def project do
+    [
+      app: :ash_agent_runtime,
+      version: @version,
+      elixir: "~> 1.14",
+      # In the repository all packages are built into one folder.
+      build_path: "../../_build",
+      deps_path: "../../deps",
+      lockfile: "../../mix.lock",
+      compilers: [:cargo] ++ Mix.compilers(),
+      cargo: [
+        crate: "ash_agent_sqlite",
+        workspace: "native/ash_agent_sqlite",
+        sources: ["native/ash_agent_sqlite"],
+        features: [],
+        built_with: :sqlite
+      ],
+      aliases: ["compile.cargo": &compile_cargo/1],
+      elixirc_paths: elixirc_paths(Mix.env()),
+      start_permanent: Mix.env() == :prod,
+      prune_code_paths: Mix.env() != :integration,
+      deps: deps(),
+      name: "AshAgent Runtime",
+      description: description(),
+      package: package(),
+      docs: docs()
+    ]
+  end
+
+  def application do
+    [
+      mod: {AshAgent.Runtime.Application, []},
+      extra_applications: [:logger, :crypto, :ssl] ++ integrations()
+    ]
+  end
+
+  # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
+  @integrations [:anubis_mcp, :finch, :opentelemetry_api, :req, :stream_data]
+
+  defp integrations do
+    libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
+    for app <- @integrations, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
+  end
+
+  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
+  defp elixirc_paths(_env), do: ["lib"]
+
+  # The compiler is the one of ash_agent_context, in its mix.exs. Mix has loaded that file already, except where Hex told it
+  # what the package depends on.
+  defp compile_cargo(args) do
+    Mix.Project.in_project(:ash_agent_context, context_path(), fn _module -> :ok end)
+    Mix.Task.run("compile.cargo", args)
+  end
+
+  defp context_path, do: Map.fetch!(Mix.Project.deps_paths(), :ash_agent_context)
+
+  # All but the context are optional: where Hex is out of reach, everything but the integrations works without them.
+  defp deps do
+    [{:ash_agent_context, path: "../..", env: Mix.env()}] ++
+      if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
+        [
+          {:finch, "~> 0.18", optional: true},
+          {:opentelemetry_api, "~> 1.0", optional: true},
+          {:req, "~> 0.5", optional: true},
+          {:telemetry, "~> 1.0", optional: true},
+          {:ex_doc, "~> 0.31", only: :dev, runtime: false}
+        ]
+      else
+        []
+      end
+  end
+
+  defp description do
+    "The agent loop on AshAgent.Context: models, tools, approvals, sessions that survive crashes, stores, MCP and traces."
+  end
+
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{"Changelog" => "https://hexdocs.pm/ash_agent_runtime/changelog.html"},
+      files:
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+          ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
+    ]
+  end
+
+  defp docs do
+    [
+      main: "readme",
+      source_ref: "v#{@version}",
+      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      groups_for_extras: [Guides: ~r"guides/"],
+      groups_for_modules: [
+        "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
+        Stores: ~r"^AshAgent\.Store",
+        Models: ~r"^AshAgent\.LLM",
+        Looking: ~r"^AshAgent\.Trace"
+      ]
+    ]
+  end
+end

@@ -1,0 +1,430 @@
+//! SQLite for `AshAgent.Store.SQLite`: two threads with a connection each run statements and answer by messages, so
+//! that no scheduler of the VM waits for a disk. Which statements, and what they mean, is Elixir's.
+
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use rusqlite::types::{ToSql, ToSqlOutput, Value as Cell, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
+use rustler::{
+    Atom, Binary, Encoder, Env, ListIterator, LocalPid, NewBinary, NifMap, NifResult, NifUnitEnum,
+    OwnedEnv, Reference, Resource, ResourceArc, Term,
+};
+
+mod atoms {
+    rustler::atoms! {
+        ash_agent_sqlite, ok, error, busy, disk_full, read_only, corrupt, cannot_open, io, too_big, closed, sqlite, nil,
+    }
+}
+
+/// Parameters and bytes of them that a normal scheduler copies in well under a millisecond.
+const NORMAL: Limits = Limits {
+    params: 2_000,
+    bytes: 128 * 1024,
+};
+
+/// What a dirty scheduler copies.
+const ALL: Limits = Limits {
+    params: usize::MAX,
+    bytes: usize::MAX,
+};
+
+#[derive(Clone, Copy)]
+struct Limits {
+    params: usize,
+    bytes: usize,
+}
+
+/// Jobs that share a transaction, and with it one wait for the disk, when they wait already.
+const TOGETHER: usize = 64;
+
+/// Statements that a connection keeps ready.
+const PREPARED: usize = 64;
+
+/// A database, open until nobody holds it.
+struct Database {
+    writer: Sender<Job>,
+    /// None for one in memory, which a second connection would not see.
+    reader: Option<Sender<Job>>,
+}
+
+#[rustler::resource_impl]
+impl Resource for Database {}
+
+/// What Elixir holds.
+type Store = ResourceArc<Database>;
+
+#[derive(NifMap)]
+struct Settings {
+    in_memory: bool,
+    /// Whether a commit waits until the disk has it.
+    full: bool,
+    busy_timeout: u64,
+    max_pages: i64,
+}
+
+#[derive(NifUnitEnum, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Read,
+    Write,
+    /// Statements of the schema, as they stand.
+    Script,
+}
+
+/// Statements to run in one transaction. The first is a guard: when it gives no row, nothing happens.
+struct Job {
+    mode: Mode,
+    statements: Vec<String>,
+    /// The values of `$1`, `$2`, ... in all statements.
+    params: Vec<Param>,
+    reply: Reply,
+}
+
+enum Param {
+    Null,
+    Int(i64),
+    Text(Vec<u8>),
+}
+
+impl ToSql for Param {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Cell::Null),
+            Self::Int(number) => ToSqlOutput::Owned(Cell::Integer(*number)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text)),
+        })
+    }
+}
+
+type Rows = Vec<Vec<Cell>>;
+
+/// The rows of each statement.
+type Answer = Vec<Rows>;
+
+/// Why a job failed: a word and SQLite's number. Its message is not told, since nobody knows what it shows.
+#[derive(Clone, Copy)]
+struct Failure(Atom, i32);
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        let of = match &error {
+            rusqlite::Error::SqliteFailure(of, _) => of,
+            // A path with a NUL.
+            rusqlite::Error::NulError(_) => return Self(atoms::cannot_open(), 0),
+            _ => return Self(atoms::sqlite(), 0),
+        };
+        let word = match of.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => atoms::busy(),
+            ErrorCode::DiskFull => atoms::disk_full(),
+            ErrorCode::ReadOnly => atoms::read_only(),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => atoms::corrupt(),
+            ErrorCode::CannotOpen | ErrorCode::PermissionDenied => atoms::cannot_open(),
+            ErrorCode::SystemIoFailure => atoms::io(),
+            ErrorCode::TooBig => atoms::too_big(),
+            _ => atoms::sqlite(),
+        };
+        Self(word, of.extended_code)
+    }
+}
+
+impl Encoder for Failure {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        (self.0, self.1).encode(env)
+    }
+}
+
+/// Answers once, whatever becomes of the job.
+struct Reply {
+    to: LocalPid,
+    /// The reference that the caller waits for, in an environment of its own.
+    reference: Option<(OwnedEnv, rustler::env::SavedTerm)>,
+}
+
+impl Reply {
+    fn send(mut self, answer: &Result<Answer, Failure>) {
+        self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: &Result<Answer, Failure>) {
+        let Some((mut env, reference)) = self.reference.take() else {
+            return;
+        };
+        // An error says that the caller is gone.
+        let _ = env.send_and_clear(&self.to, |env| {
+            let reference = reference.load(env);
+            let answer = match answer {
+                Ok(answer) => {
+                    let rows = answer.iter().map(|rows| encode_rows(env, rows));
+                    (atoms::ok(), rows.collect::<Vec<_>>()).encode(env)
+                }
+                Err(failure) => (atoms::error(), failure).encode(env),
+            };
+            (atoms::ash_agent_sqlite(), reference, answer)
+        });
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.answer(&Err(Failure(atoms::closed(), 0)));
+    }
+}
+
+fn encode_rows<'a>(env: Env<'a>, rows: &Rows) -> Term<'a> {
+    let row = |row: &Vec<Cell>| {
+        row.iter()
+            .map(|cell| encode_cell(env, cell))
+            .collect::<Vec<_>>()
+    };
+    rows.iter().map(row).collect::<Vec<_>>().encode(env)
+}
+
+fn encode_cell<'a>(env: Env<'a>, cell: &Cell) -> Term<'a> {
+    match cell {
+        Cell::Null => atoms::nil().encode(env),
+        Cell::Integer(number) => number.encode(env),
+        Cell::Real(number) => number.encode(env),
+        Cell::Text(text) => NewBinary::from_slice(env, text.as_bytes()).into(),
+        Cell::Blob(bytes) => NewBinary::from_slice(env, bytes).into(),
+    }
+}
+
+/// Makes the file where there is none.
+#[rustler::nif(schedule = "DirtyIo")]
+fn open(path: &str, settings: Settings) -> Result<ResourceArc<Database>, Failure> {
+    let writer = connect(path, &settings)?;
+    let reader = match settings.in_memory {
+        true => None,
+        false => {
+            let reader = connect(path, &settings)?;
+            reader.pragma_update(None, "query_only", true)?;
+            Some(start("sqlite_read", reader)?)
+        }
+    };
+    let writer = start("sqlite_write", writer)?;
+    Ok(ResourceArc::new(Database { writer, reader }))
+}
+
+fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match settings.in_memory {
+        true => Connection::open_in_memory_with_flags(flags)?,
+        false => Connection::open_with_flags(Path::new(path), flags)?,
+    };
+    connection.busy_timeout(Duration::from_millis(settings.busy_timeout))?;
+    connection.set_prepared_statement_cache_capacity(PREPARED);
+    // What is deleted is overwritten.
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update_and_check(None, "max_page_count", settings.max_pages, |_| Ok(()))?;
+    // The first that reads the file: it answers with the mode.
+    connection.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    let synchronous = if settings.full { "full" } else { "normal" };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    Ok(connection)
+}
+
+fn start(name: &str, connection: Connection) -> Result<Sender<Job>, Failure> {
+    let (sender, jobs) = mpsc::channel();
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || work(&connection, &jobs))
+        .map_err(|_| Failure(atoms::io(), 0))?;
+    Ok(sender)
+}
+
+/// Hands statements to their thread. The answer comes as a message,
+/// `{:ash_agent_sqlite, reference, {:ok, [rows]} | {:error, {word, code}}}`. False says that there is more to copy than a
+/// normal scheduler should: then nothing happened, and `run_dirty` does it.
+#[rustler::nif]
+fn run_normal(
+    env: Env<'_>,
+    database: Store,
+    job: (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+) -> NifResult<bool> {
+    hand_over(env, &database, job, statements, params, NORMAL)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn run_dirty(
+    env: Env<'_>,
+    database: Store,
+    job: (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+) -> NifResult<bool> {
+    hand_over(env, &database, job, statements, params, ALL)
+}
+
+fn hand_over(
+    env: Env<'_>,
+    database: &Database,
+    (mode, reference): (Mode, Reference<'_>),
+    statements: Vec<String>,
+    params: Term<'_>,
+    limits: Limits,
+) -> NifResult<bool> {
+    let Some(params) = copy(params, limits)? else {
+        return Ok(false);
+    };
+    let own = OwnedEnv::new();
+    let saved = own.save(Term::from(reference));
+    let job = Job {
+        mode,
+        statements,
+        params,
+        reply: Reply {
+            to: env.pid(),
+            reference: Some((own, saved)),
+        },
+    };
+    let thread = match (mode, &database.reader) {
+        (Mode::Read, Some(reader)) => reader,
+        _ => &database.writer,
+    };
+    // A job that nobody takes answers as it is dropped.
+    let _ = thread.send(job);
+    Ok(true)
+}
+
+/// None where there is more than the limits.
+fn copy(terms: Term<'_>, limits: Limits) -> NifResult<Option<Vec<Param>>> {
+    if terms.list_length()? > limits.params {
+        return Ok(None);
+    }
+    let (mut params, mut bytes) = (Vec::new(), 0_usize);
+    for term in terms.decode::<ListIterator<'_>>()? {
+        let param = if term == atoms::nil().to_term(term.get_env()) {
+            Param::Null
+        } else if let Ok(number) = term.decode::<i64>() {
+            Param::Int(number)
+        } else {
+            let text: Binary<'_> = term.decode()?;
+            bytes = bytes.saturating_add(text.len());
+            if bytes > limits.bytes {
+                return Ok(None);
+            }
+            Param::Text(text.to_vec())
+        };
+        params.push(param);
+    }
+    Ok(Some(params))
+}
+
+/// Lives as long as somebody may send jobs.
+fn work(connection: &Connection, jobs: &Receiver<Job>) {
+    while let Ok(first) = jobs.recv() {
+        if first.mode == Mode::Write {
+            let more = jobs.try_iter().take(TOGETHER);
+            let (together, other): (Vec<Job>, Vec<Job>) = std::iter::once(first)
+                .chain(more)
+                .partition(|job| job.mode == Mode::Write);
+            write(connection, together);
+            other.into_iter().for_each(|job| alone(connection, job));
+        } else {
+            alone(connection, first);
+        }
+    }
+}
+
+fn alone(connection: &Connection, job: Job) {
+    let answer = match job.mode {
+        Mode::Script => script(connection, &job.statements),
+        _ => run(connection, &job),
+    };
+    job.reply.send(&answer);
+}
+
+fn script(connection: &Connection, statements: &[String]) -> Result<Answer, Failure> {
+    let done = statements
+        .iter()
+        .try_for_each(|statement| connection.execute_batch(statement));
+    if !connection.is_autocommit() {
+        let _ = connection.execute_batch("rollback");
+    }
+    done?;
+    Ok(Answer::new())
+}
+
+/// Runs jobs in one transaction, each as if it were alone: what one does is undone alone.
+fn write(connection: &Connection, jobs: Vec<Job>) {
+    let answers = transaction(connection, &jobs);
+    match answers {
+        Ok(answers) => {
+            for (job, answer) in jobs.into_iter().zip(answers) {
+                job.reply.send(&answer);
+            }
+        }
+        Err(failure) => {
+            if !connection.is_autocommit() {
+                let _ = connection.execute_batch("rollback");
+            }
+            for job in jobs {
+                job.reply.send(&Err(failure));
+            }
+        }
+    }
+}
+
+fn transaction(
+    connection: &Connection,
+    jobs: &[Job],
+) -> Result<Vec<Result<Answer, Failure>>, Failure> {
+    connection.execute_batch("begin immediate")?;
+    let mut answers = Vec::new();
+    for job in jobs {
+        connection.execute_batch("savepoint job")?;
+        let answer = run(connection, job);
+        // A full disk and the like end the whole transaction.
+        if let (Err(failure), true) = (&answer, connection.is_autocommit()) {
+            return Err(*failure);
+        }
+        if !matches!(&answer, Ok(answer) if answer.first().is_some_and(|guard| !guard.is_empty())) {
+            connection.execute_batch("rollback to job")?;
+        }
+        connection.execute_batch("release job")?;
+        answers.push(answer);
+    }
+    connection.execute_batch("commit")?;
+    Ok(answers)
+}
+
+fn run(connection: &Connection, job: &Job) -> Result<Answer, Failure> {
+    let mut answer = Answer::new();
+    for statement in &job.statements {
+        let mut prepared = connection.prepare_cached(statement)?;
+        let rows = query(&mut prepared, &job.params)?;
+        let refused = answer.is_empty() && rows.is_empty();
+        answer.push(rows);
+        if refused {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+fn query(statement: &mut Statement<'_>, params: &[Param]) -> Result<Rows, Failure> {
+    for (position, param) in params.iter().enumerate() {
+        let name = format!("${}", position.saturating_add(1));
+        if let Some(index) = statement.parameter_index(&name)? {
+            statement.raw_bind_parameter(index, param)?;
+        }
+    }
+    let columns = statement.column_count();
+    let mut found = statement.raw_query();
+    let mut rows = Rows::new();
+    while let Some(row) = found.next()? {
+        let cells: rusqlite::Result<Vec<Cell>> =
+            (0..columns).map(|column| row.get(column)).collect();
+        rows.push(cells?);
+    }
+    Ok(rows)
+}
+
+rustler::init!("Elixir.AshAgent.Store.SQLite.Native");

@@ -1,0 +1,102 @@
+defmodule AshAgent.Runtime.PublicOptionsTest do
+  alias AshAgent.{Context, LLM, MCP, Runtime, Session, Sessions, Store, Toolbox, Trace}
+  alias AshAgent.Runtime.{Permissions, SubAgent, ToolExecutor}
+  alias AshAgent.Store.{Conversation, Postgres, SQLite}
+  alias AshAgent.Store.Postgres.Migrations
+
+  use AshAgent.Test.OptionCases,
+    app: :ash_agent_runtime,
+    any:
+      [{Session, :approve, :by}, {Session, :deny, :by}] ++
+        for(option <- [:llm, :context, :name, :id, :store], do: {Session, :start_link, option}) ++
+        for(
+          name <- [:start_link, :child_spec],
+          option <- [:llm, :context, :store],
+          do: {Sessions, name, option}
+        ) ++
+        for(name <- [:approve, :deny], do: {Sessions, name, :by}) ++
+        for(
+          name <- [:run, :resume],
+          option <- [:llm, :supervisor, :store],
+          do: {Runtime, name, option}
+        ) ++
+        [
+          {Trace.Exporter, :start_link, :tools},
+          {Trace.Exporter, :start_link, :name},
+          {MCP, :start_link, :name},
+          {SubAgent, :tool, :llm},
+          {ToolExecutor, :execute_tools, :supervisor}
+        ],
+    started: [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}],
+    elsewhere: [AshAgent.LLM]
+
+  defp calls do
+    call = %{id: "a", name: :now, arguments: %{}}
+    context = "Hi" |> Context.new() |> Context.add_assistant_message(nil, [call])
+    toolbox = Toolbox.new(name: "now", command: "date")
+
+    %{
+      {Store, :append} => [store(), kept(), context],
+      {Store, :call_key} => [context, "a"],
+      {Store, :calls} => [store(), "c1"],
+      {Store, :claim} => [store(), "c1"],
+      {Store, :create} => [store(), context],
+      {Store, :enqueue} => [store(), "c1", "Hi"],
+      {Store, :expired} => [store()],
+      {Store, :history} => [store(), "c1"],
+      {Store, :list} => [store()],
+      {Store, :release} => [store(), kept()],
+      {SQLite, :open} => [":memory:"],
+      {Postgres, :new} => [__MODULE__],
+      {Migrations, :up} => [],
+      {Migrations, :down} => [],
+      {Migrations, :sql} => [0, 1],
+      {Migrations, :migrate} => [store()],
+      {LLM.Anthropic, :new} => [],
+      {LLM.Bedrock, :new} => [],
+      {LLM.Bedrock.SigV4, :sign} => ["GET", URI.parse("https://example.com/"), [], "", %{}],
+      {LLM.Gemini, :new} => [],
+      {LLM.Mistral, :new} => [],
+      {LLM.Ollama, :new} => [],
+      {LLM.ReqLLM, :new} => [],
+      {LLM.OpenAICompatible, :new} => [],
+      {LLM.OpenAIResponses, :new} => [],
+      {LLM.Scripted, :new} => [[]],
+      {LLM.Transport.HTTP1, :prepare} => [],
+      {Trace.Exporter, :export} => [:nobody, context],
+      {Trace.Exporter, :start_link} => [],
+      {Toolbox, :new} => [],
+      {Toolbox, :run} => [toolbox, %{}],
+      {Permissions, :new} => [],
+      {Runtime, :run} => [context],
+      {Runtime, :resume} => [context],
+      {SubAgent, :tool} => [],
+      {Session, :start_link} => [],
+      {Session, :prompt} => [self(), "Hi"],
+      {Session, :steer} => [self(), "Hi"],
+      {Session, :prompt_async} => [self(), "Hi"],
+      {Session, :resume} => [self()],
+      {Session, :resume_async} => [self()],
+      {Session, :approve} => [self(), "a"],
+      {Session, :deny} => [self(), "a", nil],
+      {Session, :subscribe} => [self()],
+      {Sessions, :start_link} => [],
+      {Sessions, :child_spec} => [],
+      {Sessions, :prompt} => [:sessions, "c1", "Hi"],
+      {Sessions, :prompt_async} => [:sessions, "c1", "Hi"],
+      {Sessions, :steer} => [:sessions, "c1", "Hi"],
+      {Sessions, :resume} => [:sessions, "c1"],
+      {Sessions, :approve} => [:sessions, "c1", "a"],
+      {Sessions, :deny} => [:sessions, "c1", "a", nil],
+      {Sessions, :subscribe} => [:sessions, "c1"],
+      {Sessions, :drain} => [:sessions],
+      {MCP, :start_link} => [],
+      {MCP, :tools} => [:mcp],
+      {ToolExecutor, :execute_tools} => [[], %{}, %{}]
+    }
+  end
+
+  # Options are checked before a database is asked.
+  defp store, do: Postgres.new(__MODULE__)
+  defp kept, do: %Conversation{id: "c1", claimed?: true}
+end

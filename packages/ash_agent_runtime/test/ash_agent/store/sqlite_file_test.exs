@@ -1,0 +1,252 @@
+defmodule AshAgent.Store.SQLiteFileTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Store.{Error, SQLite}
+  alias AshAgent.Store.SQLite.Native
+  alias AshAgent.Test.{OtherVM, ReadOnly, StoreWriter}
+
+  @moduletag :tmp_dir
+
+  setup %{tmp_dir: folder} do
+    {:ok, path: Path.join(folder, "store.db")}
+  end
+
+  defp open!(path, opts \\ []) do
+    assert {:ok, store} = SQLite.open(path, opts)
+    store
+  end
+
+  defp say(context, text),
+    do: context |> Context.add_user_message(text) |> Context.add_assistant_message("ok")
+
+  # A statement that keeps the writer for a while.
+  defp occupy(store) do
+    count =
+      "with recursive n(x) as (select 1 union all select x + 1 from n limit 4000000) select count(*) from n"
+
+    reference = make_ref()
+    assert :ok = Native.run(store.ref, {:write, reference}, [count], [])
+    reference
+  end
+
+  defp await(reference) do
+    assert_receive {:ash_agent_sqlite, ^reference, answer}
+    answer
+  end
+
+  test "values that are long together are copied on a dirty scheduler", %{path: path} do
+    %{ref: ref} = open!(path)
+    text = String.duplicate("x", 100_000)
+
+    run = fn params ->
+      Native.run_normal(ref, {:read, make_ref()}, ["select 1"], params)
+    end
+
+    assert run.([text])
+    refute run.([text, text])
+    refute run.(Enum.to_list(1..10_000))
+  end
+
+  test "a file keeps what was written, and several stores may have it open", %{path: path} do
+    one = open!(path)
+    {:ok, kept} = Store.create(one, Context.new("x", id: "c"))
+    two = open!(path, synchronous: :normal)
+    {:ok, other} = Store.fetch(two, "c")
+    {:ok, written} = Store.append(two, other, say(other.value, "two"))
+    assert {:error, :stale} = Store.append(one, kept, say(kept.value, "one"))
+    assert {:ok, fetched} = Store.fetch(one, "c")
+    assert Context.equal?(fetched.value, written.value)
+
+    answers =
+      [one, two]
+      |> List.duplicate(5)
+      |> List.flatten()
+      |> Enum.map(fn store ->
+        Task.async(fn -> Store.append(store, fetched, say(fetched.value, "x")) end)
+      end)
+      |> Enum.map(&Task.await/1)
+
+    assert Enum.count(answers, &match?({:ok, _}, &1)) == 1
+    assert Enum.count(answers, &(&1 == {:error, :stale})) == 9
+  end
+
+  test "a supervisor opens a store under a name", %{path: path} do
+    name = :"#{__MODULE__}.named"
+    start_supervised!({SQLite, name: name, path: path})
+    assert {:ok, _} = Store.create(name, Context.new("x", id: "c"))
+    assert {:ok, _} = Store.fetch(name, "c")
+    stop_supervised!(name)
+    assert_raise ArgumentError, ~r/start one under a supervisor/, fn -> Store.fetch(name, "c") end
+
+    assert {:error, {%Error{reason: {:cannot_open, _}}, _}} =
+             start_supervised({SQLite, name: name, path: "/nonexistent/x.db"})
+  end
+
+  test "while the writer works, readers and schedulers go on", %{path: path} do
+    store = open!(path)
+    {:ok, kept} = Store.create(store, Context.new("x", id: "c"))
+    busy = occupy(store)
+
+    waiting =
+      for _ <- 1..(System.schedulers_online() * 4),
+          do: Task.async(fn -> Store.append(store, kept, say(kept.value, "x")) end)
+
+    longest =
+      for _ <- 1..10 do
+        {time, {:ok, _}} = :timer.tc(fn -> Store.fetch(store, "c") end)
+        time
+      end
+      |> Enum.min()
+
+    refute_received {:ash_agent_sqlite, ^busy, _}
+    assert longest < 100_000
+    assert {:ok, _} = await(busy)
+    assert Enum.count(Task.await_many(waiting), &match?({:ok, _}, &1)) == 1
+  end
+
+  test "a locked file is an error, and then goes on", %{path: path} do
+    one = open!(path)
+    two = open!(path, busy_timeout: 20)
+    {:ok, kept} = Store.create(one, Context.new("x", id: "c"))
+    busy = occupy(one)
+    # Until it has begun.
+    Process.sleep(100)
+
+    assert {:error, %Error{reason: {:locked, _}} = error} =
+             Store.append(two, kept, say(kept.value, "x"))
+
+    assert Exception.message(error) =~ "busy_timeout"
+    assert {:ok, _} = await(busy)
+    assert {:ok, _} = Store.append(two, kept, say(kept.value, "x"))
+  end
+
+  test "a file that may only be read is an error that says so", %{path: path} do
+    store = open!(path)
+    {:ok, _} = Store.create(store, Context.new("x", id: "c"))
+    for file <- Path.wildcard(path <> "*"), do: File.chmod!(file, 0o444)
+
+    assert {:ok, {:error, %Error{reason: {:read_only, _}} = error}} =
+             OtherVM.run_unprivileged(ReadOnly, :write, [path])
+
+    assert Exception.message(error) =~ "Check the permissions"
+    assert {:ok, %{revision: 1}} = Store.fetch(store, "c")
+  end
+
+  test "a full disk is an error, and what was written stays", %{path: path} do
+    store = open!(path, max_bytes: 300_000)
+    {:ok, kept} = Store.create(store, Context.new("x", id: "c"))
+    huge = String.duplicate("secret", 100_000)
+
+    assert {:error, %Error{reason: {:disk_full, _}} = error} =
+             Store.append(store, kept, say(kept.value, huge))
+
+    refute inspect(error) =~ "secret"
+    refute Exception.message(error) =~ "secret"
+    {:ok, fetched} = Store.fetch(store, "c")
+    assert Context.equal?(fetched.value, kept.value)
+    assert {:ok, _} = Store.append(store, kept, say(kept.value, "small"))
+  end
+
+  test "no file, no folder, and a folder are errors", %{tmp_dir: folder} do
+    for path <- ["/nonexistent/folder/x.db", folder, "", "a\0b"] do
+      assert {:error, %Error{reason: {:cannot_open, _}} = error} = SQLite.open(path)
+      assert Exception.message(error) =~ "folder exists"
+    end
+  end
+
+  test "a damaged file is an error or loads, and never more", %{path: path} do
+    store = open!(path)
+    {:ok, kept} = Store.create(store, Context.new("x", id: "c"))
+    {:ok, _} = Store.append(store, kept, Enum.reduce(1..300, kept.value, &say(&2, "text #{&1}")))
+
+    checkpoint(store)
+    whole = File.read!(path)
+
+    :rand.seed(:exsss, {1, 2, 3})
+
+    for number <- 1..40 do
+      damaged = Path.join(Path.dirname(path), "damaged #{number}.db")
+      at = :rand.uniform(byte_size(whole) - 200)
+      <<head::binary-size(at), _::binary-size(100), rest::binary>> = whole
+
+      bytes =
+        if rem(number, 4) == 0, do: head, else: head <> :crypto.strong_rand_bytes(100) <> rest
+
+      File.write!(damaged, bytes)
+
+      with {:ok, store} <- SQLite.open(damaged) do
+        for answer <- [
+              Store.fetch(store, "c"),
+              Store.list(store),
+              Store.create(store, Context.new("y", id: "d"))
+            ] do
+          assert match?({:ok, _}, answer) or
+                   match?({:error, %module{}} when module in [Error, Context.Error], answer) or
+                   answer == {:error, :not_found}
+        end
+      else
+        {:error, error} -> assert %Error{} = error
+      end
+    end
+
+    File.write!(path <> "text", String.duplicate("no database", 1000))
+    assert {:error, %Error{reason: {:corrupt, _}} = error} = SQLite.open(path <> "text")
+    assert Exception.message(error) =~ "backup"
+  end
+
+  # All is in the file then, and nothing in its log.
+  defp checkpoint(store), do: script(store, "pragma wal_checkpoint(truncate)")
+
+  defp script(store, statement) do
+    reference = make_ref()
+    assert :ok = Native.run(store.ref, {:script, reference}, [statement], [])
+    assert {:ok, _} = await(reference)
+  end
+
+  test "tables of a newer release are refused", %{path: path} do
+    store = open!(path)
+    script(store, "pragma user_version = 7")
+    assert {:error, %Error{reason: {:schema, 7, 1}} = error} = SQLite.open(path)
+    assert Exception.message(error) =~ "newer release"
+  end
+
+  test "what is deleted is not in the file any more", %{path: path} do
+    store = open!(path)
+    {:ok, kept} = Store.create(store, Context.new("the secret word", id: "c"))
+    {:ok, _} = Store.enqueue(store, "c", "the secret word")
+    :ok = Store.delete(store, kept.id)
+    checkpoint(store)
+    refute File.read!(path) =~ "secret word"
+    refute File.exists?(path <> "-wal") and File.read!(path <> "-wal") =~ "secret word"
+  end
+
+  @tag timeout: 120_000
+  test "a VM that is killed leaves a conversation that is what it had written", %{path: path} do
+    {:ok, kept} = Store.create(open!(path), Context.new("0", id: "c"))
+    assert kept.revision == 1
+
+    for _round <- 1..4 do
+      acknowledged = StoreWriter.kill_in_the_middle({SQLite, path}, path <> ".log")
+      store = open!(path)
+      assert {:ok, kept} = Store.fetch(store, "c")
+      assert :ok = StoreWriter.check(kept.value, acknowledged)
+      assert {:ok, _} = Store.append(store, kept, kept.value)
+    end
+  end
+
+  test "a store without the feature says what to add" do
+    message = Exception.message(%Error{reason: {:feature_missing, "sqlite"}})
+    assert message =~ "config :ash_agent_runtime, features: [:sqlite]"
+  end
+
+  test "a store can be used by all processes, and shows nothing" do
+    store = open!(":memory:")
+    assert inspect(store) == "#AshAgent.Store.SQLite<>"
+    {:ok, kept} = Store.create(store, Context.new("secret", id: "c", metadata: %{a: "secret"}))
+    refute inspect(kept) =~ "secret"
+
+    assert {:ok, _} = Task.await(Task.async(fn -> Store.fetch(store, "c") end))
+    assert {:crashed, _} = OtherVM.run(Store, :fetch, [store, "c"])
+  end
+end

@@ -1,0 +1,26 @@
+alias AshAgent.Test.{Browser, Integrations, McpServers, PgSQL}
+
+libraries = [
+  ecto: Ecto.Schema,
+  finch: Finch,
+  mcp: Anubis.Client,
+  opentelemetry: :otel_ctx,
+  req: Req,
+  req_llm: ReqLLM.Context
+]
+
+programs = [
+  chromium: Browser.executable(),
+  mcp_npm: McpServers.npm("everything"),
+  mcp_python: McpServers.python(),
+  p1_pgsql: PgSQL.ready?(),
+  phoenix: AshAgent.Test.Phoenix.executable()
+]
+
+Integrations.put_version("Chromium", fn ->
+  String.replace(Browser.version(), "Chromium ", "")
+end)
+
+Integrations.put_version("MCP servers", fn -> Enum.join(McpServers.versions(), " and ") end)
+Integrations.put_version("Phoenix", &AshAgent.Test.Phoenix.version/0)
+Integrations.start(libraries, programs, [MyApp.Repo])

@@ -1,0 +1,13 @@
+defmodule AshAgent.ArrowsTest do
+  use ExUnit.Case, async: false
+
+  alias AshAgent.Test.Arrows
+
+  test "no files know each other in a circle", do: assert(Arrows.circles() == "")
+
+  test "what touches handles is found" do
+    found = Arrows.intrusions(:ash_agent_context)
+    assert Enum.any?(found, &(&1 =~ "lib/ash_agent/response.ex calls AshAgent.Context.Native"))
+    assert Enum.any?(found, &(&1 =~ "lib/ash_agent/chat_context/stored.ex looks into a context"))
+  end
+end
