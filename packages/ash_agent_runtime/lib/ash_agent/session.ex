@@ -93,7 +93,7 @@ defmodule AshAgent.Session do
 
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool}
-  alias AshAgent.Session.{Border, Keeper, Subscribers}
+  alias AshAgent.Session.{Border, Claim, Subscribers}
   alias AshAgent.Trace.Caller
 
   @runtime_schema Options.schema() |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
@@ -755,10 +755,10 @@ defmodule AshAgent.Session do
     do: Sealed.run(fn -> go_on({:noreply, told(message, state)}) end)
 
   @impl true
-  def terminate(_reason, %{keeper: %Keeper{} = keeper, lost: nil} = state) do
+  def terminate(_reason, %{keeper: %Claim{} = keeper, lost: nil} = state) do
     Sealed.run(fn ->
       end_tasks(state)
-      if unfinished?(state), do: Keeper.hand_over(keeper), else: Keeper.release(keeper)
+      if unfinished?(state), do: Claim.hand_over(keeper), else: Claim.release(keeper)
     end)
   end
 
@@ -910,10 +910,10 @@ defmodule AshAgent.Session do
 
     if opts[:store] do
       with {:ok, keeper} <-
-             Keeper.open(opts[:store], opts[:id], Keyword.take(opts, [:lease, :from]), fn ->
+             Claim.open(opts[:store], opts[:id], Keyword.take(opts, [:lease, :from]), fn ->
                named(initial.(), opts)
              end),
-           do: {:ok, Keeper.context(keeper), keeper}
+           do: {:ok, Claim.context(keeper), keeper}
     else
       with {:ok, context} <- initial.(), do: {:ok, context, nil}
     end
@@ -933,7 +933,7 @@ defmodule AshAgent.Session do
   defp restored(%{go_on?: false} = state), do: state
 
   defp restored(state) do
-    case Keeper.waiting(state.keeper) do
+    case Claim.waiting(state.keeper) do
       {:ok, {steers, prompts}} ->
         jobs = for prompt <- prompts, do: {stored(prompt), nil, prompt.id}
         state = %{state | queue: :queue.from_list(jobs), steers: steers}
@@ -1115,9 +1115,9 @@ defmodule AshAgent.Session do
   end
 
   # For a deployment: `:soon` when the current step has been stored, `:now` whatever runs.
-  defp cast({:drain, :soon}, %{keeper: %Keeper{}} = state), do: %{state | leaving: :drained}
+  defp cast({:drain, :soon}, %{keeper: %Claim{}} = state), do: %{state | leaving: :drained}
 
-  defp cast({:drain, :now}, %{keeper: %Keeper{}} = state),
+  defp cast({:drain, :now}, %{keeper: %Claim{}} = state),
     do: cut(%{state | leaving: :drained})
 
   defp cast(_request, state), do: ignored(state)
@@ -1132,7 +1132,7 @@ defmodule AshAgent.Session do
       else: take(job, client, state)
   end
 
-  defp accept({:stored, id, opts}, client, %{keeper: %Keeper{}} = state)
+  defp accept({:stored, id, opts}, client, %{keeper: %Claim{}} = state)
        when is_binary(id) and is_list(opts),
        do: take_stored(id, opts, client, state)
 
@@ -1167,7 +1167,7 @@ defmodule AshAgent.Session do
 
   defp take_stored(id, opts, client, state) do
     with false <- id in state.keeper.taken or queued?(state.queue, id),
-         {:ok, {_steers, prompts}} <- Keeper.waiting(state.keeper),
+         {:ok, {_steers, prompts}} <- Claim.waiting(state.keeper),
          %{} = prompt <- Enum.find(prompts, &(&1.id == id)) do
       {:prompt, input, own} = stored(prompt)
       job = {:prompt, input, own ++ opts}
@@ -1188,14 +1188,14 @@ defmodule AshAgent.Session do
   defp remember(_state, {:resume, _opts}), do: {:ok, nil}
 
   defp remember(state, {:prompt, input, opts}),
-    do: Keeper.enqueue(state.keeper, :prompt, input, opts[:metadata] || %{})
+    do: Claim.enqueue(state.keeper, :prompt, input, opts[:metadata] || %{})
 
   defp refuse(state, {:store_error, %Context.Error{} = error}),
     do: {:reply, {:error, error}, state}
 
   defp refuse(state, reason) do
     reply = {:error, %Error{reason: reason, context: state.context}}
-    {:reply, reply, if(Keeper.lost?(reason), do: lose(state, reason), else: state)}
+    {:reply, reply, if(Claim.lost?(reason), do: lose(state, reason), else: state)}
   end
 
   defp take_steer(_input, _metadata, %{run: nil, paused?: true} = state),
@@ -1223,7 +1223,7 @@ defmodule AshAgent.Session do
   defp remember_steer(%{keeper: nil}, _input, _metadata), do: {:ok, nil}
 
   defp remember_steer(state, input, metadata),
-    do: Keeper.enqueue(state.keeper, :steer, input, metadata)
+    do: Claim.enqueue(state.keeper, :steer, input, metadata)
 
   defp accepted({:call, from}), do: {:call, from}
 
@@ -1297,7 +1297,7 @@ defmodule AshAgent.Session do
   defp kept(nil), do: {:ok, []}
 
   defp kept(keeper) do
-    with {:ok, keeper} <- Keeper.refresh(keeper),
+    with {:ok, keeper} <- Claim.refresh(keeper),
          do: {:ok, [store: keeper.store, kept: keeper.kept]}
   end
 
@@ -1391,7 +1391,7 @@ defmodule AshAgent.Session do
        ) do
     state = put(state, error.context)
 
-    if Keeper.lost?(reason) do
+    if Claim.lost?(reason) do
       lose(state, reason)
     else
       reply(run.client, reply)
@@ -1445,12 +1445,12 @@ defmodule AshAgent.Session do
   defp keep(%{keeper: nil} = state, _context, _ended), do: state
 
   defp keep(state, context, ended) do
-    case Keeper.write(state.keeper, context, :idle, ended) do
+    case Claim.write(state.keeper, context, :idle, ended) do
       {:ok, keeper} ->
         %{state | keeper: keeper}
 
       {:error, reason} ->
-        if Keeper.lost?(reason), do: lose(state, reason), else: uncertain(state)
+        if Claim.lost?(reason), do: lose(state, reason), else: uncertain(state)
     end
   end
 
@@ -1541,7 +1541,7 @@ defmodule AshAgent.Session do
   defp keep_decision(%{keeper: nil} = state, _context), do: {:ok, state}
 
   defp keep_decision(state, context) do
-    with {:ok, keeper} <- Keeper.write(state.keeper, context, :paused, nil),
+    with {:ok, keeper} <- Claim.write(state.keeper, context, :paused, nil),
          do: {:ok, %{state | keeper: keeper}}
   end
 

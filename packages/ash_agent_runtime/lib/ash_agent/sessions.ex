@@ -41,7 +41,7 @@ defmodule AshAgent.Sessions do
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
   alias AshAgent.Runtime.Events
-  alias AshAgent.Session.Keeper
+  alias AshAgent.Session.Claim
   alias AshAgent.Sessions.{Error, Node}
 
   @own [
@@ -551,7 +551,7 @@ defmodule AshAgent.Sessions do
   end
 
   defp elsewhere(config, id, owner) do
-    case Keeper.locate(owner) do
+    case Claim.locate(owner) do
       {:there, node} -> remote(config, id, owner, node)
       # One that was not started here.
       {:here, session} -> {:ok, session}

@@ -6,7 +6,7 @@ defmodule AshAgent.Conversation.Runner do
   alias AshAgent.{Context, Conversation, Session, Store}
   alias AshAgent.Conversation.{Info, Notices}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
-  alias AshAgent.Session.Keeper
+  alias AshAgent.Session.Claim
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
@@ -170,7 +170,7 @@ defmodule AshAgent.Conversation.Runner do
 
     child = %{
       id: Session,
-      start: {Session, :start_sealed, [fn -> opts end, Keeper.reserve()]},
+      start: {Session, :start_sealed, [fn -> opts end, Claim.reserve()]},
       restart: :temporary
     }
 

@@ -9,7 +9,7 @@ defmodule AshAgent.Sessions.Node do
 
   alias AshAgent.Runtime.{Events, Journal, Sealed}
   alias AshAgent.Session
-  alias AshAgent.Session.Keeper
+  alias AshAgent.Session.Claim
   alias AshAgent.Sessions.Error
   alias AshAgent.Store
   alias AshAgent.Store.Conversation
@@ -84,7 +84,7 @@ defmodule AshAgent.Sessions.Node do
 
   # For another node, which has found this one's name in a claim.
   def serve(name, id, owner) do
-    case {Keeper.locate(owner), config(name)} do
+    case {Claim.locate(owner), config(name)} do
       {{:here, pid}, _config} -> {:ok, pid}
       {place, {:ok, config}} when place != :unknown -> find(config, id, :find)
       _other -> {:error, :unknown}
@@ -95,7 +95,7 @@ defmodule AshAgent.Sessions.Node do
   defp owned(config, id) do
     case Journal.ask(fn -> Store.fetch(config.store, id) end) do
       {:ok, %{owner: owner}} when owner != nil ->
-        if Keeper.locate(owner) in [:gone, :reserved],
+        if Claim.locate(owner) in [:gone, :reserved],
           do: {:error, :draining},
           else: {:owned, owner}
 
@@ -128,7 +128,7 @@ defmodule AshAgent.Sessions.Node do
     {config, opts} = given.()
 
     if ready?(config),
-      do: Session.start_sealed(fn -> opts end, Keeper.reserve()),
+      do: Session.start_sealed(fn -> opts end, Claim.reserve()),
       else: {:error, :draining}
   end
 
@@ -249,7 +249,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp recover(config) do
     search = [
-      owner: Keeper.reserve(),
+      owner: Claim.reserve(),
       lease: config.lease,
       limit: config.batch,
       status: Conversation.statuses()
@@ -276,7 +276,7 @@ defmodule AshAgent.Sessions.Node do
 
   # Another node goes on with it at once, instead of after the lease.
   defp taken({:error, :draining}, config, kept),
-    do: Keeper.hand_over(%{store: config.store, kept: kept})
+    do: Claim.hand_over(%{store: config.store, kept: kept})
 
   defp taken(reply, _config, _kept), do: report(reply)
 

@@ -1,4 +1,4 @@
-defmodule AshAgent.Session.Keeper do
+defmodule AshAgent.Session.Claim do
   @moduledoc false
 
   # A session's conversation in a store: its claim, and a process that renews the claim, and releases it when the session
