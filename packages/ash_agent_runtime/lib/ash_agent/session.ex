@@ -89,146 +89,10 @@ defmodule AshAgent.Session do
   how many messages were `ignored`.
   """
 
-  use GenServer
-
-  alias AshAgent.{Context, LLM, Response, Runtime}
-  alias AshAgent.Runtime.{Error, Events, Options, Paused, Result, Sealed, Tool}
-  alias AshAgent.Session.{Border, Claim, Subscribers}
+  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
+  alias AshAgent.Session.{Border, Options, Server, Subscribers}
   alias AshAgent.Trace.Caller
-
-  @runtime_schema Options.schema() |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
-  @runtime_options Keyword.keys(@runtime_schema)
-
-  @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
-
-  # Milliseconds.
-  @unasked 10_000
-
-  @own_schema [
-    llm: [type: :any, required: true, type_doc: "a model", doc: "see `t:AshAgent.LLM.t/0`."],
-    context: [
-      type: :any,
-      type_doc: "a conversation, or a function of arity 0",
-      doc:
-        "the conversation to start with: a context, a result of `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1`, or a " <>
-          "function that returns one of these or `nil`. Defaults to an empty conversation."
-    ],
-    system_prompt: [
-      type: {:or, [:string, :list, nil]},
-      type_doc: "a string or a list of text parts",
-      doc: "the system prompt of an empty conversation. Defaults to no system prompt."
-    ],
-    on_change: [
-      type: {:or, [{:fun, 1}, nil]},
-      type_doc: "a function of arity 1",
-      doc:
-        "gets every new context. If it returns `{:error, reason}`, the run ends; if it fails in another way, that is logged and " <>
-          "the session continues. Defaults to no function."
-    ],
-    when_busy: [
-      type: {:in, [:queue, :error]},
-      default: :queue,
-      doc:
-        "`:queue` lets prompts wait for their turn, `:error` refuses them with `{:error, :busy}`."
-    ],
-    max_queue: [
-      type: :non_neg_integer,
-      default: 100,
-      doc: "how many prompts may wait; more get `{:error, :busy}`."
-    ],
-    hibernate_after: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
-      default: :infinity,
-      doc:
-        "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
-          "message. Useful for many sessions that are mostly idle."
-    ],
-    name: [
-      type: :any,
-      type_doc: "a name as in `GenServer`",
-      doc: "registers the session. Defaults to no name."
-    ],
-    id: [
-      type: :any,
-      doc:
-        "the id for `child_spec/1`, and with `:store` the id of the conversation, a string. Defaults to the name, or to this " <>
-          "module."
-    ],
-    store: [
-      type: :any,
-      type_doc: "a store",
-      doc:
-        "the `AshAgent.Store` that keeps the conversation, see above. `:context` and `:system_prompt` are then for a " <>
-          "conversation that is not in it yet. Defaults to no store."
-    ],
-    lease: [
-      type: :pos_integer,
-      default: 30_000,
-      doc:
-        "with `:store`, milliseconds until others may claim the conversation if this node has died. Every third of it the " <>
-          "claim is renewed."
-    ],
-    idle: [
-      type: {:or, [:pos_integer, {:in, [:infinity]}]},
-      type_doc: "milliseconds or `:infinity`",
-      default: :infinity,
-      doc:
-        "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
-          "subscribers. The conversation is in the store."
-    ],
-    go_on: [
-      type: :boolean,
-      default: true,
-      doc:
-        "with `:store`, whether the session goes on with a turn that was cut short and with prompts that waited. If not, " <>
-          "`resume/2` does, and a new prompt interrupts the turn."
-    ],
-    stop_when_idle: [
-      type: :boolean,
-      default: false,
-      doc:
-        "whether the session stops with `:normal` when it has run something and nothing runs or waits any more, or when it is " <>
-          "paused, or when it was asked for nothing for ten seconds."
-    ]
-  ]
-
-  @await [
-    type: {:or, [:non_neg_integer, {:in, [:infinity]}]},
-    type_doc: "milliseconds or `:infinity`",
-    default: :infinity,
-    doc: "the time to wait for the answer, after which the caller exits while the run continues."
-  ]
-  @runtime_context [
-    runtime_context:
-      @metadata ++ [doc: "replaces the session's for this run. Defaults to the session's."]
-  ]
-  @prompt_async [
-                  metadata: @metadata ++ [doc: "kept with the message. Defaults to no metadata."]
-                ] ++ @runtime_context
-  @prompt @prompt_async ++ [await: @await]
-  @resume @runtime_context ++ [await: @await]
-
-  @deny [by: [type: :any, doc: "who decides. Defaults to `nil`."]]
-  @approve @deny ++
-             [
-               arguments:
-                 @metadata ++
-                   [
-                     doc:
-                       "the arguments that were shown to them. Defaults to those of `status/1`."
-                   ]
-             ]
-
-  @subscription [
-    limit: [
-      type: :pos_integer,
-      default: 1_000,
-      doc: "how many messages may wait for the subscriber, see above."
-    ]
-  ]
-
-  @steering [metadata: [type: :map, default: %{}, doc: "kept with the message."]]
 
   @type session :: GenServer.server()
   @type input :: binary() | [Context.part()] | map()
@@ -253,9 +117,9 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@own_schema)}
+  #{Options.docs()}
 
-  These options of `AshAgent.Runtime.run/2` apply to each prompt: #{Enum.map_join(@runtime_options, ", ", &"`:#{&1}`")}.
+  These options of `AshAgent.Runtime.run/2` apply to each prompt: #{Enum.map_join(Options.runtime_names(), ", ", &"`:#{&1}`")}.
 
   Raises `ArgumentError` for unknown and wrong options. Returns `{:error, reason}` if `:context` is not a context, and
   `{:error, %AshAgent.Context.Error{}}` with `{:foreign_handle, node}` if it was made on another node. With a store it
@@ -268,40 +132,19 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec start_link(keyword()) :: GenServer.on_start()
-  def start_link(opts) when is_list(opts) do
-    opts = options(opts)
-    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name, :hibernate_after]))
-  end
+  def start_link(opts) when is_list(opts), do: start_server(opts, [])
 
   @doc false
   def start_sealed(opts) when is_function(opts, 0), do: start_link(opts.())
 
   @doc false
   # For `AshAgent.Sessions`: a conversation that `from` holds may be claimed, and one that cannot be claimed is not a crash.
-  def start_sealed(opts, from) do
-    opts = opts.()
-    start = Keyword.merge(options(opts), from: from, quiet?: true)
-    GenServer.start_link(__MODULE__, start, Keyword.take(opts, [:name, :hibernate_after]))
-  end
+  def start_sealed(opts, from) when is_function(opts, 0),
+    do: start_server(opts.(), from: from, quiet?: true)
 
-  @doc false
-  def schema, do: @own_schema ++ @runtime_schema
-
-  @options [
-    prompt: @prompt,
-    prompt_async: @prompt_async,
-    steer: @steering,
-    resume: @resume,
-    approve: @approve,
-    deny: @deny,
-    subscribe: @subscription
-  ]
-
-  @doc false
-  # Checks the options of a function before its session is looked for.
-  def check!(opts, function) do
-    AshAgent.Options.validate!(opts, @options[function])
-    opts
+  defp start_server(opts, more) do
+    init = Options.prepare!(opts) ++ [tag: __MODULE__] ++ more
+    GenServer.start_link(Server, init, Keyword.take(opts, [:name, :hibernate_after]))
   end
 
   @doc """
@@ -338,7 +181,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@prompt)}
+  #{Options.docs(:prompt)}
 
   ## Examples
 
@@ -354,8 +197,8 @@ defmodule AshAgent.Session do
           | {:error, Error.t() | Context.Error.t() | :busy | :paused | :draining}
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
-    {await, opts} = opts |> AshAgent.Options.validate!(@prompt) |> Keyword.pop!(:await)
-    call(session, {:run, {:prompt, input, called_by(opts)}}, :prompt, await)
+    {await, opts} = opts |> Options.validate!(:prompt) |> Keyword.pop!(:await)
+    call(session, {:run, {:prompt, input, put_caller(opts)}}, :prompt, await)
   end
 
   @doc """
@@ -389,15 +232,15 @@ defmodule AshAgent.Session do
           {:ok, reference()} | {:error, :busy | :paused | :draining}
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
-    opts = AshAgent.Options.validate!(opts, @prompt_async)
-    run_async(session, {:prompt, input, called_by(opts)}, :prompt_async)
+    opts = Options.validate!(opts, :prompt_async)
+    run_async(session, {:prompt, input, put_caller(opts)}, :prompt_async)
   end
 
   @doc false
   # Like prompt_async/3 for a message that waits in the store, which the conversation gets once: the error of a second time is
   # :taken. Takes the option :runtime_context.
   def prompt_stored(session, id, opts) when is_binary(id) do
-    opts = AshAgent.Options.validate!(opts, @runtime_context)
+    opts = Options.validate!(opts, :prompt_stored)
     run_async(session, {:stored, id, opts}, :prompt_stored)
   end
 
@@ -412,7 +255,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@steering)}
+  #{Options.docs(:steer)}
 
   ## Examples
 
@@ -425,7 +268,7 @@ defmodule AshAgent.Session do
           :ok | {:error, :idle | :paused | Context.Error.t() | Error.t()}
   def steer(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
-    opts = AshAgent.Options.validate!(opts, @steering)
+    opts = Options.validate!(opts, :steer)
     call(session, {:steer, input, opts[:metadata]}, :steer)
   end
 
@@ -438,7 +281,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@resume)}
+  #{Options.docs(:resume)}
 
   ## Examples
 
@@ -452,9 +295,9 @@ defmodule AshAgent.Session do
   @spec resume(session(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t() | :busy}
   def resume(session, opts \\ []) do
-    {await, opts} = opts |> AshAgent.Options.validate!(@resume) |> Keyword.pop!(:await)
+    {await, opts} = opts |> Options.validate!(:resume) |> Keyword.pop!(:await)
 
-    call(session, {:run, {:resume, called_by(opts)}}, :resume, await)
+    call(session, {:run, {:resume, put_caller(opts)}}, :resume, await)
   end
 
   @doc """
@@ -473,8 +316,8 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec resume_async(session(), keyword()) :: {:ok, reference()} | {:error, :busy}
   def resume_async(session, opts \\ []) do
-    opts = AshAgent.Options.validate!(opts, @runtime_context)
-    run_async(session, {:resume, called_by(opts)}, :resume_async)
+    opts = Options.validate!(opts, :resume_async)
+    run_async(session, {:resume, put_caller(opts)}, :resume_async)
   end
 
   @doc """
@@ -503,7 +346,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@approve)}
+  #{Options.docs(:approve)}
 
   ## Examples
 
@@ -516,8 +359,8 @@ defmodule AshAgent.Session do
   @spec approve(session(), String.t(), keyword()) ::
           :ok | {:error, :busy | Context.Error.t() | Error.t()}
   def approve(session, id, opts \\ []) when is_binary(id) do
-    opts = AshAgent.Options.validate!(opts, @approve)
-    call(session, {:decide, {:approved, id}, opts}, :approve)
+    opts = Options.validate!(opts, :approve)
+    call(session, {:decide, {:approved, id, nil}, opts}, :approve)
   end
 
   @doc """
@@ -528,7 +371,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@deny)}
+  #{Options.docs(:deny)}
 
   ## Examples
 
@@ -547,7 +390,7 @@ defmodule AshAgent.Session do
   @spec deny(session(), String.t(), term(), keyword()) ::
           :ok | {:error, :busy | Context.Error.t() | Error.t()}
   def deny(session, id, reason \\ nil, opts \\ []) when is_binary(id) do
-    opts = AshAgent.Options.validate!(opts, @deny)
+    opts = Options.validate!(opts, :deny)
     call(session, {:decide, {:denied, id, reason}, opts}, :deny)
   end
 
@@ -579,7 +422,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec snapshot(session()) :: snapshot()
-  def snapshot(session), do: session |> call(:snapshot, :snapshot) |> Subscribers.arrived()
+  def snapshot(session), do: session |> call(:snapshot, :snapshot) |> Subscribers.load_snapshot()
 
   @doc """
   Sends every change of the session to the calling process from now on, and returns `{:ok, ref, snapshot}` with the current state.
@@ -602,7 +445,7 @@ defmodule AshAgent.Session do
 
   ## Options
 
-  #{AshAgent.Options.docs(@subscription)}
+  #{Options.docs(:subscribe)}
 
   ## Examples
 
@@ -619,12 +462,12 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec subscribe(session(), keyword()) :: {:ok, reference(), snapshot()}
   def subscribe(session, opts \\ []) do
-    opts = AshAgent.Options.validate!(opts, @subscription)
+    opts = Options.validate!(opts, :subscribe)
     server = GenServer.whereis(session) || exit({:noproc, {__MODULE__, :subscribe, [session]}})
     ref = Process.monitor(server)
 
-    {:ok, ref,
-     server |> call({:subscribe, ref, opts[:limit]}, :subscribe) |> Subscribers.arrived()}
+    snapshot = call(server, {:subscribe, ref, opts[:limit]}, :subscribe)
+    {:ok, ref, Subscribers.load_snapshot(snapshot)}
   end
 
   @doc """
@@ -706,880 +549,13 @@ defmodule AshAgent.Session do
 
   # A call may have to wait for a slow :on_change.
   defp call(session, message, function, timeout \\ :infinity),
-    do: session |> Sealed.call(message, {__MODULE__, function}, timeout) |> Border.arrived()
+    do: session |> Sealed.call(message, {__MODULE__, function}, timeout) |> Border.unpack()
 
   defp run_async(session, job, function) do
     run = fn -> call(session, {:run_async, self(), job}, function) end
-    if Border.away?(session), do: Border.relay(session, __MODULE__, run), else: run.()
+    if Border.remote?(session), do: Border.relay(session, __MODULE__, run), else: run.()
   end
 
-  ## Options, in the caller's process
-
-  defp options(opts) do
-    opts = AshAgent.Options.validate!(opts, schema())
-
-    unless opts[:store] == nil or AshAgent.Store.id?(opts[:id]),
-      do:
-        raise(
-          ArgumentError,
-          "expected :id to be the conversation's id, a non-empty string, since :store is given"
-        )
-
-    runtime = opts |> Keyword.take([:llm, :on_change | @runtime_options]) |> Runtime.options()
-
-    opts
-    |> Keyword.drop(@runtime_options)
-    |> Keyword.merge(llm: runtime[:llm], runtime: Keyword.take(runtime, @runtime_options))
-  end
-
-  ## The process
-
-  # Each callback is sealed: a failure discloses nothing of its data.
-
-  @impl true
-  def init(opts), do: Sealed.run(fn -> begun(opts) end)
-
-  @impl true
-  def handle_continue(:go_on, state), do: Sealed.run(fn -> go_on({:noreply, restored(state)}) end)
-
-  @impl true
-  def handle_call(request, from, state),
-    do: Sealed.run(fn -> request |> called(from, state) |> leaving(from) |> go_on() end)
-
-  @impl true
-  def handle_cast(request, state),
-    do: Sealed.run(fn -> go_on({:noreply, cast(request, state)}) end)
-
-  @impl true
-  def handle_info(message, state),
-    do: Sealed.run(fn -> go_on({:noreply, told(message, state)}) end)
-
-  @impl true
-  def terminate(_reason, %{keeper: %Claim{} = keeper, lost: nil} = state) do
-    Sealed.run(fn ->
-      end_tasks(state)
-      if unfinished?(state), do: Claim.hand_over(keeper), else: Claim.release(keeper)
-    end)
-  end
-
-  def terminate(_reason, _state), do: :ok
-
-  defp unfinished?(%{keeper: keeper} = state) do
-    keeper.stale? or keeper.kept.status == :running or state.steers != [] or
-      not :queue.is_empty(state.queue)
-  end
-
-  defp leaving({:reply, reply, state}, {pid, _tag}),
-    do: {:reply, Border.leaving(reply, pid), state}
-
-  defp leaving(noreply, _from), do: noreply
-
-  # Whoever has lost the conversation stops, and whoever is to stop when nothing is left to do.
-  defp go_on({:noreply, %{lost: reason} = state}) when reason != nil,
-    do: {:stop, {:shutdown, :lost}, state}
-
-  defp go_on({:reply, reply, %{lost: reason} = state}) when reason != nil,
-    do: {:stop, {:shutdown, :lost}, reply, state}
-
-  # So does one that is to leave memory, when its run has ended.
-  defp go_on({:noreply, %{leaving: reason, run: nil} = state}) when reason != nil,
-    do: {:stop, {:shutdown, reason}, left(state)}
-
-  defp go_on({:reply, reply, %{leaving: reason, run: nil} = state}) when reason != nil,
-    do: {:stop, {:shutdown, reason}, reply, left(state)}
-
-  defp go_on({:noreply, %{stop: :idle} = state}) do
-    if done?(state), do: {:stop, :normal, dismissed(state)}, else: {:noreply, rest(state)}
-  end
-
-  defp go_on({:reply, reply, %{stop: :idle} = state}) do
-    if done?(state),
-      do: {:stop, :normal, reply, dismissed(state)},
-      else: {:reply, reply, rest(state)}
-  end
-
-  defp go_on({:noreply, state}), do: {:noreply, rest(state)}
-  defp go_on({:reply, reply, state}), do: {:reply, reply, rest(state)}
-
-  # Measures the time in which nobody needs the session.
-  defp rest(%{idle: :infinity} = state), do: state
-
-  defp rest(%{timer: nil} = state) do
-    if needed?(state),
-      do: state,
-      else: %{state | timer: :erlang.start_timer(state.idle, self(), :idle)}
-  end
-
-  defp rest(state) do
-    if needed?(state) do
-      :erlang.cancel_timer(state.timer)
-      %{state | timer: nil}
-    else
-      state
-    end
-  end
-
-  defp needed?(state) do
-    state.run != nil or state.subscribers != %{} or
-      Enum.any?(:queue.to_list(state.queue), fn {_job, client, _id} -> client != nil end)
-  end
-
-  # Prompts that wait are in the store, for the next session of the conversation.
-  defp left(state) do
-    for {_job, client, _id} <- :queue.to_list(state.queue), do: reply(client, drained(state))
-    state
-  end
-
-  defp drained(state), do: {:error, %Error{reason: :drained, context: state.context}}
-
-  defp done?(%{run: nil} = state), do: state.paused? or :queue.is_empty(state.queue)
-  defp done?(_running), do: false
-
-  # What a paused session has not begun waits in the store.
-  defp dismissed(state) do
-    for {_job, client, _id} <- :queue.to_list(state.queue), do: reply(client, {:error, :paused})
-    %{state | queue: :queue.new()}
-  end
-
-  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
-  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
-
-  def format_status(status) do
-    Map.new(status, fn
-      {:state, state} -> {:state, shown(state)}
-      {:message, _prompt} -> {:message, :not_shown}
-      {:log, _events} -> {:log, []}
-      other -> other
-    end)
-  end
-
-  defp shown(%{context: %Context{}, subscribers: %{}} = state) do
-    state
-    |> Map.take([:context, :when_busy, :max_queue, :ignored])
-    |> Map.merge(%{running: state.run != nil, paused: state.paused?, queued: queued(state.queue)})
-    |> Map.merge(%{number: state.number, subscribers: map_size(state.subscribers)})
-  end
-
-  defp shown(_broken), do: :not_shown
-
-  defp queued(queue), do: if(:queue.is_queue(queue), do: :queue.len(queue), else: :not_shown)
-
-  defp begun(opts) do
-    case opened(opts) do
-      {:ok, context, keeper} ->
-        {:ok, supervisor} = Task.Supervisor.start_link()
-        waits? = waits?(context, opts[:runtime][:approval])
-        if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)
-
-        {:ok,
-         %{
-           keeper: keeper,
-           go_on?: opts[:go_on],
-           # :idle from the first run on.
-           stop: if(opts[:stop_when_idle], do: :unasked),
-           steers: [],
-           lost: nil,
-           # Why it is to stop when nothing runs, and the timer that finds that out.
-           leaving: nil,
-           idle: if(keeper, do: opts[:idle], else: :infinity),
-           timer: nil,
-           context: context,
-           llm: opts[:llm],
-           runtime: opts[:runtime],
-           on_change: opts[:on_change],
-           when_busy: opts[:when_busy],
-           max_queue: opts[:max_queue],
-           supervisor: supervisor,
-           queue: :queue.new(),
-           run: nil,
-           paused?: waits? and (keeper == nil or keeper.kept.status != :running),
-           # The current answer, the number of the last change, and the subscribers.
-           open: nil,
-           number: 0,
-           subscribers: Subscribers.new(),
-           ignored: 0
-         }, {:continue, :go_on}}
-
-      {:error, reason} ->
-        {:stop, if(opts[:quiet?], do: {:shutdown, reason}, else: reason)}
-    end
-  end
-
-  defp opened(opts) do
-    initial = fn -> initial(opts[:context], opts[:system_prompt]) end
-
-    if opts[:store] do
-      with {:ok, keeper} <-
-             Claim.open(opts[:store], opts[:id], Keyword.take(opts, [:lease, :from]), fn ->
-               named(initial.(), opts)
-             end),
-           do: {:ok, Claim.context(keeper), keeper}
-    else
-      with {:ok, context} <- initial.(), do: {:ok, context, nil}
-    end
-  end
-
-  # A new conversation has the id that it is stored under; one that was given has its own.
-  defp named({:ok, context}, opts) do
-    if opts[:context] == nil,
-      do: Context.restore(Map.put(Context.dump(context), "id", opts[:id])),
-      else: {:ok, context}
-  end
-
-  defp named(error, _opts), do: error
-
-  # A conversation from a store goes on with the turn that was cut short, and with the prompts that waited.
-  defp restored(%{keeper: nil} = state), do: state
-  defp restored(%{go_on?: false} = state), do: state
-
-  defp restored(state) do
-    case Claim.waiting(state.keeper) do
-      {:ok, {steers, prompts}} ->
-        jobs = for prompt <- prompts, do: {stored(prompt), nil, prompt.id}
-        state = %{state | queue: :queue.from_list(jobs), steers: steers}
-
-        cond do
-          state.keeper.kept.status == :running -> start(state, {:resume, []}, nil, nil)
-          state.paused? -> state
-          true -> next(state)
-        end
-
-      {:error, reason} ->
-        lose(state, reason)
-    end
-  end
-
-  defp stored(prompt), do: {:prompt, prompt.input, [metadata: prompt.metadata]}
-
-  # Pending calls may need a decision only if the session asks for decisions.
-  defp waits?(context, approval),
-    do: is_function(approval) and Context.pending_tool_calls(context) != []
-
-  defp initial(function, system_prompt) when is_function(function, 0),
-    do: initial(function.(), system_prompt)
-
-  defp initial(nil, nil), do: Context.create(%{})
-
-  defp initial(nil, system_prompt),
-    do:
-      Context.create(%{
-        iterations: [%{number: 1, messages: [%{role: :system, content: system_prompt}]}]
-      })
-
-  defp initial({:ok, context}, system_prompt), do: initial(context, system_prompt)
-  defp initial(:error, _system_prompt), do: {:error, :no_context}
-  defp initial({:error, reason}, _system_prompt), do: {:error, reason}
-
-  defp initial(kept, _system_prompt) when is_binary(kept) or is_map(kept),
-    do: Context.restore(kept)
-
-  defp initial(_other, _system_prompt), do: {:error, :no_context}
-
-  defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
-
-  defp called({:run, job}, from, state), do: accept(job, {:call, from}, state)
-
-  defp called({:run_async, pid, job}, from, state) when is_pid(pid),
-    do: accept(job, {:async, pid, make_ref(), from}, state)
-
-  defp called(:context, _from, state), do: {:reply, state.context, state}
-  defp called(:status, _from, state), do: {:reply, status_of(state), state}
-
-  defp called(:snapshot, {pid, _tag}, state) do
-    subscribers = Subscribers.caught_up(state.subscribers, pid, state.number)
-    {:reply, Subscribers.snapshot(state, pid), %{state | subscribers: subscribers}}
-  end
-
-  defp called({:subscribe, ref, limit}, {pid, _tag}, state)
-       when is_reference(ref) and is_integer(limit) do
-    subscribers = Subscribers.add(state.subscribers, ref, pid, limit, state.number)
-    {:reply, Subscribers.snapshot(state, pid), %{state | subscribers: subscribers}}
-  end
-
-  defp called({:unsubscribe, ref}, _from, state),
-    do: {:reply, :ok, %{state | subscribers: Subscribers.delete(state.subscribers, ref)}}
-
-  defp called({:decide, {:approved, id} = decision, opts}, _from, state)
-       when is_binary(id) and is_list(opts),
-       do: decide(decision, opts, state)
-
-  defp called({:decide, {:denied, id, _reason} = decision, opts}, _from, state)
-       when is_binary(id) and is_list(opts),
-       do: decide(decision, opts, state)
-
-  defp called({:steer, input, metadata}, _from, state)
-       when (is_binary(input) or is_list(input) or is_map(input)) and is_map(metadata),
-       do: take_steer(input, metadata, state)
-
-  defp called({:put_llm, llm}, _from, state), do: {:reply, :ok, %{state | llm: llm}}
-
-  defp called(:cancel, _from, %{run: nil, paused?: true} = state) do
-    context = Context.interrupt(state.context, "cancelled by the user", status: :cancelled)
-    {:reply, :ok, state |> changed(context, :cancelled) |> next()}
-  end
-
-  defp called(:cancel, _from, %{run: nil} = state), do: {:reply, :ok, state}
-
-  defp called(:cancel, _from, %{run: run} = state) do
-    # Contexts that it sent before it was killed are in the mailbox by then.
-    reply = Task.shutdown(run.task, :brutal_kill)
-    state = state |> end_tasks() |> drain(run.token) |> uncertain()
-
-    case reply do
-      # The turn should end, and not wait.
-      {:ok, {:paused, %{context: context}}} ->
-        {:reply, :ok, state |> put(context) |> cancelled()}
-
-      {:ok, reply} ->
-        {:reply, :ok, finish(state, reply)}
-
-      _killed ->
-        {:reply, :ok, cancelled(state)}
-    end
-  end
-
-  defp called(_unknown, _from, state), do: unknown_call(state)
-
-  defp unknown_call(state), do: {:reply, {:error, :unknown_call}, ignored(state)}
-
-  defp ignored(%{ignored: ignored} = state), do: %{state | ignored: ignored + 1}
-
-  defp told({:context, token, context}, %{run: %{token: token} = run} = state),
-    do: see(state, run, context)
-
-  defp told({:delta, token, pid, events, response}, %{run: %{token: token}} = state) do
-    state = hear(state, events, response)
-    # More is read from the provider when everybody has been told.
-    send(pid, {token, :more})
-    state
-  end
-
-  defp told({:kept, token, kept}, %{run: %{token: token}} = state),
-    do: put_in(state.keeper.kept, kept)
-
-  # A session that is to leave lets its run ask nothing more when all that it has done is stored.
-  defp told(
-         {:steered, token, _pid},
-         %{leaving: reason, run: %{token: token}, keeper: %{kept: %{value: context}}} = state
-       )
-       when reason != nil and context == state.context,
-       do: cut(state)
-
-  # The run asks for messages of the turn.
-  defp told({:steered, token, pid}, %{run: %{token: token}} = state) do
-    send(pid, {token, state.steers})
-    taken(%{state | steers: []}, for(%{id: id} when id != nil <- state.steers, do: id))
-  end
-
-  defp told({:timeout, timer, :idle}, %{timer: timer} = state),
-    do: %{state | leaving: :idle, timer: nil}
-
-  # Whoever started it may have died before asking for anything.
-  defp told(:unasked, %{stop: :unasked} = state), do: %{state | stop: :idle}
-  defp told(:unasked, %{stop: :idle} = state), do: state
-
-  defp told({:lost, renewer, reason}, %{keeper: %{renewer: {renewer, _}}} = state),
-    do: lose(state, reason)
-
-  defp told({:DOWN, ref, :process, _pid, _reason}, %{keeper: %{renewer: {_, ref}}} = state),
-    do: lose(state, {:store_error, :stale})
-
-  defp told({ref, reply}, %{run: %{task: %{ref: ref}} = run} = state) do
-    Process.demonitor(ref, [:flush])
-    state |> drain(run.token) |> finish(reply)
-  end
-
-  defp told(
-         {:DOWN, ref, :process, _pid, reason},
-         %{run: %{task: %{ref: ref}} = run} = state
-       ) do
-    state = state |> end_tasks() |> drain(run.token) |> uncertain()
-    interrupted(state, "interrupted", {:exit, reason})
-  end
-
-  defp told({:DOWN, monitor, :process, _pid, _reason} = message, state) do
-    case Subscribers.down(state.subscribers, monitor) do
-      {:ok, subscribers} -> %{state | subscribers: subscribers}
-      :error -> unknown(message, state)
-    end
-  end
-
-  defp told(other, state), do: unknown(other, state)
-
-  # Whatever it is, including late messages of cancelled runs.
-  defp unknown(_message, state), do: ignored(state)
-
-  defp cast({:acknowledge, ref, number}, state) when is_integer(number) do
-    number = min(number, state.number)
-    %{state | subscribers: Subscribers.acknowledge(state.subscribers, ref, number)}
-  end
-
-  # For a deployment: `:soon` when the current step has been stored, `:now` whatever runs.
-  defp cast({:drain, :soon}, %{keeper: %Claim{}} = state), do: %{state | leaving: :drained}
-
-  defp cast({:drain, :now}, %{keeper: %Claim{}} = state),
-    do: cut(%{state | leaving: :drained})
-
-  defp cast(_request, state), do: ignored(state)
-
-  defp accept(_job, _client, %{leaving: reason} = state) when reason != nil,
-    do: {:reply, {:error, :draining}, state}
-
-  defp accept({:prompt, input, opts} = job, client, state)
-       when is_input(input) and is_list(opts) do
-    if state.run == nil and state.paused?,
-      do: {:reply, {:error, :paused}, state},
-      else: take(job, client, state)
-  end
-
-  defp accept({:stored, id, opts}, client, %{keeper: %Claim{}} = state)
-       when is_binary(id) and is_list(opts),
-       do: take_stored(id, opts, client, state)
-
-  defp accept({:resume, opts} = job, client, state) when is_list(opts),
-    do: take(job, client, state)
-
-  defp accept(_job, _client, state), do: unknown_call(state)
-
-  # A prompt whose caller waits for its answer is stored by its run.
-  defp take(job, {:call, _from} = client, %{run: nil} = state),
-    do: {:noreply, start(state, job, accepted(client), nil)}
-
-  defp take(job, client, state) do
-    busy? = state.run != nil
-    full? = state.when_busy == :error or :queue.len(state.queue) >= state.max_queue
-
-    with false <- busy? and full?,
-         {:ok, id} <- remember(state, job) do
-      client = accepted(client)
-
-      if busy?,
-        do: {:noreply, %{state | queue: :queue.in({job, client, id}, state.queue)}},
-        else: {:noreply, start(state, job, client, id)}
-    else
-      true -> {:reply, {:error, :busy}, state}
-      {:error, error} -> refuse(state, error)
-    end
-  end
-
-  defp take_stored(_id, _opts, _client, %{run: nil, paused?: true} = state),
-    do: {:reply, {:error, :paused}, state}
-
-  defp take_stored(id, opts, client, state) do
-    with false <- id in state.keeper.taken or queued?(state.queue, id),
-         {:ok, {_steers, prompts}} <- Claim.waiting(state.keeper),
-         %{} = prompt <- Enum.find(prompts, &(&1.id == id)) do
-      {:prompt, input, own} = stored(prompt)
-      job = {:prompt, input, own ++ opts}
-
-      if state.run,
-        do: {:noreply, %{state | queue: :queue.in({job, accepted(client), id}, state.queue)}},
-        else: {:noreply, start(state, job, accepted(client), id)}
-    else
-      {:error, reason} -> refuse(state, reason)
-      _taken -> {:reply, {:error, :taken}, state}
-    end
-  end
-
-  defp queued?(queue, id), do: Enum.any?(:queue.to_list(queue), &(elem(&1, 2) == id))
-
-  # What is confirmed is stored before.
-  defp remember(%{keeper: nil}, _job), do: {:ok, nil}
-  defp remember(_state, {:resume, _opts}), do: {:ok, nil}
-
-  defp remember(state, {:prompt, input, opts}),
-    do: Claim.enqueue(state.keeper, :prompt, input, opts[:metadata] || %{})
-
-  defp refuse(state, {:store_error, %Context.Error{} = error}),
-    do: {:reply, {:error, error}, state}
-
-  defp refuse(state, reason) do
-    reply = {:error, %Error{reason: reason, context: state.context}}
-    {:reply, reply, if(Claim.lost?(reason), do: lose(state, reason), else: state)}
-  end
-
-  defp take_steer(_input, _metadata, %{run: nil, paused?: true} = state),
-    do: {:reply, {:error, :paused}, state}
-
-  defp take_steer(_input, _metadata, %{run: nil} = state), do: {:reply, {:error, :idle}, state}
-
-  defp take_steer(input, metadata, state) do
-    with {:ok, _message} <- message(input, metadata),
-         {:ok, id} <- remember_steer(state, input, metadata) do
-      steer = %{id: id, input: input, metadata: metadata}
-      {:reply, :ok, %{state | steers: state.steers ++ [steer]}}
-    else
-      {:error, %Context.Error{} = error} -> {:reply, {:error, error}, state}
-      {:error, error} -> refuse(state, error)
-    end
-  end
-
-  defp message(input, metadata) do
-    {:ok, Context.new(input, metadata: metadata)}
-  rescue
-    error in Context.Error -> {:error, error}
-  end
-
-  defp remember_steer(%{keeper: nil}, _input, _metadata), do: {:ok, nil}
-
-  defp remember_steer(state, input, metadata),
-    do: Claim.enqueue(state.keeper, :steer, input, metadata)
-
-  defp accepted({:call, from}), do: {:call, from}
-
-  defp accepted({:async, pid, ref, from}) do
-    GenServer.reply(from, {:ok, ref})
-    {:async, pid, ref}
-  end
-
-  defp start(state, job, client, id) do
-    case begin(state.context, job) do
-      {:ok, context, own} ->
-        session = self()
-        token = make_ref()
-        state = taken(state, List.wrap(id))
-
-        within =
-          Map.merge(Runtime.Bounds.outermost(), %{
-            watch: &watch(session, token, &1),
-            steered: fn -> steered(session, token) end,
-            taken: if(state.keeper, do: state.keeper.taken, else: [])
-          })
-
-        opts =
-          state.runtime
-          |> Keyword.merge(own)
-          |> Keyword.merge(llm: state.llm, supervisor: state.supervisor)
-          |> Keyword.put(:on_change, state.on_change)
-
-        keeper = state.keeper
-        caller = caller(job)
-        new? = context != state.context
-        if new?, do: tell(client, context)
-
-        task =
-          Task.Supervisor.async_nolink(
-            state.supervisor,
-            fn ->
-              Caller.continue(caller)
-              Sealed.run(fn -> run(context, new?, opts, within, keeper) end)
-            end,
-            shutdown: :brutal_kill
-          )
-
-        run = %{
-          task: task,
-          token: token,
-          client: client,
-          first: Context.turn_start(context),
-          started: System.monotonic_time()
-        }
-
-        stop = if state.stop, do: :idle
-        put(%{state | run: run, paused?: false, stop: stop}, context)
-
-      {:error, error} ->
-        reply(client, {:error, error})
-        next(state)
-    end
-  end
-
-  # In the task.
-  defp run(context, new?, opts, within, keeper) do
-    with {:ok, kept} <- kept(keeper),
-         :ok <- if(new?, do: Events.store(opts[:on_change], context), else: :ok) do
-      Runtime.run(context, kept ++ opts, within)
-    else
-      {:error, reason} -> {:error, %Error{reason: reason, context: context}}
-    end
-  end
-
-  defp kept(nil), do: {:ok, []}
-
-  defp kept(keeper) do
-    with {:ok, keeper} <- Claim.refresh(keeper),
-         do: {:ok, [store: keeper.store, kept: keeper.kept]}
-  end
-
-  # A session that ends kills the run that waits here.
-  defp steered(session, token) do
-    send(session, {:steered, token, self()})
-    receive do: ({^token, steers} when is_list(steers) -> steers)
-  end
-
-  defp watch(session, token, {:kept, kept}), do: send(session, {:kept, token, kept})
-
-  defp watch(session, token, {:context, context}), do: send(session, {:context, token, context})
-
-  # A session that ends kills the run that waits here.
-  defp watch(session, token, {:delta, events, response}) do
-    send(session, {:delta, token, self(), events, response})
-    receive do: ({^token, :more} -> :ok)
-  end
-
-  defp begin(context, job) do
-    {:ok, asked(context, job), job |> Tuple.to_list() |> List.last() |> given()}
-  rescue
-    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
-  end
-
-  defp asked(context, {:resume, _opts}), do: context
-
-  defp asked(context, {:prompt, input, opts}) do
-    message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
-    context |> Context.interrupt() |> Context.add_user_message(input, message)
-  end
-
-  # The trace of the process that asked: the job may have waited since.
-  defp caller(job), do: job |> Tuple.to_list() |> List.last() |> Keyword.get(:caller)
-
-  defp called_by(opts), do: Keyword.put(opts, :caller, Caller.current())
-
-  defp given(opts), do: for({:runtime_context, %{} = map} <- opts, do: {:runtime_context, map})
-
-  defp see(state, run, context) do
-    tell(run.client, context)
-    put(state, context)
-  end
-
-  defp hear(state, events, response), do: publish(%{state | open: response}, {:delta, events})
-
-  # Each new context goes this way.
-  defp put(%{context: context, open: nil} = state, context), do: state
-
-  defp put(state, context),
-    do: publish(%{state | context: context, open: nil}, {:context, context})
-
-  defp publish(%{number: number} = state, change) do
-    subscribers = Subscribers.tell(state.subscribers, __MODULE__, number + 1, change)
-    %{state | number: number + 1, subscribers: subscribers}
-  end
-
-  # Takes the contexts that a finished run has left in the mailbox.
-  defp drain(%{run: run} = state, token) do
-    receive do
-      {:context, ^token, context} ->
-        state |> see(run, context) |> drain(token)
-
-      {:delta, ^token, _pid, events, response} ->
-        state |> hear(events, response) |> drain(token)
-
-      {:kept, ^token, kept} ->
-        put_in(state.keeper.kept, kept) |> drain(token)
-    after
-      0 -> state
-    end
-  end
-
-  # The run's tools, which do not end with it.
-  defp end_tasks(state) do
-    for pid <- Task.Supervisor.children(state.supervisor),
-        do: Task.Supervisor.terminate_child(state.supervisor, pid)
-
-    state
-  end
-
-  # Queued prompts keep waiting: the turn is not over.
-  defp finish(%{run: run} = state, {:paused, %Paused{context: context}} = reply) do
-    reply(run.client, reply)
-    put(written(%{state | run: nil, paused?: true}), context)
-  end
-
-  defp finish(
-         %{run: run} = state,
-         {:error, %Error{reason: {:store_error, _} = reason} = error} = reply
-       ) do
-    state = put(state, error.context)
-
-    if Claim.lost?(reason) do
-      lose(state, reason)
-    else
-      reply(run.client, reply)
-      next(uncertain(%{state | run: nil}))
-    end
-  end
-
-  defp finish(%{run: run} = state, {_, %{context: context}} = reply) do
-    reply(run.client, reply)
-    next(put(written(%{state | run: nil}), context))
-  end
-
-  ## The store
-
-  defp taken(%{keeper: nil} = state, _ids), do: state
-  defp taken(state, ids), do: update_in(state.keeper.taken, &(&1 ++ ids))
-
-  defp written(%{keeper: nil} = state), do: state
-  defp written(state), do: put_in(state.keeper.taken, [])
-
-  # A run that was ended from outside may have written what nobody has heard of.
-  defp uncertain(%{keeper: nil} = state), do: state
-  defp uncertain(state), do: put_in(state.keeper.stale?, true)
-
-  # The conversation is another's: nothing of it runs here any more, and whoever waits is told.
-  defp lose(%{lost: nil} = state, reason) do
-    state = if state.run, do: stop_run(state), else: state
-    error = {:error, %Error{reason: reason, context: state.context}}
-    waiting = for {_job, client, _id} <- :queue.to_list(state.queue), do: client
-    for client <- List.wrap(state.run && state.run.client) ++ waiting, do: reply(client, error)
-    %{state | lost: reason, run: nil, queue: :queue.new()}
-  end
-
-  defp lose(state, _reason), do: state
-
-  # The turn is for the next session of the conversation.
-  defp cut(%{run: nil} = state), do: state
-
-  defp cut(%{run: run} = state) do
-    state = state |> stop_run() |> uncertain()
-    reply(run.client, drained(state))
-    %{state | run: nil}
-  end
-
-  defp stop_run(%{run: run} = state) do
-    Task.shutdown(run.task, :brutal_kill)
-    state |> end_tasks() |> drain(run.token)
-  end
-
-  # Whether it was written or not, the conversation goes on from here.
-  defp keep(%{keeper: nil} = state, _context, _ended), do: state
-
-  defp keep(state, context, ended) do
-    case Claim.write(state.keeper, context, :idle, ended) do
-      {:ok, keeper} ->
-        %{state | keeper: keeper}
-
-      {:error, reason} ->
-        if Claim.lost?(reason), do: lose(state, reason), else: uncertain(state)
-    end
-  end
-
-  defp cancelled(state),
-    do: interrupted(state, "cancelled by the user", :cancelled, status: :cancelled)
-
-  defp interrupted(%{run: run} = state, words, reason, opts \\ []) do
-    before = state.context
-    label = if is_atom(reason), do: reason, else: elem(reason, 0)
-    ended = if label == :cancelled, do: :cancelled, else: :interrupted
-    state = changed(state, broken_off(state, label, words, opts), ended)
-    if state.context != before, do: tell(run.client, state.context)
-
-    if state.lost == nil do
-      ended = {:error, %Error{reason: reason, context: state.context}}
-      told = %{first_iteration: run.first, depth: 0}
-      Runtime.ended(state.runtime[:on_event], run.started, ended, told)
-      reply(run.client, ended)
-    end
-
-    next(state)
-  end
-
-  # The part of an answer that came stays.
-  defp broken_off(%{open: nil, context: context}, _label, words, opts),
-    do: Context.interrupt(context, words, opts)
-
-  defp broken_off(%{open: open, context: context}, label, words, opts) do
-    case Runtime.broken_off(context, Response.interrupt(open, label), words, opts) do
-      {:ok, context} -> context
-      {:error, _error} -> Context.interrupt(context, words, opts)
-    end
-  end
-
-  # The session's own change at the end of a run stays even if it cannot be stored.
-  defp changed(state, context, ended) do
-    state = keep(state, context, ended)
-
-    with {:error, {:on_change_error, reason}} <- Events.store(state.on_change, context),
-         do: Events.log(:error, reason, [], ":on_change")
-
-    put(state, context)
-  end
-
-  defp next(%{lost: lost, leaving: leaving} = state) when lost != nil or leaving != nil,
-    do: %{state | run: nil}
-
-  # What came too late for its turn is a prompt.
-  defp next(%{steers: [steer | steers]} = state),
-    do: start(%{state | steers: steers, run: nil}, stored(steer), nil, steer.id)
-
-  defp next(state) do
-    case :queue.out(state.queue) do
-      {{:value, {job, client, id}}, queue} ->
-        start(%{state | queue: queue, run: nil}, job, client, id)
-
-      {:empty, _} ->
-        %{state | run: nil, paused?: false}
-    end
-  end
-
-  defp status_of(%{run: %{}}), do: :running
-  defp status_of(%{paused?: false}), do: :idle
-  defp status_of(%{context: context}), do: {:paused, Context.undecided_tool_calls(context)}
-
-  defp decide(_decision, _opts, %{run: %{}} = state), do: {:reply, {:error, :busy}, state}
-
-  defp decide(decision, opts, state) do
-    started = System.monotonic_time()
-
-    with {:ok, context} <- decided(state.context, decision, opts),
-         :ok <- Events.store(state.on_change, context),
-         {:ok, state} <- keep_decision(state, context) do
-      emit_decision(state, decision, started)
-      {:reply, :ok, put(state, context)}
-    else
-      {:error, {:on_change_error, _} = reason} ->
-        {:reply, {:error, %Error{reason: reason, context: state.context}}, state}
-
-      {:error, {:store_error, _} = reason} ->
-        refuse(uncertain(state), reason)
-
-      {:error, error} ->
-        {:reply, {:error, error}, state}
-    end
-  end
-
-  defp keep_decision(%{keeper: nil} = state, _context), do: {:ok, state}
-
-  defp keep_decision(state, context) do
-    with {:ok, keeper} <- Claim.write(state.keeper, context, :paused, nil),
-         do: {:ok, %{state | keeper: keeper}}
-  end
-
-  defp decided(context, decision, opts) do
-    case decision do
-      {:approved, id} -> {:ok, Context.approve_tool_call(context, id, opts)}
-      {:denied, id, reason} -> {:ok, Context.deny_tool_call(context, id, reason, opts)}
-    end
-  rescue
-    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
-  end
-
-  # The context is the one that the decision was made on.
-  defp emit_decision(state, decision, started) do
-    [verdict, id | _reason] = Tuple.to_list(decision)
-    call = state.context |> Context.pending_tool_calls() |> Enum.find(&(&1.id == id))
-    metadata = %{context_id: state.context[:id], iteration: state.context.current_iteration}
-
-    state.runtime[:on_event]
-    |> Events.new(metadata)
-    |> Events.emit([:tool, :decision], %{duration: Events.since(started)}, %{
-      tool: Tool.name(call.name),
-      tool_call_id: call.id,
-      decision: verdict,
-      by: :session
-    })
-  end
-
-  # Nobody waits for a prompt that an earlier session was given.
-  defp tell(nil, _context), do: :ok
-  defp tell({:async, pid, ref}, context), do: tell(pid, ref, {:context, context})
-  defp tell({:call, _from}, _context), do: :ok
-
-  defp tell(pid, ref, message), do: send(pid, {__MODULE__, ref, Border.leaving(message, pid)})
-
-  defp reply(nil, _reply), do: :ok
-  defp reply({:async, pid, ref}, reply), do: tell(pid, ref, reply)
-
-  defp reply({:call, {pid, _tag} = from}, reply),
-    do: GenServer.reply(from, Border.leaving(reply, pid))
+  # A prompt may wait, and still belongs to the trace of the process that asked.
+  defp put_caller(opts), do: Keyword.put(opts, :caller, Caller.current())
 end

@@ -40,9 +40,7 @@ defmodule AshAgent.Sessions do
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
-  alias AshAgent.Runtime.Events
-  alias AshAgent.Session.Claim
-  alias AshAgent.Sessions.{Error, Node}
+  alias AshAgent.Sessions.{Error, Node, Router}
 
   @own [
     name: [
@@ -114,10 +112,6 @@ defmodule AshAgent.Sessions do
   @type sessions :: atom()
   @type id :: Store.id()
 
-  # How long a request waits for a session that just stops, or for a draining node to let go.
-  @patience 5_000
-  @pause 20
-
   @doc false
   def registry?({module, _term}), do: is_atom(module) and module not in [nil, true, false]
   def registry?(_other), do: false
@@ -174,7 +168,7 @@ defmodule AshAgent.Sessions do
   end
 
   defp config!(opts) do
-    shared = Keyword.drop(Session.schema(), Keyword.keys(@own) ++ [:id])
+    shared = Keyword.drop(Session.Options.schema(), Keyword.keys(@own) ++ [:id])
     shared = if opts[:options], do: optional(shared, :llm), else: shared
     opts = Options.validate!(opts, @own ++ shared)
     {own, session} = Keyword.split(opts, Keyword.keys(@own))
@@ -298,7 +292,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec cancel(sessions(), id()) :: :ok | {:error, Error.t()}
-  def cancel(sessions, id), do: ask(sessions, id, :find, &Session.cancel/1)
+  def cancel(sessions, id), do: Router.ask(sessions, id, :find, &Session.cancel/1)
 
   @doc """
   Approves an undecided call, see `AshAgent.Session.approve/3`.
@@ -356,7 +350,7 @@ defmodule AshAgent.Sessions do
   @doc since: "0.1.0"
   @spec status(sessions(), id()) ::
           :idle | :running | {:paused, [map()]} | {:error, Error.t()}
-  def status(sessions, id), do: ask(sessions, id, :find, &Session.status/1)
+  def status(sessions, id), do: Router.ask(sessions, id, :find, &Session.status/1)
 
   @doc """
   Returns `{:ok, context}` with the current context of a conversation.
@@ -371,7 +365,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec context(sessions(), id()) :: {:ok, Context.t()} | {:error, Error.t()}
-  def context(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.context(&1)})
+  def context(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, Session.context(&1)})
 
   @doc """
   Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`.
@@ -387,7 +381,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec snapshot(sessions(), id()) :: {:ok, Session.snapshot()} | {:error, Error.t()}
-  def snapshot(sessions, id), do: ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
+  def snapshot(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, Session.snapshot(&1)})
 
   @doc """
   Sends every change of a conversation to the calling process, see `AshAgent.Session.subscribe/2`.
@@ -429,7 +423,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec fetch_session(sessions(), id()) :: {:ok, pid()} | {:error, Error.t()}
-  def fetch_session(sessions, id), do: ask(sessions, id, :find, &{:ok, &1})
+  def fetch_session(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, &1})
 
   @doc """
   Returns whether the node takes new prompts: it is started and not being drained. For readiness probes.
@@ -477,100 +471,9 @@ defmodule AshAgent.Sessions do
     Node.drain(config, opts[:timeout] || config.drain)
   end
 
-  ## Finding and asking
-
   # A conversation is not created for wrong options.
   defp request(sessions, id, mode, function, args, opts) do
-    Session.check!(opts, function)
-    ask(sessions, id, mode, &apply(Session, function, [&1 | args] ++ [opts]))
-  end
-
-  # `fun` asks the session, and asks again if the session has not heard it.
-  defp ask(sessions, id, mode, fun) when is_atom(sessions) and is_binary(id) do
-    config = Node.config!(sessions)
-
-    if Store.id?(id),
-      do: attempt(config, id, mode, fun, System.monotonic_time(:millisecond) + @patience),
-      else: {:error, %Error{reason: :not_found}}
-  end
-
-  defp attempt(config, id, mode, fun, deadline) do
-    case find(config, id, mode) do
-      {:ok, session} -> session |> try_to(fun) |> again(config, id, mode, fun, deadline)
-      other -> again(other, config, id, mode, fun, deadline)
-    end
-  end
-
-  # A session that is gone or about to go has not begun with what it was asked, and neither has a draining node.
-  defp again(answer, config, id, mode, fun, deadline) do
-    reason = repeat(answer)
-
-    cond do
-      reason == nil ->
-        answer
-
-      System.monotonic_time(:millisecond) > deadline ->
-        {:error, %Error{reason: reason}}
-
-      true ->
-        receive do
-        after
-          @pause + :rand.uniform(@pause) -> attempt(config, id, mode, fun, deadline)
-        end
-    end
-  end
-
-  defp repeat({:again, reason}), do: reason
-  defp repeat({:error, :draining}), do: :draining
-  defp repeat(_answer), do: nil
-
-  defp try_to(session, fun) do
-    fun.(session)
-  catch
-    :exit, {reason, {Session, _function, _args}} = exit -> ended(reason, exit)
-    :exit, reason -> ended(reason, reason)
-  end
-
-  # The session has not read the request: it could not claim the conversation, or it has answered everything that it had
-  # accepted and stopped.
-  defp ended({:shutdown, reason}, _exit), do: {:again, {:lost, Events.label(:exit, reason)}}
-
-  defp ended(:noproc, _exit), do: {:again, {:lost, :noproc}}
-  defp ended({:nodedown, _node}, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
-  defp ended(:noconnection, _exit), do: {:error, %Error{reason: {:lost, :nodedown}}}
-  defp ended(:timeout, exit), do: exit(exit)
-  defp ended({:failed, label}, _exit), do: {:error, %Error{reason: {:lost, label}}}
-  defp ended(reason, _exit), do: {:error, %Error{reason: {:lost, Events.label(:exit, reason)}}}
-
-  defp find(config, id, mode) do
-    case Node.find(config, id, mode) do
-      {:owned, owner} -> elsewhere(config, id, owner)
-      {:error, :draining} -> {:error, %Error{reason: :draining}}
-      answer -> answer
-    end
-  end
-
-  defp elsewhere(config, id, owner) do
-    case Claim.locate(owner) do
-      {:there, node} -> remote(config, id, owner, node)
-      # One that was not started here.
-      {:here, session} -> {:ok, session}
-      :unknown -> {:error, %Error{reason: {:unreachable, owner}}}
-      _ended_or_starting -> {:again, {:unreachable, owner}}
-    end
-  end
-
-  defp remote(config, id, owner, node) do
-    case :erpc.call(node, Node, :serve, [config.name, id, owner], @patience) do
-      {:ok, session} -> {:ok, session}
-      {:error, :draining} -> {:error, :draining}
-      {:error, :unknown} -> {:error, %Error{reason: {:unreachable, owner}}}
-      {:error, %Error{}} = error -> error
-      # It has changed hands in the meantime.
-      {:owned, other} -> {:again, {:unreachable, other}}
-      {:again, reason} -> {:again, reason}
-    end
-  catch
-    _kind, _reason -> {:error, %Error{reason: {:unreachable, owner}}}
+    _checked = Session.Options.validate!(opts, function)
+    Router.ask(sessions, id, mode, &apply(Session, function, [&1 | args] ++ [opts]))
   end
 end

@@ -6,7 +6,7 @@ defmodule AshAgent.Conversation.Runner do
   alias AshAgent.{Context, Conversation, Session, Store}
   alias AshAgent.Conversation.{Info, Notices}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
-  alias AshAgent.Session.Claim
+  alias AshAgent.Session.Owner
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
@@ -170,7 +170,7 @@ defmodule AshAgent.Conversation.Runner do
 
     child = %{
       id: Session,
-      start: {Session, :start_sealed, [fn -> opts end, Claim.reserve()]},
+      start: {Session, :start_sealed, [fn -> opts end, Owner.reserve()]},
       restart: :temporary
     }
 

@@ -6,30 +6,30 @@ defmodule AshAgent.Session.Border do
 
   alias AshAgent.Context
 
-  @doc "A reply or a message for `pid`, in the form in which it gets to its node."
-  def leaving(term, pid) when node(pid) == node(), do: term
-  def leaving(%Context{} = context, _pid), do: packed(nil, nil, context)
-  def leaving({:context, %Context{} = context}, _pid), do: packed(:context, nil, context)
+  @doc "Returns a reply or a message for `pid` in the form in which it gets to its node."
+  def pack(term, pid) when node(pid) == node(), do: term
+  def pack(%Context{} = context, _pid), do: pack_parts(nil, nil, context)
+  def pack({:context, %Context{} = context}, _pid), do: pack_parts(:context, nil, context)
 
-  def leaving({tag, %{context: %Context{} = context} = struct}, _pid),
-    do: packed(tag, %{struct | context: nil} |> unloaded() |> alone(), context)
+  def pack({tag, %{context: %Context{} = context} = struct}, _pid),
+    do: pack_parts(tag, %{struct | context: nil} |> unload_kept() |> drop_sub_agents(), context)
 
-  def leaving(other, _pid), do: other
+  def pack(other, _pid), do: other
 
-  defp packed(tag, struct, context),
+  defp pack_parts(tag, struct, context),
     do: {__MODULE__, tag, struct, Context.to_snapshot(context)}
 
-  defp unloaded(%{kept: %{} = kept} = struct),
+  defp unload_kept(%{kept: %{} = kept} = struct),
     do: %{struct | kept: %{kept | value: nil, lines: []}}
 
-  defp unloaded(struct), do: struct
+  defp unload_kept(struct), do: struct
 
-  # They are as long as they like, and nobody on another node shows them.
-  defp alone(%{sub_agents: _contexts} = struct), do: %{struct | sub_agents: []}
-  defp alone(struct), do: struct
+  # Contexts of sub-agents may be of any length, and nobody on another node shows them.
+  defp drop_sub_agents(%{sub_agents: _contexts} = struct), do: %{struct | sub_agents: []}
+  defp drop_sub_agents(struct), do: struct
 
-  @doc "What has left its node, where it is wanted."
-  def arrived({__MODULE__, tag, struct, snapshot}) do
+  @doc "Restores what `pack/2` has made of a term, where it has arrived."
+  def unpack({__MODULE__, tag, struct, snapshot}) do
     context = Context.from_snapshot!(snapshot)
 
     case {tag, struct} do
@@ -39,10 +39,10 @@ defmodule AshAgent.Session.Border do
     end
   end
 
-  def arrived(other), do: other
+  def unpack(other), do: other
 
-  @doc "Whether a session is on another node."
-  def away?(session) do
+  @doc "Returns true if a session is on another node."
+  def remote?(session) do
     case GenServer.whereis(session) do
       pid when is_pid(pid) -> node(pid) != node()
       {_name, node} -> node != node()
@@ -78,8 +78,8 @@ defmodule AshAgent.Session.Border do
     session_gone = session |> GenServer.whereis() |> Process.monitor()
     # An exit of the call is for the caller, and not for the log.
     answer = catch_exit(call)
-    send(caller, {self(), arrived(answer)})
-    with {:ok, ref} <- answer, do: pass_on(tag, ref, caller, [caller_gone, session_gone])
+    send(caller, {self(), unpack(answer)})
+    with {:ok, ref} <- answer, do: forward(tag, ref, caller, [caller_gone, session_gone])
   end
 
   defp catch_exit(call) do
@@ -89,15 +89,15 @@ defmodule AshAgent.Session.Border do
       exit({:shutdown, {__MODULE__, reason}})
   end
 
-  defp pass_on(tag, ref, caller, monitors) do
+  defp forward(tag, ref, caller, monitors) do
     receive do
       {^tag, ^ref, message} ->
-        message = arrived(message)
+        message = unpack(message)
         send(caller, {tag, ref, message})
-        if match?({:context, _}, message), do: pass_on(tag, ref, caller, monitors)
+        if match?({:context, _}, message), do: forward(tag, ref, caller, monitors)
 
       {:DOWN, monitor, :process, _pid, _reason} ->
-        unless monitor in monitors, do: pass_on(tag, ref, caller, monitors)
+        unless monitor in monitors, do: forward(tag, ref, caller, monitors)
     end
   end
 end

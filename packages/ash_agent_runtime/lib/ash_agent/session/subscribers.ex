@@ -6,89 +6,79 @@ defmodule AshAgent.Session.Subscribers do
 
   alias AshAgent.{Context, Response}
 
-  @doc "Nobody."
+  @doc "Returns no subscribers."
   def new, do: %{}
 
-  @doc "With a process that has seen everything up to `number`."
+  @doc "Adds a process that has seen everything up to `number`."
   def add(subscribers, ref, pid, limit, number) do
-    # behind: nil, :told, or :untold when not even that could be sent.
-    subscriber = %{
-      pid: pid,
-      monitor: Process.monitor(pid),
-      limit: limit,
-      seen: number,
-      behind: nil
-    }
-
-    Map.put(subscribers, ref, subscriber)
+    # `behind` is nil, :notified, or :unnotified when not even that could be sent.
+    monitor = Process.monitor(pid)
+    known = %{pid: pid, monitor: monitor, limit: limit, seen: number, behind: nil}
+    Map.put(subscribers, ref, known)
   end
 
-  @doc "Without one."
+  @doc "Removes one."
   def delete(subscribers, ref) do
     with %{^ref => %{monitor: monitor}} <- subscribers, do: Process.demonitor(monitor, [:flush])
     Map.delete(subscribers, ref)
   end
 
-  @doc "Without the one whose process ended: `{:ok, subscribers}` or `:error`."
-  def down(subscribers, monitor) do
+  @doc "Removes the one whose process ended. Returns `{:ok, subscribers}`, or `:error` if there is none."
+  def delete_down(subscribers, monitor) do
     case Enum.find(subscribers, fn {_ref, subscriber} -> subscriber.monitor == monitor end) do
       {ref, _subscriber} -> {:ok, Map.delete(subscribers, ref)}
       nil -> :error
     end
   end
 
-  @doc "One has handled everything up to `number`."
+  @doc "Notes that one has handled everything up to `number`."
   def acknowledge(subscribers, ref, number) do
-    case subscribers do
-      %{^ref => %{seen: seen} = known} ->
-        %{subscribers | ref => %{known | seen: max(seen, number)}}
-
-      _unknown ->
-        subscribers
-    end
+    with %{^ref => %{seen: seen} = known} <- subscribers,
+         do: %{subscribers | ref => %{known | seen: max(seen, number)}}
   end
 
-  @doc "A process takes a snapshot, and with that knows everything up to `number`."
-  def caught_up(subscribers, pid, number) do
+  @doc "Notes that a process takes a snapshot, and with that knows everything up to `number`."
+  def catch_up(subscribers, pid, number) do
     Map.new(subscribers, fn
       {ref, %{pid: ^pid} = known} -> {ref, %{known | seen: number, behind: nil}}
       other -> other
     end)
   end
 
-  @doc "Tells everybody of a change."
-  def tell(subscribers, _tag, _number, _change) when map_size(subscribers) == 0, do: subscribers
+  @doc "Sends a change to everybody."
+  def publish(subscribers, _tag, _number, _change) when subscribers == %{}, do: subscribers
 
-  def tell(subscribers, tag, number, change) do
-    away = if Enum.any?(subscribers, fn {_ref, known} -> away?(known.pid) end), do: abroad(change)
+  def publish(subscribers, tag, number, change) do
+    packed = if Enum.any?(subscribers, fn {_, s} -> remote?(s.pid) end), do: pack(change)
 
     Map.new(subscribers, fn {ref, known} ->
-      {ref, tell_one(known, {tag, ref, number}, if(away?(known.pid), do: away, else: change))}
+      {ref, notify(known, {tag, ref, number}, if(remote?(known.pid), do: packed, else: change))}
     end)
   end
 
-  defp tell_one(%{behind: :told} = known, _head, _change), do: known
-  defp tell_one(%{behind: :untold} = known, head, _change), do: fall_behind(known, head)
+  defp notify(%{behind: :notified} = known, _head, _change), do: known
+  defp notify(%{behind: :unnotified} = known, head, _change), do: fall_behind(known, head)
 
-  defp tell_one(known, {_tag, _ref, number} = head, change) do
-    case room(known, number) do
-      {:ok, known} -> if deliver(known, head, change), do: known, else: untold(known)
-      :none -> fall_behind(known, head)
+  defp notify(known, {_tag, _ref, number} = head, change) do
+    case make_room(known, number) do
+      {:ok, known} ->
+        if deliver(known, head, change), do: known, else: %{known | behind: :unnotified}
+
+      :none ->
+        fall_behind(known, head)
     end
   end
 
   defp fall_behind(known, head) do
-    if deliver(known, head, :behind), do: %{known | behind: :told}, else: untold(known)
+    %{known | behind: if(deliver(known, head, :behind), do: :notified, else: :unnotified)}
   end
 
-  defp untold(known), do: %{known | behind: :untold}
-
   # Looking at another process's queue may take a while, so it is done rarely.
-  defp room(%{seen: seen, limit: limit} = known, number) when number - seen <= limit,
+  defp make_room(%{seen: seen, limit: limit} = known, number) when number - seen <= limit,
     do: {:ok, known}
 
-  defp room(%{pid: pid} = known, number) do
-    with false <- away?(pid),
+  defp make_room(%{pid: pid} = known, number) do
+    with false <- remote?(pid),
          {:message_queue_len, waiting} when waiting <= known.limit <-
            Process.info(pid, :message_queue_len) do
       {:ok, %{known | seen: number - 1}}
@@ -101,27 +91,27 @@ defmodule AshAgent.Session.Subscribers do
   defp deliver(%{pid: pid}, {tag, ref, number}, change),
     do: :erlang.send(pid, {tag, ref, number, change}, [:nosuspend, :noconnect]) == :ok
 
-  defp away?(pid), do: node(pid) != node()
+  defp remote?(pid), do: node(pid) != node()
 
-  @doc "What `AshAgent.Session.snapshot/1` returns, in the form in which it gets to the node of `pid`."
-  def snapshot(%{context: context, open: open, number: number}, pid) do
-    if away?(pid),
-      do: {number, abroad({:context, context}), open && Response.message(open)},
-      else: {number, {:context, context}, open}
+  @doc "Returns the snapshot of a session's state in the form in which it gets to the node of `pid`."
+  def pack_snapshot(%{context: context, response: response, number: number}, pid) do
+    if remote?(pid),
+      do: {number, pack({:context, context}), response && Response.message(response)},
+      else: {number, {:context, context}, response}
   end
 
-  defp abroad({:context, context}), do: {:snapshot, Context.to_snapshot(context)}
-  defp abroad(change), do: change
+  defp pack({:context, context}), do: {:snapshot, Context.to_snapshot(context)}
+  defp pack(change), do: change
 
   ## In the subscriber
 
-  @doc "The snapshot, where it is wanted."
-  def arrived({number, {:context, context}, response}) do
+  @doc "Restores the snapshot on the subscriber's node."
+  def load_snapshot({number, {:context, context}, response}) do
     message = response && Response.message(response)
     %{number: number, context: context, message: message, response: response}
   end
 
-  def arrived({number, {:snapshot, binary}, message}) do
+  def load_snapshot({number, {:snapshot, binary}, message}) do
     context = Context.from_snapshot!(binary)
     %{number: number, context: context, message: message, response: nil}
   end

@@ -9,7 +9,7 @@ defmodule AshAgent.Sessions.Node do
 
   alias AshAgent.Runtime.{Events, Journal, Sealed}
   alias AshAgent.Session
-  alias AshAgent.Session.Claim
+  alias AshAgent.Session.{Owner, Renewer}
   alias AshAgent.Sessions.Error
   alias AshAgent.Store
   alias AshAgent.Store.Conversation
@@ -20,7 +20,7 @@ defmodule AshAgent.Sessions.Node do
   # How long a session that is to stop now may wait for the store.
   @store_patience 5_000
 
-  @doc "What the supervisor of a node starts, and in which order. The last one stops first, and drains."
+  @doc "Returns what the supervisor of a node starts, in this order. The last one stops first, and drains."
   def children(config) do
     names =
       case config.registry do
@@ -32,7 +32,7 @@ defmodule AshAgent.Sessions.Node do
       names ++
         [
           {PartitionSupervisor,
-           child_spec: DynamicSupervisor, name: sessions(config), partitions: @partitions},
+           child_spec: DynamicSupervisor, name: partitions(config), partitions: @partitions},
           %{
             id: __MODULE__,
             start: {__MODULE__, :start_link, [fn -> config end]},
@@ -45,7 +45,7 @@ defmodule AshAgent.Sessions.Node do
 
   def start_link(config), do: GenServer.start_link(__MODULE__, config.())
 
-  defp sessions(config), do: Module.concat(config.name, Partitions)
+  defp partitions(config), do: Module.concat(config.name, Partitions)
 
   ## Asked by every process
 
@@ -70,32 +70,32 @@ defmodule AshAgent.Sessions.Node do
   def ready?(%{ready: ready}), do: :atomics.get(ready, 1) == 1
 
   @doc """
-  The session of a conversation on this node, started if nobody has claimed it. `:create` makes a conversation that does not
-  exist.
+  Finds the session of a conversation on this node, and starts it if nobody has claimed it. `:create` makes a conversation
+  that does not exist.
 
   Returns `{:ok, pid}`, `{:owned, owner}`, `{:again, reason}` or `{:error, :draining | error}`.
   """
   def find(config, id, mode) do
     case GenServer.whereis(via(config, id)) do
-      nil -> if ready?(config), do: start(config, id, mode), else: owned(config, id)
+      nil -> if ready?(config), do: start(config, id, mode), else: find_owner(config, id)
       session -> {:ok, session}
     end
   end
 
   # For another node, which has found this one's name in a claim.
   def serve(name, id, owner) do
-    case {Claim.locate(owner), config(name)} do
+    case {Owner.locate(owner), config(name)} do
       {{:here, pid}, _config} -> {:ok, pid}
       {place, {:ok, config}} when place != :unknown -> find(config, id, :find)
       _other -> {:error, :unknown}
     end
   end
 
-  # Who has a conversation is all that a draining node wants to know.
-  defp owned(config, id) do
+  # A draining node only wants to know who has a conversation.
+  defp find_owner(config, id) do
     case Journal.ask(fn -> Store.fetch(config.store, id) end) do
       {:ok, %{owner: owner}} when owner != nil ->
-        if Claim.locate(owner) in [:gone, :reserved],
+        if Owner.locate(owner) in [:gone, :reserved],
           do: {:error, :draining},
           else: {:owned, owner}
 
@@ -116,27 +116,29 @@ defmodule AshAgent.Sessions.Node do
       restart: :temporary
     }
 
-    case DynamicSupervisor.start_child({:via, PartitionSupervisor, {sessions(config), id}}, spec) do
+    supervisor = {:via, PartitionSupervisor, {partitions(config), id}}
+
+    case DynamicSupervisor.start_child(supervisor, spec) do
       {:ok, session} -> {:ok, session}
       {:error, {:already_started, session}} -> {:ok, session}
-      {:error, reason} -> refused(reason)
+      {:error, reason} -> explain_failure(reason)
     end
   end
 
   # In the supervisor, so that draining, which asks it for its children, misses none.
-  def start_session(given) do
-    {config, opts} = given.()
+  def start_session(fun) do
+    {config, opts} = fun.()
 
     if ready?(config),
-      do: Session.start_sealed(fn -> opts end, Claim.reserve()),
+      do: Session.start_sealed(fn -> opts end, Owner.reserve()),
       else: {:error, :draining}
   end
 
   defp options(config, id, mode) do
-    given = if config.options, do: config.options.(id), else: []
+    own = if config.options, do: config.options.(id), else: []
 
     config.session
-    |> Keyword.merge(given)
+    |> Keyword.merge(own)
     |> Keyword.merge(id: id, store: config.store, lease: config.lease, idle: config.idle)
     |> Keyword.put(:name, via(config, id))
     |> then(
@@ -144,16 +146,16 @@ defmodule AshAgent.Sessions.Node do
     )
   end
 
-  defp refused({:shutdown, reason}), do: refused(reason)
-  defp refused(:draining), do: {:error, :draining}
-  defp refused({:store_error, {:owned, owner}}), do: {:owned, owner}
+  defp explain_failure({:shutdown, reason}), do: explain_failure(reason)
+  defp explain_failure(:draining), do: {:error, :draining}
+  defp explain_failure({:store_error, {:owned, owner}}), do: {:owned, owner}
   # Created or changed by another node in the meantime.
-  defp refused({:store_error, reason}) when reason in [:exists, :stale],
+  defp explain_failure({:store_error, reason}) when reason in [:exists, :stale],
     do: {:again, {:store_error, reason}}
 
-  defp refused({:store_error, _} = reason), do: {:error, %Error{reason: reason}}
-  defp refused(:not_found), do: {:error, %Error{reason: :not_found}}
-  defp refused(reason), do: {:error, %Error{reason: {:start_error, reason}}}
+  defp explain_failure({:store_error, _} = reason), do: {:error, %Error{reason: reason}}
+  defp explain_failure(:not_found), do: {:error, %Error{reason: :not_found}}
+  defp explain_failure(reason), do: {:error, %Error{reason: {:start_error, reason}}}
 
   ## Draining
 
@@ -179,7 +181,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp running(config) do
     for {_partition, supervisor, _type, _modules} <-
-          PartitionSupervisor.which_children(sessions(config)),
+          PartitionSupervisor.which_children(partitions(config)),
         is_pid(supervisor),
         {_id, pid, _type, _modules} when is_pid(pid) <-
           DynamicSupervisor.which_children(supervisor),
@@ -233,11 +235,11 @@ defmodule AshAgent.Sessions.Node do
   # As in `AshAgent.Session`. The configuration holds keys.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
 
-  def format_status(status), do: Map.new(status, &shown/1)
+  def format_status(status), do: Map.new(status, &show/1)
 
-  defp shown({:state, %{config: config}}), do: {:state, Map.take(config, [:name, :lease, :idle])}
-  defp shown({:log, _events}), do: {:log, []}
-  defp shown(other), do: other
+  defp show({:state, %{config: config}}), do: {:state, Map.take(config, [:name, :lease, :idle])}
+  defp show({:log, _events}), do: {:log, []}
+  defp show(other), do: other
 
   # The nodes do not look all at the same time.
   defp look_later(%{config: %{recover: :infinity}} = state), do: state
@@ -249,7 +251,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp recover(config) do
     search = [
-      owner: Claim.reserve(),
+      owner: Owner.reserve(),
       lease: config.lease,
       limit: config.batch,
       status: Conversation.statuses()
@@ -258,7 +260,7 @@ defmodule AshAgent.Sessions.Node do
     with true <- ready?(config),
          {:ok, claims} <- Journal.ask(fn -> Store.expired(config.store, search) end) do
       claims
-      |> Task.async_stream(&take(config, &1), max_concurrency: @partitions, timeout: :infinity)
+      |> Task.async_stream(&continue(config, &1), max_concurrency: @partitions, timeout: :infinity)
       |> Stream.run()
 
       if length(claims) == config.batch, do: recover(config)
@@ -266,24 +268,24 @@ defmodule AshAgent.Sessions.Node do
   end
 
   # Those with something left to do get a session, and the others are free.
-  defp take(config, kept) do
-    if left?(config, kept),
-      do: config |> start(kept.id, :find) |> taken(config, kept),
+  defp continue(config, kept) do
+    if unfinished?(config, kept),
+      do: config |> start(kept.id, :find) |> handle_start(config, kept),
       else: Journal.ask(fn -> Store.release(config.store, kept) end)
   catch
     kind, reason -> report({:error, Events.label(kind, reason)})
   end
 
   # Another node goes on with it at once, instead of after the lease.
-  defp taken({:error, :draining}, config, kept),
-    do: Claim.hand_over(%{store: config.store, kept: kept})
+  defp handle_start({:error, :draining}, config, kept),
+    do: Renewer.hand_over(config.store, kept)
 
-  defp taken(reply, _config, _kept), do: report(reply)
+  defp handle_start(reply, _config, _kept), do: report(reply)
 
-  defp left?(_config, %{status: :running}), do: true
-  defp left?(_config, %{status: :paused}), do: false
+  defp unfinished?(_config, %{status: :running}), do: true
+  defp unfinished?(_config, %{status: :paused}), do: false
 
-  defp left?(config, kept),
+  defp unfinished?(config, kept),
     do: Journal.ask(fn -> Store.waiting(config.store, kept.id) end) != {:ok, []}
 
   defp report({:error, %Error{} = error}), do: report({:error, Exception.message(error)})

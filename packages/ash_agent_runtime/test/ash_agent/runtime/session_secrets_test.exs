@@ -247,7 +247,7 @@ defmodule AshAgent.Runtime.SessionSecretsTest do
       refute tells?(events)
       refute tells?([reason | reasons])
       # Where it happened is told all the same.
-      assert inspect(events, limit: :infinity) =~ "session.ex"
+      assert inspect(events, limit: :infinity) =~ "session/server.ex"
     end
 
     test "tells nothing when it is not even a session any more" do

@@ -13,12 +13,12 @@ defmodule AshAgent.Session.BorderTest do
   test "the conversations of sub-agents stay on their node" do
     child = Context.new("Look")
     result = %Runtime.Result{status: :answered, context: Context.new("Hi"), sub_agents: [child]}
-    assert Border.leaving({:ok, result}, self()) == {:ok, result}
-    left = Border.leaving({:ok, result}, away())
-    assert {:ok, %Runtime.Result{sub_agents: [], context: context}} = Border.arrived(left)
+    assert Border.pack({:ok, result}, self()) == {:ok, result}
+    left = Border.pack({:ok, result}, away())
+    assert {:ok, %Runtime.Result{sub_agents: [], context: context}} = Border.unpack(left)
     assert Context.equal?(context, result.context)
 
     error = %Runtime.Error{reason: :cancelled, context: child, sub_agents: [child]}
-    assert {:error, %{sub_agents: []}} = Border.arrived(Border.leaving({:error, error}, away()))
+    assert {:error, %{sub_agents: []}} = Border.unpack(Border.pack({:error, error}, away()))
   end
 end

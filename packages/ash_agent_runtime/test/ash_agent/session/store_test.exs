@@ -151,9 +151,57 @@ defmodule AshAgent.Session.StoreTest do
     assert {:ok, [%{input: "two"}]} = Store.waiting(store, "c")
   end
 
+  test "hands over what waits when it is drained while it is paused", %{store: store} do
+    test = self()
+
+    llm = fn _context ->
+      send(test, {:asked, self(), []})
+      receive do: (:go -> {:ok, %{tool_calls: [%{id: "1", name: "rm", arguments: %{}}]}})
+    end
+
+    session = start(store, llm: llm, tools: %{rm: fn _ -> 1 end}, approval: fn _, _ -> :ask end)
+    monitor = Process.monitor(session)
+    {:ok, one} = Session.prompt_async(session, "one")
+    {:ok, two} = Session.prompt_async(session, "two")
+    let([])
+    assert_receive {Session, ^one, {:paused, _}}
+    GenServer.cast(session, {:drain, :soon})
+    assert_receive {Session, ^two, {:error, %Error{reason: :drained}}}
+    assert_receive {:DOWN, ^monitor, _, _, {:shutdown, :drained}}
+
+    # The claim is not released, but its lease is over: whoever looks for such conversations goes on with it.
+    assert %{owner: owner, status: :paused} = stored(store)
+    assert owner != nil
+    assert {:ok, [%{input: "two"}]} = Store.waiting(store, "c")
+  end
+
+  test "keeps its claim when the process that renews it dies", %{store: store} do
+    test = self()
+    watch = fn step, name -> send(test, {step, name}) && :ok end
+    session = start(WatchedStore.new(store, watch), lease: 300)
+    {renewer, _} = :sys.get_state(session).claim.renewer
+
+    # Where it waits, no code of this package is on its stack: new code may be loaded any number of times.
+    hibernates? = fn pid ->
+      Process.info(pid, :current_function) == {:current_function, {:erlang, :hibernate, 3}}
+    end
+
+    assert until(fn -> hibernates?.(renewer) end)
+    send(renewer, :unexpected)
+    Process.exit(renewer, :kill)
+    assert until(fn -> elem(:sys.get_state(session).claim.renewer, 0) != renewer end)
+    assert_receive {:after, :renew}, 5_000
+    assert_receive {:after, :renew}, 5_000
+    {renewer, _} = :sys.get_state(session).claim.renewer
+    assert until(fn -> hibernates?.(renewer) end)
+    {:ok, ref} = Session.prompt_async(session, "one")
+    let(["one"])
+    assert_receive {Session, ^ref, {:ok, %Result{output: "re: one"}}}
+  end
+
   test "asks the store for nothing when its claim is released", %{store: store} do
     session = start(store)
-    {renewer, _} = :sys.get_state(session).keeper.renewer
+    {renewer, _} = :sys.get_state(session).claim.renewer
     monitor = Process.monitor(renewer)
     stop(session)
     # Had it asked, it would have ended by itself.

@@ -1,0 +1,45 @@
+defmodule AshAgent.Session.Decision do
+  @moduledoc false
+
+  # A decision about a call of a session that does not run: `{:approved, id, nil}` or `{:denied, id, reason}`. It is made when it
+  # is stored.
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.{Events, Tool}
+  alias AshAgent.Session.{Claim, State}
+
+  @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
+  def make(%State{context: before, runtime: runtime} = session, decision, opts) do
+    started = System.monotonic_time()
+
+    with {:ok, context} <- apply_decision(before, decision, opts),
+         :ok <- Events.store(runtime[:on_change], context),
+         {:ok, claim} <- Claim.write(session.claim, context, :paused, nil) do
+      emit(runtime[:on_event], before, decision, started)
+      {:ok, State.put_context(%{session | claim: claim}, context)}
+    end
+  end
+
+  defp apply_decision(context, decision, opts) do
+    case decision do
+      {:approved, id, _reason} -> {:ok, Context.approve_tool_call(context, id, opts)}
+      {:denied, id, reason} -> {:ok, Context.deny_tool_call(context, id, reason, opts)}
+    end
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
+  end
+
+  # The context is the one that the decision was made on.
+  defp emit(on_event, context, {verdict, id, _reason}, started) do
+    call = context |> Context.pending_tool_calls() |> Enum.find(&(&1.id == id))
+
+    on_event
+    |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
+    |> Events.emit([:tool, :decision], %{duration: Events.since(started)}, %{
+      tool: Tool.name(call.name),
+      tool_call_id: call.id,
+      decision: verdict,
+      by: :session
+    })
+  end
+end

@@ -1,0 +1,186 @@
+defmodule AshAgent.Session.Options do
+  @moduledoc false
+
+  # The options of `AshAgent.Session`: what its functions take, checked in the process that calls them.
+
+  alias AshAgent.{Runtime, Store}
+
+  @runtime_schema Runtime.Options.schema()
+                  |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
+  @runtime_options Keyword.keys(@runtime_schema)
+
+  @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
+  @timeout [
+    type: {:or, [:pos_integer, {:in, [:infinity]}]},
+    type_doc: "milliseconds or `:infinity`",
+    default: :infinity
+  ]
+
+  @own_schema [
+    llm: [type: :any, required: true, type_doc: "a model", doc: "see `t:AshAgent.LLM.t/0`."],
+    context: [
+      type: :any,
+      type_doc: "a conversation, or a function of arity 0",
+      doc:
+        "the conversation to start with: a context, a result of `AshAgent.Context.to_map/1`, `dump/1` or `to_snapshot/1`, or a " <>
+          "function that returns one of these or `nil`. Defaults to an empty conversation."
+    ],
+    system_prompt: [
+      type: {:or, [:string, :list, nil]},
+      type_doc: "a string or a list of text parts",
+      doc: "the system prompt of an empty conversation. Defaults to no system prompt."
+    ],
+    on_change: [
+      type: {:or, [{:fun, 1}, nil]},
+      type_doc: "a function of arity 1",
+      doc:
+        "gets every new context. If it returns `{:error, reason}`, the run ends; if it fails in another way, that is logged and " <>
+          "the session continues. Defaults to no function."
+    ],
+    when_busy: [
+      type: {:in, [:queue, :error]},
+      default: :queue,
+      doc:
+        "`:queue` lets prompts wait for their turn, `:error` refuses them with `{:error, :busy}`."
+    ],
+    max_queue: [
+      type: :non_neg_integer,
+      default: 100,
+      doc: "how many prompts may wait; more get `{:error, :busy}`."
+    ],
+    hibernate_after:
+      @timeout ++
+        [
+          doc:
+            "the time without a message, also in the middle of a run, after which the session's memory is compacted until the next " <>
+              "message. Useful for many sessions that are mostly idle."
+        ],
+    name: [
+      type: :any,
+      type_doc: "a name as in `GenServer`",
+      doc: "registers the session. Defaults to no name."
+    ],
+    id: [
+      type: :any,
+      doc:
+        "the id for `child_spec/1`, and with `:store` the id of the conversation, a string. Defaults to the name, or to this " <>
+          "module."
+    ],
+    store: [
+      type: :any,
+      type_doc: "a store",
+      doc:
+        "the `AshAgent.Store` that keeps the conversation, see above. `:context` and `:system_prompt` are then for a " <>
+          "conversation that is not in it yet. Defaults to no store."
+    ],
+    lease: [
+      type: :pos_integer,
+      default: 30_000,
+      doc:
+        "with `:store`, milliseconds until others may claim the conversation if this node has died. Every third of it the " <>
+          "claim is renewed."
+    ],
+    idle:
+      @timeout ++
+        [
+          doc:
+            "with `:store`, the time after which the session stops with `{:shutdown, :idle}` if it neither runs nor has " <>
+              "subscribers. The conversation is in the store."
+        ],
+    go_on: [
+      type: :boolean,
+      default: true,
+      doc:
+        "with `:store`, whether the session goes on with a turn that was cut short and with prompts that waited. If not, " <>
+          "`resume/2` does, and a new prompt interrupts the turn."
+    ],
+    stop_when_idle: [
+      type: :boolean,
+      default: false,
+      doc:
+        "whether the session stops with `:normal` when it has run something and nothing runs or waits any more, or when it is " <>
+          "paused, or when it was asked for nothing for ten seconds."
+    ]
+  ]
+
+  @await [
+    type: {:or, [:non_neg_integer, {:in, [:infinity]}]},
+    type_doc: "milliseconds or `:infinity`",
+    default: :infinity,
+    doc: "the time to wait for the answer, after which the caller exits while the run continues."
+  ]
+  @runtime_context [
+    runtime_context:
+      @metadata ++ [doc: "replaces the session's for this run. Defaults to the session's."]
+  ]
+  @prompt_async [
+                  metadata: @metadata ++ [doc: "kept with the message. Defaults to no metadata."]
+                ] ++ @runtime_context
+  @prompt @prompt_async ++ [await: @await]
+  @resume @runtime_context ++ [await: @await]
+
+  @deny [by: [type: :any, doc: "who decides. Defaults to `nil`."]]
+  @approve @deny ++
+             [
+               arguments:
+                 @metadata ++
+                   [
+                     doc:
+                       "the arguments that were shown to them. Defaults to those of `status/1`."
+                   ]
+             ]
+
+  @subscription [
+    limit: [
+      type: :pos_integer,
+      default: 1_000,
+      doc: "how many messages may wait for the subscriber, see above."
+    ]
+  ]
+
+  @steering [metadata: [type: :map, default: %{}, doc: "kept with the message."]]
+
+  @functions [
+    prompt: @prompt,
+    prompt_async: @prompt_async,
+    prompt_stored: @runtime_context,
+    steer: @steering,
+    resume: @resume,
+    resume_async: @runtime_context,
+    approve: @approve,
+    deny: @deny,
+    subscribe: @subscription
+  ]
+
+  @doc "All options of a session."
+  def schema, do: @own_schema ++ @runtime_schema
+
+  @doc "Returns the documentation of the options that are a session's own."
+  def docs, do: AshAgent.Options.docs(@own_schema)
+
+  @doc "Returns the documentation of a function's options."
+  def docs(function), do: @functions |> Keyword.fetch!(function) |> AshAgent.Options.docs()
+
+  @doc "Returns the names of the options of a run that a session passes on."
+  def runtime_names, do: @runtime_options
+
+  @doc "Checks the options of a function and adds their defaults. Raises `ArgumentError`."
+  def validate!(opts, function),
+    do: AshAgent.Options.validate!(opts, Keyword.fetch!(@functions, function))
+
+  @doc """
+  Checks the options of `start_link/1` and prepares the model and the tools. Those of runs are then in `:runtime`.
+  """
+  def prepare!(opts) do
+    opts = AshAgent.Options.validate!(opts, schema())
+
+    if opts[:store] != nil and not Store.id?(opts[:id]) do
+      raise ArgumentError,
+            "expected :id to be the conversation's id, a non-empty string, since :store is given"
+    end
+
+    passed = [:llm, :on_change | @runtime_options]
+    runtime = opts |> Keyword.take(passed) |> Runtime.options() |> Keyword.take(passed)
+    opts |> Keyword.drop(passed) |> Keyword.put(:runtime, runtime)
+  end
+end

@@ -1,0 +1,312 @@
+defmodule AshAgent.Session.Run do
+  @moduledoc false
+
+  # A session's run: how it starts, what its task says, and how it ends. Functions that take a session's state return the
+  # next one.
+
+  alias AshAgent.{Context, Response, Runtime}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Sealed}
+  alias AshAgent.Session.{Claim, Client, Job, State}
+  alias AshAgent.Trace.Caller
+
+  #   * `task` - the process that runs the loop
+  #   * `token` - what its messages are known by, so that late ones of earlier runs are not taken for its own
+  #   * `client` - who gets the reply
+  #   * `first` - the number of the iteration with which the turn began
+  #   * `started` - when it started, in native time units
+  @enforce_keys [:task, :token, :client, :first, :started]
+  defstruct @enforce_keys
+
+  ## Starting
+
+  @doc "Starts a job. One that is not valid is answered with its error, and the next one starts."
+  def start(%State{} = session, %Job{client: client} = job) do
+    case Job.prepare(job, session.context) do
+      {:ok, context, opts} ->
+        if context != session.context, do: Client.send_context(client, context)
+        session = State.add_taken(session, List.wrap(job.id))
+        token = make_ref()
+
+        run = %__MODULE__{
+          task: start_task(session, job, context, opts, token),
+          token: token,
+          client: client,
+          first: Context.turn_start(context),
+          started: System.monotonic_time()
+        }
+
+        stop = session.stop_when_idle != false
+        session = %{session | status: :running, run: run, stop_when_idle: stop}
+        State.put_context(session, context)
+
+      {:error, error} ->
+        Client.reply(client, {:error, error})
+        start_next(session)
+    end
+  end
+
+  @doc "Starts what waits: a message that came too late for its turn, then the prompts. Without any, the session is idle."
+  def start_next(%State{status: status} = session) when status in [:draining, :lost],
+    do: %{session | run: nil}
+
+  def start_next(%State{steers: [steer | steers]} = session),
+    do: start(%{session | steers: steers, run: nil}, Job.from_message(steer))
+
+  def start_next(%State{} = session) do
+    case :queue.out(session.queue) do
+      {{:value, job}, queue} -> start(%{session | queue: queue, run: nil}, job)
+      {:empty, _queue} -> %{session | status: :idle, run: nil}
+    end
+  end
+
+  # The task gets no more than it needs, since everything is copied.
+  defp start_task(session, job, context, opts, token) do
+    %{claim: claim, runtime: runtime} = session
+    new? = context != session.context
+    caller = Keyword.get(job.opts, :caller)
+    opts = Keyword.merge(runtime, opts)
+    within = within(self(), token, claim)
+
+    Task.Supervisor.async_nolink(
+      runtime[:supervisor],
+      fn ->
+        Caller.continue(caller)
+        Sealed.run(fn -> run(context, new?, opts, within, claim) end)
+      end,
+      shutdown: :brutal_kill
+    )
+  end
+
+  ## In the task
+
+  defp within(session, token, claim) do
+    Map.merge(Bounds.outermost(), %{
+      watch: &report(session, token, &1),
+      steered: fn -> take_steers(session, token) end,
+      taken: if(claim, do: claim.taken, else: [])
+    })
+  end
+
+  defp run(context, new?, opts, within, claim) do
+    with {:ok, stored} <- Claim.run_options(claim),
+         :ok <- if(new?, do: Events.store(opts[:on_change], context), else: :ok) do
+      Runtime.run(context, stored ++ opts, within)
+    else
+      {:error, reason} -> {:error, %Error{reason: reason, context: context}}
+    end
+  end
+
+  # Nothing more is read from the provider until everybody has been told. A session that ends kills the run that waits here.
+  defp report(session, token, {:delta, events, response}) do
+    send(session, {:run, token, {:delta, self(), events, response}})
+    receive do: ({^token, :more} -> :ok)
+  end
+
+  defp report(session, token, news), do: send(session, {:run, token, news})
+
+  # A session that ends kills the run that waits here, too.
+  defp take_steers(session, token) do
+    send(session, {:steers, token, self()})
+    receive do: ({^token, steers} when is_list(steers) -> steers)
+  end
+
+  ## Hearing from the task
+
+  @doc "Handles news of the current run."
+  def handle_news(%State{} = session, {:context, context}) do
+    Client.send_context(session.run.client, context)
+    State.put_context(session, context)
+  end
+
+  def handle_news(%State{} = session, {:delta, pid, events, response}) do
+    session = State.put_response(session, events, response)
+    send(pid, {session.run.token, :more})
+    session
+  end
+
+  def handle_news(%State{} = session, {:kept, kept}), do: put_in(session.claim.kept, kept)
+
+  @doc """
+  Gives the run the messages that came for its turn.
+
+  A session that drains ends its run here instead, if all that the run has done is stored.
+  """
+  def give_steers(
+        %State{status: :draining, claim: %{kept: %{value: stored}}, context: context} = session,
+        _pid
+      )
+      when stored == context,
+      do: drain_now(session)
+
+  def give_steers(%State{steers: steers} = session, pid) do
+    send(pid, {session.run.token, steers})
+    ids = for %{id: id} when id != nil <- steers, do: id
+    State.add_taken(%{session | steers: []}, ids)
+  end
+
+  @doc "Handles the reply of the task, which is over."
+  def handle_reply(%State{run: run} = session, reply) do
+    Process.demonitor(run.task.ref, [:flush])
+    session |> flush_news() |> finish(reply)
+  end
+
+  @doc "Handles the crash of the task."
+  def handle_crash(%State{} = session, reason) do
+    session = session |> end_tasks() |> flush_news() |> State.mark_stale()
+    interrupt(session, "interrupted", {:exit, reason}, [])
+  end
+
+  # A task that has ended may have left news in the mailbox.
+  defp flush_news(%{run: %{token: token}} = session) do
+    receive do
+      {:run, ^token, news} -> session |> handle_news(news) |> flush_news()
+    after
+      0 -> session
+    end
+  end
+
+  # The queued prompts keep waiting, since the turn is not over.
+  defp finish(%{run: run} = session, {:paused, %Paused{context: context}} = reply) do
+    Client.reply(run.client, reply)
+    status = if session.status == :draining, do: :draining, else: :paused
+    State.put_context(State.clear_taken(%{session | status: status, run: nil}), context)
+  end
+
+  defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error} = reply) do
+    session = State.put_context(session, error.context)
+
+    if Claim.lost?(reason) do
+      lose(session, reason)
+    else
+      Client.reply(session.run.client, reply)
+      session |> State.mark_stale() |> start_next()
+    end
+  end
+
+  defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
+    Client.reply(run.client, reply)
+    %{session | run: nil} |> State.clear_taken() |> State.put_context(context) |> start_next()
+  end
+
+  ## Ending it from outside
+
+  @doc "Cancels what runs, or gives up the calls that wait for a decision."
+  def cancel(%State{status: :idle} = session), do: session
+
+  def cancel(%State{status: :paused} = session) do
+    context = Context.interrupt(session.context, "cancelled by the user", status: :cancelled)
+    session |> end_turn(context, :cancelled) |> start_next()
+  end
+
+  def cancel(%State{run: run} = session) do
+    # News that the task sent before it was killed are in the mailbox by then.
+    reply = Task.shutdown(run.task, :brutal_kill)
+    session = session |> end_tasks() |> flush_news() |> State.mark_stale()
+
+    case reply do
+      # The turn should end, and not wait.
+      {:ok, {:paused, %{context: context}}} ->
+        session |> State.put_context(context) |> interrupt_cancelled()
+
+      {:ok, reply} ->
+        finish(session, reply)
+
+      _killed ->
+        interrupt_cancelled(session)
+    end
+  end
+
+  @doc "Ends the run of a session that drains. The turn is for the next session of the conversation."
+  def drain_now(%State{run: nil} = session), do: session
+
+  def drain_now(%State{run: run} = session) do
+    session = session |> stop_task() |> State.mark_stale()
+    Client.reply(run.client, drained_error(session))
+    %{session | run: nil}
+  end
+
+  @doc "Returns what clients of a session that drains get."
+  def drained_error(%State{context: context}),
+    do: {:error, %Error{reason: :drained, context: context}}
+
+  @doc "Handles that the conversation is another's: nothing of it runs here any more, and all who wait get an error."
+  def lose(%State{status: :lost} = session, _reason), do: session
+
+  def lose(%State{run: run} = session, reason) do
+    session = if run, do: stop_task(session), else: session
+    error = {:error, %Error{reason: reason, context: session.context}}
+    if run, do: Client.reply(run.client, error)
+    answer_queue(%{session | status: :lost, run: nil}, error)
+  end
+
+  @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
+  def answer_queue(%State{queue: queue} = session, reply) do
+    for %Job{client: client} <- :queue.to_list(queue), do: Client.reply(client, reply)
+    session
+  end
+
+  @doc "Kills what the run has started. Its tools do not end with it."
+  def end_tasks(%State{runtime: runtime} = session) do
+    for pid <- Task.Supervisor.children(runtime[:supervisor]),
+        do: Task.Supervisor.terminate_child(runtime[:supervisor], pid)
+
+    session
+  end
+
+  defp stop_task(%{run: run} = session) do
+    Task.shutdown(run.task, :brutal_kill)
+    session |> end_tasks() |> flush_news()
+  end
+
+  defp interrupt_cancelled(session),
+    do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
+
+  # Ends the turn of a run that has no reply.
+  defp interrupt(%{run: run, context: before} = session, words, reason, opts) do
+    label = if is_atom(reason), do: reason, else: elem(reason, 0)
+    ended = if label == :cancelled, do: :cancelled, else: :interrupted
+    session = end_turn(session, add_response(session, label, words, opts), ended)
+    if session.context != before, do: Client.send_context(run.client, session.context)
+    unless session.status == :lost, do: report_end(session, run, reason)
+    start_next(session)
+  end
+
+  defp report_end(session, run, reason) do
+    reply = {:error, %Error{reason: reason, context: session.context}}
+    metadata = %{first_iteration: run.first, depth: 0}
+    Runtime.ended(session.runtime[:on_event], run.started, reply, metadata)
+    Client.reply(run.client, reply)
+  end
+
+  # The part of an answer that came stays.
+  defp add_response(%{response: nil, context: context}, _label, words, opts),
+    do: Context.interrupt(context, words, opts)
+
+  defp add_response(%{response: response, context: context}, label, words, opts) do
+    case Runtime.broken_off(context, Response.interrupt(response, label), words, opts) do
+      {:ok, context} -> context
+      {:error, _error} -> Context.interrupt(context, words, opts)
+    end
+  end
+
+  # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
+  defp end_turn(session, context, ended) do
+    session = write_turn(session, context, ended)
+    on_change = session.runtime[:on_change]
+
+    with {:error, {:on_change_error, reason}} <- Events.store(on_change, context),
+         do: Events.log(:error, reason, [], ":on_change")
+
+    State.put_context(session, context)
+  end
+
+  defp write_turn(session, context, ended) do
+    case Claim.write(session.claim, context, :idle, ended) do
+      {:ok, claim} ->
+        %{session | claim: claim}
+
+      {:error, reason} ->
+        if Claim.lost?(reason), do: lose(session, reason), else: State.mark_stale(session)
+    end
+  end
+end

@@ -1,0 +1,444 @@
+defmodule AshAgent.Session.Server do
+  @moduledoc false
+
+  # The process of a session, an `AshAgent.Session.State`, whose `status` is one of these:
+  #
+  # | event                   | idle             | running                 | paused            | draining                |
+  # |-------------------------|------------------|-------------------------|-------------------|-------------------------|
+  # | prompt                  | running          | waits in the queue      | error `:paused`   | error `:draining`       |
+  # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
+  # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
+  # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
+  # | cancel                  | -                | next job, or idle       | next job, or idle | stops                   |
+  # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
+  # | the run pauses          | -                | paused                  | -                 | stops                   |
+  # | the run ends or crashes | -                | next job, or idle       | -                 | stops                   |
+  # | drain soon              | stops            | draining                | stops             | -                       |
+  # | drain now               | stops            | stops                   | stops             | stops                   |
+  # | the claim is lost       | lost             | lost                    | lost              | lost                    |
+  #
+  # A session that drains has a run that ends at its next step, or none, and then it stops. One that is `:lost` stops at once,
+  # and does not touch the conversation any more. With `:idle` it stops when nobody has needed it for so long, and with
+  # `:stop_when_idle` when it is idle or paused.
+  #
+  # It is a GenServer, and not a `:gen_statem`, since most requests are the same in all states, and since prompts that wait are
+  # data, which is counted, limited, shown and stored, while a `:gen_statem` would postpone events. A transition is a function
+  # that takes the state and returns the next one. Only `next_action/1` decides, after each event, whether the session stops.
+  #
+  # Each callback is sealed: a failure discloses nothing of the session's data.
+
+  use GenServer
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.{Error, Sealed}
+  alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
+
+  # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
+  @unasked 10_000
+
+  defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
+
+  ## Starting
+
+  @impl true
+  def init(opts), do: Sealed.run(fn -> open(opts) end)
+
+  defp open(opts) do
+    case load(opts) do
+      {:ok, context, claim} ->
+        if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)
+        {:ok, new_state(opts, context, claim), {:continue, {:restore, opts[:go_on]}}}
+
+      {:error, reason} ->
+        {:stop, if(opts[:quiet?], do: {:shutdown, reason}, else: reason)}
+    end
+  end
+
+  defp new_state(opts, context, claim) do
+    {:ok, supervisor} = Task.Supervisor.start_link()
+
+    %State{
+      status: first_status(context, claim, opts[:runtime][:approval]),
+      context: context,
+      tag: opts[:tag],
+      when_busy: opts[:when_busy],
+      max_queue: opts[:max_queue],
+      claim: claim,
+      runtime: Keyword.put(opts[:runtime], :supervisor, supervisor),
+      idle_timeout: if(claim, do: opts[:idle], else: :infinity),
+      stop_when_idle: if(opts[:stop_when_idle], do: :unasked, else: false)
+    }
+  end
+
+  # Pending calls may need a decision only if the session asks for decisions.
+  defp first_status(context, claim, approval) do
+    waits? = is_function(approval) and Context.pending_tool_calls(context) != []
+    if waits? and (claim == nil or claim.kept.status != :running), do: :paused, else: :idle
+  end
+
+  defp load(opts) do
+    if opts[:store] do
+      claim_opts = Keyword.take(opts, [:lease, :from])
+
+      with {:ok, claim} <-
+             Claim.open(opts[:store], opts[:id], claim_opts, fn -> new_context(opts) end),
+           do: {:ok, claim.kept.value, claim}
+    else
+      with {:ok, context} <- restore_context(opts[:context], opts[:system_prompt]),
+           do: {:ok, context, nil}
+    end
+  end
+
+  # A new conversation has the id that it is stored under. One that was given has its own.
+  defp new_context(opts) do
+    with {:ok, context} <- restore_context(opts[:context], opts[:system_prompt]) do
+      if opts[:context] == nil,
+        do: context |> Context.dump() |> Map.put("id", opts[:id]) |> Context.restore(),
+        else: {:ok, context}
+    end
+  end
+
+  defp restore_context(function, system_prompt) when is_function(function, 0),
+    do: restore_context(function.(), system_prompt)
+
+  defp restore_context(nil, nil), do: Context.create(%{})
+
+  defp restore_context(nil, system_prompt) do
+    messages = [%{role: :system, content: system_prompt}]
+    Context.create(%{iterations: [%{number: 1, messages: messages}]})
+  end
+
+  defp restore_context({:ok, context}, system_prompt),
+    do: restore_context(context, system_prompt)
+
+  defp restore_context({:error, reason}, _system_prompt), do: {:error, reason}
+
+  defp restore_context(stored, _system_prompt) when is_binary(stored) or is_map(stored),
+    do: Context.restore(stored)
+
+  defp restore_context(_other, _system_prompt), do: {:error, :no_context}
+
+  ## Callbacks
+
+  @impl true
+  def handle_continue({:restore, go_on?}, session),
+    do: Sealed.run(fn -> settle({:noreply, if(go_on?, do: restore(session), else: session)}) end)
+
+  @impl true
+  def handle_call(request, {pid, _tag} = from, session) do
+    Sealed.run(fn ->
+      case handle_request(request, from, session) do
+        {:reply, reply, session} -> settle({:reply, Border.pack(reply, pid), session})
+        {:noreply, session} -> settle({:noreply, session})
+      end
+    end)
+  end
+
+  @impl true
+  def handle_cast(request, session),
+    do: Sealed.run(fn -> settle({:noreply, handle_order(request, session)}) end)
+
+  @impl true
+  def handle_info({:timeout, timer, :idle}, %State{idle_timer: timer} = session)
+      when is_reference(timer),
+      do: {:stop, {:shutdown, :idle}, session}
+
+  def handle_info(message, session),
+    do: Sealed.run(fn -> settle({:noreply, handle_message(message, session)}) end)
+
+  @impl true
+  def terminate(_reason, %State{claim: %Claim{} = claim, status: status} = session)
+      when status != :lost do
+    Sealed.run(fn ->
+      Run.end_tasks(session)
+      if State.unfinished?(session), do: Claim.hand_over(claim), else: Claim.release(claim)
+    end)
+  end
+
+  def terminate(_reason, _session), do: :ok
+
+  # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status) do
+    Map.new(status, fn
+      {:state, session} -> {:state, State.show(session)}
+      {:message, _prompt} -> {:message, :not_shown}
+      {:log, _events} -> {:log, []}
+      other -> other
+    end)
+  end
+
+  ## After each event
+
+  defp settle({:noreply, session}) do
+    case next_action(session) do
+      {:ok, session} -> {:noreply, session}
+      {:stop, reason, session} -> {:stop, reason, session}
+    end
+  end
+
+  defp settle({:reply, reply, session}) do
+    case next_action(session) do
+      {:ok, session} -> {:reply, reply, session}
+      {:stop, reason, session} -> {:stop, reason, reply, session}
+    end
+  end
+
+  defp next_action(%{status: :lost} = session), do: {:stop, {:shutdown, :lost}, session}
+
+  defp next_action(%{status: :draining, run: nil} = session),
+    do: {:stop, {:shutdown, :drained}, Run.answer_queue(session, Run.drained_error(session))}
+
+  # The prompts that a paused session has not begun wait in the store. They are no reason to start another session soon.
+  defp next_action(%{stop_when_idle: true, status: status} = session)
+       when status in [:idle, :paused] do
+    session = Run.answer_queue(session, {:error, :paused})
+    {:stop, :normal, %{session | queue: :queue.new()}}
+  end
+
+  defp next_action(session), do: {:ok, update_idle_timer(session)}
+
+  # Measures the time in which nobody needs the session.
+  defp update_idle_timer(%{idle_timeout: :infinity} = session), do: session
+
+  defp update_idle_timer(%{idle_timer: timer} = session) do
+    case {timer, State.needed?(session)} do
+      {nil, false} ->
+        %{session | idle_timer: :erlang.start_timer(session.idle_timeout, self(), :idle)}
+
+      {timer, true} when timer != nil ->
+        :erlang.cancel_timer(timer)
+        %{session | idle_timer: nil}
+
+      _unchanged ->
+        session
+    end
+  end
+
+  ## The first event
+
+  # A conversation from a store goes on with the turn that was cut short, and with the prompts that waited.
+  defp restore(%{claim: nil} = session), do: session
+
+  defp restore(%{claim: claim} = session) do
+    case Claim.fetch_waiting(claim) do
+      {:ok, {steers, prompts}} ->
+        queue = prompts |> Enum.map(&Job.from_message/1) |> :queue.from_list()
+        session = %{session | queue: queue, steers: steers}
+
+        cond do
+          claim.kept.status == :running -> Run.start(session, %Job{kind: :resume})
+          session.status == :paused -> session
+          true -> Run.start_next(session)
+        end
+
+      {:error, reason} ->
+        Run.lose(session, reason)
+    end
+  end
+
+  ## Requests, which are answered now or when a run ends
+
+  defp handle_request({:run, job}, from, session),
+    do: accept(job, Client.new(from), session)
+
+  defp handle_request({:run_async, pid, job}, from, session) when is_pid(pid),
+    do: accept(job, Client.new(from, pid, session.tag), session)
+
+  defp handle_request({:steer, input, metadata}, _from, session)
+       when is_input(input) and is_map(metadata),
+       do: steer(input, metadata, session)
+
+  defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
+       when verdict in [:approved, :denied] and is_binary(id) and is_list(opts),
+       do: decide(decision, opts, session)
+
+  defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
+
+  defp handle_request({:put_llm, llm}, _from, session),
+    do: {:reply, :ok, put_in(session.runtime[:llm], llm)}
+
+  defp handle_request(:context, _from, session), do: {:reply, session.context, session}
+
+  defp handle_request(:status, _from, session),
+    do: {:reply, State.public_status(session), session}
+
+  defp handle_request(:snapshot, {pid, _tag}, session) do
+    subscribers = Subscribers.catch_up(session.subscribers, pid, session.number)
+    {:reply, Subscribers.pack_snapshot(session, pid), %{session | subscribers: subscribers}}
+  end
+
+  defp handle_request({:subscribe, ref, limit}, {pid, _tag}, session)
+       when is_reference(ref) and is_integer(limit) do
+    subscribers = Subscribers.add(session.subscribers, ref, pid, limit, session.number)
+    {:reply, Subscribers.pack_snapshot(session, pid), %{session | subscribers: subscribers}}
+  end
+
+  defp handle_request({:unsubscribe, ref}, _from, session),
+    do: {:reply, :ok, update_in(session.subscribers, &Subscribers.delete(&1, ref))}
+
+  defp handle_request(_unknown, _from, session), do: reply_unknown(session)
+
+  defp reply_unknown(session), do: {:reply, {:error, :unknown_call}, State.ignore(session)}
+
+  # Jobs come by a message, and may be anything.
+  defp accept(_job, _client, %{status: :draining} = session),
+    do: {:reply, {:error, :draining}, session}
+
+  defp accept({:prompt, input, opts}, client, session) when is_input(input) and is_list(opts) do
+    job = %Job{kind: :prompt, input: input, opts: opts, client: client}
+    start_or_enqueue(job, session)
+  end
+
+  defp accept({:resume, opts}, client, session) when is_list(opts),
+    do: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+
+  defp accept({:stored, id, opts}, client, %{claim: %Claim{}} = session)
+       when is_binary(id) and is_list(opts),
+       do: accept_stored(id, opts, client, session)
+
+  defp accept(_job, _client, session), do: reply_unknown(session)
+
+  defp start_or_enqueue(%{kind: :prompt}, %{status: :paused} = session),
+    do: {:reply, {:error, :paused}, session}
+
+  # A prompt whose caller waits for its answer is stored by its run.
+  defp start_or_enqueue(%{client: %Client{ref: nil}} = job, %{run: nil} = session),
+    do: {:noreply, Run.start(session, job)}
+
+  defp start_or_enqueue(job, session) do
+    if session.run != nil and State.full?(session) do
+      {:reply, {:error, :busy}, session}
+    else
+      case store_job(job, session.claim) do
+        {:ok, id} -> {:noreply, begin_job(%{job | id: id}, session)}
+        {:error, reason} -> refuse(session, reason)
+      end
+    end
+  end
+
+  # A job is stored before it is confirmed.
+  defp store_job(%{kind: kind}, claim) when kind == :resume or claim == nil, do: {:ok, nil}
+
+  defp store_job(%{kind: :prompt, input: input, opts: opts}, claim),
+    do: Claim.enqueue(claim, :prompt, input, opts[:metadata] || %{})
+
+  defp begin_job(job, session) do
+    Client.confirm(job.client)
+    if session.run, do: State.enqueue(session, job), else: Run.start(session, job)
+  end
+
+  defp accept_stored(_id, _opts, _client, %{status: :paused} = session),
+    do: {:reply, {:error, :paused}, session}
+
+  defp accept_stored(id, opts, client, session) do
+    case find_stored_prompt(id, session) do
+      {:ok, prompt} -> {:noreply, begin_job(Job.from_message(prompt, opts, client), session)}
+      :error -> {:reply, {:error, :taken}, session}
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp find_stored_prompt(id, %{claim: claim} = session) do
+    with false <- id in claim.taken or State.queued?(session, id),
+         {:ok, {_steers, prompts}} <- Claim.fetch_waiting(claim),
+         %{} = prompt <- Enum.find(prompts, &(&1.id == id)) do
+      {:ok, prompt}
+    else
+      {:error, reason} -> {:error, reason}
+      _taken -> :error
+    end
+  end
+
+  defp steer(_input, _metadata, %{status: status} = session) when status in [:idle, :paused],
+    do: {:reply, {:error, status}, session}
+
+  defp steer(input, metadata, session) do
+    with :ok <- check_message(input, metadata),
+         {:ok, id} <- Claim.enqueue(session.claim, :steer, input, metadata) do
+      steer = %{id: id, input: input, metadata: metadata}
+      {:reply, :ok, %{session | steers: session.steers ++ [steer]}}
+    else
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp check_message(input, metadata) do
+    _context = Context.new(input, metadata: metadata)
+    :ok
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  defp decide(_decision, _opts, %{run: %Run{}} = session), do: {:reply, {:error, :busy}, session}
+
+  defp decide(decision, opts, session) do
+    case Decision.make(session, decision, opts) do
+      {:ok, session} -> {:reply, :ok, session}
+      {:error, {:store_error, _} = reason} -> refuse(State.mark_stale(session), reason)
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp refuse(session, {:store_error, %Context.Error{} = error}),
+    do: {:reply, {:error, error}, session}
+
+  defp refuse(session, {kind, _} = reason) when kind in [:store_error, :on_change_error] do
+    error = %Error{reason: reason, context: session.context}
+    session = if Claim.lost?(reason), do: Run.lose(session, reason), else: session
+    {:reply, {:error, error}, session}
+  end
+
+  defp refuse(session, error), do: {:reply, {:error, error}, session}
+
+  ## Orders, which are not answered
+
+  defp handle_order({:acknowledge, ref, number}, session) when is_integer(number) do
+    number = min(number, session.number)
+    update_in(session.subscribers, &Subscribers.acknowledge(&1, ref, number))
+  end
+
+  # For a deployment: `:soon` when the current step has been stored, `:now` whatever runs.
+  defp handle_order({:drain, :soon}, %{claim: %Claim{}} = session),
+    do: %{session | status: :draining}
+
+  defp handle_order({:drain, :now}, %{claim: %Claim{}} = session),
+    do: Run.drain_now(%{session | status: :draining})
+
+  defp handle_order(_unknown, session), do: State.ignore(session)
+
+  ## Messages of the run, of the renewer, and of subscribers that end
+
+  defp handle_message({:run, token, news}, %{run: %{token: token}} = session),
+    do: Run.handle_news(session, news)
+
+  defp handle_message({:steers, token, pid}, %{run: %{token: token}} = session),
+    do: Run.give_steers(session, pid)
+
+  defp handle_message({ref, reply}, %{run: %{task: %{ref: ref}}} = session),
+    do: Run.handle_reply(session, reply)
+
+  defp handle_message({:DOWN, ref, :process, _, reason}, %{run: %{task: %{ref: ref}}} = session),
+    do: Run.handle_crash(session, reason)
+
+  defp handle_message({:lost, renewer, reason}, %{claim: %{renewer: {renewer, _}}} = session),
+    do: Run.lose(session, reason)
+
+  defp handle_message({:DOWN, ref, :process, _, _}, %{claim: %{renewer: {_, ref}}} = session),
+    do: %{session | claim: Claim.restart_renewer(session.claim)}
+
+  # Whoever started the session may have died before asking for anything.
+  defp handle_message(:unasked, %{stop_when_idle: stop} = session) when stop != false,
+    do: %{session | stop_when_idle: true}
+
+  defp handle_message({:DOWN, monitor, :process, _pid, _reason}, session) do
+    case Subscribers.delete_down(session.subscribers, monitor) do
+      {:ok, subscribers} -> %{session | subscribers: subscribers}
+      :error -> State.ignore(session)
+    end
+  end
+
+  # This may also be a late message of a run that was cancelled.
+  defp handle_message(_unknown, session), do: State.ignore(session)
+end

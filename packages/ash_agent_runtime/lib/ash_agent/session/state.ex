@@ -1,0 +1,97 @@
+defmodule AshAgent.Session.State do
+  @moduledoc false
+
+  # The state of a session. `AshAgent.Session.Server` has the table of its states.
+
+  alias AshAgent.Context
+  alias AshAgent.Session.Subscribers
+
+  #   * `status` - `:idle`, `:running`, `:paused`, `:draining` or `:lost`
+  #   * `run` - the `AshAgent.Session.Run` of a session that runs or drains. A session that drains stops when it is `nil`
+  #   * `context` - the conversation
+  #   * `response` - the current answer, an `AshAgent.Response`, or `nil`
+  #   * `number` - how many changes there were
+  #   * `subscribers` - who gets the changes, see `AshAgent.Session.Subscribers`
+  #   * `tag` - the first element of the session's messages
+  #   * `queue` - an `AshAgent.Session.Job` for each prompt that waits
+  #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`
+  #   * `when_busy`, `max_queue` - the options that limit the queue
+  #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
+  #   * `runtime` - the options of each run
+  #   * `idle_timeout`, `idle_timer` - how long nobody may need the session, and the timer that runs meanwhile
+  #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
+  #   * `ignored` - how many messages were not understood
+  @enforce_keys [:status, :context, :tag, :when_busy, :max_queue, :claim, :runtime]
+  @nothing [:run, :response, :idle_timer, number: 0, ignored: 0, stop_when_idle: false]
+  @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
+  defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
+
+  @doc "Returns what `AshAgent.Session.status/1` returns."
+  def public_status(%__MODULE__{status: :paused, context: context}),
+    do: {:paused, Context.undecided_tool_calls(context)}
+
+  def public_status(%__MODULE__{status: :idle}), do: :idle
+  def public_status(%__MODULE__{}), do: :running
+
+  @doc "Returns true if another prompt would be one too many."
+  def full?(%__MODULE__{when_busy: when_busy, max_queue: max, queue: queue}),
+    do: when_busy == :error or :queue.len(queue) >= max
+
+  @doc "Returns true if a stored prompt waits in the queue."
+  def queued?(%__MODULE__{queue: queue}, id),
+    do: Enum.any?(:queue.to_list(queue), &(&1.id == id))
+
+  @doc "Returns true if somebody would miss the session."
+  def needed?(%__MODULE__{run: run, subscribers: subscribers, queue: queue}),
+    do: run != nil or subscribers != %{} or Enum.any?(:queue.to_list(queue), &(&1.client != nil))
+
+  @doc "Returns true if the next session of the conversation has something to do."
+  def unfinished?(%__MODULE__{claim: claim, steers: steers, queue: queue}) do
+    claim.stale? or claim.kept.status == :running or steers != [] or not :queue.is_empty(queue)
+  end
+
+  @doc "Adds a job to the queue."
+  def enqueue(%__MODULE__{} = state, job), do: %{state | queue: :queue.in(job, state.queue)}
+
+  @doc "Remembers that a run was ended from outside: it may have written what nobody has heard of."
+  def mark_stale(%__MODULE__{claim: nil} = state), do: state
+  def mark_stale(%__MODULE__{} = state), do: put_in(state.claim.stale?, true)
+
+  @doc "Remembers that stored messages are in the context, so that the next write takes them out of those that wait."
+  def add_taken(%__MODULE__{claim: nil} = state, _ids), do: state
+  def add_taken(%__MODULE__{} = state, ids), do: update_in(state.claim.taken, &(&1 ++ ids))
+
+  @doc "Forgets messages that a run has taken out of those that wait."
+  def clear_taken(%__MODULE__{claim: nil} = state), do: state
+  def clear_taken(%__MODULE__{} = state), do: put_in(state.claim.taken, [])
+
+  @doc "Counts a message that was not understood."
+  def ignore(%__MODULE__{} = state), do: %{state | ignored: state.ignored + 1}
+
+  @doc "Makes a context the current one and tells the subscribers. It ends the current answer."
+  def put_context(%__MODULE__{context: context, response: nil} = state, context), do: state
+
+  def put_context(%__MODULE__{} = state, context),
+    do: publish(%{state | context: context, response: nil}, {:context, context})
+
+  @doc "Adds events to the current answer, which is then `response`, and tells the subscribers."
+  def put_response(%__MODULE__{} = state, events, response),
+    do: publish(%{state | response: response}, {:delta, events})
+
+  defp publish(%{number: number} = state, change) do
+    subscribers = Subscribers.publish(state.subscribers, state.tag, number + 1, change)
+    %{state | number: number + 1, subscribers: subscribers}
+  end
+
+  @doc "Returns what may be shown of a state: counts, and no words. It may be broken."
+  def show(%__MODULE__{context: %Context{}, subscribers: %{}} = state) do
+    queued = if :queue.is_queue(state.queue), do: :queue.len(state.queue), else: :not_shown
+
+    state
+    |> Map.take([:context, :when_busy, :max_queue, :ignored, :number])
+    |> Map.merge(%{running: state.run != nil, paused: state.status == :paused, queued: queued})
+    |> Map.put(:subscribers, map_size(state.subscribers))
+  end
+
+  def show(_broken), do: :not_shown
+end
