@@ -471,7 +471,7 @@ impl Log {
         self.change_current(|current| current.push_entry(entry));
     }
 
-    /// Metadata a report on the last message, which is the model's.
+    /// Keeps a report on the last message, which is the model's.
     pub(crate) fn put_reported(&mut self, reported: Reported) {
         self.usage = self.usage.plus(reported.sum);
         self.update_current(|current| current.report(|_| reported));

@@ -14,7 +14,7 @@ use crate::value::time::Time;
 use crate::value::Value;
 
 impl Context {
-    /// Metadata what a provider reported with the last message of the model.
+    /// Keeps what a provider reported with the last message of the model.
     ///
     /// # Errors
     /// [`Error::InvalidUsage`], [`Error::NoAssistantMessage`].
