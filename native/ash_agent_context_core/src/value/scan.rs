@@ -15,6 +15,9 @@ use crate::value::Value;
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
 const LEVELS: usize = 64;
 
+/// Entries of open objects that there is room for from the start.
+const ENTRIES: usize = 16;
+
 /// Digits of integers that surely fit.
 const DIGITS: usize = 18;
 
@@ -57,12 +60,15 @@ impl<'a> Scan<'a> {
     /// The whole text as one node.
     pub fn whole(text: &'a [u8]) -> Option<Node<'a>> {
         let mut scan = Self::new(text);
+        // Most objects have fewer entries, so that the list of them grows once.
+        scan.entries.reserve(ENTRIES);
         let node = scan.node()?;
         scan.end()?;
         Some(node)
     }
 
     /// The next byte that is not white space.
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
             self.rest = rest;
@@ -70,6 +76,7 @@ impl<'a> Scan<'a> {
         self.rest.first().copied()
     }
 
+    #[inline]
     fn skip(&mut self, text: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())
@@ -261,5 +268,52 @@ impl<'a> Scan<'a> {
         }
         let digit = |sum, digit: &u8| sum * 10 + i64::from(digit - b'0');
         Some(Value::Int(number.iter().fold(0, digit)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Scan;
+    use crate::value::json;
+
+    /// The letters of a text that is an escape alone, where the scanner reads it.
+    fn letters(escapes: &str) -> Option<Vec<u8>> {
+        let text = format!("\"{escapes}\"");
+        let node = Scan::whole(text.as_bytes())?;
+        assert_eq!(
+            json::read(text.as_bytes(), 1).as_ref(),
+            Ok(&node.into_value())
+        );
+        json::read(text.as_bytes(), 1)
+            .unwrap()
+            .as_str()
+            .map(|text| text.into())
+    }
+
+    #[test]
+    fn two_escapes_are_one_letter_only_where_the_second_is_a_low_half() {
+        for (pair, letter) in [
+            ("\\ud800\\udc00", "\u{10000}"),
+            ("\\ud83d\\ude00", "\u{1f600}"),
+            ("\\udbff\\udfff", "\u{10ffff}"),
+            ("\\ud7ff\\ue000", "\u{d7ff}\u{e000}"),
+        ] {
+            assert_eq!(letters(pair).as_deref(), Some(letter.as_bytes()), "{pair}");
+        }
+        for half in [
+            "\\ud800",
+            "\\ud800x",
+            "\\ud800\\n",
+            "\\ud800\\udbff",
+            "\\ud800\\ue000",
+            "\\ud800\\uffff",
+            "\\ud800\\u0041",
+            "\\udbff\\ue000",
+            "\\udc00",
+            "\\udfff\\ud800",
+        ] {
+            assert_eq!(letters(half), None, "{half}");
+        }
     }
 }
