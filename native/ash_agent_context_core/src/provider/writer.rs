@@ -78,7 +78,7 @@ impl<'o> Writer<'o> {
         self.changes.unwrap_or_default()
     }
 
-    /// Metadata a change, if anyone wants to know.
+    /// Tells of a change, if anyone wants to know.
     pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
@@ -263,6 +263,18 @@ impl<'o> Writer<'o> {
             return Thought::Own { text, signature };
         }
         self.thinking_as_text(part)
+    }
+
+    /// What becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
+    pub fn thinking_where<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
+        match &part.kind {
+            PartKind::RedactedThinking(_) => {
+                self.dropped(part);
+                Thought::Nothing
+            }
+            _ if is_own => self.thinking(part, true),
+            _ => self.thinking_as_text(part),
+        }
     }
 
     /// What a thinking part becomes that cannot go back as it came.

@@ -409,7 +409,10 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
         Some("error") if node::get(node, "error").is_none() => {
             Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
         }
-        _ => room.read_response(draft, event, node),
+        _ => match event {
+            Some(name) => room.read_event(draft, name, node),
+            None => room.read_response(draft, node),
+        },
     })
 }
 

@@ -19,16 +19,8 @@ const PROVIDER: Provider = Provider::Anthropic;
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(system) = body.take("system") {
-            let key = body.key("system");
-            history
-                .read_prompt(system, system_content)
-                .map_err(|error| error.within(key))?;
-        }
-        let messages = body.need_list("messages", "a list of messages")?;
-        history
-            .read_each(messages, read_message)
-            .map_err(|error| error.within(body.key("messages")))
+        history.read_prompt(body, "system", system_content)?;
+        history.read_list(body, "messages", "a list of messages", read_message)
     }
 }
 

@@ -15,12 +15,7 @@ use crate::provider::node::{self, Kind, Node};
 use crate::value::{Map, Value};
 
 impl Responds for Room {
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read(draft, node)
     }
 }

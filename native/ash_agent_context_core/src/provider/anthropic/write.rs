@@ -49,17 +49,13 @@ impl Writes for Room {
                     one_text(false, &text, out);
                 }
             }
-            (_, Content::Parts(parts)) => out.blocks(false, |out| {
-                PARTS.all(&**parts, out);
-            }),
-            (_, Content::None) => {}
+            (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
@@ -214,14 +210,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    if matches!(part.kind, PartKind::RedactedThinking(_)) {
-        return out.dropped(part);
-    }
-    let thought = match is_own {
-        true => out.thinking(part, true),
-        false => out.thinking_as_text(part),
-    };
-    match thought {
+    match out.thinking_where(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block

@@ -25,17 +25,7 @@ impl Writes for Room {
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        out.wrapped("[", "]", |out| match &system.content {
-            Content::None => {}
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                user_parts(parts, false, out);
-            }
-        });
+        out.wrapped("[", "]", |out| user_content(&system.content, out));
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -43,23 +33,12 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        out.blocks(false, |out| match &message.content {
-            Content::Parts(parts) => {
-                user_parts(parts, false, out);
-            }
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                }
-            }
-            Content::None => {}
-        });
+        out.blocks(false, |out| user_content(&message.content, out));
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
@@ -114,6 +93,18 @@ fn cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
         });
     });
     out.mark_behind();
+}
+
+fn user_content(content: &Content, out: &mut Writer<'_>) {
+    match content {
+        Content::None => {}
+        Content::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+            }
+        }
+        Content::Parts(parts) => user_parts(parts, false, out),
+    }
 }
 
 fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
@@ -226,14 +217,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    if matches!(part.kind, PartKind::RedactedThinking(_)) {
-        return out.dropped(part);
-    }
-    let thought = match is_own {
-        true => out.thinking(part, true),
-        false => out.thinking_as_text(part),
-    };
-    match thought {
+    match out.thinking_where(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {

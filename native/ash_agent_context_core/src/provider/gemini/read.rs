@@ -49,17 +49,9 @@ fn spelled(value: &Value, key: Key) -> &'static str {
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
         for key in [SYSTEM.0, SYSTEM.1] {
-            if let Some(system) = body.take(key) {
-                let spelled = body.key(key);
-                history
-                    .read_prompt(system, system_content)
-                    .map_err(|error| error.within(spelled))?;
-            }
+            history.read_prompt(body, key, system_content)?;
         }
-        let contents = body.need_list("contents", "a list of contents")?;
-        history
-            .read_each(contents, read_content)
-            .map_err(|error| error.within(body.key("contents")))
+        history.read_list(body, "contents", "a list of contents", read_content)
     }
 }
 

@@ -59,8 +59,7 @@ impl Writes for Room {
             .is_some_and(|model| model.contains("gemini-3"));
         let mut behind = Vec::new();
         out.wrapped(USER, CLOSE, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
                 let inside = out.apart(|out| {

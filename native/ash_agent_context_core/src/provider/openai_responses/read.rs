@@ -18,16 +18,10 @@ use crate::value::{Map, Value};
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(instructions) = body.take("instructions") {
-            let key = body.key("instructions");
-            let content = |value| match value {
-                Value::Binary(text) => Ok(Content::Text(text)),
-                _ => Err(Error::invalid(Vec::new(), "text")),
-            };
-            history
-                .read_prompt(instructions, content)
-                .map_err(|error| error.within(key))?;
-        }
+        history.read_prompt(body, "instructions", |instructions| match instructions {
+            Value::Binary(text) => Ok(Content::Text(text)),
+            _ => Err(Error::invalid(Vec::new(), "text")),
+        })?;
         let key = body.key("input");
         let items = match body.take("input") {
             Some(Value::Binary(text)) => {

@@ -12,9 +12,9 @@ use crate::log::hints::Ttl;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::dialect::breakpoints::breakpoint;
-use crate::provider::dialect::chat::write::text_message;
+use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
-use crate::provider::options::{Options, SystemRole};
+use crate::provider::options::Options;
 use crate::provider::order::{in_order, Said};
 use crate::provider::writer::{texts, Block, Thought, Writer};
 use crate::value::builder::JsonObject;
@@ -43,26 +43,12 @@ impl Writes for Room {
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        let role = match (message.role, out.options.system_role) {
-            (Role::Assistant, _) => return assistant(message, out),
-            (Role::User, _) => "user",
-            (Role::System, SystemRole::System) => "system",
-            (Role::System, SystemRole::Developer) => "developer",
+        let role = match message.role {
+            Role::Assistant => return assistant(message, out),
+            Role::User => "user",
+            Role::System => system_role(out.options.system_role),
         };
-        match &message.content {
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message(role, &text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                let open = format!(",{{\"role\":\"{role}\",\"content\":[");
-                out.wrapped(&open, "]}", |out| {
-                    PARTS.all(&**parts, out);
-                });
-            }
-            Content::None => {}
-        }
+        role_message(role, &message.content, &PARTS, out);
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {

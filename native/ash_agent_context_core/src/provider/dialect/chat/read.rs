@@ -16,6 +16,16 @@ use crate::provider::listener::{Answer, Listener};
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
+/// The roles that messages have.
+pub(crate) const ROLES_KNOWN: [&str; 6] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
 /// The formats of recordings, and their media types.
 pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audio/mpeg")];
 
@@ -94,15 +104,7 @@ pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> 
 
 /// Whether a message has no neutral form: one of a role that we do not know.
 fn is_opaque(message: &Value) -> bool {
-    let known = [
-        "system",
-        "developer",
-        "user",
-        "assistant",
-        "tool",
-        "function",
-    ];
-    name_at(message, "role").is_some_and(|role| !known.contains(&role))
+    name_at(message, "role").is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }
 
 /// A part of a user message.

@@ -39,12 +39,7 @@ impl<Room: Completions> Responds for Room {
         true
     }
 
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_document(draft, node)
     }
 }
