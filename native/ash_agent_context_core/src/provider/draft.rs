@@ -15,7 +15,7 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::block::{Block, Call, Kind, Note, Opaque};
+use super::block::{Block, BlockKind, Call, Note, Opaque};
 use super::event::Event;
 use super::foreign;
 use super::rope::Rope;
@@ -44,7 +44,7 @@ pub(crate) enum Key {
 
 /// What rarely changes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Head {
+pub(super) struct AnswerHead {
     pub asked: Option<Box<str>>,
     pub model: Option<Box<str>>,
     pub id: Option<Box<str>>,
@@ -66,7 +66,7 @@ pub(crate) struct Draft {
     pub provider: Provider,
     pub(super) has_text_arguments: bool,
     pub(super) orders_calls: bool,
-    pub(super) head: Arc<Head>,
+    pub(super) head: Arc<AnswerHead>,
     pub(super) blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
@@ -91,9 +91,9 @@ impl Draft {
         orders_calls: bool,
         asked: Option<&str>,
     ) -> Self {
-        let head = Head {
+        let head = AnswerHead {
             asked: asked.map(Into::into),
-            ..Head::default()
+            ..AnswerHead::default()
         };
         Self {
             provider,
@@ -151,7 +151,9 @@ impl Draft {
         };
         let texts = (at..self.blocks.len()).filter(|at| {
             let block = self.blocks.get(*at);
-            block.is_some_and(|block| !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)))
+            block.is_some_and(|block| {
+                !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_))
+            })
         });
         for at in texts.collect::<Vec<_>>() {
             self.close(&Key::Nth(at))?;
@@ -217,7 +219,7 @@ impl Draft {
         self.keys.insert_mut(key, usize::MAX);
     }
 
-    pub(super) fn open(&mut self, key: Key, kind: Kind) -> usize {
+    pub(super) fn open(&mut self, key: Key, kind: BlockKind) -> usize {
         let at = self.blocks.len();
         self.blocks.push_back_mut(Block {
             kind,
@@ -261,8 +263,8 @@ impl Draft {
         let at = match self.find(&key) {
             Some(at) => at,
             None if text.is_empty() => return,
-            None if thinks => self.open(key, Kind::Thinking),
-            None => self.open(key, Kind::Text),
+            None if thinks => self.open(key, BlockKind::Thinking),
+            None => self.open(key, BlockKind::Text),
         };
         if text.is_empty() || !self.blocks.get_mut(at).is_some_and(|block| block.say(text)) {
             return;
@@ -283,14 +285,14 @@ impl Draft {
     /// Opens a text that may stay without words.
     pub fn open_text(&mut self, key: Key) {
         if self.find(&key).is_none() {
-            self.open(key, Kind::Text);
+            self.open(key, BlockKind::Text);
         }
     }
 
     /// Opens a block of reasoning that may stay without words.
     pub fn open_thinking(&mut self, key: Key) {
         if self.find(&key).is_none() {
-            self.open(key, Kind::Thinking);
+            self.open(key, BlockKind::Thinking);
         }
     }
 
@@ -305,7 +307,7 @@ impl Draft {
         if block.piece != piece {
             block.piece = piece;
             if !block.text.is_empty() {
-                let thinks = matches!(block.kind, Kind::Thinking);
+                let thinks = matches!(block.kind, BlockKind::Thinking);
                 self.say(key.clone(), "\n\n", thinks);
             }
         }
@@ -337,10 +339,10 @@ impl Draft {
     pub fn redacted(&mut self, key: Key, data: &str) {
         let at = match self.find(&key) {
             Some(at) => at,
-            None => self.open(key, Kind::Redacted),
+            None => self.open(key, BlockKind::Redacted),
         };
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
-            block.kind = Kind::Redacted;
+            block.kind = BlockKind::Redacted;
             block.text.push(data.as_bytes());
         }
     }
@@ -373,7 +375,7 @@ impl Draft {
             value,
             listed,
         });
-        if matches!(block.kind, Kind::Thinking) {
+        if matches!(block.kind, BlockKind::Thinking) {
             self.show(at);
         }
     }
@@ -387,7 +389,7 @@ impl Draft {
 
     /// Opens a block of the provider's own.
     pub fn open_opaque(&mut self, key: Key, opaque: Opaque) {
-        let at = self.open(key, Kind::Opaque(opaque));
+        let at = self.open(key, BlockKind::Opaque(opaque));
         self.show(at);
     }
 
@@ -395,11 +397,11 @@ impl Draft {
     pub fn put_part(&mut self, key: Key, part: Part) {
         let at = match self.find(&key) {
             Some(at) => at,
-            None => self.open(key, Kind::Text),
+            None => self.open(key, BlockKind::Text),
         };
         let part = Arc::new(self.with_model(part));
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
-            block.kind = Kind::Whole(part.clone());
+            block.kind = BlockKind::Whole(part.clone());
             block.done = true;
             self.show(at);
             self.events.push(Event::Part(Part::clone(&part)));
@@ -425,8 +427,8 @@ impl Draft {
         let at = self.blocks.len().checked_sub(1)?;
         let block = self.blocks.get(at)?;
         let goes_on = match block.kind {
-            Kind::Text => !thinks,
-            Kind::Thinking => thinks,
+            BlockKind::Text => !thinks,
+            BlockKind::Thinking => thinks,
             _ => false,
         };
         (goes_on && !block.done).then_some(Key::Nth(at))
@@ -437,7 +439,7 @@ impl Draft {
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
         if let Some(block) = self.block(&Key::Only("detail")) {
-            if let Kind::Detail {
+            if let BlockKind::Detail {
                 of: known,
                 field: known_field,
             } = &mut block.kind
@@ -458,7 +460,7 @@ impl Draft {
             }
         }
         let of = Arc::new(of);
-        let at = self.open(Key::Only("detail"), Kind::Detail { of, field });
+        let at = self.open(Key::Only("detail"), BlockKind::Detail { of, field });
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push(text.as_bytes());
         }
@@ -484,15 +486,15 @@ impl Draft {
             return Ok(());
         };
         match &block.kind {
-            Kind::Call(call) if call.name.is_empty() => return Ok(()),
-            Kind::Call(Call {
+            BlockKind::Call(call) if call.name.is_empty() => return Ok(()),
+            BlockKind::Call(Call {
                 whole: Some(whole), ..
             }) => {
                 let whole = ToolCall::clone(whole);
                 block.done = true;
                 self.events.push(Event::Call(whole));
             }
-            Kind::Call(call) => {
+            BlockKind::Call(call) => {
                 let whole = ToolCall {
                     id: call.id.clone(),
                     kind: call.kind,
@@ -504,18 +506,18 @@ impl Draft {
                     aliases: crate::log::alias::Aliases::default(),
                 };
                 block.done = true;
-                if let Kind::Call(call) = &mut block.kind {
+                if let BlockKind::Call(call) = &mut block.kind {
                     call.whole = Some(Arc::new(whole.clone()));
                 }
                 self.events.push(Event::Call(whole));
             }
-            Kind::Opaque(opaque) => {
+            BlockKind::Opaque(opaque) => {
                 let part = block.opaque_part(opaque, provider)?;
                 block.done = true;
-                block.kind = Kind::Whole(Arc::new(part.clone()));
+                block.kind = BlockKind::Whole(Arc::new(part.clone()));
                 self.events.push(Event::Part(part));
             }
-            Kind::Redacted => {
+            BlockKind::Redacted => {
                 let part = block.part(provider, asked.as_deref());
                 block.done = true;
                 self.show(at);
@@ -532,7 +534,7 @@ impl Draft {
         let open: Vec<usize> = self.open_blocks().collect();
         let is_call = |at: &&usize| {
             let block = self.blocks.get(**at);
-            block.is_some_and(|block| matches!(block.kind, Kind::Call(_)))
+            block.is_some_and(|block| matches!(block.kind, BlockKind::Call(_)))
         };
         let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
         for at in open {
@@ -552,8 +554,11 @@ impl Draft {
             };
             block.notes = ListSync::new_sync();
             block.done = true;
-            if matches!(block.kind, Kind::Call(_) | Kind::Opaque(_) | Kind::Redacted) {
-                block.kind = Kind::Text;
+            if matches!(
+                block.kind,
+                BlockKind::Call(_) | BlockKind::Opaque(_) | BlockKind::Redacted
+            ) {
+                block.kind = BlockKind::Text;
                 block.text = Rope::default();
                 block.number = None;
             }

@@ -353,22 +353,22 @@ impl<'o> Writer<'o> {
     }
 
     /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
-    pub fn block<'a>(&mut self, part: &'a Part) -> Block<'a> {
+    pub fn block<'a>(&mut self, part: &'a Part) -> BlockForm<'a> {
         let PartKind::ProviderBlock { provider, data } = &part.kind else {
-            return Block::Nothing;
+            return BlockForm::Nothing;
         };
         if *provider == self.options.provider && !part.withheld {
-            return Block::Own(data);
+            return BlockForm::Own(data);
         }
         let words = said::words(data).filter(|_| *provider != self.options.provider);
         match words {
             Some(words) => {
                 self.reworded(part, &words);
-                Block::Words(words)
+                BlockForm::Words(words)
             }
             None => {
                 self.dropped(part);
-                Block::Nothing
+                BlockForm::Nothing
             }
         }
     }
@@ -441,7 +441,7 @@ impl<'o> Writer<'o> {
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
 /// What becomes of a provider's block.
-pub(crate) enum Block<'a> {
+pub(crate) enum BlockForm<'a> {
     /// It goes back as it came.
     Own(&'a Map),
     /// It becomes text.

@@ -18,7 +18,7 @@ use crate::log::reply::Finish;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::provider::draft::Draft;
-use crate::provider::drafted::Said;
+use crate::provider::drafted::Drafted;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
@@ -353,7 +353,7 @@ impl Response {
     /// O(n)
     #[must_use]
     pub fn message(&self) -> (Message, Box<[ToolCall]>) {
-        let Said {
+        let Drafted {
             content,
             calls,
             done,
@@ -369,7 +369,7 @@ impl Response {
         (message, half.into_boxed_slice())
     }
 
-    fn said(&self) -> Said {
+    fn said(&self) -> Drafted {
         self.draft.said(self.state == State::Complete)
     }
 

@@ -22,7 +22,7 @@ const ENTRIES: usize = 16;
 const DIGITS: usize = 18;
 
 /// A string that was read.
-enum Text<'a> {
+enum ScannedText<'a> {
     /// As it stands in the text.
     Here(&'a [u8]),
     /// Without its escapes.
@@ -94,8 +94,8 @@ impl<'a> Scan<'a> {
     pub fn node(&mut self) -> Option<Node<'a>> {
         match self.peek()? {
             b'"' => Some(match self.string()? {
-                Text::Here(bytes) => Node::Text(bytes),
-                Text::Plain => Node::Value(Value::Binary((*self.plain).into())),
+                ScannedText::Here(bytes) => Node::Text(bytes),
+                ScannedText::Plain => Node::Value(Value::Binary((*self.plain).into())),
             }),
             b'{' => {
                 let start = self.entries.len();
@@ -163,19 +163,19 @@ impl<'a> Scan<'a> {
         self.skip(&[close])
     }
 
-    fn string(&mut self) -> Option<Text<'a>> {
+    fn string(&mut self) -> Option<ScannedText<'a>> {
         let text = self.bytes()?;
         let is_utf8 = match text {
-            Text::Here(bytes) => is_utf8(bytes),
-            Text::Plain => is_utf8(&self.plain),
+            ScannedText::Here(bytes) => is_utf8(bytes),
+            ScannedText::Plain => is_utf8(&self.plain),
         };
         is_utf8.then_some(text)
     }
 
     fn key(&mut self) -> Option<Cow<'a, str>> {
         match self.bytes()? {
-            Text::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
-            Text::Plain => {
+            ScannedText::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            ScannedText::Plain => {
                 let text = std::str::from_utf8(&self.plain).ok()?;
                 Some(Cow::Owned(text.to_owned()))
             }
@@ -183,11 +183,11 @@ impl<'a> Scan<'a> {
     }
 
     /// A string, whatever its bytes are.
-    fn bytes(&mut self) -> Option<Text<'a>> {
+    fn bytes(&mut self) -> Option<ScannedText<'a>> {
         self.skip(b"\"")?;
         let plain = self.run()?;
         if self.skip(b"\"").is_some() {
-            return Some(Text::Here(plain));
+            return Some(ScannedText::Here(plain));
         }
         self.plain.clear();
         self.plain.extend_from_slice(plain);
@@ -196,7 +196,7 @@ impl<'a> Scan<'a> {
             let plain = self.run()?;
             self.plain.extend_from_slice(plain);
         }
-        Some(Text::Plain)
+        Some(ScannedText::Plain)
     }
 
     /// What comes before the next quote, backslash or control character.

@@ -8,7 +8,7 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, each, inline_image, json_like, json_part, metadata, misplaced, name_at, part,
     provider_block, system_part, text_block, Object, CONTENT,
@@ -105,7 +105,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         Value::List(blocks) => blocks.into_vec(),
         _ => return Err(Error::invalid(Vec::new(), CONTENT)),
     };
-    let mut said = Said::default();
+    let mut said = ModelBlocks::default();
     each(blocks, |block| {
         if name_at(&block, "type") == Some("tool_use") {
             let mut block = Object::read(block, "")?;

@@ -9,7 +9,7 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
-use crate::provider::order::Said;
+use crate::provider::order::PartOrCall;
 use crate::provider::parts::Parts;
 use crate::provider::writer::{Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
@@ -130,18 +130,20 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         }
         let said = out.arrange(message, is_thinking, is_served);
         let spoken = out.spoken(&said, is_thinking);
-        let is_text = |one: &Said<'_>| match one {
-            Said::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
-            Said::Call(_) => false,
+        let is_text = |one: &PartOrCall<'_>| match one {
+            PartOrCall::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
+            PartOrCall::Call(_) => false,
         };
         // A history must not end in white space; one that goes on keeps its bytes.
         let last_text = said.iter().rposition(is_text);
         let last_text = last_text.filter(|_| message.calls.is_empty());
         for (index, one) in said.into_iter().enumerate() {
             match one {
-                Said::Part(part) if part.kind.is_thinking() => thinking(part, index < spoken, out),
-                Said::Part(part) => model_part(part, last_text == Some(index), out),
-                Said::Call(call) => write_call(call, out),
+                PartOrCall::Part(part) if part.kind.is_thinking() => {
+                    thinking(part, index < spoken, out)
+                }
+                PartOrCall::Part(part) => model_part(part, last_text == Some(index), out),
+                PartOrCall::Call(call) => write_call(call, out),
             }
         }
     });

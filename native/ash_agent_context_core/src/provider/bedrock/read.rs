@@ -12,7 +12,7 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, bounded, call, each, has, inline_image, json_like, json_part, metadata, name_at, part,
     plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
@@ -99,7 +99,7 @@ fn is_served_result(block: &Value, served: &HashSet<Box<str>>) -> bool {
 }
 
 fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let mut said = Said::default();
+    let mut said = ModelBlocks::default();
     let mut served = HashSet::new();
     each(blocks, |block| {
         let used = at(&block, "toolUse");

@@ -12,7 +12,7 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::order::{in_order, Said};
+use crate::provider::order::{in_order, PartOrCall};
 use crate::provider::parts::{unmarked, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
@@ -131,8 +131,8 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             .then_some(STAND_IN_SIGNATURE);
         for said in in_order(&message.content, &message.calls) {
             match said {
-                Said::Part(part) => speaks |= model_part(part, out),
-                Said::Call(one) => call(one, stand_in.take(), out),
+                PartOrCall::Part(part) => speaks |= model_part(part, out),
+                PartOrCall::Call(one) => call(one, stand_in.take(), out),
             }
         }
         if !speaks && message.calls.is_empty() {

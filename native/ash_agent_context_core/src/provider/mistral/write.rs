@@ -7,7 +7,7 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::is_prefix;
-use crate::provider::dialect::chat::thought::{pieces, Piece};
+use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
 use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
@@ -94,8 +94,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
         PartKind::Thinking(_) => match out.thinking(part, false) {
             Thought::Own { text, signature } => {
                 let pieces = pieces(&text, part);
-                let says =
-                    |piece: &Piece<'_>| !matches!(piece, Piece::Text(text) if is_blank(text));
+                let says = |piece: &ThoughtPiece<'_>| !matches!(piece, ThoughtPiece::Text(text) if is_blank(text));
                 if !pieces.iter().any(says) {
                     return false;
                 }
@@ -103,10 +102,10 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
                     written.field("type", "thinking").list("thinking", |list| {
                         for piece in pieces {
                             match piece {
-                                Piece::Text(text) => list.object(|piece| {
+                                ThoughtPiece::Text(text) => list.object(|piece| {
                                     piece.field("type", "text").text("text", text);
                                 }),
-                                Piece::Chunk(chunk) => list.element(&AsJson(chunk)),
+                                ThoughtPiece::Chunk(chunk) => list.element(&AsJson(chunk)),
                             }
                         }
                     });

@@ -15,8 +15,8 @@ use crate::provider::dialect::breakpoints::breakpoint;
 use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
 use crate::provider::options::Options;
-use crate::provider::order::{in_order, Said};
-use crate::provider::writer::{texts, Block, Thought, Writer};
+use crate::provider::order::{in_order, PartOrCall};
+use crate::provider::writer::{texts, BlockForm, Thought, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
@@ -95,12 +95,12 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some((one, behind)) = rest.split_first() {
         rest = behind;
         match one {
-            Said::Call(call) => {
+            PartOrCall::Call(call) => {
                 let call = calls::write_call(call, &ids, out);
                 out.json.raw(",");
                 out.json.0.extend_from_slice(&call);
             }
-            Said::Part(part) => match part.kind {
+            PartOrCall::Part(part) => match part.kind {
                 PartKind::Text(_) => {
                     let more = texts_of_item(part, behind, out);
                     rest = behind.get(more.len()..).unwrap_or_default();
@@ -119,9 +119,9 @@ fn easy_message(text: &str, out: &mut Writer<'_>) {
 }
 
 /// The texts behind one that were parts of the same message.
-fn texts_of_item<'a>(part: &Part, behind: &[Said<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
+fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
     let more = behind.iter().map_while(|one| match one {
-        Said::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
+        PartOrCall::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
         _ => None,
     });
     more.collect()
@@ -201,13 +201,13 @@ fn block(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::ProviderBlock { .. } => match out.block(part) {
             // A part of a message, which has no message here.
-            Block::Own(data) if is_content_part(data) => out.dropped(part),
-            Block::Own(data) => {
+            BlockForm::Own(data) if is_content_part(data) => out.dropped(part),
+            BlockForm::Own(data) => {
                 let data = without_author(data);
                 out.json.raw(",").value(&AsObject(&data));
             }
-            Block::Words(words) => easy_message(&words, out),
-            Block::Nothing => {}
+            BlockForm::Words(words) => easy_message(&words, out),
+            BlockForm::Nothing => {}
         },
         PartKind::RedactedThinking(_) => out.dropped(part),
         _ => {
