@@ -5,7 +5,7 @@ use rustler::Encoder as _;
 
 use crate::argument::{Any, At, Of};
 use crate::atoms;
-use crate::encode::{Encoder, Fields};
+use crate::encode::{Encoder, FieldTerms};
 use crate::nif::{change, nif};
 use crate::resource::Handle;
 use crate::words;
@@ -78,7 +78,7 @@ nif!(
             return Ok(atoms::nil().to_term(env));
         };
         let encoder = Encoder::copying(env);
-        let mut fields = Fields::new(env);
+        let mut fields = FieldTerms::new(env);
         fields.put(atoms::started_at(), encoder.time(started));
         fields.put(atoms::ended_at(), encoder.time(ended));
         Ok(fields.end())
@@ -106,7 +106,7 @@ nif!(
         } else {
             atoms::denied()
         };
-        let mut fields = Fields::new(env);
+        let mut fields = FieldTerms::new(env);
         fields.put(atoms::decision(), name.to_term(env));
         fields.put(atoms::by(), encoder.value(&decision.by));
         fields.put(atoms::at(), encoder.time(decision.at));

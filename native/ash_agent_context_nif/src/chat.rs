@@ -12,7 +12,7 @@ use crate::resource::{answer, Handle};
 use crate::scheduler::Scheduler;
 
 /// `{name, number, origin | nil, extra, context}`
-type Terms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
+type ChatTerms<'a> = (Term<'a>, u64, Option<u64>, Term<'a>, Handle);
 
 fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifError> {
     match decode::value(term, around, scheduler)? {
@@ -28,7 +28,7 @@ fn with_chat<'a, T>(
     branches: Term<'a>,
     give: impl FnOnce(&Chat<'_>) -> T,
 ) -> Result<T, NifError> {
-    let branches: Vec<Terms<'a>> = branches.decode()?;
+    let branches: Vec<ChatTerms<'a>> = branches.decode()?;
     // Comparing two may take as long as writing one of them.
     let costs = branches.iter().map(|branch| branch.4.get().whole_cost());
     scheduler.allow(costs.fold(Cost::default(), Cost::plus))?;

@@ -7,7 +7,7 @@ use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Results};
 use crate::atoms;
 use crate::clock;
 use crate::decode::Number;
-use crate::encode::{Encoder, Fields};
+use crate::encode::{Encoder, FieldTerms};
 use crate::error::NifError;
 use crate::nif::{change, nif};
 use crate::resource::{answer, Handle};
@@ -257,7 +257,7 @@ nif!(
         let context = handle.get();
         scheduler.allow(Cost::handing_out(context.size()))?;
         let encoder = Encoder::sharing(env, &handle);
-        let mut fields = Fields::new(env);
+        let mut fields = FieldTerms::new(env);
         fields.put(atoms::id(), encoder.text(context.id()));
         fields.put(atoms::iterations(), encoder.iterations(context));
         let current = context.current_iteration().encode(env);

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::atoms;
 use crate::big;
-use crate::enif::{Elements, Pairs, Waiting};
+use crate::enif::{ListElements, MapPairs, Waiting};
 use crate::error::NifError;
 use crate::scheduler::Scheduler;
 
@@ -97,7 +97,7 @@ impl<'a> rustler::Decoder<'a> for Number {
 }
 
 /// An error on the way. Its size counts: every scalar comes with the place for one.
-type Fault = Box<NifError>;
+type DecodeError = Box<NifError>;
 
 /// Levels that need no allocation: those of a call with its arguments.
 const FLAT: usize = 4;
@@ -107,11 +107,11 @@ struct Decoder<'a> {
     env: Env<'a>,
     meter: Meter,
     limit: usize,
-    open: SmallVec<[Open<'a>; FLAT]>,
+    open: SmallVec<[OpenTerm<'a>; FLAT]>,
 }
 
 impl<'a> Decoder<'a> {
-    fn value(&mut self, term: Term<'a>) -> Result<Value, Fault> {
+    fn value(&mut self, term: Term<'a>) -> Result<Value, DecodeError> {
         if let Some(scalar) = self.meter.scalar(term, false)? {
             return Ok(scalar);
         }
@@ -131,7 +131,7 @@ impl<'a> Decoder<'a> {
         Ok(Value::Nil)
     }
 
-    fn begin(&mut self, term: Term<'a>) -> Result<(), Fault> {
+    fn begin(&mut self, term: Term<'a>) -> Result<(), DecodeError> {
         if self.open.len() >= self.limit {
             return Err(fault(Error::TooDeep { limit: MAX_DEPTH }));
         }
@@ -146,11 +146,11 @@ impl<'a> Decoder<'a> {
         };
         while let Some(open) = self.open.pop() {
             error = match open {
-                Open::List { items, .. } | Open::Tuple { items, .. } => {
+                OpenTerm::List { items, .. } | OpenTerm::Tuple { items, .. } => {
                     error.within(Value::Int(i64::try_from(items.len()).unwrap_or(i64::MAX)))
                 }
-                Open::Map { key: Some(key), .. } => error.within(key),
-                Open::Map { key: None, .. } => error,
+                OpenTerm::Map { key: Some(key), .. } => error.within(key),
+                OpenTerm::Map { key: None, .. } => error,
             };
         }
         NifError::Core(error)
@@ -158,17 +158,17 @@ impl<'a> Decoder<'a> {
 }
 
 /// A term whose elements are being read.
-enum Open<'a> {
+enum OpenTerm<'a> {
     List {
         rest: Waiting<'a>,
         items: Vec<Value>,
     },
     Tuple {
-        rest: Elements<'a>,
+        rest: ListElements<'a>,
         items: Vec<Value>,
     },
     Map {
-        rest: Pairs<'a>,
+        rest: MapPairs<'a>,
         entries: Vec<(Value, Value)>,
         /// The key whose value is being read.
         key: Option<Value>,
@@ -177,9 +177,9 @@ enum Open<'a> {
     },
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenTerm<'a> {
     /// Reads elements up to one that has elements itself, which it returns.
-    fn read(&mut self, env: Env<'a>, meter: &mut Meter) -> Result<Option<Term<'a>>, Fault> {
+    fn read(&mut self, env: Env<'a>, meter: &mut Meter) -> Result<Option<Term<'a>>, DecodeError> {
         match self {
             Self::List { rest, items } => {
                 while let Ok((head, tail)) = rest.term(env).list_get_cell() {
@@ -241,7 +241,7 @@ impl<'a> Open<'a> {
         }
     }
 
-    fn close(self, env: Env<'a>) -> Result<Value, Fault> {
+    fn close(self, env: Env<'a>) -> Result<Value, DecodeError> {
         match self {
             Self::List { rest, .. } if !rest.term(env).is_empty_list() => {
                 Err(unsupported(Unsupported::ImproperList))
@@ -266,7 +266,7 @@ struct Meter {
 
 impl Meter {
     /// Reads a term, unless it may have elements.
-    fn scalar(&mut self, term: Term<'_>, is_key: bool) -> Result<Option<Value>, Fault> {
+    fn scalar(&mut self, term: Term<'_>, is_key: bool) -> Result<Option<Value>, DecodeError> {
         self.count(0)?;
         let kind = term.get_type();
         if self.json {
@@ -293,43 +293,43 @@ impl Meter {
     }
 
     /// Begins to read a list, a tuple or a map.
-    fn open<'a>(&self, term: Term<'a>) -> Result<Open<'a>, Fault> {
-        if let Some(rest) = Elements::of(term) {
+    fn open<'a>(&self, term: Term<'a>) -> Result<OpenTerm<'a>, DecodeError> {
+        if let Some(rest) = ListElements::of(term) {
             self.allow(rest.len())?;
-            return Ok(Open::Tuple {
+            return Ok(OpenTerm::Tuple {
                 items: Vec::with_capacity(rest.len()),
                 rest,
             });
         }
         let Ok(size) = term.map_size() else {
-            return Ok(Open::List {
+            return Ok(OpenTerm::List {
                 rest: Waiting::new(term),
                 // Most lists are of one call or of one result.
                 items: Vec::with_capacity(usize::from(!term.is_empty_list())),
             });
         };
         self.allow(2 * size)?;
-        Ok(Open::Map {
-            rest: Pairs::of(term).ok_or(NifError::BadArg)?,
+        Ok(OpenTerm::Map {
+            rest: MapPairs::of(term).ok_or(NifError::BadArg)?,
             entries: Vec::with_capacity(size),
             key: None,
             value: None,
         })
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.read = self.read.plus(Size::new(1, bytes));
         self.allow(0)
     }
 
     /// Refuses so many terms more where they are too many.
-    fn allow(&self, terms: usize) -> Result<(), Fault> {
+    fn allow(&self, terms: usize) -> Result<(), DecodeError> {
         let read = self.read.plus(Size::new(terms, 0));
         self.scheduler.allow(read).map_err(Box::new)
     }
 }
 
-fn check_json(term: Term<'_>, kind: TermType, is_key: bool) -> Result<(), Fault> {
+fn check_json(term: Term<'_>, kind: TermType, is_key: bool) -> Result<(), DecodeError> {
     let expected = match kind {
         TermType::Binary => return Ok(()),
         _ if is_key => "string keys",
@@ -357,14 +357,14 @@ fn is_json_atom(term: Term<'_>) -> bool {
     known.into_iter().any(|atom| atom == term)
 }
 
-fn unsupported(kind: Unsupported) -> Fault {
+fn unsupported(kind: Unsupported) -> DecodeError {
     fault(Error::UnsupportedTerm {
         kind,
         path: Vec::new(),
     })
 }
 
-fn fault(error: Error) -> Fault {
+fn fault(error: Error) -> DecodeError {
     Box::new(NifError::Core(error))
 }
 

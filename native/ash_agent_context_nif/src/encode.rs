@@ -66,13 +66,13 @@ impl<'r> Open<'r, '_> {
 }
 
 /// Keys and values of a map in the making.
-pub struct Fields<'e> {
+pub struct FieldTerms<'e> {
     env: Env<'e>,
     keys: Terms<'e>,
     values: Terms<'e>,
 }
 
-impl<'e> Fields<'e> {
+impl<'e> FieldTerms<'e> {
     /// An empty map.
     pub fn new(env: Env<'e>) -> Self {
         Self {
@@ -182,7 +182,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             Rest::List(_) => self.list(level.terms.into_iter()),
             Rest::Tuple(_) => make_tuple(self.env, &level.terms),
             Rest::Map(..) => {
-                let mut fields = Fields::new(self.env);
+                let mut fields = FieldTerms::new(self.env);
                 let mut terms = level.terms.into_iter();
                 while let (Some(key), Some(value)) = (terms.next(), terms.next()) {
                     fields.put_term(key, value);
@@ -215,7 +215,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
                     let only = only.and_then(|(key, value)| enif::entry(self.env, key, value));
                     return only.unwrap_or(atoms::nil().to_term(self.env));
                 }
-                let mut fields = Fields::new(self.env);
+                let mut fields = FieldTerms::new(self.env);
                 entries.for_each(|(key, value)| fields.put_term(key, value));
                 fields.end()
             }
@@ -229,7 +229,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// A map of entries whose keys differ.
     pub fn entries(&self, entries: impl Iterator<Item = (&'r Value, &'r Value)>) -> Term<'e> {
-        let mut fields = Fields::new(self.env);
+        let mut fields = FieldTerms::new(self.env);
         for (key, value) in entries {
             fields.put_term(self.value(key), self.value(value));
         }

@@ -95,12 +95,12 @@ fn make_map<'e>(env: Env<'e>, keys: &[ErlNifTerm], values: &[ErlNifTerm]) -> Opt
 ///
 /// Terms as the VM has them take a word; with their environment beside them they take three, and hold padding that the
 /// processor waits for whenever they are moved.
-pub struct Elements<'e> {
+pub struct ListElements<'e> {
     env: Env<'e>,
     rest: std::slice::Iter<'e, ErlNifTerm>,
 }
 
-impl<'e> Elements<'e> {
+impl<'e> ListElements<'e> {
     /// Those of a tuple, `None` for other terms.
     pub fn of(tuple: Term<'e>) -> Option<Self> {
         let (mut arity, mut elements) = (0, MaybeUninit::<*const ErlNifTerm>::uninit());
@@ -127,7 +127,7 @@ impl<'e> Elements<'e> {
     }
 }
 
-impl<'e> Iterator for Elements<'e> {
+impl<'e> Iterator for ListElements<'e> {
     type Item = Term<'e>;
 
     fn next(&mut self) -> Option<Term<'e>> {
@@ -138,12 +138,12 @@ impl<'e> Iterator for Elements<'e> {
 }
 
 /// The entries of a map.
-pub struct Pairs<'e> {
+pub struct MapPairs<'e> {
     env: Env<'e>,
     rest: ErlNifMapIterator,
 }
 
-impl<'e> Pairs<'e> {
+impl<'e> MapPairs<'e> {
     /// Those of a map, `None` for other terms.
     pub fn of(map: Term<'e>) -> Option<Self> {
         let env = map.get_env();
@@ -165,7 +165,7 @@ impl<'e> Pairs<'e> {
     }
 }
 
-impl<'e> Iterator for Pairs<'e> {
+impl<'e> Iterator for MapPairs<'e> {
     type Item = (Term<'e>, Term<'e>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -190,7 +190,7 @@ impl<'e> Iterator for Pairs<'e> {
     }
 }
 
-impl Drop for Pairs<'_> {
+impl Drop for MapPairs<'_> {
     fn drop(&mut self) {
         // SAFETY: the iterator was made in this environment, and this is its only end.
         unsafe { enif_map_iterator_destroy(self.env.as_c_arg(), &mut self.rest) }

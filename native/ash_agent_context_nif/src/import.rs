@@ -5,7 +5,7 @@ use rustler::{Encoder as _, Env, Term};
 
 use crate::argument::{At, Body, Id, Worded};
 use crate::atoms;
-use crate::encode::{self, Encoder, Fields};
+use crate::encode::{self, Encoder, FieldTerms};
 use crate::nif::nif;
 use crate::resource::answer;
 use crate::words::Word;
@@ -53,7 +53,7 @@ fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
 }
 
 fn repair<'a>(env: Env<'a>, repair: &Repair) -> Term<'a> {
-    let mut fields = Fields::new(env);
+    let mut fields = FieldTerms::new(env);
     fields.put(atoms::repair(), repair.kind.atom().encode(env));
     fields.put(atoms::message(), repair.message.encode(env));
     for (key, id) in [(atoms::id(), &repair.id), (atoms::to(), &repair.to)] {

@@ -8,7 +8,7 @@ use rustler::types::atom;
 use rustler::{Encoder as _, Term};
 
 use crate::atoms;
-use crate::encode::{Encoder, Fields};
+use crate::encode::{Encoder, FieldTerms};
 use crate::words::Word;
 
 impl<'r, 'e> Encoder<'r, 'e> {
@@ -44,7 +44,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
             let calls = self.calls(message.calls.iter());
             return self.fields(&keys, &[role, content, calls]);
         }
-        let mut fields = Fields::new(self.env());
+        let mut fields = FieldTerms::new(self.env());
         fields.put(atoms::role(), message.role.atom().to_term(self.env()));
         fields.put(atoms::content(), content);
         if !message.calls.is_empty() {
@@ -99,7 +99,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         )
     }
 
-    fn put_metadata(&self, fields: &mut Fields<'e>, metadata: Option<&'r Map>) {
+    fn put_metadata(&self, fields: &mut FieldTerms<'e>, metadata: Option<&'r Map>) {
         if let Some(metadata) = metadata {
             fields.put(atoms::metadata(), self.map(metadata));
         }
@@ -149,7 +149,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// A part.
     pub fn part(&self, part: &'r Part) -> Term<'e> {
-        let mut fields = Fields::new(self.env());
+        let mut fields = FieldTerms::new(self.env());
         let mut put_text = |key, text: Option<&'r str>| {
             if let Some(text) = text {
                 fields.put(key, self.text(text));
@@ -209,7 +209,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         fields.end()
     }
 
-    fn put_source(&self, fields: &mut Fields<'e>, source: &'r Source) {
+    fn put_source(&self, fields: &mut FieldTerms<'e>, source: &'r Source) {
         match source {
             Source::Data(data) => fields.put(atoms::data(), self.text(data)),
             Source::Url(url) => fields.put(atoms::url(), self.text(url)),
@@ -247,12 +247,12 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     /// A call; it has no id until it is part of a conversation, when its provider gives none.
-    pub fn call(&self, call: &'r ToolCall) -> Fields<'e> {
+    pub fn call(&self, call: &'r ToolCall) -> FieldTerms<'e> {
         self.call_with(call, &call.arguments.value)
     }
 
-    fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> Fields<'e> {
-        let mut fields = Fields::new(self.env());
+    fn call_with(&self, call: &'r ToolCall, arguments: &'r Value) -> FieldTerms<'e> {
+        let mut fields = FieldTerms::new(self.env());
         if !call.id.is_empty() {
             fields.put(atoms::id(), self.text(&call.id));
         }

@@ -26,7 +26,7 @@ mod with {
     /// See `AshAgent.Trace.to_otlp/2`.
     #[derive(NifMap)]
     #[rustler(decode)]
-    struct Given<'a> {
+    struct GivenOtlp<'a> {
         agent: &'a str,
         version: Option<&'a str>,
         error: Option<&'a str>,
@@ -49,7 +49,7 @@ mod with {
     ) -> Result<Term<'a>, NifError> {
         // A span is more than the message that it is made of.
         scheduler.allow(Cost::LONG)?;
-        let given: Given<'a> = options.decode()?;
+        let given: GivenOtlp<'a> = options.decode()?;
         let read = |term| decode::value(term, Around::Items, scheduler);
         let (tools, resource) = (read(given.tools)?, read(given.resource)?);
         let options = OtlpOptions {

@@ -29,7 +29,7 @@ pub struct RequestOptions<'a> {
     provider: Worded<Provider>,
     model: Option<&'a str>,
     thinking: Worded<Thinking>,
-    system_role: Role,
+    system_role: RoleOption,
     cache: bool,
     since: Option<Unsigned>,
     max_result_bytes: Option<Unsigned>,
@@ -39,9 +39,9 @@ pub struct RequestOptions<'a> {
     interrupt: bool,
 }
 
-struct Role(SystemRole);
+struct RoleOption(SystemRole);
 
-impl<'a> Decoder<'a> for Role {
+impl<'a> Decoder<'a> for RoleOption {
     fn decode(term: Term<'a>) -> NifResult<Self> {
         let role = SystemRole::from_name(term.decode()?);
         role.map(Self).ok_or(rustler::Error::BadArg)

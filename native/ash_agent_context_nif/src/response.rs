@@ -18,7 +18,7 @@ use crate::nif::nif;
 use crate::resource::{answer, bury, freed, Handle};
 use crate::words::Word as _;
 
-type Answer<'a> = Result<Term<'a>, NifError>;
+type ResponseResult<'a> = Result<Term<'a>, NifError>;
 
 /// Bytes that a normal scheduler reads in well under a millisecond: real streams take 5 to 10 ns a byte,
 /// the worst ones (an event in ten bytes) 20.
@@ -109,7 +109,7 @@ fn framing_atom(framing: Framing) -> Atom {
 
 /// A response of which nothing came yet.
 #[rustler::nif]
-fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> Answer<'a> {
+fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> ResponseResult<'a> {
     let options: ReadingOptions<'a> = options.decode()?;
     let response = Response::new(&options.reading());
     Ok(ResponseResource::wrap(response).encode(env))

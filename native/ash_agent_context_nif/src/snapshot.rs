@@ -10,12 +10,12 @@ use crate::nif::{change, nif};
 use crate::resource::{answer, freed, Handle};
 
 /// Text that a binary points into: a snapshot is not copied once more.
-struct Text(Vec<u8>);
+struct SnapshotText(Vec<u8>);
 
 #[rustler::resource_impl]
-impl Resource for Text {}
+impl Resource for SnapshotText {}
 
-impl Drop for Text {
+impl Drop for SnapshotText {
     fn drop(&mut self) {
         freed();
     }
@@ -76,7 +76,7 @@ nif!(
         if text.capacity() > text.len() / 4 * 5 {
             text.shrink_to_fit();
         }
-        let owner = ResourceArc::new(Text(text));
+        let owner = ResourceArc::new(SnapshotText(text));
         Ok(owner.make_binary(env, |owner| &owner.0).to_term(env))
     }
 );

@@ -15,7 +15,7 @@ use crate::scheduler::Scheduler;
 use crate::tokens;
 
 /// `{name, id, parent | nil, origin | nil, active?, context}`
-type Terms = (String, String, Option<String>, Option<usize>, bool, Handle);
+type TraceTerms = (String, String, Option<String>, Option<usize>, bool, Handle);
 
 /// See `AshAgent.Trace.to_html/2`.
 #[derive(NifMap)]
@@ -53,7 +53,7 @@ pub fn with_trace<T>(
     masked: bool,
     give: impl FnOnce(&Trace<'_>) -> T,
 ) -> Result<T, NifError> {
-    let told: Vec<Terms> = told.decode()?;
+    let told: Vec<TraceTerms> = told.decode()?;
     let contexts: Vec<&Context> = told.iter().map(|terms| terms.5.get()).collect();
     scheduler.allow(Trace::cost(&contexts))?;
     let told = told

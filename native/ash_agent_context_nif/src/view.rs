@@ -5,7 +5,7 @@ use rustler::{Encoder as _, Env, NifMap, Term};
 
 use crate::argument::{At, Of, Unsigned};
 use crate::atoms;
-use crate::encode::{Encoder, Fields};
+use crate::encode::{Encoder, FieldTerms};
 use crate::error::{range, NifError};
 use crate::nif::{change, nif};
 use crate::resource::{answer, Handle};
@@ -198,7 +198,7 @@ fn encode_view<'a>(
     };
     let nil = atoms::nil().to_term(env);
     let cleared = view.cleared().map_or(nil, |cleared| {
-        let mut fields = Fields::new(env);
+        let mut fields = FieldTerms::new(env);
         fields.put(atoms::iteration(), cleared.iteration.encode(env));
         fields.put(atoms::calls(), cleared.calls.encode(env));
         let placeholder = Encoder::copying(env).text(&cleared.placeholder);

@@ -39,7 +39,7 @@ pub enum Op {
     PutSystemPrompt(Content),
     /// Goes back by so many iterations.
     Rewind(i8),
-    /// Metadata what a provider counted.
+    /// Keeps what a provider counted.
     Usage(Vec<(u8, Term)>),
     /// Hides all but the last iterations.
     KeepLast(u8),
@@ -61,9 +61,9 @@ pub enum Op {
     Mask(u8, String),
     /// Puts a text behind the system prompt.
     PutPromptBlock(u8, Option<String>),
-    /// Metadata something on the conversation.
+    /// Puts metadata on the conversation.
     PutMetadata(Term, Term),
-    /// Metadata something on an iteration.
+    /// Puts metadata on an iteration.
     PutIterationMetadata(i8, Term, Term),
     /// Many short turns.
     Turns(u8),

@@ -10,7 +10,7 @@ use crate::tokens::Method;
 use crate::value::time::Time;
 
 impl Context {
-    /// Metadata what a provider reported with the last message of the model.
+    /// Keeps what a provider reported with the last message of the model.
     ///
     /// # Errors
     /// [`Error::NoAssistantMessage`].

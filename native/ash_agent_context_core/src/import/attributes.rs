@@ -286,11 +286,11 @@ fn read_body(context: &mut Context, mut fields: Fields) -> Result<(), Error> {
 }
 
 /// A call's id and, where there is one, its result.
-type Answer = (Box<str>, Option<Outcome>);
-type Outcomes = std::vec::IntoIter<Answer>;
+type IdOutcome = (Box<str>, Option<Outcome>);
+type Outcomes = std::vec::IntoIter<IdOutcome>;
 
 /// The ids and results of an iteration's `tool_calls`.
-fn read_outcomes(calls: Vec<Value>) -> Result<Vec<Answer>, Error> {
+fn read_outcomes(calls: Vec<Value>) -> Result<Vec<IdOutcome>, Error> {
     let read = |(position, call)| {
         let one = |call| {
             let mut fields = fields(call, "a tool call map")?;

@@ -7,7 +7,7 @@ use crate::log::part::{Content, Part, Place};
 use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::provider::dialect::chat::read::{self as chat, OPENAI};
+use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
 use crate::provider::foreign::{bounded, call, each, has, name_at, Object, CONTENT};
 use crate::provider::listener::{Answer, Listener};
 
@@ -141,15 +141,7 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
 }
 
 fn has_known_role(message: &Value) -> bool {
-    let known = [
-        "system",
-        "developer",
-        "user",
-        "assistant",
-        "tool",
-        "function",
-    ];
-    name_at(message, "role").is_none_or(|role| known.contains(&role))
+    name_at(message, "role").is_none_or(|role| ROLES_KNOWN.contains(&role))
 }
 
 fn read_call(value: Value) -> Result<ToolCall, Error> {

@@ -68,6 +68,15 @@ impl Exchange {
         self.slots.iter().map(Option::as_deref)
     }
 
+    /// The calls that have their results, and these.
+    pub(crate) fn answered<'a>(
+        &'a self,
+        calls: &'a [ToolCall],
+    ) -> impl Iterator<Item = (&'a ToolCall, &'a Outcome)> {
+        let slots = calls.iter().zip(self.slots());
+        slots.filter_map(|(call, outcome)| Some((call, outcome?)))
+    }
+
     /// The result in a slot.
     #[must_use]
     pub fn slot(&self, slot: usize) -> Option<&Outcome> {

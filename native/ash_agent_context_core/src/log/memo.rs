@@ -10,14 +10,14 @@ const LIMIT: usize = 12;
 /// make it and one is kept.
 #[derive(Debug)]
 pub(crate) struct Memo<T> {
-    first: OnceLock<Box<Link<T>>>,
+    first: OnceLock<Box<MemoLink<T>>>,
 }
 
 #[derive(Debug)]
-struct Link<T> {
+struct MemoLink<T> {
     key: u64,
     value: T,
-    next: OnceLock<Box<Link<T>>>,
+    next: OnceLock<Box<MemoLink<T>>>,
 }
 
 impl<T> Memo<T> {
@@ -40,7 +40,7 @@ impl<T> Memo<T> {
         let mut slot = &self.first;
         for _ in 0..LIMIT {
             if slot.get().is_none() {
-                let link = Link {
+                let link = MemoLink {
                     key,
                     value: made.take().unwrap_or_else(&make),
                     next: OnceLock::new(),

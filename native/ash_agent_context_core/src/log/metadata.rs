@@ -7,13 +7,13 @@ use crate::value::{Map, Size, Value};
 /// A map that shares what did not change with the maps it came from.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    entries: RedBlackTreeMapSync<Value, Kept>,
+    entries: RedBlackTreeMapSync<Value, KeptMetadata>,
     size: Size,
 }
 
 /// A value with its size, which is counted once.
 #[derive(Debug, Clone)]
-struct Kept {
+struct KeptMetadata {
     value: Value,
     size: Size,
 }
@@ -37,7 +37,7 @@ impl Metadata {
             .get(&key)
             .map_or(Size::default(), |old| old.size);
         self.size = self.size.plus(size).minus(old);
-        self.entries.insert_mut(key, Kept { value, size });
+        self.entries.insert_mut(key, KeptMetadata { value, size });
     }
 
     /// The entries in the order of their keys.

@@ -47,7 +47,7 @@ use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::results::read_results;
-use crate::log::segment::{Segment, SEGMENT};
+use crate::log::segment::{LogSegment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::log::usage::{Reported, Usage};
 use crate::value::time::Time;
@@ -80,7 +80,7 @@ pub(crate) struct Log {
     beside: Size,
     /// What a rewind may have left in memory.
     unseen: usize,
-    segment: Segment,
+    segment: LogSegment,
 }
 
 /// What the result of a call says that was interrupted, where no one gave another reason.
@@ -130,7 +130,7 @@ impl Log {
             noted: Size::default(),
             beside: Size::default(),
             unseen: 0,
-            segment: Segment::default(),
+            segment: LogSegment::default(),
         }
     }
 
@@ -471,7 +471,7 @@ impl Log {
         self.change_current(|current| current.push_entry(entry));
     }
 
-    /// Metadata a report on the last message, which is the model's.
+    /// Keeps a report on the last message, which is the model's.
     pub(crate) fn put_reported(&mut self, reported: Reported) {
         self.usage = self.usage.plus(reported.sum);
         self.update_current(|current| current.report(|_| reported));
@@ -513,7 +513,7 @@ impl Log {
     }
 
     fn begin_segment(&mut self) {
-        self.segment = Segment::beginning_at(self.weight());
+        self.segment = LogSegment::beginning_at(self.weight());
     }
 
     /// Completes the current iteration and opens the next.

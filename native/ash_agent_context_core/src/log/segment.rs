@@ -10,18 +10,18 @@ pub(super) const SEGMENT: usize = 2_000;
 
 /// The token that a context shares, and the weight at which it takes another one.
 #[derive(Debug, Clone)]
-pub(crate) struct Segment {
+pub(crate) struct LogSegment {
     token: Option<Arc<()>>,
     end: usize,
 }
 
-impl Default for Segment {
+impl Default for LogSegment {
     fn default() -> Self {
         Self::beginning_at(0)
     }
 }
 
-impl Segment {
+impl LogSegment {
     pub fn beginning_at(weight: usize) -> Self {
         Self {
             token: Some(Arc::new(())),

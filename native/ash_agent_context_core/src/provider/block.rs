@@ -11,7 +11,7 @@ use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::{Map, Value};
 
-use super::node::{self, Kind as Read, Node};
+use super::node::{self, Node, NodeKind};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
@@ -22,7 +22,7 @@ pub(crate) const STORED: &str = "store";
 /// A piece of the message in the making.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    pub(super) kind: Kind,
+    pub(super) kind: BlockKind,
     /// Text, arguments or the input of a provider's own tool.
     pub(super) text: Rope,
     /// Where it stands among the parts, or among the calls; given when there is something to see.
@@ -45,7 +45,7 @@ pub(super) struct Note {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Text,
     Thinking,
     /// Reasoning in a form that only its provider reads.
@@ -72,13 +72,13 @@ pub(super) struct Call {
     /// Arguments that came with the name.
     pub(super) seed: Option<Arc<Arguments>>,
     /// Arguments that came by their paths, newest first.
-    pub(super) pieces: ListSync<Arc<Piece>>,
+    pub(super) pieces: ListSync<Arc<ArgumentPiece>>,
     pub(super) whole: Option<Arc<ToolCall>>,
 }
 
 /// A value for one place of a call's arguments.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct ArgumentPiece {
     pub path: Box<str>,
     pub value: Value,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Opaque {
 impl Block {
     /// Adds to a text; `false` when it is complete or something else.
     pub(super) fn say(&mut self, text: &str) -> bool {
-        let takes = !self.done && matches!(self.kind, Kind::Text | Kind::Thinking);
+        let takes = !self.done && matches!(self.kind, BlockKind::Text | BlockKind::Thinking);
         if takes {
             self.text.push(text.as_bytes());
         }
@@ -126,7 +126,7 @@ impl Block {
         asked: Option<&str>,
         is_complete: bool,
     ) -> Option<Part> {
-        let is_text = matches!(self.kind, Kind::Text | Kind::Thinking);
+        let is_text = matches!(self.kind, BlockKind::Text | BlockKind::Thinking);
         if is_text && self.text.is_empty() && self.notes.is_empty() {
             return None;
         }
@@ -136,7 +136,7 @@ impl Block {
         }
         // No signature and no id of what is not complete, or not kept by its provider.
         match self.kind {
-            Kind::Text | Kind::Thinking if self.done || !self.text.is_empty() => {
+            BlockKind::Text | BlockKind::Thinking if self.done || !self.text.is_empty() => {
                 let bare = Self {
                     notes: ListSync::new_sync(),
                     ..self.clone()
@@ -150,14 +150,14 @@ impl Block {
     pub(super) fn part(&self, provider: Provider, asked: Option<&str>) -> Option<Part> {
         let bytes = || self.text.join().into_boxed_slice();
         let (kind, always) = match &self.kind {
-            Kind::Text => (PartKind::Text(bytes()), false),
-            Kind::Thinking => (PartKind::Thinking(bytes()), true),
-            Kind::Redacted => {
+            BlockKind::Text => (PartKind::Text(bytes()), false),
+            BlockKind::Thinking => (PartKind::Thinking(bytes()), true),
+            BlockKind::Redacted => {
                 let data = letters::utf8(&bytes()).into();
                 (PartKind::RedactedThinking(data), true)
             }
-            Kind::Whole(part) => return Some(Part::clone(part)),
-            Kind::Call(_) | Kind::Opaque(_) | Kind::Detail { .. } => return None,
+            BlockKind::Whole(part) => return Some(Part::clone(part)),
+            BlockKind::Call(_) | BlockKind::Opaque(_) | BlockKind::Detail { .. } => return None,
         };
         Some(foreign::part(kind, self.metadata(provider, asked, always)))
     }
@@ -215,7 +215,7 @@ impl Block {
 
     /// Whether it is a call whose arguments are all there.
     pub(super) fn has_arguments(&self, is_text: bool) -> bool {
-        let Kind::Call(call) = &self.kind else {
+        let BlockKind::Call(call) = &self.kind else {
             return false;
         };
         let arguments = self.read_arguments(call, is_text);
@@ -273,9 +273,9 @@ pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
 /// without the arguments that it was called with.
 pub(crate) fn arguments(given: Option<&Node<'_>>) -> Result<Option<Arguments>, Fault> {
     let read = match given.map(Node::kind) {
-        None | Some(Read::Nil) => return Ok(None),
+        None | Some(NodeKind::Nil) => return Ok(None),
         // Their JSON text, as requests may have it, too.
-        Some(Read::Text(text)) => Some(Arguments::from_json(text.as_bytes().into()))
+        Some(NodeKind::Text(text)) => Some(Arguments::from_json(text.as_bytes().into()))
             .filter(|read| matches!(read.value, Value::Map(_))),
         _ => given.and_then(object),
     };

@@ -9,7 +9,7 @@ use crate::log::call::{Arguments, ToolCall};
 use crate::log::kind::CallKind;
 use crate::value::letters;
 
-use super::block::{Block, Call, Kind, Piece};
+use super::block::{ArgumentPiece, Block, BlockKind, Call};
 use super::draft::{Draft, Key};
 use super::event::Event;
 use super::rope::Rope;
@@ -31,7 +31,7 @@ impl Draft {
             pieces: ListSync::new_sync(),
             whole: None,
         };
-        self.open(key.clone(), Kind::Call(call));
+        self.open(key.clone(), BlockKind::Call(call));
         if let Some(name) = name {
             self.name_call(&key, name);
         }
@@ -41,7 +41,7 @@ impl Draft {
     pub fn name_call(&mut self, key: &Key, name: &str) {
         let (position, before) = (self.calls, self.parts);
         let Some(block) = self.block(key) else { return };
-        let Kind::Call(call) = &mut block.kind else {
+        let BlockKind::Call(call) = &mut block.kind else {
             return;
         };
         if name.is_empty() || !call.name.is_empty() {
@@ -64,7 +64,7 @@ impl Draft {
     /// Gives a call its id, once.
     pub fn identify_call(&mut self, key: &Key, id: &str) {
         if let Some(Block {
-            kind: Kind::Call(call),
+            kind: BlockKind::Call(call),
             done: false,
             ..
         }) = self.block(key)
@@ -78,7 +78,7 @@ impl Draft {
     /// The id of a call.
     pub fn id_of_call(&mut self, key: &Key) -> Option<&str> {
         match &self.block(key)?.kind {
-            Kind::Call(call) => Some(&call.id),
+            BlockKind::Call(call) => Some(&call.id),
             _ => None,
         }
     }
@@ -97,7 +97,7 @@ impl Draft {
         let Some(block) = self.block(key).filter(|block| !block.done) else {
             return;
         };
-        if !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)) || json.is_empty() {
+        if !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_)) || json.is_empty() {
             return;
         }
         let repeats = json.starts_with('{') && block.text.last() == Some(b'}');
@@ -105,7 +105,9 @@ impl Draft {
             return;
         }
         block.text.push(json.as_bytes());
-        let position = block.number.filter(|_| matches!(block.kind, Kind::Call(_)));
+        let position = block
+            .number
+            .filter(|_| matches!(block.kind, BlockKind::Call(_)));
         if let Some(position) = position {
             let json = json.into();
             self.events.push(Event::CallArguments { position, json });
@@ -115,7 +117,7 @@ impl Draft {
     /// Arguments that came with the name of a call.
     pub fn seed_arguments(&mut self, key: &Key, arguments: Arguments) {
         if let Some(Block {
-            kind: Kind::Call(call),
+            kind: BlockKind::Call(call),
             ..
         }) = self.block(key)
         {
@@ -124,9 +126,9 @@ impl Draft {
     }
 
     /// A value for one place of a call's arguments.
-    pub fn push_piece(&mut self, key: &Key, piece: Piece) {
+    pub fn push_piece(&mut self, key: &Key, piece: ArgumentPiece) {
         if let Some(Block {
-            kind: Kind::Call(call),
+            kind: BlockKind::Call(call),
             text,
             done: false,
             ..
@@ -139,10 +141,10 @@ impl Draft {
     }
 
     /// The pieces of a call's arguments, oldest first.
-    pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<Piece>>, Fault> {
+    pub fn pieces(&mut self, key: &Key) -> Result<Vec<Arc<ArgumentPiece>>, Fault> {
         self.check_budget(key)?;
         let Some(Block {
-            kind: Kind::Call(call),
+            kind: BlockKind::Call(call),
             ..
         }) = self.block(key)
         else {
@@ -161,7 +163,7 @@ impl Draft {
         self.name_call(key, call.name.as_str());
         match self.block(key) {
             Some(Block {
-                kind: Kind::Call(known),
+                kind: BlockKind::Call(known),
                 done: false,
                 ..
             }) => known.whole = Some(Arc::new(call)),

@@ -15,15 +15,10 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::value::{Map, Value};
 
-use super::block::{gather, Block, Call, Kind, Note, Opaque};
-use super::drafted::{self, Said};
+use super::block::{Block, BlockKind, Call, Note, Opaque};
 use super::event::Event;
 use super::foreign;
-use super::node::{self, Node};
 use super::rope::Rope;
-
-/// Numbers that are kept of reports that come one by one; those of real ones are ten.
-const COUNTED: usize = 100;
 
 /// Fields that an element of the notes on thinking may have.
 const FIELDS: usize = 20;
@@ -49,30 +44,30 @@ pub(crate) enum Key {
 
 /// What rarely changes.
 #[derive(Debug, Clone, Default)]
-struct Head {
-    asked: Option<Box<str>>,
-    model: Option<Box<str>>,
-    id: Option<Box<str>>,
-    finish: Option<Finish>,
-    word: Option<Box<str>>,
-    usage: Option<Usage>,
+pub(super) struct AnswerHead {
+    pub asked: Option<Box<str>>,
+    pub model: Option<Box<str>>,
+    pub id: Option<Box<str>>,
+    pub finish: Option<Finish>,
+    pub word: Option<Box<str>>,
+    pub usage: Option<Usage>,
     /// Numbers that are reported one by one.
-    counted: Map,
-    refused: bool,
+    pub counted: Map,
+    pub refused: bool,
     /// What else is said of the answer. Shared: older versions of the head hold it as well.
-    details: Vec<(&'static str, Arc<Value>)>,
+    pub details: Vec<(&'static str, Arc<Value>)>,
     /// What comes of it one by one, newest first.
-    listed: ListSync<Note>,
+    pub listed: ListSync<Note>,
 }
 
 /// A response as far as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub provider: Provider,
-    has_text_arguments: bool,
-    orders_calls: bool,
-    head: Arc<Head>,
-    blocks: VectorSync<Block>,
+    pub(super) has_text_arguments: bool,
+    pub(super) orders_calls: bool,
+    pub(super) head: Arc<AnswerHead>,
+    pub(super) blocks: VectorSync<Block>,
     keys: HashTrieMapSync<Key, usize>,
     last: Option<(Key, usize)>,
     pub(super) parts: usize,
@@ -96,9 +91,9 @@ impl Draft {
         orders_calls: bool,
         asked: Option<&str>,
     ) -> Self {
-        let head = Head {
+        let head = AnswerHead {
             asked: asked.map(Into::into),
-            ..Head::default()
+            ..AnswerHead::default()
         };
         Self {
             provider,
@@ -134,151 +129,9 @@ impl Draft {
         Ok(())
     }
 
-    /// What was counted for that message, and in which word it says why the model stopped.
-    pub fn put_report(&mut self, usage: Option<Usage>, word: Option<&str>) {
-        let head = Arc::make_mut(&mut self.head);
-        head.usage = usage;
-        match word.and_then(Finish::from_name) {
-            Some(reason) => self.finish(reason, word.unwrap_or_default()),
-            None => head.word = word.map(Into::into),
-        }
-        self.events = Vec::new();
-    }
-
-    pub fn model(&self) -> Option<&str> {
-        self.head.model.as_deref()
-    }
-
-    pub fn id(&self) -> Option<&str> {
-        self.head.id.as_deref()
-    }
-
-    pub fn finish_reason(&self) -> Option<Finish> {
-        self.head.finish
-    }
-
-    pub fn word(&self) -> Option<&str> {
-        self.head.word.as_deref()
-    }
-
-    pub fn usage(&self) -> Option<Usage> {
-        self.head.usage
-    }
-
     /// Number of blocks of any kind.
     pub fn count(&self) -> usize {
         self.blocks.len()
-    }
-
-    /// Who answers. Empty names are none, later ones count.
-    pub fn start(&mut self, id: Option<&str>, model: Option<&str>) {
-        let id = id.filter(|id| !id.is_empty() && Some(*id) != self.id());
-        let model = model.filter(|model| !model.is_empty() && Some(*model) != self.model());
-        if id.is_none() && model.is_none() {
-            return;
-        }
-        let head = Arc::make_mut(&mut self.head);
-        if let Some(id) = id {
-            head.id = Some(id.into());
-        }
-        if let Some(model) = model {
-            head.model = Some(model.into());
-        }
-    }
-
-    /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
-    /// no reason to lose an answer.
-    pub fn count_tokens(&mut self, report: &Node<'_>) {
-        let Ok(usage) = Usage::of(report) else {
-            return;
-        };
-        if self.head.usage != Some(usage) {
-            Arc::make_mut(&mut self.head).usage = Some(usage);
-            self.events.push(Event::Usage(usage));
-        }
-    }
-
-    /// The same where a report has only what is new.
-    pub fn count_more_tokens(&mut self, report: &Node<'_>) {
-        let Ok(map) = node::to_map(report) else {
-            return;
-        };
-        let mut entries = self.head.counted.clone().into_entries();
-        let room = COUNTED.saturating_sub(entries.len());
-        let given = map.into_entries().into_iter();
-        let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
-        entries.extend(given.take(room));
-        let counted = Map::new(entries);
-        let usage = Usage::read(&Value::Map(counted.clone())).ok();
-        let changed = usage.filter(|usage| self.head.usage != Some(*usage));
-        let head = Arc::make_mut(&mut self.head);
-        head.counted = counted;
-        if let Some(usage) = changed {
-            head.usage = Some(usage);
-            self.events.push(Event::Usage(usage));
-        }
-    }
-
-    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
-    /// replaces an earlier one. What cannot be read is left out, as with tokens.
-    pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
-        for name in names.iter().copied() {
-            let given = node::get(node, name).filter(|given| node::says(given));
-            let Some(Ok(value)) = given.map(node::to_value) else {
-                continue;
-            };
-            let details = &mut Arc::make_mut(&mut self.head).details;
-            details.retain(|(known, _)| *known != name);
-            details.push((name, Arc::new(value)));
-        }
-    }
-
-    /// The same where a list comes in pieces.
-    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) {
-        for item in node::list(node, name) {
-            if let Ok(value) = node::to_value(item).map(Arc::new) {
-                let listed = true;
-                let head = Arc::make_mut(&mut self.head);
-                head.listed.push_front_mut(Note {
-                    name,
-                    value,
-                    listed,
-                });
-            }
-        }
-    }
-
-    /// What else is said of the answer.
-    pub fn details(&self) -> Option<Map> {
-        let details = self.head.details.iter();
-        let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
-        let listed = gather(&self.head.listed).into_iter();
-        let listed = listed.map(|(name, value)| (Value::text(name), value));
-        let entries: Vec<_> = entries.chain(listed).collect();
-        (!entries.is_empty()).then(|| Map::new(entries))
-    }
-
-    /// The model's words say that it does not want to answer.
-    pub fn refuse(&mut self) {
-        if !self.head.refused {
-            Arc::make_mut(&mut self.head).refused = true;
-        }
-    }
-
-    /// Why the model stopped. Some servers say "stop" although the model called tools.
-    pub fn finish(&mut self, reason: Finish, word: &str) {
-        let reason = match reason {
-            Finish::Stop if self.head.refused => Finish::Refusal,
-            Finish::Stop if self.calls > 0 => Finish::ToolCalls,
-            other => other,
-        };
-        if self.head.finish == Some(reason) && self.word() == Some(word) {
-            return;
-        }
-        let head = Arc::make_mut(&mut self.head);
-        head.finish = Some(reason);
-        head.word = Some(word.chars().take(200).collect::<String>().into());
-        self.events.push(Event::Finish(reason));
     }
 
     /// Why the model stopped, where this is the stream's only word about its open blocks.
@@ -298,7 +151,9 @@ impl Draft {
         };
         let texts = (at..self.blocks.len()).filter(|at| {
             let block = self.blocks.get(*at);
-            block.is_some_and(|block| !matches!(block.kind, Kind::Call(_) | Kind::Opaque(_)))
+            block.is_some_and(|block| {
+                !matches!(block.kind, BlockKind::Call(_) | BlockKind::Opaque(_))
+            })
         });
         for at in texts.collect::<Vec<_>>() {
             self.close(&Key::Nth(at))?;
@@ -364,7 +219,7 @@ impl Draft {
         self.keys.insert_mut(key, usize::MAX);
     }
 
-    pub(super) fn open(&mut self, key: Key, kind: Kind) -> usize {
+    pub(super) fn open(&mut self, key: Key, kind: BlockKind) -> usize {
         let at = self.blocks.len();
         self.blocks.push_back_mut(Block {
             kind,
@@ -408,8 +263,8 @@ impl Draft {
         let at = match self.find(&key) {
             Some(at) => at,
             None if text.is_empty() => return,
-            None if thinks => self.open(key, Kind::Thinking),
-            None => self.open(key, Kind::Text),
+            None if thinks => self.open(key, BlockKind::Thinking),
+            None => self.open(key, BlockKind::Text),
         };
         if text.is_empty() || !self.blocks.get_mut(at).is_some_and(|block| block.say(text)) {
             return;
@@ -430,14 +285,14 @@ impl Draft {
     /// Opens a text that may stay without words.
     pub fn open_text(&mut self, key: Key) {
         if self.find(&key).is_none() {
-            self.open(key, Kind::Text);
+            self.open(key, BlockKind::Text);
         }
     }
 
     /// Opens a block of reasoning that may stay without words.
     pub fn open_thinking(&mut self, key: Key) {
         if self.find(&key).is_none() {
-            self.open(key, Kind::Thinking);
+            self.open(key, BlockKind::Thinking);
         }
     }
 
@@ -452,7 +307,7 @@ impl Draft {
         if block.piece != piece {
             block.piece = piece;
             if !block.text.is_empty() {
-                let thinks = matches!(block.kind, Kind::Thinking);
+                let thinks = matches!(block.kind, BlockKind::Thinking);
                 self.say(key.clone(), "\n\n", thinks);
             }
         }
@@ -484,15 +339,15 @@ impl Draft {
     pub fn redacted(&mut self, key: Key, data: &str) {
         let at = match self.find(&key) {
             Some(at) => at,
-            None => self.open(key, Kind::Redacted),
+            None => self.open(key, BlockKind::Redacted),
         };
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
-            block.kind = Kind::Redacted;
+            block.kind = BlockKind::Redacted;
             block.text.push(data.as_bytes());
         }
     }
 
-    /// Metadata what the provider wants to see again; a later note of the same name replaces the first.
+    /// Keeps what the provider wants to see again; a later note of the same name replaces the first.
     pub fn note(&mut self, key: &Key, name: &'static str, value: Value) {
         self.add_note(key, name, value, false);
     }
@@ -520,7 +375,7 @@ impl Draft {
             value,
             listed,
         });
-        if matches!(block.kind, Kind::Thinking) {
+        if matches!(block.kind, BlockKind::Thinking) {
             self.show(at);
         }
     }
@@ -534,7 +389,7 @@ impl Draft {
 
     /// Opens a block of the provider's own.
     pub fn open_opaque(&mut self, key: Key, opaque: Opaque) {
-        let at = self.open(key, Kind::Opaque(opaque));
+        let at = self.open(key, BlockKind::Opaque(opaque));
         self.show(at);
     }
 
@@ -542,11 +397,11 @@ impl Draft {
     pub fn put_part(&mut self, key: Key, part: Part) {
         let at = match self.find(&key) {
             Some(at) => at,
-            None => self.open(key, Kind::Text),
+            None => self.open(key, BlockKind::Text),
         };
         let part = Arc::new(self.with_model(part));
         if let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) {
-            block.kind = Kind::Whole(part.clone());
+            block.kind = BlockKind::Whole(part.clone());
             block.done = true;
             self.show(at);
             self.events.push(Event::Part(Part::clone(&part)));
@@ -572,8 +427,8 @@ impl Draft {
         let at = self.blocks.len().checked_sub(1)?;
         let block = self.blocks.get(at)?;
         let goes_on = match block.kind {
-            Kind::Text => !thinks,
-            Kind::Thinking => thinks,
+            BlockKind::Text => !thinks,
+            BlockKind::Thinking => thinks,
             _ => false,
         };
         (goes_on && !block.done).then_some(Key::Nth(at))
@@ -584,7 +439,7 @@ impl Draft {
     pub fn detail(&mut self, of: Map, field: &'static str, text: &str) {
         let same = |a: &Map, b: &Map, name: &str| a.get_named(name) == b.get_named(name);
         if let Some(block) = self.block(&Key::Only("detail")) {
-            if let Kind::Detail {
+            if let BlockKind::Detail {
                 of: known,
                 field: known_field,
             } = &mut block.kind
@@ -605,7 +460,7 @@ impl Draft {
             }
         }
         let of = Arc::new(of);
-        let at = self.open(Key::Only("detail"), Kind::Detail { of, field });
+        let at = self.open(Key::Only("detail"), BlockKind::Detail { of, field });
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push(text.as_bytes());
         }
@@ -631,15 +486,15 @@ impl Draft {
             return Ok(());
         };
         match &block.kind {
-            Kind::Call(call) if call.name.is_empty() => return Ok(()),
-            Kind::Call(Call {
+            BlockKind::Call(call) if call.name.is_empty() => return Ok(()),
+            BlockKind::Call(Call {
                 whole: Some(whole), ..
             }) => {
                 let whole = ToolCall::clone(whole);
                 block.done = true;
                 self.events.push(Event::Call(whole));
             }
-            Kind::Call(call) => {
+            BlockKind::Call(call) => {
                 let whole = ToolCall {
                     id: call.id.clone(),
                     kind: call.kind,
@@ -651,18 +506,18 @@ impl Draft {
                     aliases: crate::log::alias::Aliases::default(),
                 };
                 block.done = true;
-                if let Kind::Call(call) = &mut block.kind {
+                if let BlockKind::Call(call) = &mut block.kind {
                     call.whole = Some(Arc::new(whole.clone()));
                 }
                 self.events.push(Event::Call(whole));
             }
-            Kind::Opaque(opaque) => {
+            BlockKind::Opaque(opaque) => {
                 let part = block.opaque_part(opaque, provider)?;
                 block.done = true;
-                block.kind = Kind::Whole(Arc::new(part.clone()));
+                block.kind = BlockKind::Whole(Arc::new(part.clone()));
                 self.events.push(Event::Part(part));
             }
-            Kind::Redacted => {
+            BlockKind::Redacted => {
                 let part = block.part(provider, asked.as_deref());
                 block.done = true;
                 self.show(at);
@@ -679,7 +534,7 @@ impl Draft {
         let open: Vec<usize> = self.open_blocks().collect();
         let is_call = |at: &&usize| {
             let block = self.blocks.get(**at);
-            block.is_some_and(|block| matches!(block.kind, Kind::Call(_)))
+            block.is_some_and(|block| matches!(block.kind, BlockKind::Call(_)))
         };
         let last_call = open.iter().rfind(is_call).copied().filter(|_| stopped);
         for at in open {
@@ -699,8 +554,11 @@ impl Draft {
             };
             block.notes = ListSync::new_sync();
             block.done = true;
-            if matches!(block.kind, Kind::Call(_) | Kind::Opaque(_) | Kind::Redacted) {
-                block.kind = Kind::Text;
+            if matches!(
+                block.kind,
+                BlockKind::Call(_) | BlockKind::Opaque(_) | BlockKind::Redacted
+            ) {
+                block.kind = BlockKind::Text;
                 block.text = Rope::default();
                 block.number = None;
             }
@@ -713,55 +571,5 @@ impl Draft {
     fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {
         let blocks = self.blocks.iter().enumerate();
         blocks.filter(|(_, block)| !block.done).map(|(at, _)| at)
-    }
-
-    /// The message as far as it came. Of a response that broke off, what its provider would refuse is
-    /// left out.
-    pub fn said(&self, is_complete: bool) -> Said {
-        let asked = self.head.asked.as_deref();
-        let mut numbered: Vec<(usize, &Block)> = self
-            .blocks
-            .iter()
-            .filter_map(|block| Some((block.number?, block)))
-            .collect();
-        numbered.sort_by_key(|(number, _)| *number);
-        let details = self.thinking_details();
-        let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, block) in numbered {
-            if let Kind::Call(call) = &block.kind {
-                calls.push((call.before, block.call(call)));
-                done.push(block.done);
-            } else {
-                let part = block.part_of(self.provider, asked, is_complete);
-                parts.extend(part.map(|part| (number + 1, part)));
-            }
-        }
-        drafted::put_details(&mut parts, details, self.provider, asked);
-        if !is_complete {
-            drafted::keep_pairs(&mut parts);
-        }
-        let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
-        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
-            true => (places.partition_point(|place| *place <= before), call),
-            false => (parts.len(), call),
-        };
-        let calls = calls.into_iter().map(place).collect();
-        let (content, calls) = foreign::ordered(self.provider, parts, calls);
-        Said {
-            content,
-            calls,
-            done,
-        }
-    }
-
-    fn thinking_details(&self) -> Vec<Value> {
-        let detail = |block: &Block| match &block.kind {
-            Kind::Detail { of, field } => {
-                let text = Value::Binary(block.text.join().into_boxed_slice());
-                Some(Value::Map(of.put(Value::text(field), text)))
-            }
-            _ => None,
-        };
-        self.blocks.iter().filter_map(detail).collect()
     }
 }

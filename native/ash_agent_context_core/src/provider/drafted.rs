@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::foreign::{detailed, part};
+use crate::provider::block::{Block, BlockKind};
+use crate::provider::draft::Draft;
+use crate::provider::foreign::{detailed, ordered, part};
 use crate::value::{Map, Value};
 
 /// What there is to put on a conversation.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Drafted {
     pub content: Content,
     pub calls: Vec<ToolCall>,
     /// For each call, whether it is complete.
@@ -18,12 +20,12 @@ pub(crate) struct Said {
 }
 
 /// A part and its place among those that were shown, from 1.
-type Placed = (usize, Part);
+type PlacedPart = (usize, Part);
 
-/// Metadata on the model's thinking stands with it; where it has no other words, it makes a part of its own
-/// before all others, with the words that are in it.
-pub(super) fn put_details(
-    parts: &mut Vec<Placed>,
+/// Puts the notes on the model's thinking beside it; where it has no other words, they make a part of their own
+/// before all others, with the words that are in them.
+fn put_details(
+    parts: &mut Vec<PlacedPart>,
     details: Vec<Value>,
     provider: Provider,
     asked: Option<&str>,
@@ -33,7 +35,7 @@ pub(super) fn put_details(
     }
     let key = Value::atom("reasoning_details");
     let details = Value::List(details.into_boxed_slice());
-    let thinks = |(_, part): &&mut Placed| matches!(part.kind, PartKind::Thinking(_));
+    let thinks = |(_, part): &&mut PlacedPart| matches!(part.kind, PartKind::Thinking(_));
     if let Some((_, part)) = parts.iter_mut().find(thinks) {
         let metadata = part.provider_metadata.take().unwrap_or_default();
         part.provider_metadata = Some(metadata.put(key, details));
@@ -50,15 +52,67 @@ pub(super) fn put_details(
 }
 
 /// Leaves out what a provider's own tool was asked where its answer did not come any more.
-pub(super) fn keep_pairs(parts: &mut Vec<Placed>) {
+fn keep_pairs(parts: &mut Vec<PlacedPart>) {
     let halves = parts.iter().filter_map(|(_, part)| part.half());
     let answered: HashSet<String> = halves
         .filter(|half| half.is_result)
         .map(|half| half.key)
         .collect();
-    let is_kept = |(_, part): &Placed| {
+    let is_kept = |(_, part): &PlacedPart| {
         let half = part.half();
         half.is_none_or(|half| half.is_result || answered.contains(&half.key))
     };
     parts.retain(is_kept);
+}
+
+impl Draft {
+    /// The message as far as it came. Of a response that broke off, what its provider would refuse is
+    /// left out.
+    pub fn said(&self, is_complete: bool) -> Drafted {
+        let asked = self.head.asked.as_deref();
+        let mut numbered: Vec<(usize, &Block)> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some((block.number?, block)))
+            .collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        let details = self.thinking_details();
+        let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, block) in numbered {
+            if let BlockKind::Call(call) = &block.kind {
+                calls.push((call.before, block.call(call)));
+                done.push(block.done);
+            } else {
+                let part = block.part_of(self.provider, asked, is_complete);
+                parts.extend(part.map(|part| (number + 1, part)));
+            }
+        }
+        put_details(&mut parts, details, self.provider, asked);
+        if !is_complete {
+            keep_pairs(&mut parts);
+        }
+        let (places, parts): (Vec<usize>, Vec<Part>) = parts.into_iter().unzip();
+        let place = |(before, call): (usize, ToolCall)| match self.orders_calls {
+            true => (places.partition_point(|place| *place <= before), call),
+            false => (parts.len(), call),
+        };
+        let calls = calls.into_iter().map(place).collect();
+        let (content, calls) = ordered(self.provider, parts, calls);
+        Drafted {
+            content,
+            calls,
+            done,
+        }
+    }
+
+    fn thinking_details(&self) -> Vec<Value> {
+        let detail = |block: &Block| match &block.kind {
+            BlockKind::Detail { of, field } => {
+                let text = Value::Binary(block.text.join().into_boxed_slice());
+                Some(Value::Map(of.put(Value::text(field), text)))
+            }
+            _ => None,
+        };
+        self.blocks.iter().filter_map(detail).collect()
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 
-use super::node::{self, Kind, Node};
+use super::node::{self, Node, NodeKind};
 
 /// Characters that are kept of a provider's own words.
 const WORDS: usize = 2_000;
@@ -25,8 +25,8 @@ impl Fault {
         let flat = matches!(node::text(node, "type"), Some("error"))
             || matches!(node::text(node, "object"), Some("error"));
         match (told, told.map(Node::kind)) {
-            (_, Some(Kind::Text(message))) => Some(Self::provider(None, Some(message))),
-            (Some(error), Some(Kind::Object(_))) => Some(Self::read(error)),
+            (_, Some(NodeKind::Text(message))) => Some(Self::provider(None, Some(message))),
+            (Some(error), Some(NodeKind::Object(_))) => Some(Self::read(error)),
             _ if flat => Some(Self::read(node)),
             _ => None,
         }

@@ -117,16 +117,19 @@ pub(crate) trait Responds: Sync {
         false
     }
 
-    /// Reads a document: an event of a stream, or a whole answer. `event` is what the framing calls it.
+    /// Reads a document: an event of a stream, or a whole answer.
     ///
     /// # Errors
     /// What the provider says went wrong, or what cannot be read.
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault>;
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault>;
+
+    /// Reads an event that the framing has a name for.
+    ///
+    /// # Errors
+    /// As [`Responds::read_response`].
+    fn read_event(&self, draft: &mut Draft, _name: &str, node: &Node<'_>) -> Result<(), Fault> {
+        self.read_response(draft, node)
+    }
 }
 
 /// How tokens are reported.

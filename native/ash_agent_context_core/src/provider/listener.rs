@@ -6,6 +6,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part};
 use crate::provider::accepts::Rules;
+use crate::provider::foreign::Object;
 use crate::value::{Map, Value};
 
 /// What a listener does with each turn.
@@ -82,15 +83,33 @@ impl Listener {
         }
     }
 
-    /// Reads a system prompt that stands beside the messages.
+    /// Reads a system prompt that stands beside the messages, where there is one.
     pub fn read_prompt(
         &mut self,
-        field: Value,
+        body: &mut Object,
+        name: &str,
         read: impl FnOnce(Value) -> Result<Content, Error>,
     ) -> Result<(), Error> {
+        let Some(field) = body.take(name) else {
+            return Ok(());
+        };
         let json = crate::value::json::write(&field).into_boxed_str();
-        self.prompt(read(field)?, json);
+        let content = read(field).map_err(|error| error.within(body.key(name)))?;
+        self.prompt(content, json);
         Ok(())
+    }
+
+    /// Reads the list of messages.
+    pub fn read_list(
+        &mut self,
+        body: &mut Object,
+        name: &str,
+        expected: &'static str,
+        read: impl FnMut(Value, &mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let messages = body.need_list(name, expected)?;
+        let read = self.read_each(messages, read);
+        read.map_err(|error| error.within(body.key(name)))
     }
 }
 

@@ -4,6 +4,7 @@
 //! A new provider is a folder, declared here, and a line in [`providers`]; `tiny` shows one.
 
 pub mod accepts;
+mod answer;
 pub mod block;
 mod calls;
 pub mod dialect;

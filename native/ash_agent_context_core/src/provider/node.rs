@@ -12,7 +12,7 @@ use crate::value::node::Named;
 use crate::value::scan::Scan;
 use crate::value::{Map, Value};
 
-pub(crate) use crate::value::node::{Kind, Node};
+pub(crate) use crate::value::node::{Node, NodeKind};
 
 /// Levels of nesting that are read; [`jiter`]'s own limit.
 pub(crate) const DEPTH: usize = 200;
@@ -146,7 +146,7 @@ pub(crate) fn as_text<'n>(node: &'n Node<'_>) -> Option<&'n str> {
 /// The number under a key, when it is not negative.
 pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
     match get(node, key)?.kind() {
-        Kind::Int(number) => u64::try_from(number).ok(),
+        NodeKind::Int(number) => u64::try_from(number).ok(),
         _ => None,
     }
 }
@@ -171,10 +171,10 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
 /// Whether a value says anything, or is an empty one of its kind or an object of such.
 pub(crate) fn says(node: &Node<'_>) -> bool {
     let is_empty = |node: &Node<'_>| match node.kind() {
-        Kind::Nil => true,
-        Kind::Text(text) => text.is_empty(),
-        Kind::List(items) => items.is_empty(),
-        Kind::Object(entries) => entries.is_empty(),
+        NodeKind::Nil => true,
+        NodeKind::Text(text) => text.is_empty(),
+        NodeKind::List(items) => items.is_empty(),
+        NodeKind::Object(entries) => entries.is_empty(),
         _ => false,
     };
     match node {
@@ -194,18 +194,20 @@ pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
 /// [`Fault::Unreadable`] for a number that does not fit into a float.
 pub(crate) fn to_value(node: &Node<'_>) -> Result<Value, Fault> {
     Ok(match node.kind() {
-        Kind::Nil | Kind::Other => Value::Nil,
-        Kind::Bool(flag) => Value::Bool(flag),
-        Kind::Int(number) => Value::Int(number),
-        Kind::BigInt(number) => Value::integer(number.clone()),
-        Kind::Float(float) if float.is_finite() => Value::Float(float),
-        Kind::Float(_) => return Err(Fault::unreadable("a number that does not fit into a float")),
-        Kind::Text(text) => Value::text(text),
-        Kind::List(items) => {
+        NodeKind::Nil | NodeKind::Other => Value::Nil,
+        NodeKind::Bool(flag) => Value::Bool(flag),
+        NodeKind::Int(number) => Value::Int(number),
+        NodeKind::BigInt(number) => Value::integer(number.clone()),
+        NodeKind::Float(float) if float.is_finite() => Value::Float(float),
+        NodeKind::Float(_) => {
+            return Err(Fault::unreadable("a number that does not fit into a float"))
+        }
+        NodeKind::Text(text) => Value::text(text),
+        NodeKind::List(items) => {
             let items: Result<Vec<_>, Fault> = items.iter().map(to_value).collect();
             Value::List(items?.into_boxed_slice())
         }
-        Kind::Object(_) => Value::Map(to_map(node)?),
+        NodeKind::Object(_) => Value::Map(to_map(node)?),
     })
 }
 
@@ -232,25 +234,25 @@ struct AsText<'n, 'a>(&'n Node<'a>);
 impl Serialize for AsText<'_, '_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.kind() {
-            Kind::Nil | Kind::Other => serializer.serialize_unit(),
-            Kind::Bool(flag) => serializer.serialize_bool(flag),
-            Kind::Int(number) => serializer.serialize_i64(number),
-            Kind::Float(float) => serializer.serialize_f64(float),
-            Kind::Text(text) => serializer.serialize_str(text),
-            Kind::BigInt(number) => {
+            NodeKind::Nil | NodeKind::Other => serializer.serialize_unit(),
+            NodeKind::Bool(flag) => serializer.serialize_bool(flag),
+            NodeKind::Int(number) => serializer.serialize_i64(number),
+            NodeKind::Float(float) => serializer.serialize_f64(float),
+            NodeKind::Text(text) => serializer.serialize_str(text),
+            NodeKind::BigInt(number) => {
                 match serde_json::value::RawValue::from_string(number.to_string()) {
                     Ok(raw) => raw.serialize(serializer),
                     Err(_) => serializer.serialize_str(&number.to_string()),
                 }
             }
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let mut seq = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
                     seq.serialize_element(&AsText(item))?;
                 }
                 seq.end()
             }
-            Kind::Object(entries) => {
+            NodeKind::Object(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (key, value) in entries {
                     map.serialize_entry(key, &AsText(value))?;

@@ -8,12 +8,12 @@ use crate::view::change::ChangeKind;
 
 /// A part or a call, in the order in which the model made them.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum PartOrCall<'a> {
     Part(&'a Part),
     Call(&'a ToolCall),
 }
 
-impl<'a> Said<'a> {
+impl<'a> PartOrCall<'a> {
     const fn part(&self) -> Option<&'a Part> {
         match self {
             Self::Part(part) => Some(*part),
@@ -30,7 +30,7 @@ impl<'a> Said<'a> {
 }
 
 /// A model's parts and calls in order: calls follow all parts unless they say how many come before.
-pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<Said<'a>> {
+pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<PartOrCall<'a>> {
     let parts = match content {
         Content::Parts(parts) => &**parts,
         _ => &[],
@@ -39,11 +39,11 @@ pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<S
     let mut calls = calls.iter().peekable();
     for (index, part) in parts.iter().enumerate() {
         while let Some(call) = calls.next_if(|call| call.parts_before() <= index) {
-            said.push(Said::Call(call));
+            said.push(PartOrCall::Call(call));
         }
-        said.push(Said::Part(part));
+        said.push(PartOrCall::Part(part));
     }
-    said.extend(calls.map(Said::Call));
+    said.extend(calls.map(PartOrCall::Call));
     said
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<S
 /// `leads`, with no thinking between them, goes behind all that is said up to the next thinking, and so do
 /// the calls beside it. Nothing goes past thinking, which providers compare with what they sent.
 pub(crate) fn calls_behind<'a>(
-    said: &[Said<'a>],
+    said: &[PartOrCall<'a>],
     thinks: impl Fn(&Part) -> bool,
     leads: impl Fn(&Part) -> bool,
-) -> (Vec<Said<'a>>, Vec<&'a ToolCall>) {
+) -> (Vec<PartOrCall<'a>>, Vec<&'a ToolCall>) {
     let (mut arranged, mut moved) = (Vec::with_capacity(said.len()), Vec::new());
     for stretch in said.chunk_by(|_, next| !next.part().is_some_and(&thinks)) {
         let first = stretch.iter().position(|one| one.call().is_some());
@@ -68,7 +68,12 @@ pub(crate) fn calls_behind<'a>(
         arranged.extend(stretch.iter().filter(|one| one.part().is_some()));
         arranged.extend(stretch.iter().filter(|one| one.call().is_some()));
         let end = stretch.iter().rposition(|one| one.part().is_some());
-        moved.extend(stretch.iter().take(end.unwrap_or(0)).filter_map(Said::call));
+        moved.extend(
+            stretch
+                .iter()
+                .take(end.unwrap_or(0))
+                .filter_map(PartOrCall::call),
+        );
     }
     (arranged, moved)
 }
@@ -82,7 +87,7 @@ impl Writer<'_> {
         message: &'a Message,
         thinks: fn(&Part, &Self) -> bool,
         leads: fn(&Part, &Self) -> bool,
-    ) -> Vec<Said<'a>> {
+    ) -> Vec<PartOrCall<'a>> {
         let said = in_order(&message.content, &message.calls);
         let (mut said, moved) =
             calls_behind(&said, |part| thinks(part, self), |part| leads(part, self));
@@ -90,11 +95,11 @@ impl Writer<'_> {
             self.changed(ChangeKind::MovedCall, || call.id.to_string(), None);
         }
         let is_lost = |part: &Part| part.kind.is_thinking() && !thinks(part, self);
-        let is_whole = !said.iter().filter_map(Said::part).any(is_lost);
+        let is_whole = !said.iter().filter_map(PartOrCall::part).any(is_lost);
         if is_whole && message.is_as_given_by(self.options.provider) {
             return said;
         }
-        let words = said.iter().map_while(Said::part);
+        let words = said.iter().map_while(PartOrCall::part);
         let mut words = words.take_while(|part| !part.is_block_of(self.options.provider));
         let first = words.clone().position(|part| thinks(part, self));
         let first = first.filter(|first| words.by_ref().take(*first).any(|part| self.says(part)));
@@ -102,7 +107,7 @@ impl Writer<'_> {
             lead.rotate_right(1);
             let kind = lead
                 .first()
-                .and_then(Said::part)
+                .and_then(PartOrCall::part)
                 .map(|part| part.kind.name());
             self.changed(
                 ChangeKind::MovedPart,
@@ -114,7 +119,7 @@ impl Writer<'_> {
     }
 
     /// The same where calls stand behind everything else.
-    pub fn calls_last<'a>(&mut self, message: &'a Message) -> Vec<Said<'a>> {
+    pub fn calls_last<'a>(&mut self, message: &'a Message) -> Vec<PartOrCall<'a>> {
         self.arrange(message, |_, _| false, |part, out| out.says(part))
     }
 
@@ -130,10 +135,10 @@ impl Writer<'_> {
     }
 
     /// Where what the model said last ends, but for thinking: providers refuse a message that ends with it.
-    pub fn spoken(&self, said: &[Said<'_>], thinks: fn(&Part, &Self) -> bool) -> usize {
-        let is_spoken = |one: &Said<'_>| match one {
-            Said::Call(_) => true,
-            Said::Part(part) => !thinks(part, self) && self.says(part),
+    pub fn spoken(&self, said: &[PartOrCall<'_>], thinks: fn(&Part, &Self) -> bool) -> usize {
+        let is_spoken = |one: &PartOrCall<'_>| match one {
+            PartOrCall::Call(_) => true,
+            PartOrCall::Part(part) => !thinks(part, self) && self.says(part),
         };
         said.iter().rposition(is_spoken).map_or(0, |last| last + 1)
     }

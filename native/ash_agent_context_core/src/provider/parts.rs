@@ -2,7 +2,7 @@
 
 use crate::log::media::Media;
 use crate::log::part::{Content, Part, PartKind};
-use crate::provider::writer::{Block, Writer};
+use crate::provider::writer::{BlockForm, Writer};
 use crate::value::json::AsObject;
 
 /// How a room writes parts.
@@ -51,9 +51,9 @@ impl Parts {
                 }
             }
             (PartKind::ProviderBlock { .. }, _) => match out.block(part) {
-                Block::Own(data) => out.json.element(&AsObject(data)),
-                Block::Words(words) => (self.text)(&words, out),
-                Block::Nothing => {}
+                BlockForm::Own(data) => out.json.element(&AsObject(data)),
+                BlockForm::Words(words) => (self.text)(&words, out),
+                BlockForm::Nothing => {}
             },
             (_, Some(media)) => {
                 match (self.takes)(&media) {

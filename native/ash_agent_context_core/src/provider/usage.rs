@@ -14,7 +14,7 @@ use crate::value::time::Time;
 use crate::value::Value;
 
 impl Context {
-    /// Metadata what a provider reported with the last message of the model.
+    /// Keeps what a provider reported with the last message of the model.
     ///
     /// # Errors
     /// [`Error::InvalidUsage`], [`Error::NoAssistantMessage`].
@@ -41,7 +41,7 @@ impl Usage {
     /// The same of JSON that is read in place.
     pub(crate) fn of<R: Report>(report: &R) -> Result<Self, Error> {
         let found = Found::of(report)?;
-        match found.inner(Kind::Around) {
+        match found.inner(FigureKind::Around) {
             Some(inner) => Found::of(inner)?.usage(),
             None => found.usage(),
         }
@@ -96,9 +96,11 @@ impl Report for Node<'_> {
             return None;
         };
         let figure = |value| match Self::kind(value) {
-            node::Kind::Nil => Figure::Nothing,
-            node::Kind::Int(number) => u64::try_from(number).map_or(Figure::Other, Figure::Number),
-            node::Kind::Object(_) => Figure::Inner(value),
+            node::NodeKind::Nil => Figure::Nothing,
+            node::NodeKind::Int(number) => {
+                u64::try_from(number).map_or(Figure::Other, Figure::Number)
+            }
+            node::NodeKind::Object(_) => Figure::Inner(value),
             _ => Figure::Other,
         };
         Some(
@@ -111,7 +113,7 @@ impl Report for Node<'_> {
 
 /// The figures of a report.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum FigureKind {
     Around,
     InputDetails,
     OutputDetails,
@@ -130,29 +132,29 @@ enum Kind {
 }
 
 /// Some keys of a report.
-type Keys = fn(&Figures) -> &'static [&'static str];
+type FigureKeys = fn(&Figures) -> &'static [&'static str];
 
-const KINDS: [(Kind, Keys); 15] = [
-    (Kind::Around, |figures| figures.around),
-    (Kind::InputDetails, |figures| figures.input_details),
-    (Kind::OutputDetails, |figures| figures.output_details),
-    (Kind::CacheRead, |figures| figures.cache_read),
-    (Kind::CacheWritten, |figures| figures.cache_written),
-    (Kind::Input, |figures| figures.input),
-    (Kind::WholeInput, |figures| figures.whole_input),
-    (Kind::Tools, |figures| figures.tools),
-    (Kind::Thoughts, |figures| figures.thoughts),
-    (Kind::Output, |figures| figures.output),
-    (Kind::Candidates, |figures| figures.candidates),
-    (Kind::Total, |figures| figures.total),
-    (Kind::Cached, |figures| figures.cached),
-    (Kind::Written, |figures| figures.written),
-    (Kind::Reasoning, |figures| figures.reasoning),
+const KINDS: [(FigureKind, FigureKeys); 15] = [
+    (FigureKind::Around, |figures| figures.around),
+    (FigureKind::InputDetails, |figures| figures.input_details),
+    (FigureKind::OutputDetails, |figures| figures.output_details),
+    (FigureKind::CacheRead, |figures| figures.cache_read),
+    (FigureKind::CacheWritten, |figures| figures.cache_written),
+    (FigureKind::Input, |figures| figures.input),
+    (FigureKind::WholeInput, |figures| figures.whole_input),
+    (FigureKind::Tools, |figures| figures.tools),
+    (FigureKind::Thoughts, |figures| figures.thoughts),
+    (FigureKind::Output, |figures| figures.output),
+    (FigureKind::Candidates, |figures| figures.candidates),
+    (FigureKind::Total, |figures| figures.total),
+    (FigureKind::Cached, |figures| figures.cached),
+    (FigureKind::Written, |figures| figures.written),
+    (FigureKind::Reasoning, |figures| figures.reasoning),
 ];
 
 /// The keys under which any provider has a figure, since a report does not say whose it is: which one it is,
 /// and which of its keys. Streams report with each event, so that a key is looked up and not looked for.
-static NAMES: LazyLock<HashMap<&'static str, (Kind, usize)>> = LazyLock::new(|| {
+static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::new(|| {
     let mut names = HashMap::new();
     for (kind, keys) in KINDS {
         let of = |provider| keys(room(provider).figures());
@@ -184,7 +186,7 @@ impl<'r, R: Report> Found<'r, R> {
             };
             let holds = matches!(
                 kind,
-                Kind::Around | Kind::InputDetails | Kind::OutputDetails
+                FigureKind::Around | FigureKind::InputDetails | FigureKind::OutputDetails
             );
             match figure {
                 Figure::Nothing => {}
@@ -203,18 +205,22 @@ impl<'r, R: Report> Found<'r, R> {
         Ok(found)
     }
 
-    fn number(&self, kind: Kind) -> Option<u64> {
+    fn number(&self, kind: FigureKind) -> Option<u64> {
         let (_, number) = (*self.numbers.get(kind as usize)?)?;
         Some(number)
     }
 
-    fn inner(&self, kind: Kind) -> Option<&'r R> {
+    fn inner(&self, kind: FigureKind) -> Option<&'r R> {
         let (_, inner) = (*self.inner.get(kind as usize)?)?;
         Some(inner)
     }
 
     /// A figure of the report, or of an object with details.
-    fn detail(&self, kind: Kind, details: Kind) -> Result<(Option<u64>, Option<u64>), Error> {
+    fn detail(
+        &self,
+        kind: FigureKind,
+        details: FigureKind,
+    ) -> Result<(Option<u64>, Option<u64>), Error> {
         let details = self.inner(details).map(Found::of).transpose()?;
         let inner = details.and_then(|details| details.number(kind));
         Ok((self.number(kind), inner))
@@ -223,24 +229,24 @@ impl<'r, R: Report> Found<'r, R> {
     fn usage(&self) -> Result<Usage, Error> {
         let zero = |number: Option<u64>| number.unwrap_or(0);
         // What is read from a cache and written to it may not be in the input.
-        let read = self.number(Kind::CacheRead);
-        let apart = self.number(Kind::CacheWritten);
+        let read = self.number(FigureKind::CacheRead);
+        let apart = self.number(FigureKind::CacheWritten);
         let beside = zero(read).saturating_add(zero(apart));
-        let input = match self.number(Kind::Input) {
+        let input = match self.number(FigureKind::Input) {
             Some(input) => input.saturating_add(beside),
-            None => self.number(Kind::WholeInput).unwrap_or(beside),
+            None => self.number(FigureKind::WholeInput).unwrap_or(beside),
         };
-        let input = input.saturating_add(zero(self.number(Kind::Tools)));
-        let thoughts = self.number(Kind::Thoughts);
-        let output = self
-            .number(Kind::Output)
-            .unwrap_or_else(|| zero(self.number(Kind::Candidates)).saturating_add(zero(thoughts)));
-        let total = zero(self.number(Kind::Total));
-        let (cached, inside) = self.detail(Kind::Cached, Kind::InputDetails)?;
+        let input = input.saturating_add(zero(self.number(FigureKind::Tools)));
+        let thoughts = self.number(FigureKind::Thoughts);
+        let output = self.number(FigureKind::Output).unwrap_or_else(|| {
+            zero(self.number(FigureKind::Candidates)).saturating_add(zero(thoughts))
+        });
+        let total = zero(self.number(FigureKind::Total));
+        let (cached, inside) = self.detail(FigureKind::Cached, FigureKind::InputDetails)?;
         let cached = zero(cached.or(read).or(inside));
-        let (written, noted) = self.detail(Kind::Written, Kind::InputDetails)?;
+        let (written, noted) = self.detail(FigureKind::Written, FigureKind::InputDetails)?;
         let written = zero(written.or(apart).or(noted));
-        let (reasoning, within) = self.detail(Kind::Reasoning, Kind::OutputDetails)?;
+        let (reasoning, within) = self.detail(FigureKind::Reasoning, FigureKind::OutputDetails)?;
         let reasoning = zero(reasoning.or(thoughts).or(within));
         let is_known = self.numbers.iter().any(Option::is_some);
         if !is_known && inside.or(noted).or(within).is_none() {

@@ -78,7 +78,7 @@ impl<'o> Writer<'o> {
         self.changes.unwrap_or_default()
     }
 
-    /// Metadata a change, if anyone wants to know.
+    /// Tells of a change, if anyone wants to know.
     pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
@@ -265,6 +265,18 @@ impl<'o> Writer<'o> {
         self.thinking_as_text(part)
     }
 
+    /// What becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
+    pub fn thinking_where<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
+        match &part.kind {
+            PartKind::RedactedThinking(_) => {
+                self.dropped(part);
+                Thought::Nothing
+            }
+            _ if is_own => self.thinking(part, true),
+            _ => self.thinking_as_text(part),
+        }
+    }
+
     /// What a thinking part becomes that cannot go back as it came.
     pub fn thinking_as_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
         let PartKind::Thinking(bytes) = &part.kind else {
@@ -341,22 +353,22 @@ impl<'o> Writer<'o> {
     }
 
     /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
-    pub fn block<'a>(&mut self, part: &'a Part) -> Block<'a> {
+    pub fn block<'a>(&mut self, part: &'a Part) -> BlockForm<'a> {
         let PartKind::ProviderBlock { provider, data } = &part.kind else {
-            return Block::Nothing;
+            return BlockForm::Nothing;
         };
         if *provider == self.options.provider && !part.withheld {
-            return Block::Own(data);
+            return BlockForm::Own(data);
         }
         let words = said::words(data).filter(|_| *provider != self.options.provider);
         match words {
             Some(words) => {
                 self.reworded(part, &words);
-                Block::Words(words)
+                BlockForm::Words(words)
             }
             None => {
                 self.dropped(part);
-                Block::Nothing
+                BlockForm::Nothing
             }
         }
     }
@@ -429,7 +441,7 @@ impl<'o> Writer<'o> {
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
 /// What becomes of a provider's block.
-pub(crate) enum Block<'a> {
+pub(crate) enum BlockForm<'a> {
     /// It goes back as it came.
     Own(&'a Map),
     /// It becomes text.

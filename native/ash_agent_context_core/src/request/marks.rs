@@ -1,8 +1,13 @@
-//! Where the cache breakpoints of a request stand.
+//! Where the cache breakpoints of a request stand, and the request cut there.
+
+use std::borrow::Cow;
 
 use crate::log::hints::Ttl;
 use crate::request::body::Body;
+use crate::request::segment::Segment;
 use crate::request::slice::{Mark, Slice};
+use crate::value::builder::Json;
+use crate::value::numbers;
 
 /// Iterations between two cache breakpoints that stay where they are.
 const CACHE_STEP: u64 = 5;
@@ -83,4 +88,44 @@ impl<'a> Body<'a, '_> {
             })
             .sum()
     }
+
+    /// Whether anything of the request has a number that JSON readers refuse.
+    pub(super) fn exceeds(&self, head: &Json) -> bool {
+        let made = self.system.iter().map(|(before, _)| before);
+        let mut made = made.chain([head]);
+        made.any(|json| numbers::exceed(&json.0)) || self.marked().any(|(_, slice)| slice.exceeds())
+    }
+
+    pub(super) fn segments(self, head: Json, chosen: &[(Mark, Ttl)]) -> Vec<Segment<'a>> {
+        let mut segments = Vec::with_capacity(self.slices.len() + 2 * chosen.len() + 4);
+        let mut chosen = chosen.iter().peekable();
+        let mut cut = |slice: &Slice<'a>,
+                       index: Option<usize>,
+                       mut start: usize,
+                       segments: &mut Vec<Segment<'a>>| {
+            while let Some((mark, ttl)) = chosen.next_if(|(mark, _)| mark.slice == index) {
+                segments.push(slice.part(start, mark.at));
+                let text = self.format.cache_mark(*ttl).as_bytes();
+                segments.push(Segment::Made(Cow::Borrowed(text)));
+                start = mark.at;
+            }
+            segments.push(slice.part(start, slice.end));
+        };
+        if let Some((before, slice)) = self.system {
+            segments.push(made(before));
+            cut(&slice, None, 0, &mut segments);
+        }
+        segments.push(made(head));
+        for (index, slice) in self.slices.iter().enumerate() {
+            // The first element follows a comma as all others do.
+            let start = slice.start + usize::from(index == 0);
+            cut(slice, Some(index), start, &mut segments);
+        }
+        segments.push(Segment::Made(Cow::Borrowed(b"]}")));
+        segments
+    }
+}
+
+fn made(json: Json) -> Segment<'static> {
+    Segment::Made(Cow::Owned(json.0))
 }

@@ -9,6 +9,7 @@ mod cost;
 mod item;
 pub mod located;
 mod marks;
+mod pieces;
 pub mod segment;
 mod slice;
 mod unit;

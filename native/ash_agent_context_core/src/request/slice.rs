@@ -22,7 +22,7 @@ pub(crate) struct Mark {
 
 /// Some elements, or all but the beginning or the end of them.
 pub(crate) struct Slice<'a> {
-    pub bytes: Bytes<'a>,
+    pub bytes: SliceBytes<'a>,
     pub start: usize,
     pub end: usize,
     /// The number of the iteration that they belong to, or of the first one.
@@ -37,7 +37,7 @@ pub(crate) struct Slice<'a> {
     pub follows_user: bool,
 }
 
-pub(crate) enum Bytes<'a> {
+pub(crate) enum SliceBytes<'a> {
     Lent(&'a [u8]),
     /// Some parts of a piece.
     Kept(Arc<Piece>, Range<usize>),
@@ -59,7 +59,7 @@ impl<'a> Slice<'a> {
             is_prefix: false,
             is_before: false,
             follows_user: false,
-            bytes: Bytes::Kept(piece, parts),
+            bytes: SliceBytes::Kept(piece, parts),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Slice<'a> {
             is_prefix: false,
             is_before: false,
             follows_user: false,
-            bytes: Bytes::Lent(bytes),
+            bytes: SliceBytes::Lent(bytes),
         }
     }
 
@@ -82,23 +82,23 @@ impl<'a> Slice<'a> {
 
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Lent(bytes) => bytes,
-            Bytes::Kept(piece, _) => piece.bytes(),
+            SliceBytes::Lent(bytes) => bytes,
+            SliceBytes::Kept(piece, _) => piece.bytes(),
         }
     }
 
     /// Whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
         match &self.bytes {
-            Bytes::Lent(bytes) => numbers::exceed(bytes),
-            Bytes::Kept(piece, _) => piece.exceeds,
+            SliceBytes::Lent(bytes) => numbers::exceed(bytes),
+            SliceBytes::Kept(piece, _) => piece.exceeds,
         }
     }
 
     /// The piece, if this is all of one.
     pub fn whole(&self) -> Option<&Arc<Piece>> {
         match &self.bytes {
-            Bytes::Kept(piece, _) if (self.start, self.end) == (0, piece.bytes().len()) => {
+            SliceBytes::Kept(piece, _) if (self.start, self.end) == (0, piece.bytes().len()) => {
                 Some(piece)
             }
             _ => None,
@@ -111,8 +111,8 @@ impl<'a> Slice<'a> {
 
     pub fn part(&self, start: usize, end: usize) -> Segment<'a> {
         match &self.bytes {
-            Bytes::Lent(bytes) => Segment::Lent(bytes.get(start..end).unwrap_or_default()),
-            Bytes::Kept(piece, _) => Segment::Kept(KeptBytes {
+            SliceBytes::Lent(bytes) => Segment::Lent(bytes.get(start..end).unwrap_or_default()),
+            SliceBytes::Kept(piece, _) => Segment::Kept(KeptBytes {
                 piece: piece.clone(),
                 range: start..end,
             }),
@@ -122,8 +122,8 @@ impl<'a> Slice<'a> {
     /// The cache breakpoints in it that were set by hand, oldest first.
     pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         let marks = match &self.bytes {
-            Bytes::Lent(_) => &[],
-            Bytes::Kept(piece, _) => &*piece.by_hand,
+            SliceBytes::Lent(_) => &[],
+            SliceBytes::Kept(piece, _) => &*piece.by_hand,
         };
         marks.iter().map(move |mark| Mark {
             slice,
@@ -136,8 +136,10 @@ impl<'a> Slice<'a> {
     /// The other places for one, newest first.
     pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         let parts = match &self.bytes {
-            Bytes::Lent(_) => None,
-            Bytes::Kept(piece, parts) => Some(parts.clone().rev().zip(std::iter::repeat(piece))),
+            SliceBytes::Lent(_) => None,
+            SliceBytes::Kept(piece, parts) => {
+                Some(parts.clone().rev().zip(std::iter::repeat(piece)))
+            }
         };
         parts
             .into_iter()
@@ -156,8 +158,8 @@ impl<'a> Slice<'a> {
 
     fn number_of(&self, part: usize) -> u64 {
         let first = match &self.bytes {
-            Bytes::Lent(_) => part,
-            Bytes::Kept(_, parts) => parts.start,
+            SliceBytes::Lent(_) => part,
+            SliceBytes::Kept(_, parts) => parts.start,
         };
         self.number + (part - first) as u64
     }

@@ -18,7 +18,7 @@ use crate::log::reply::Finish;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::provider::draft::Draft;
-use crate::provider::drafted::Said;
+use crate::provider::drafted::Drafted;
 use crate::provider::event::Event;
 use crate::provider::framing::Framing;
 use crate::provider::{node, room};
@@ -353,7 +353,7 @@ impl Response {
     /// O(n)
     #[must_use]
     pub fn message(&self) -> (Message, Box<[ToolCall]>) {
-        let Said {
+        let Drafted {
             content,
             calls,
             done,
@@ -369,7 +369,7 @@ impl Response {
         (message, half.into_boxed_slice())
     }
 
-    fn said(&self) -> Said {
+    fn said(&self) -> Drafted {
         self.draft.said(self.state == State::Complete)
     }
 
@@ -409,7 +409,10 @@ fn read(draft: &mut Draft, event: Option<&str>, bytes: &[u8]) -> Result<(), Faul
         Some("error") if node::get(node, "error").is_none() => {
             Err(Fault::of(node).unwrap_or_else(|| Fault::read(node)))
         }
-        _ => room.read_response(draft, event, node),
+        _ => match event {
+            Some(name) => room.read_event(draft, name, node),
+            None => room.read_response(draft, node),
+        },
     })
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Leaf<'a> {
 type Parting = (u64, usize);
 
 #[derive(Default)]
-struct Tree<'a> {
+struct BaseTree<'a> {
     /// The first of each kind: contexts of two kinds share nothing.
     roots: HashMap<(&'a str, u64), usize>,
     /// Where each branch hangs, by its number.
@@ -45,7 +45,7 @@ struct Tree<'a> {
 
 /// The base of each branch, by its position; `None` when it shares nothing with any before it.
 pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
-    let mut tree = Tree::default();
+    let mut tree = BaseTree::default();
     branches
         .iter()
         .enumerate()
@@ -53,7 +53,7 @@ pub(crate) fn find(branches: &[Leaf<'_>]) -> Vec<Option<usize>> {
         .collect()
 }
 
-impl<'a> Tree<'a> {
+impl<'a> BaseTree<'a> {
     fn place(&mut self, all: &[Leaf<'a>], at: usize, branch: &Leaf<'a>) -> Option<usize> {
         let kind = (branch.context.id(), branch.context.first_number());
         let Some(root) = self.roots.get(&kind).copied() else {

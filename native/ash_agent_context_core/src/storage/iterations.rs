@@ -81,7 +81,7 @@ pub(crate) fn in_iterations(error: Error, position: usize) -> Error {
 }
 
 /// An iteration that is being read.
-pub(crate) struct Read<'a> {
+pub(crate) struct ReadIteration<'a> {
     /// Without its messages.
     pub empty: Iteration,
     pub messages: Vec<Node<'a>>,
@@ -100,7 +100,7 @@ pub(crate) fn read_iteration(
     node: Node<'_>,
     due: Option<u64>,
     trust: Trust,
-) -> Result<Read<'_>, Error> {
+) -> Result<ReadIteration<'_>, Error> {
     let mut fields = fields(node, "an iteration")?;
     let number = at(
         keys::NUMBER,
@@ -121,7 +121,7 @@ pub(crate) fn read_iteration(
         Some(view) if view.is_nil() => Some(None),
         Some(view) => Some(Some(at(keys::VIEW, Stored::read_asked(view, trust))?)),
     };
-    Ok(Read {
+    Ok(ReadIteration {
         empty: iteration.with_extra(rest(fields)?),
         messages,
         view,

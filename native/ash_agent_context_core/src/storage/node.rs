@@ -60,14 +60,14 @@ impl Node<'_> {
 
 /// The entries of an object that is being taken apart.
 #[derive(Default)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct DocumentFields<'a> {
     /// Those of a map that came as a term.
     pub values: fields::Fields,
     /// Those of a text as they came, without what was taken.
     named: Vec<Named<'a>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> DocumentFields<'a> {
     /// The entries of an object, nothing of anything else.
     #[inline]
     pub fn of(node: Node<'a>) -> Option<Self> {
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Like [`Fields::take`], but `nil` counts as missing.
+    /// Like [`DocumentFields::take`], but `nil` counts as missing.
     #[inline]
     pub fn take_given(&mut self, name: &str) -> Option<Node<'a>> {
         self.take(name).filter(|node| !node.is_nil())

@@ -18,7 +18,7 @@ use crate::log::reply::{Finish, Reply};
 use crate::log::usage::{Reported, Usage};
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING};
-use crate::storage::node::{Fields, Node};
+use crate::storage::node::{DocumentFields, Node};
 use crate::storage::trust::{Approvals, Trust};
 use crate::storage::untagged;
 use crate::value::fields::utf8;
@@ -175,13 +175,13 @@ fn read_usage(node: Node<'_>) -> Result<Usage, Error> {
 }
 
 /// A number that is not negative.
-pub(crate) fn take_count(fields: &mut Fields<'_>, key: &'static str) -> Result<u64, Error> {
+pub(crate) fn take_count(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<u64, Error> {
     let number = fields.take(key).and_then(|node| node.as_count());
     number.ok_or_else(|| wrong(key, "a number of tokens"))
 }
 
 pub(crate) fn take_wire(
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     key: &'static str,
     of_system: bool,
 ) -> Result<Option<Original>, Error> {
@@ -309,13 +309,13 @@ fn read_calls(nodes: Vec<Node<'_>>, trust: Trust) -> Result<(Box<[ToolCall]>, Ex
 }
 
 /// Where a call stands.
-struct State {
+struct ReadingState {
     decision: Option<Decision>,
     asked: Option<Value>,
     outcome: Option<Outcome>,
 }
 
-fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, State), Error> {
+fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, ReadingState), Error> {
     let mut fields = fields(node, "a tool call")?;
     let id = at(keys::ID, take_name(&mut fields, keys::ID))?;
     let kind = match fields.take_given(keys::KIND) {
@@ -351,7 +351,7 @@ fn read_call(node: Node<'_>, trust: Trust) -> Result<(ToolCall, State), Error> {
 
 fn read_arguments(
     kind: CallKind,
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     trust: Trust,
 ) -> Result<Arguments, Error> {
     let node = fields.take(keys::ARGUMENTS).unwrap_or(NIL);
@@ -379,7 +379,7 @@ fn read_arguments(
         .ok_or_else(|| wrong(keys::ARGUMENTS_JSON, "the arguments as JSON text"))
 }
 
-fn read_state(fields: &mut Fields<'_>, trust: Trust) -> Result<State, Error> {
+fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingState, Error> {
     let status = fields.take(keys::STATUS);
     let status = status.as_ref().and_then(Node::as_str).unwrap_or_default();
     let ended = Status::from_name(status);
@@ -415,7 +415,7 @@ fn read_state(fields: &mut Fields<'_>, trust: Trust) -> Result<State, Error> {
         (None, Some(_)) => return Err(wrong(keys::RESULT, "nothing while the call is pending")),
         (Some(_), None) => return Err(wrong(keys::RESULT, "the result of the call")),
     };
-    Ok(State {
+    Ok(ReadingState {
         decision,
         asked,
         outcome,
@@ -452,7 +452,7 @@ fn read_decision(node: Node<'_>, trust: Trust) -> Result<Decision, Error> {
 
 /// Arguments that somebody was shown.
 fn take_seen(
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     key: &'static str,
     trust: Trust,
 ) -> Result<Option<Value>, Error> {
@@ -465,7 +465,7 @@ fn take_seen(
 
 #[inline]
 fn take_term(
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     key: &'static str,
     trust: Trust,
 ) -> Result<Option<Value>, Error> {
@@ -502,13 +502,16 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
 pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
 
 #[inline]
-pub(crate) fn fields<'a>(node: Node<'a>, expected: &'static str) -> Result<Fields<'a>, Error> {
-    Fields::of(node).ok_or_else(|| Error::invalid(Vec::new(), expected))
+pub(crate) fn fields<'a>(
+    node: Node<'a>,
+    expected: &'static str,
+) -> Result<DocumentFields<'a>, Error> {
+    DocumentFields::of(node).ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
 /// What nobody took, which must be JSON.
 #[inline]
-pub(crate) fn rest(fields: Fields<'_>) -> Result<Option<Map>, Error> {
+pub(crate) fn rest(fields: DocumentFields<'_>) -> Result<Option<Map>, Error> {
     let Some(unknown) = fields.rest() else {
         return Ok(None);
     };
@@ -535,7 +538,10 @@ pub(crate) fn at<T>(key: &'static str, read: Result<T, Error>) -> Result<T, Erro
 }
 
 #[inline]
-pub(crate) fn take_name(fields: &mut Fields<'_>, key: &'static str) -> Result<Box<str>, Error> {
+pub(crate) fn take_name(
+    fields: &mut DocumentFields<'_>,
+    key: &'static str,
+) -> Result<Box<str>, Error> {
     read_name(fields.take(key).unwrap_or(NIL))
 }
 
@@ -546,12 +552,15 @@ fn read_name(node: Node<'_>) -> Result<Box<str>, Error> {
 }
 
 #[inline]
-pub(crate) fn take_time(fields: &mut Fields<'_>, key: &'static str) -> Result<Time, Error> {
+pub(crate) fn take_time(fields: &mut DocumentFields<'_>, key: &'static str) -> Result<Time, Error> {
     read_time(&fields.take(key).unwrap_or(NIL))
 }
 
 /// A time that may be absent.
-fn take_given_time(fields: &mut Fields<'_>, key: &'static str) -> Result<Option<Time>, Error> {
+fn take_given_time(
+    fields: &mut DocumentFields<'_>,
+    key: &'static str,
+) -> Result<Option<Time>, Error> {
     let time = fields.take_given(key).as_ref().map(read_time);
     at(key, time.transpose())
 }
@@ -570,7 +579,7 @@ pub(crate) fn read_number(node: Node<'_>) -> Result<u64, Error> {
 
 #[inline]
 pub(crate) fn take_list<'a>(
-    fields: &mut Fields<'a>,
+    fields: &mut DocumentFields<'a>,
     key: &'static str,
 ) -> Result<Vec<Node<'a>>, Error> {
     let list = fields.take(key).unwrap_or(NIL).into_list();
@@ -580,7 +589,7 @@ pub(crate) fn take_list<'a>(
 /// A map of values under a key.
 #[inline]
 pub(crate) fn take_map(
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     key: &'static str,
     trust: Trust,
 ) -> Result<Option<Map>, Error> {

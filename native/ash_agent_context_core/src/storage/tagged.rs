@@ -34,12 +34,12 @@ pub(super) const MAP: &str = "$map";
 const DECIMAL_BITS: u64 = 14_284;
 
 /// A name that may be an atom's or a text.
-pub enum Key<'a> {
+pub enum NameKey<'a> {
     Atom(&'a str),
     Text(&'a str),
 }
 
-impl Key<'_> {
+impl NameKey<'_> {
     /// The key of an object.
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -58,12 +58,12 @@ fn plain(bytes: &[u8]) -> Option<&str> {
 }
 
 /// A key that can be the key of an object.
-fn plain_key(key: &Value) -> Option<Key<'_>> {
+fn plain_key(key: &Value) -> Option<NameKey<'_>> {
     match key {
-        Value::Binary(bytes) => plain(bytes).map(Key::Text),
+        Value::Binary(bytes) => plain(bytes).map(NameKey::Text),
         other => {
             let name = other.as_name()?;
-            plain(name.as_bytes()).map(Key::Atom)
+            plain(name.as_bytes()).map(NameKey::Atom)
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn text(json: &mut Json, bytes: &[u8]) {
 }
 
 /// A list or map whose elements are being written.
-enum Writing<'a> {
+enum TaggedLevel<'a> {
     List(std::slice::Iter<'a, Value>),
     Tuple(std::slice::Iter<'a, Value>),
     Object(std::slice::Iter<'a, (Value, Value)>),
@@ -108,19 +108,19 @@ pub fn value(json: &mut Json, of: &Value) {
         match next {
             Value::List(items) => {
                 json.raw("[");
-                open.push(Writing::List(items.iter()));
+                open.push(TaggedLevel::List(items.iter()));
             }
             Value::Tuple(items) => {
                 json.raw("{").key(TUPLE).raw("[");
-                open.push(Writing::Tuple(items.iter()));
+                open.push(TaggedLevel::Tuple(items.iter()));
             }
             Value::Map(map) if is_object(map) => {
                 json.raw("{");
-                open.push(Writing::Object(map.iter()));
+                open.push(TaggedLevel::Object(map.iter()));
             }
             Value::Map(map) => {
                 json.raw("{").key(MAP).raw("[");
-                open.push(Writing::Pairs(map.iter(), Pair::None));
+                open.push(TaggedLevel::Pairs(map.iter(), Pair::None));
             }
             other => scalar(json, other),
         }
@@ -135,15 +135,17 @@ pub fn value(json: &mut Json, of: &Value) {
 }
 
 /// The next element of what is being written; `None` at its end.
-fn advance<'a>(json: &mut Json, level: &mut Writing<'a>) -> Option<&'a Value> {
+fn advance<'a>(json: &mut Json, level: &mut TaggedLevel<'a>) -> Option<&'a Value> {
     let next = match level {
-        Writing::List(rest) | Writing::Tuple(rest) => rest.next().inspect(|_| json.separate()),
-        Writing::Object(rest) => rest.next().map(|(key, of)| {
+        TaggedLevel::List(rest) | TaggedLevel::Tuple(rest) => {
+            rest.next().inspect(|_| json.separate())
+        }
+        TaggedLevel::Object(rest) => rest.next().map(|(key, of)| {
             let key = plain_key(key);
-            json.key(key.as_ref().map_or("".into(), Key::text).as_ref());
+            json.key(key.as_ref().map_or("".into(), NameKey::text).as_ref());
             of
         }),
-        Writing::Pairs(rest, pair) => match *pair {
+        TaggedLevel::Pairs(rest, pair) => match *pair {
             Pair::Value(of) => {
                 *pair = Pair::End;
                 json.raw(",");
@@ -164,9 +166,9 @@ fn advance<'a>(json: &mut Json, level: &mut Writing<'a>) -> Option<&'a Value> {
     };
     if next.is_none() {
         json.raw(match level {
-            Writing::List(_) => "]",
-            Writing::Tuple(_) | Writing::Pairs(..) => "]}",
-            Writing::Object(_) => "}",
+            TaggedLevel::List(_) => "]",
+            TaggedLevel::Tuple(_) | TaggedLevel::Pairs(..) => "]}",
+            TaggedLevel::Object(_) => "}",
         });
     }
     next
@@ -214,7 +216,7 @@ pub fn entries(json: &mut Json, map: &impl HasEntries) {
             for (key, of) in map.entries() {
                 let key = plain_key(key);
                 value(
-                    json.key(key.as_ref().map_or("".into(), Key::text).as_ref()),
+                    json.key(key.as_ref().map_or("".into(), NameKey::text).as_ref()),
                     of,
                 );
             }

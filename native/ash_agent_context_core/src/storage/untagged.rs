@@ -62,7 +62,7 @@ pub fn untag(value: &mut Value, levels: usize, structs: Structs) -> Result<(), E
 }
 
 /// A list or map whose elements are being read.
-enum Reading {
+enum OpenLevel {
     List {
         rest: std::vec::IntoIter<Value>,
         read: Vec<Value>,
@@ -85,7 +85,7 @@ enum Reading {
 enum Next {
     Read(Value),
     Done(Value),
-    Open(Reading),
+    Open(OpenLevel),
 }
 
 /// With a stack of its own: schedulers' stacks are small, and overflowing one ends the VM.
@@ -93,7 +93,7 @@ fn walk(
     document: Value,
     levels: usize,
     structs: Structs,
-    open: &mut Vec<Reading>,
+    open: &mut Vec<OpenLevel>,
 ) -> Result<Value, Error> {
     let mut step = Next::Read(document);
     loop {
@@ -120,9 +120,9 @@ fn walk(
 fn begin(value: Value) -> Result<Next, Error> {
     match value {
         Value::Atom(_) | Value::Tuple(_) => Err(refuse("JSON data")),
-        Value::List(items) => Ok(Next::Open(Reading::items(items, false))),
+        Value::List(items) => Ok(Next::Open(OpenLevel::items(items, false))),
         Value::Map(map) => match map.iter().find(|(key, _)| is_tag_key(key)) {
-            None => Ok(Next::Open(Reading::Object {
+            None => Ok(Next::Open(OpenLevel::Object {
                 read: Vec::with_capacity(map.len()),
                 rest: map.into_entries().into_iter(),
                 key: Value::Nil,
@@ -141,11 +141,11 @@ fn begin(value: Value) -> Result<Next, Error> {
 }
 
 /// The next element of the innermost level, or that level itself when it has no more.
-fn next_step(open: &mut Vec<Reading>, structs: Structs) -> Result<Next, Error> {
+fn next_step(open: &mut Vec<OpenLevel>, structs: Structs) -> Result<Next, Error> {
     let next = match open.last_mut() {
         None => None,
-        Some(Reading::List { rest, .. }) => rest.next(),
-        Some(Reading::Object { rest, key, .. }) => match rest.next() {
+        Some(OpenLevel::List { rest, .. }) => rest.next(),
+        Some(OpenLevel::Object { rest, key, .. }) => match rest.next() {
             None => None,
             Some((name @ Value::Binary(_), of)) => {
                 *key = name;
@@ -153,7 +153,7 @@ fn next_step(open: &mut Vec<Reading>, structs: Structs) -> Result<Next, Error> {
             }
             Some(_) => return Err(refuse("string keys")),
         },
-        Some(Reading::Pairs { rest, value, .. }) => match value.take() {
+        Some(OpenLevel::Pairs { rest, value, .. }) => match value.take() {
             Some(value) => Some(value),
             None => match rest.next() {
                 None => None,
@@ -178,7 +178,7 @@ fn next_step(open: &mut Vec<Reading>, structs: Structs) -> Result<Next, Error> {
     ))
 }
 
-impl Reading {
+impl OpenLevel {
     fn items(items: Box<[Value]>, is_tuple: bool) -> Self {
         Self::List {
             read: Vec::with_capacity(items.len()),
@@ -273,11 +273,11 @@ fn unescape_key(key: Value) -> Value {
 fn read_tagged(tag: &Value, of: Value) -> Result<Next, Error> {
     let done = match (tag.as_str(), of) {
         (Some(TUPLE), Value::List(items)) if items.len() <= MAX_TUPLE => {
-            return Ok(Next::Open(Reading::items(items, true)))
+            return Ok(Next::Open(OpenLevel::items(items, true)))
         }
         (Some(TUPLE), _) => Err(refuse("a list of at most 16777215 elements")),
         (Some(MAP), Value::List(pairs)) => {
-            return Ok(Next::Open(Reading::Pairs {
+            return Ok(Next::Open(OpenLevel::Pairs {
                 read: Vec::with_capacity(pairs.len()),
                 rest: pairs.into_vec().into_iter(),
                 key: None,

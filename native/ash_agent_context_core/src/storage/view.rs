@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
 use crate::storage::keys;
-use crate::storage::node::{Fields, Node};
+use crate::storage::node::{DocumentFields, Node};
 use crate::storage::read;
 use crate::storage::read::{
     at, fields, read_message_as, read_size, rest, take_list, take_name, wrong, NIL,
@@ -119,7 +119,7 @@ impl Stored {
         Ok(stored)
     }
 
-    fn read_unmasked(fields: &mut Fields<'_>, trust: Trust) -> Result<Self, Error> {
+    fn read_unmasked(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<Self, Error> {
         Ok(Self {
             covers: read_list(fields, keys::COVERS, |cover| read_cover(cover, trust))?,
             cleared: read_given(fields, keys::CLEARED, read_cleared)?,
@@ -211,7 +211,7 @@ fn may_cover(context: &Context, first: u64, last: u64) -> bool {
 }
 
 fn read_given<'a, T>(
-    fields: &mut Fields<'a>,
+    fields: &mut DocumentFields<'a>,
     key: &'static str,
     read: impl FnOnce(Node<'a>) -> Result<T, Error>,
 ) -> Result<Option<T>, Error> {
@@ -219,7 +219,7 @@ fn read_given<'a, T>(
 }
 
 fn read_list<'a, T>(
-    fields: &mut Fields<'a>,
+    fields: &mut DocumentFields<'a>,
     key: &'static str,
     read: impl Fn(Node<'a>) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {
@@ -233,7 +233,7 @@ fn read_list<'a, T>(
 
 fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
     let mut fields = fields(node, "a cover")?;
-    let number = |fields: &mut Fields<'_>, key| {
+    let number = |fields: &mut DocumentFields<'_>, key| {
         let node = fields.take(key).unwrap_or(NIL);
         at(key, read::read_number(node))
     };
@@ -258,7 +258,7 @@ fn read_cleared(node: Node<'_>) -> Result<Cleared, Error> {
 }
 
 fn read_masks(
-    fields: &mut Fields<'_>,
+    fields: &mut DocumentFields<'_>,
     known: Option<&Arc<Masks>>,
 ) -> Result<Option<Arc<Masks>>, Error> {
     let pairs = read_list(fields, keys::MASKS, |node| {

@@ -8,7 +8,7 @@ use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::storage::keys;
-use crate::storage::tagged::{self, Key};
+use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::json::AsJson;
 use crate::value::time;
@@ -177,8 +177,8 @@ fn at(json: &mut JsonObject<'_>, source: &Source) {
 
 fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let name = match &call.name {
-        Name::Atom(name) => Key::Atom(name),
-        Name::Text(name) => Key::Text(name),
+        Name::Atom(name) => NameKey::Atom(name),
+        Name::Text(name) => NameKey::Text(name),
     };
     let outcome = exchange.slot(slot);
     json.object(|json| {

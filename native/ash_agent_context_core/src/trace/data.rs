@@ -29,13 +29,13 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 const VIEWS: usize = 20;
 
 /// What writes the data.
-pub(super) struct Writer<'t, 'a> {
+pub(super) struct DataWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     prices: &'t Prices,
     pub texts: Texts,
 }
 
-impl<'t, 'a> Writer<'t, 'a> {
+impl<'t, 'a> DataWriter<'t, 'a> {
     pub fn new(trace: &'t Trace<'a>, prices: &'t Prices) -> Self {
         Self {
             trace,

@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use crate::context::Context;
 use crate::log::price::Prices;
 use crate::provider::options::Options;
-use crate::trace::data::Writer;
-use crate::trace::said::{said, Said};
+use crate::trace::data::DataWriter;
+use crate::trace::said::{said, Passage};
 use crate::trace::told::{Looked, Trace};
 use crate::trace::visible::visible;
 use crate::value::builder::Json;
@@ -55,10 +55,10 @@ struct Page<'a> {
 struct Readable {
     anchor: String,
     number: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<PagePiece>,
 }
 
-struct Piece {
+struct PagePiece {
     label: &'static str,
     call: String,
     text: String,
@@ -105,7 +105,7 @@ impl Trace<'_> {
     fn data(&self, options: &PageOptions<'_>) -> Vec<u8> {
         let mut json = Json::default();
         json.object(|json| {
-            let mut writer = Writer::new(self, options.prices);
+            let mut writer = DataWriter::new(self, options.prices);
             json.field("version", &1);
             json.list("conversations", |json| writer.conversations(json));
             if let Some(request) = &options.request {
@@ -151,7 +151,7 @@ impl Trace<'_> {
     }
 }
 
-fn piece(said: &Said<'_>, room: &mut usize) -> Piece {
+fn piece(said: &Passage<'_>, room: &mut usize) -> PagePiece {
     let call = match said.call {
         None => String::new(),
         Some((id, Some(name))) => format!("{name} ({id})"),
@@ -176,7 +176,7 @@ fn piece(said: &Said<'_>, room: &mut usize) -> Piece {
         0 => String::new(),
         left_out => format!(" \u{2026} ({left_out} bytes more)"),
     };
-    Piece {
+    PagePiece {
         label: said.label,
         call: visible(&call).into_owned(),
         text: [&visible(shown), left_out.as_str()].concat(),

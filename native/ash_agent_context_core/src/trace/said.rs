@@ -10,7 +10,7 @@ use crate::value::letters;
 use crate::value::{json, wording, Value};
 
 /// A piece of a conversation that stands on its own.
-pub(super) struct Said<'a> {
+pub(super) struct Passage<'a> {
     pub label: &'static str,
     /// The id of the call, and the tool's name where it is called.
     pub call: Option<(&'a str, Option<&'a str>)>,
@@ -19,12 +19,12 @@ pub(super) struct Said<'a> {
 }
 
 /// What a message says, the calls it makes, and their results.
-pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Said<'a>> {
+pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     let message = looked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
     all.extend(words(message));
     for call in &message.calls {
-        all.push(Said {
+        all.push(Passage {
             label: "calls",
             call: Some((&call.id, Some(call.name.as_str()))),
             text: arguments(call),
@@ -34,7 +34,7 @@ pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Said<'a>> {
     let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
     for (call, outcome) in message.calls.iter().zip(slots) {
         if let Some(outcome) = outcome {
-            all.push(Said {
+            all.push(Passage {
                 label: "tool result",
                 call: Some((&call.id, None)),
                 text: result_text(outcome),
@@ -46,13 +46,13 @@ pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Said<'a>> {
 }
 
 /// What a message says beside its calls.
-pub(super) fn words(message: &Message) -> impl Iterator<Item = Said<'_>> {
+pub(super) fn words(message: &Message) -> impl Iterator<Item = Passage<'_>> {
     let label = match message.role {
         Role::System => "system",
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    let piece = |label, text, is_error| Said {
+    let piece = |label, text, is_error| Passage {
         label,
         call: None,
         text,

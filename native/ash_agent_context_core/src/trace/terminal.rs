@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::log::iteration::Iteration;
-use crate::trace::said::{said, words, Said};
+use crate::trace::said::{said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
@@ -32,7 +32,7 @@ impl<'a> Trace<'a> {
     /// That conversation as text, each iteration with a line above it.
     #[must_use]
     pub fn print(&self, how: Printed) -> String {
-        let mut page = Page {
+        let mut page = TerminalPage {
             how,
             text: String::new(),
         };
@@ -108,18 +108,18 @@ fn duration(from: Time, to: Time) -> String {
     }
 }
 
-struct Page {
+struct TerminalPage {
     how: Printed,
     text: String,
 }
 
-impl Page {
+impl TerminalPage {
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
     }
 
-    fn piece(&mut self, piece: &Said<'_>) {
+    fn piece(&mut self, piece: &Passage<'_>) {
         let call = match piece.call {
             None => String::new(),
             Some((id, Some(name))) => format!("{id}: {name} "),

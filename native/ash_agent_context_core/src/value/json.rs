@@ -45,23 +45,23 @@ pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Er
     let read = read_value(&mut jiter, limit).map_err(|fault| fault.explain(&jiter))?;
     jiter
         .finish()
-        .map_err(|error| Fault::from(error).explain(&jiter))?;
+        .map_err(|error| ParseFault::from(error).explain(&jiter))?;
     Ok(read)
 }
 
-enum Fault {
+enum ParseFault {
     TooDeep(usize),
     Number(usize),
     Syntax(jiter::JiterError),
 }
 
-impl From<jiter::JiterError> for Fault {
+impl From<jiter::JiterError> for ParseFault {
     fn from(error: jiter::JiterError) -> Self {
         Self::Syntax(error)
     }
 }
 
-impl Fault {
+impl ParseFault {
     fn explain(self, jiter: &Jiter<'_>) -> Error {
         let (what, index) = match self {
             Self::TooDeep(limit) => return Error::TooDeep { limit },
@@ -87,7 +87,7 @@ impl Fault {
     }
 }
 
-fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Fault> {
+fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), ParseFault> {
     let mut doubled = false;
     let mut open: Vec<Container> = Vec::new();
     let mut peek = jiter.peek()?;
@@ -96,7 +96,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
         let mut value = match peek {
             Peek::Array => {
                 if open.len() >= limit {
-                    return Err(Fault::TooDeep(limit));
+                    return Err(ParseFault::TooDeep(limit));
                 }
                 if let Some(first) = jiter.known_array()? {
                     open.push(Container::Array(Vec::new()));
@@ -107,7 +107,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
             }
             Peek::Object => {
                 if open.len() >= limit {
-                    return Err(Fault::TooDeep(limit));
+                    return Err(ParseFault::TooDeep(limit));
                 }
                 if let Some(key) = jiter.known_object()? {
                     let key = key.as_bytes().into();
@@ -150,7 +150,7 @@ fn read_value(jiter: &mut Jiter<'_>, limit: usize) -> Result<(Value, bool), Faul
     }
 }
 
-fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, Fault> {
+fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, ParseFault> {
     Ok(match peek {
         Peek::Null => {
             jiter.known_null()?;
@@ -165,7 +165,7 @@ fn read_scalar(jiter: &mut Jiter<'_>, peek: Peek) -> Result<Value, Fault> {
                 NumberAny::Int(NumberInt::BigInt(big)) => Value::integer(big),
                 NumberAny::Float(float) => {
                     if !float.is_finite() {
-                        return Err(Fault::Number(index));
+                        return Err(ParseFault::Number(index));
                     }
                     Value::Float(float)
                 }

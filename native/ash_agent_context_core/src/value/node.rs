@@ -89,25 +89,27 @@ impl<'a> Node<'a> {
     }
 
     /// What it is, to be looked at.
-    pub fn kind(&self) -> Kind<'_, 'a> {
+    pub fn kind(&self) -> NodeKind<'_, 'a> {
         match self {
-            Self::Text(text) => std::str::from_utf8(text).map_or(Kind::Other, Kind::Text),
-            Self::List(items) => Kind::List(items),
-            Self::Object(entries) => Kind::Object(entries),
-            Self::Value(Value::Nil) => Kind::Nil,
-            Self::Value(Value::Bool(flag)) => Kind::Bool(*flag),
-            Self::Value(Value::Int(number)) => Kind::Int(*number),
-            Self::Value(Value::BigInt(number)) => Kind::BigInt(number),
-            Self::Value(Value::Float(number)) => Kind::Float(*number),
-            Self::Value(value @ Value::Binary(_)) => value.as_str().map_or(Kind::Other, Kind::Text),
-            Self::Value(_) | Self::Taken => Kind::Other,
+            Self::Text(text) => std::str::from_utf8(text).map_or(NodeKind::Other, NodeKind::Text),
+            Self::List(items) => NodeKind::List(items),
+            Self::Object(entries) => NodeKind::Object(entries),
+            Self::Value(Value::Nil) => NodeKind::Nil,
+            Self::Value(Value::Bool(flag)) => NodeKind::Bool(*flag),
+            Self::Value(Value::Int(number)) => NodeKind::Int(*number),
+            Self::Value(Value::BigInt(number)) => NodeKind::BigInt(number),
+            Self::Value(Value::Float(number)) => NodeKind::Float(*number),
+            Self::Value(value @ Value::Binary(_)) => {
+                value.as_str().map_or(NodeKind::Other, NodeKind::Text)
+            }
+            Self::Value(_) | Self::Taken => NodeKind::Other,
         }
     }
 }
 
 /// What a node is that was read from a text.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind<'n, 'a> {
+pub(crate) enum NodeKind<'n, 'a> {
     Nil,
     Bool(bool),
     Int(i64),

@@ -15,11 +15,14 @@ use crate::value::Value;
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
 const LEVELS: usize = 64;
 
+/// Entries of open objects that there is room for from the start.
+const ENTRIES: usize = 16;
+
 /// Digits of integers that surely fit.
 const DIGITS: usize = 18;
 
 /// A string that was read.
-enum Text<'a> {
+enum ScannedText<'a> {
     /// As it stands in the text.
     Here(&'a [u8]),
     /// Without its escapes.
@@ -57,12 +60,15 @@ impl<'a> Scan<'a> {
     /// The whole text as one node.
     pub fn whole(text: &'a [u8]) -> Option<Node<'a>> {
         let mut scan = Self::new(text);
+        // Most objects have fewer entries, so that the list of them grows once.
+        scan.entries.reserve(ENTRIES);
         let node = scan.node()?;
         scan.end()?;
         Some(node)
     }
 
     /// The next byte that is not white space.
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
         while let [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] = self.rest {
             self.rest = rest;
@@ -70,6 +76,7 @@ impl<'a> Scan<'a> {
         self.rest.first().copied()
     }
 
+    #[inline]
     fn skip(&mut self, text: &[u8]) -> Option<()> {
         self.rest = self.rest.strip_prefix(text)?;
         Some(())
@@ -87,8 +94,8 @@ impl<'a> Scan<'a> {
     pub fn node(&mut self) -> Option<Node<'a>> {
         match self.peek()? {
             b'"' => Some(match self.string()? {
-                Text::Here(bytes) => Node::Text(bytes),
-                Text::Plain => Node::Value(Value::Binary((*self.plain).into())),
+                ScannedText::Here(bytes) => Node::Text(bytes),
+                ScannedText::Plain => Node::Value(Value::Binary((*self.plain).into())),
             }),
             b'{' => {
                 let start = self.entries.len();
@@ -156,19 +163,19 @@ impl<'a> Scan<'a> {
         self.skip(&[close])
     }
 
-    fn string(&mut self) -> Option<Text<'a>> {
+    fn string(&mut self) -> Option<ScannedText<'a>> {
         let text = self.bytes()?;
         let is_utf8 = match text {
-            Text::Here(bytes) => is_utf8(bytes),
-            Text::Plain => is_utf8(&self.plain),
+            ScannedText::Here(bytes) => is_utf8(bytes),
+            ScannedText::Plain => is_utf8(&self.plain),
         };
         is_utf8.then_some(text)
     }
 
     fn key(&mut self) -> Option<Cow<'a, str>> {
         match self.bytes()? {
-            Text::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
-            Text::Plain => {
+            ScannedText::Here(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            ScannedText::Plain => {
                 let text = std::str::from_utf8(&self.plain).ok()?;
                 Some(Cow::Owned(text.to_owned()))
             }
@@ -176,11 +183,11 @@ impl<'a> Scan<'a> {
     }
 
     /// A string, whatever its bytes are.
-    fn bytes(&mut self) -> Option<Text<'a>> {
+    fn bytes(&mut self) -> Option<ScannedText<'a>> {
         self.skip(b"\"")?;
         let plain = self.run()?;
         if self.skip(b"\"").is_some() {
-            return Some(Text::Here(plain));
+            return Some(ScannedText::Here(plain));
         }
         self.plain.clear();
         self.plain.extend_from_slice(plain);
@@ -189,7 +196,7 @@ impl<'a> Scan<'a> {
             let plain = self.run()?;
             self.plain.extend_from_slice(plain);
         }
-        Some(Text::Plain)
+        Some(ScannedText::Plain)
     }
 
     /// What comes before the next quote, backslash or control character.
@@ -261,5 +268,52 @@ impl<'a> Scan<'a> {
         }
         let digit = |sum, digit: &u8| sum * 10 + i64::from(digit - b'0');
         Some(Value::Int(number.iter().fold(0, digit)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Scan;
+    use crate::value::json;
+
+    /// The letters of a text that is an escape alone, where the scanner reads it.
+    fn letters(escapes: &str) -> Option<Vec<u8>> {
+        let text = format!("\"{escapes}\"");
+        let node = Scan::whole(text.as_bytes())?;
+        assert_eq!(
+            json::read(text.as_bytes(), 1).as_ref(),
+            Ok(&node.into_value())
+        );
+        json::read(text.as_bytes(), 1)
+            .unwrap()
+            .as_str()
+            .map(|text| text.into())
+    }
+
+    #[test]
+    fn two_escapes_are_one_letter_only_where_the_second_is_a_low_half() {
+        for (pair, letter) in [
+            ("\\ud800\\udc00", "\u{10000}"),
+            ("\\ud83d\\ude00", "\u{1f600}"),
+            ("\\udbff\\udfff", "\u{10ffff}"),
+            ("\\ud7ff\\ue000", "\u{d7ff}\u{e000}"),
+        ] {
+            assert_eq!(letters(pair).as_deref(), Some(letter.as_bytes()), "{pair}");
+        }
+        for half in [
+            "\\ud800",
+            "\\ud800x",
+            "\\ud800\\n",
+            "\\ud800\\udbff",
+            "\\ud800\\ue000",
+            "\\ud800\\uffff",
+            "\\ud800\\u0041",
+            "\\udbff\\ue000",
+            "\\udc00",
+            "\\udfff\\ud800",
+        ] {
+            assert_eq!(letters(half), None, "{half}");
+        }
     }
 }

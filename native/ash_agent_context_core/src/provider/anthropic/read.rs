@@ -8,7 +8,7 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
-use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, call, each, inline_image, json_like, json_part, metadata, misplaced, name_at, part,
     provider_block, system_part, text_block, Object, CONTENT,
@@ -19,16 +19,8 @@ const PROVIDER: Provider = Provider::Anthropic;
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(system) = body.take("system") {
-            let key = body.key("system");
-            history
-                .read_prompt(system, system_content)
-                .map_err(|error| error.within(key))?;
-        }
-        let messages = body.need_list("messages", "a list of messages")?;
-        history
-            .read_each(messages, read_message)
-            .map_err(|error| error.within(body.key("messages")))
+        history.read_prompt(body, "system", system_content)?;
+        history.read_list(body, "messages", "a list of messages", read_message)
     }
 }
 
@@ -113,7 +105,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         Value::List(blocks) => blocks.into_vec(),
         _ => return Err(Error::invalid(Vec::new(), CONTENT)),
     };
-    let mut said = Said::default();
+    let mut said = ModelBlocks::default();
     each(blocks, |block| {
         if name_at(&block, "type") == Some("tool_use") {
             let mut block = Object::read(block, "")?;

@@ -11,16 +11,11 @@ use crate::provider::block::{arguments, Opaque};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign::part;
 use crate::provider::format::Responds;
-use crate::provider::node::{self, Kind, Node};
+use crate::provider::node::{self, Node, NodeKind};
 use crate::value::{Map, Value};
 
 impl Responds for Room {
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read(draft, node)
     }
 }
@@ -150,7 +145,7 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
 /// The words of a block or of more of it. Servers leave out those that are empty where more are to come.
 fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n str, Fault> {
     match node::get(node, name).map(Node::kind) {
-        Some(Kind::Text(words)) => Ok(words),
+        Some(NodeKind::Text(words)) => Ok(words),
         None if !needed => Ok(""),
         _ => Err(Fault::unreadable(format!("{name} that is not text"))),
     }

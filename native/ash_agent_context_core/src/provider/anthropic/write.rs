@@ -9,7 +9,7 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Writes;
-use crate::provider::order::Said;
+use crate::provider::order::PartOrCall;
 use crate::provider::parts::Parts;
 use crate::provider::writer::{Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
@@ -49,17 +49,13 @@ impl Writes for Room {
                     one_text(false, &text, out);
                 }
             }
-            (_, Content::Parts(parts)) => out.blocks(false, |out| {
-                PARTS.all(&**parts, out);
-            }),
-            (_, Content::None) => {}
+            (_, content) => out.blocks(false, |out| PARTS.content(content, out)),
         }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
@@ -134,18 +130,20 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         }
         let said = out.arrange(message, is_thinking, is_served);
         let spoken = out.spoken(&said, is_thinking);
-        let is_text = |one: &Said<'_>| match one {
-            Said::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
-            Said::Call(_) => false,
+        let is_text = |one: &PartOrCall<'_>| match one {
+            PartOrCall::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
+            PartOrCall::Call(_) => false,
         };
         // A history must not end in white space; one that goes on keeps its bytes.
         let last_text = said.iter().rposition(is_text);
         let last_text = last_text.filter(|_| message.calls.is_empty());
         for (index, one) in said.into_iter().enumerate() {
             match one {
-                Said::Part(part) if part.kind.is_thinking() => thinking(part, index < spoken, out),
-                Said::Part(part) => model_part(part, last_text == Some(index), out),
-                Said::Call(call) => write_call(call, out),
+                PartOrCall::Part(part) if part.kind.is_thinking() => {
+                    thinking(part, index < spoken, out)
+                }
+                PartOrCall::Part(part) => model_part(part, last_text == Some(index), out),
+                PartOrCall::Call(call) => write_call(call, out),
             }
         }
     });
@@ -214,14 +212,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    if matches!(part.kind, PartKind::RedactedThinking(_)) {
-        return out.dropped(part);
-    }
-    let thought = match is_own {
-        true => out.thinking(part, true),
-        false => out.thinking_as_text(part),
-    };
-    match thought {
+    match out.thinking_where(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block

@@ -12,7 +12,7 @@ use crate::log::provider::Provider;
 use crate::provider::format::Reads;
 use crate::value::{Value, MAX_DEPTH};
 
-use crate::provider::dialect::blocks::{output, Said};
+use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
     at, bounded, call, each, has, inline_image, json_like, json_part, metadata, name_at, part,
     plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
@@ -23,16 +23,8 @@ const PROVIDER: Provider = Provider::Bedrock;
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(system) = body.take("system") {
-            let key = body.key("system");
-            history
-                .read_prompt(system, system_content)
-                .map_err(|error| error.within(key))?;
-        }
-        let messages = body.need_list("messages", "a list of messages")?;
-        history
-            .read_each(messages, read_message)
-            .map_err(|error| error.within(body.key("messages")))
+        history.read_prompt(body, "system", system_content)?;
+        history.read_list(body, "messages", "a list of messages", read_message)
     }
 }
 
@@ -107,7 +99,7 @@ fn is_served_result(block: &Value, served: &HashSet<Box<str>>) -> bool {
 }
 
 fn assistant(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
-    let mut said = Said::default();
+    let mut said = ModelBlocks::default();
     let mut served = HashSet::new();
     each(blocks, |block| {
         let used = at(&block, "toolUse");

@@ -26,21 +26,17 @@ impl Responds for Room {
         true
     }
 
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
-        read(draft, event, node)
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
+        read(draft, node)
+    }
+
+    fn read_event(&self, draft: &mut Draft, name: &str, node: &Node<'_>) -> Result<(), Fault> {
+        read_event(draft, name, node)
     }
 }
 
-/// Reads an event by its name, or a whole answer.
-fn read(draft: &mut Draft, event: Option<&str>, node: &Node<'_>) -> Result<(), Fault> {
-    if let Some(name) = event {
-        return read_event(draft, name, node);
-    }
+/// Reads a whole answer.
+fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     if let Some(message) = node::dig(node, &["output", "message"]) {
         for (block, index) in node::list(message, "content").iter().zip(0..) {
             read_block(draft, Key::Index(index), block)?;

@@ -9,8 +9,8 @@ use crate::log::media::{Class, Location, Media};
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::format::Writes;
-use crate::provider::order::Said;
-use crate::provider::writer::{Block, Thought, Writer};
+use crate::provider::order::PartOrCall;
+use crate::provider::writer::{BlockForm, Thought, Writer};
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
@@ -25,17 +25,7 @@ impl Writes for Room {
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        out.wrapped("[", "]", |out| match &system.content {
-            Content::None => {}
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                user_parts(parts, false, out);
-            }
-        });
+        out.wrapped("[", "]", |out| user_content(&system.content, out));
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -43,23 +33,12 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        out.blocks(false, |out| match &message.content {
-            Content::Parts(parts) => {
-                user_parts(parts, false, out);
-            }
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_block(&text, out);
-                }
-            }
-            Content::None => {}
-        });
+        out.blocks(false, |out| user_content(&message.content, out));
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
@@ -116,6 +95,18 @@ fn cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
+fn user_content(content: &Content, out: &mut Writer<'_>) {
+    match content {
+        Content::None => {}
+        Content::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_block(&text, out);
+            }
+        }
+        Content::Parts(parts) => user_parts(parts, false, out),
+    }
+}
+
 fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
     let (mut has_text, mut has_document) = (false, false);
     for part in parts {
@@ -129,9 +120,9 @@ fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
             }
             PartKind::ProviderBlock { .. } => own_block(part, out),
             _ => match media(part, in_result, out) {
-                Sent::Document => has_document = true,
-                Sent::Text => has_text = true,
-                Sent::Other => {}
+                WrittenAs::Document => has_document = true,
+                WrittenAs::Text => has_text = true,
+                WrittenAs::Other => {}
             },
         }
     }
@@ -143,12 +134,12 @@ fn user_parts(parts: &[Part], in_result: bool, out: &mut Writer<'_>) {
 
 fn own_block(part: &Part, out: &mut Writer<'_>) {
     match out.block(part) {
-        Block::Own(data) => {
+        BlockForm::Own(data) => {
             out.json.element(&AsObject(data));
             out.mark_behind();
         }
-        Block::Words(words) => text_block(&words, out),
-        Block::Nothing => {}
+        BlockForm::Words(words) => text_block(&words, out),
+        BlockForm::Nothing => {}
     }
 }
 
@@ -164,9 +155,11 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         let spoken = out.spoken(&said, is_thinking);
         for (index, one) in said.into_iter().enumerate() {
             match one {
-                Said::Part(part) if part.kind.is_thinking() => thinking(part, index < spoken, out),
-                Said::Part(part) => model_part(part, out),
-                Said::Call(call) => write_call(call, out),
+                PartOrCall::Part(part) if part.kind.is_thinking() => {
+                    thinking(part, index < spoken, out)
+                }
+                PartOrCall::Part(part) => model_part(part, out),
+                PartOrCall::Call(call) => write_call(call, out),
             }
         }
     });
@@ -226,14 +219,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    if matches!(part.kind, PartKind::RedactedThinking(_)) {
-        return out.dropped(part);
-    }
-    let thought = match is_own {
-        true => out.thinking(part, true),
-        false => out.thinking_as_text(part),
-    };
-    match thought {
+    match out.thinking_where(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
@@ -291,16 +277,16 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
 }
 
 /// What a part has become.
-enum Sent {
+enum WrittenAs {
     Document,
     Text,
     Other,
 }
 
-fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> Sent {
+fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> WrittenAs {
     let Some(media) = Media::of(&part.kind) else {
         out.dropped(part);
-        return Sent::Other;
+        return WrittenAs::Other;
     };
     // A result has no place for a recording.
     let (kind, format) = match format(&media) {
@@ -316,7 +302,7 @@ fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> Sent {
         let words = out.media_words(part);
         text_block(&words, out);
         out.hint_behind(part);
-        return Sent::Text;
+        return WrittenAs::Text;
     };
     out.json.object(|block| {
         block.object(kind, |block| {
@@ -343,9 +329,9 @@ fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> Sent {
     out.mark_behind();
     out.hint_behind(part);
     if kind == "document" {
-        Sent::Document
+        WrittenAs::Document
     } else {
-        Sent::Other
+        WrittenAs::Other
     }
 }
 

@@ -11,13 +11,13 @@ use crate::value::Value;
 
 /// Blocks of an assistant message.
 #[derive(Default)]
-pub struct Said {
+pub struct ModelBlocks {
     parts: Vec<Part>,
     /// With the number of parts before each.
     calls: Vec<(usize, ToolCall)>,
 }
 
-impl Said {
+impl ModelBlocks {
     pub fn part(&mut self, part: Part) {
         self.parts.push(part);
     }

@@ -7,7 +7,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use crate::fault::Fault;
-use crate::provider::block::Piece;
+use crate::provider::block::ArgumentPiece;
 use crate::provider::node::DEPTH;
 use crate::value::json::AsJson;
 use crate::value::letters;
@@ -46,7 +46,7 @@ enum Hop<'a> {
 ///
 /// # Complexity
 /// O(n), times the depth of the paths
-pub(super) fn assemble(pieces: &[Arc<Piece>]) -> Result<String, Fault> {
+pub(super) fn assemble(pieces: &[Arc<ArgumentPiece>]) -> Result<String, Fault> {
     let mut root = Tree::Keys(Keys::default());
     for piece in pieces {
         let mut place = &mut root;
@@ -172,13 +172,13 @@ impl Serialize for Tree {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{assemble, Fault};
-    use crate::provider::block::Piece;
+    use crate::provider::block::ArgumentPiece;
     use crate::value::Value;
     use std::sync::Arc;
 
     fn assembled(pieces: &[(&str, Value)]) -> Result<String, Fault> {
         let piece = |(path, value): &(&str, Value)| {
-            Arc::new(Piece {
+            Arc::new(ArgumentPiece {
                 path: (*path).into(),
                 value: value.clone(),
             })

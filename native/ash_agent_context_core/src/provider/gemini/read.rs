@@ -18,28 +18,28 @@ use crate::provider::listener::{Answer, Listener};
 const PROVIDER: Provider = Provider::Gemini;
 
 /// Both spellings of a key.
-type Key = (&'static str, &'static str);
+type Spelling = (&'static str, &'static str);
 
-const SYSTEM: Key = ("systemInstruction", "system_instruction");
-const CALL: Key = ("functionCall", "function_call");
-const RESPONSE: Key = ("functionResponse", "function_response");
-const SIGNATURE: Key = ("thoughtSignature", "thought_signature");
-const INLINE: Key = ("inlineData", "inline_data");
-const FILE: Key = ("fileData", "file_data");
-const TYPE: Key = ("mimeType", "mime_type");
-const URI: Key = ("fileUri", "file_uri");
-const NAME: Key = ("displayName", "display_name");
+const SYSTEM: Spelling = ("systemInstruction", "system_instruction");
+const CALL: Spelling = ("functionCall", "function_call");
+const RESPONSE: Spelling = ("functionResponse", "function_response");
+const SIGNATURE: Spelling = ("thoughtSignature", "thought_signature");
+const INLINE: Spelling = ("inlineData", "inline_data");
+const FILE: Spelling = ("fileData", "file_data");
+const TYPE: Spelling = ("mimeType", "mime_type");
+const URI: Spelling = ("fileUri", "file_uri");
+const NAME: Spelling = ("displayName", "display_name");
 
-fn find(value: &Value, key: Key) -> Option<&Value> {
+fn find(value: &Value, key: Spelling) -> Option<&Value> {
     at(value, key.0).or_else(|| at(value, key.1))
 }
 
-fn find_name(value: &Value, key: Key) -> Option<&str> {
+fn find_name(value: &Value, key: Spelling) -> Option<&str> {
     find(value, key)?.as_name()
 }
 
 /// The spelling of a key that an object has.
-fn spelled(value: &Value, key: Key) -> &'static str {
+fn spelled(value: &Value, key: Spelling) -> &'static str {
     match at(value, key.0) {
         Some(_) => key.0,
         None => key.1,
@@ -49,17 +49,9 @@ fn spelled(value: &Value, key: Key) -> &'static str {
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
         for key in [SYSTEM.0, SYSTEM.1] {
-            if let Some(system) = body.take(key) {
-                let spelled = body.key(key);
-                history
-                    .read_prompt(system, system_content)
-                    .map_err(|error| error.within(spelled))?;
-            }
+            history.read_prompt(body, key, system_content)?;
         }
-        let contents = body.need_list("contents", "a list of contents")?;
-        history
-            .read_each(contents, read_content)
-            .map_err(|error| error.within(body.key("contents")))
+        history.read_list(body, "contents", "a list of contents", read_content)
     }
 }
 

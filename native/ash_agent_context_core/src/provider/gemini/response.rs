@@ -9,7 +9,7 @@ use crate::log::call::Arguments;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::provider::block::{arguments, Piece};
+use crate::provider::block::{arguments, ArgumentPiece};
 use crate::provider::draft::{Draft, Key};
 use crate::provider::foreign;
 use crate::provider::format::Responds;
@@ -57,12 +57,7 @@ impl Responds for Room {
         true
     }
 
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read(draft, node)
     }
 }
@@ -214,7 +209,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Res
                     None => Value::Nil,
                 },
             };
-        draft.push_piece(&OPEN, Piece { path, value });
+        draft.push_piece(&OPEN, ArgumentPiece { path, value });
     }
     if goes_on {
         return Ok(());

@@ -12,7 +12,7 @@ use crate::value::Value;
 use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
-use crate::provider::order::{in_order, Said};
+use crate::provider::order::{in_order, PartOrCall};
 use crate::provider::parts::{unmarked, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
@@ -59,8 +59,7 @@ impl Writes for Room {
             .is_some_and(|model| model.contains("gemini-3"));
         let mut behind = Vec::new();
         out.wrapped(USER, CLOSE, |out| {
-            for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-                let Some(outcome) = outcome else { continue };
+            for (call, outcome) in exchange.answered(&message.calls) {
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
                 let inside = out.apart(|out| {
@@ -132,8 +131,8 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             .then_some(STAND_IN_SIGNATURE);
         for said in in_order(&message.content, &message.calls) {
             match said {
-                Said::Part(part) => speaks |= model_part(part, out),
-                Said::Call(one) => call(one, stand_in.take(), out),
+                PartOrCall::Part(part) => speaks |= model_part(part, out),
+                PartOrCall::Call(one) => call(one, stand_in.take(), out),
             }
         }
         if !speaks && message.calls.is_empty() {

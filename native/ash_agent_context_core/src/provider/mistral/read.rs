@@ -3,12 +3,12 @@
 use super::Room;
 use crate::error::Error;
 use crate::log::provider::Provider;
-use crate::provider::dialect::chat::read::{self, Rules};
+use crate::provider::dialect::chat::read::{self, ChatDialect};
 use crate::provider::foreign::Object;
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
 
-const RULES: Rules = Rules {
+const RULES: ChatDialect = ChatDialect {
     provider: Provider::Mistral,
     empty_calls: true,
 };

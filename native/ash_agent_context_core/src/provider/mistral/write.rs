@@ -7,8 +7,10 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::is_prefix;
-use crate::provider::dialect::chat::thought::{pieces, Piece};
-use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::dialect::chat::thought::{pieces, ThoughtPiece};
+use crate::provider::dialect::chat::write::{
+    message_with_calls, result_messages, role_message, text_part,
+};
 use crate::provider::format::Writes;
 use crate::provider::parts::{unmarked, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
@@ -27,12 +29,7 @@ impl Writes for Room {
                     }
                 });
             }
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message("system", &text, out);
-                }
-            }
-            Content::None => {}
+            content => role_message("system", content, &PARTS, out),
         }
     }
 
@@ -41,38 +38,11 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        match &message.content {
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message("user", &text, out);
-                }
-            }
-            Content::Parts(parts) => out.blocks(false, |out| {
-                PARTS.all(&**parts, out);
-            }),
-            Content::None => {}
-        }
+        role_message("user", &message.content, &PARTS, out);
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let mut behind = Vec::new();
-        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-            let Some(outcome) = outcome else { continue };
-            let (id, name) = (out.id(call), out.name(call));
-            let (text, media) = out.split_result(outcome, is_sent);
-            behind.extend(media);
-            out.json.raw(",");
-            out.json.bare_object(|message| {
-                message
-                    .field("role", "tool")
-                    .field("tool_call_id", &*id)
-                    .field("name", &*name)
-                    .text("content", &text);
-            });
-        }
-        out.blocks(false, |out| {
-            PARTS.all(behind, out);
-        });
+        result_messages(message, exchange, &PARTS, true, out);
     }
 
     fn user_before_calls(&self) -> bool {
@@ -124,8 +94,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
         PartKind::Thinking(_) => match out.thinking(part, false) {
             Thought::Own { text, signature } => {
                 let pieces = pieces(&text, part);
-                let says =
-                    |piece: &Piece<'_>| !matches!(piece, Piece::Text(text) if is_blank(text));
+                let says = |piece: &ThoughtPiece<'_>| !matches!(piece, ThoughtPiece::Text(text) if is_blank(text));
                 if !pieces.iter().any(says) {
                     return false;
                 }
@@ -133,10 +102,10 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
                     written.field("type", "thinking").list("thinking", |list| {
                         for piece in pieces {
                             match piece {
-                                Piece::Text(text) => list.object(|piece| {
+                                ThoughtPiece::Text(text) => list.object(|piece| {
                                     piece.field("type", "text").text("text", text);
                                 }),
-                                Piece::Chunk(chunk) => list.element(&AsJson(chunk)),
+                                ThoughtPiece::Chunk(chunk) => list.element(&AsJson(chunk)),
                             }
                         }
                     });

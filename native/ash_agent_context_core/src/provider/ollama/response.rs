@@ -16,12 +16,7 @@ impl Responds for Room {
         Framing::NdJson
     }
 
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read(draft, node)
     }
 }

@@ -11,60 +11,29 @@ use crate::log::provider::Provider;
 use crate::provider::dialect::breakpoints::{breakpoint, hint};
 use crate::provider::dialect::chat::read::AUDIO;
 use crate::provider::dialect::chat::reasoning::is_prefix;
-use crate::provider::dialect::chat::write::{message_with_calls, text_message, text_part};
+use crate::provider::dialect::chat::write::{
+    message_with_calls, result_messages, role_message, system_role, text_part,
+};
 use crate::provider::format::Writes;
-use crate::provider::options::SystemRole;
 use crate::provider::parts::Parts;
 use crate::provider::writer::{Thought, Writer};
 
 impl Writes for Room {
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        let role = match out.options.system_role {
-            SystemRole::System => "system",
-            SystemRole::Developer => "developer",
-        };
-        match &system.content {
-            Content::Parts(parts) => {
-                let open = format!(",{{\"role\":\"{role}\",\"content\":[");
-                out.wrapped(&open, "]}", |out| {
-                    PARTS.all(&**parts, out);
-                });
-            }
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message(role, &text, out);
-                }
-            }
-            Content::None => {}
-        }
+        let role = system_role(out.options.system_role);
+        role_message(role, &system.content, &PARTS, out);
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
         match message.role {
             Role::System => self.system(message, out),
-            Role::User => user(message, out),
+            Role::User => role_message("user", &message.content, &PARTS, out),
             Role::Assistant => assistant(message, out),
         }
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        let mut behind = Vec::new();
-        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-            let Some(outcome) = outcome else { continue };
-            let id = out.id(call);
-            let (text, media) = out.split_result(outcome, is_sent);
-            behind.extend(media);
-            out.json.raw(",");
-            out.json.bare_object(|message| {
-                message
-                    .field("role", "tool")
-                    .field("tool_call_id", &*id)
-                    .text("content", &text);
-            });
-        }
-        out.blocks(false, |out| {
-            PARTS.all(behind, out);
-        });
+        result_messages(message, exchange, &PARTS, false, out);
     }
 
     fn is_prefix(&self, elements: &str) -> bool {
@@ -73,20 +42,6 @@ impl Writes for Room {
 
     fn cache_mark(&self, ttl: Ttl) -> &'static str {
         breakpoint(ttl)
-    }
-}
-
-fn user(message: &Message, out: &mut Writer<'_>) {
-    match &message.content {
-        Content::Text(bytes) => {
-            if let Some(text) = out.text(bytes) {
-                text_message("user", &text, out);
-            }
-        }
-        Content::Parts(parts) => out.blocks(false, |out| {
-            PARTS.all(&**parts, out);
-        }),
-        Content::None => {}
     }
 }
 

@@ -7,7 +7,7 @@ use super::PROVIDER;
 use crate::log::ids::is_item;
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::order::Said;
+use crate::provider::order::PartOrCall;
 use crate::provider::writer::Writer;
 use crate::value::letters::is_plain;
 
@@ -22,7 +22,7 @@ pub(super) struct ItemIds<'a> {
 }
 
 impl<'a> ItemIds<'a> {
-    pub fn of(said: &[Said<'a>], out: &Writer<'_>) -> Self {
+    pub fn of(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Self {
         let ids = returning(said, out);
         let mut ids = Self {
             are_kept: true,
@@ -35,9 +35,9 @@ impl<'a> ItemIds<'a> {
             .get(..end.map_or(0, |last| last + 1))
             .unwrap_or_default();
         // Reasoning at the end goes back behind a message. It led to nothing, so nothing is refused without it.
-        let is_message = |one: &Said<'a>| match one {
-            Said::Part(part) => ids.of_text(part, out).is_some(),
-            Said::Call(_) => false,
+        let is_message = |one: &PartOrCall<'a>| match one {
+            PartOrCall::Part(part) => ids.of_text(part, out).is_some(),
+            PartOrCall::Call(_) => false,
         };
         let sent = match before.last().is_some_and(is_message) {
             true => &*sent,
@@ -52,32 +52,33 @@ impl<'a> ItemIds<'a> {
 
     /// What is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last alone
     /// (openai/codex#1235).
-    fn without_led(&self, said: &[Said<'a>], out: &Writer<'_>) -> Vec<Said<'a>> {
-        let is_sent = |one: &&Said<'a>| match one {
-            Said::Part(part) => is_thought(part) || says(part, out),
-            Said::Call(_) => true,
+    fn without_led(&self, said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<PartOrCall<'a>> {
+        let is_sent = |one: &&PartOrCall<'a>| match one {
+            PartOrCall::Part(part) => is_thought(part) || says(part, out),
+            PartOrCall::Call(_) => true,
         };
-        let sent: Vec<Said<'a>> = said.iter().filter(is_sent).copied().collect();
+        let sent: Vec<PartOrCall<'a>> = said.iter().filter(is_sent).copied().collect();
         let next = sent.iter().skip(1).map(thinks).chain([false]);
-        let is_led = |(one, next): &(&Said<'a>, bool)| thinks(one) && *next && !self.are_foreign;
+        let is_led =
+            |(one, next): &(&PartOrCall<'a>, bool)| thinks(one) && *next && !self.are_foreign;
         let stays = sent.iter().zip(next).filter(|pair| !is_led(pair));
         stays.map(|(one, _)| *one).collect()
     }
 
     /// Whether all reasoning goes back before the item that it led to. An item is refused with its id if its reasoning is
     /// missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its item.
-    fn fit(&self, sent: &[Said<'a>], out: &Writer<'_>) -> bool {
+    fn fit(&self, sent: &[PartOrCall<'a>], out: &Writer<'_>) -> bool {
         let mut is_item = false;
         for one in sent.iter().rev() {
             is_item = match one {
-                Said::Call(_) => true,
-                Said::Part(part) if is_thought(part) => {
+                PartOrCall::Call(_) => true,
+                PartOrCall::Part(part) if is_thought(part) => {
                     if !is_item || self.of_reasoning(part, out).is_none() {
                         return false;
                     }
                     true
                 }
-                Said::Part(part) => self.of_text(part, out).is_some() || is_answer(part, out),
+                PartOrCall::Part(part) => self.of_text(part, out).is_some() || is_answer(part, out),
             };
         }
         true
@@ -111,8 +112,8 @@ fn says(part: &Part, out: &Writer<'_>) -> bool {
     out.says(part) || is_empty_message(part)
 }
 
-fn thinks(one: &Said<'_>) -> bool {
-    matches!(one, Said::Part(part) if is_thought(part))
+fn thinks(one: &PartOrCall<'_>) -> bool {
+    matches!(one, PartOrCall::Part(part) if is_thought(part))
 }
 
 /// Whether it is reasoning, but for another provider's.
@@ -122,10 +123,10 @@ fn is_thought(part: &Part) -> bool {
 }
 
 /// Reasoning that can go back, with its id.
-fn returning<'a>(said: &[Said<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
+fn returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
     let reasoning = said.iter().filter_map(|one| match one {
-        Said::Part(part) => Some((*part, returning_id(part, out.options)?)),
-        Said::Call(_) => None,
+        PartOrCall::Part(part) => Some((*part, returning_id(part, out.options)?)),
+        PartOrCall::Call(_) => None,
     });
     reasoning.collect()
 }

@@ -18,16 +18,10 @@ use crate::value::{Map, Value};
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(instructions) = body.take("instructions") {
-            let key = body.key("instructions");
-            let content = |value| match value {
-                Value::Binary(text) => Ok(Content::Text(text)),
-                _ => Err(Error::invalid(Vec::new(), "text")),
-            };
-            history
-                .read_prompt(instructions, content)
-                .map_err(|error| error.within(key))?;
-        }
+        history.read_prompt(body, "instructions", |instructions| match instructions {
+            Value::Binary(text) => Ok(Content::Text(text)),
+            _ => Err(Error::invalid(Vec::new(), "text")),
+        })?;
         let key = body.key("input");
         let items = match body.take("input") {
             Some(Value::Binary(text)) => {
@@ -37,7 +31,7 @@ impl Reads for Room {
             Some(Value::List(items)) => items.into_vec(),
             _ => return Err(body.wrong("input", "text or a list of items")),
         };
-        let mut reading = Reading {
+        let mut reading = ItemReader {
             outputs: last_outputs(&items),
             assumed: match ["previous_response_id", "conversation"]
                 .iter()
@@ -47,7 +41,7 @@ impl Reads for Room {
                 false => HashMap::new(),
             },
             keeps_items: body.get("store") != Some(&Value::Bool(false)),
-            ..Reading::default()
+            ..ItemReader::default()
         };
         history
             .read_each(items, |item, history| reading.item(item, history))
@@ -59,8 +53,8 @@ impl Reads for Room {
 
 /// A list of items that is being read.
 #[derive(Default)]
-struct Reading {
-    said: Said,
+struct ItemReader {
+    said: ModelItems,
     /// Calls that the application answers.
     called: HashSet<Box<str>>,
     /// Calls that the API itself answers.
@@ -77,7 +71,7 @@ struct Reading {
 
 /// Items of the model that make one message.
 #[derive(Default)]
-struct Said {
+struct ModelItems {
     elements: Vec<usize>,
     parts: Vec<Part>,
     /// With the number of parts before each.
@@ -88,7 +82,7 @@ struct Said {
     is_text: bool,
 }
 
-impl Said {
+impl ModelItems {
     fn flush(&mut self, history: &mut Listener) {
         let said = std::mem::take(self);
         if said.elements.is_empty() {
@@ -110,7 +104,7 @@ impl Said {
     }
 }
 
-impl Reading {
+impl ItemReader {
     fn item(&mut self, item: Value, history: &mut Listener) -> Result<(), Error> {
         let element = history.element();
         if let Some(calls) = self.assumed.remove(&element) {
@@ -192,7 +186,7 @@ fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
             && (name_at(item, "execution") == Some("server") || id.is_none()))
 }
 
-fn read_message(item: Value, history: &mut Listener, said: &mut Said) -> Result<(), Error> {
+fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> Result<(), Error> {
     let of_message = texts::message_notes(&item);
     let mut item = Object::read(item, "an item, an object")?;
     let role = item.need_text("role")?;

@@ -8,9 +8,9 @@ use crate::provider::options::Options;
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
 /// What the API wants to see again, by the names under which it is kept.
-pub(super) type Notes = Vec<Note>;
+pub(super) type Notes = Vec<NamedNote>;
 
-type Note = (&'static str, Value);
+type NamedNote = (&'static str, Value);
 
 /// The note on a text that is a refusal.
 pub(super) const REFUSAL: &str = "refusal";
@@ -36,7 +36,7 @@ pub(super) fn message_notes(item: &Value) -> Notes {
 /// [`Error::TooDeep`]
 pub(super) fn text_notes(part: &Value, of_message: &Notes) -> Result<Notes, Error> {
     let words = words_key(part).and_then(|key| name_at(part, key));
-    let says = |note: &&Note| words == Some("") || !is_usual(note);
+    let says = |note: &&NamedNote| words == Some("") || !is_usual(note);
     let mut notes: Notes = of_message.iter().filter(says).cloned().collect();
     notes.extend(lists(part, &["annotations", "logprobs"])?);
     if words_key(part) == Some(REFUSAL) {
@@ -132,7 +132,7 @@ fn names(item: &Value, keys: &[&'static str]) -> Notes {
     keys.iter().filter_map(name).collect()
 }
 
-fn is_usual((name, value): &Note) -> bool {
+fn is_usual((name, value): &NamedNote) -> bool {
     *name == "status" && value.as_name() == Some("completed")
 }
 

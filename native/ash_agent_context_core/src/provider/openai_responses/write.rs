@@ -12,11 +12,11 @@ use crate::log::hints::Ttl;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::dialect::breakpoints::breakpoint;
-use crate::provider::dialect::chat::write::text_message;
+use crate::provider::dialect::chat::write::{role_message, system_role, text_message};
 use crate::provider::format::Writes;
-use crate::provider::options::{Options, SystemRole};
-use crate::provider::order::{in_order, Said};
-use crate::provider::writer::{texts, Block, Thought, Writer};
+use crate::provider::options::Options;
+use crate::provider::order::{in_order, PartOrCall};
+use crate::provider::writer::{texts, BlockForm, Thought, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters::{self, is_blank};
@@ -43,26 +43,12 @@ impl Writes for Room {
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
-        let role = match (message.role, out.options.system_role) {
-            (Role::Assistant, _) => return assistant(message, out),
-            (Role::User, _) => "user",
-            (Role::System, SystemRole::System) => "system",
-            (Role::System, SystemRole::Developer) => "developer",
+        let role = match message.role {
+            Role::Assistant => return assistant(message, out),
+            Role::User => "user",
+            Role::System => system_role(out.options.system_role),
         };
-        match &message.content {
-            Content::Text(bytes) => {
-                if let Some(text) = out.text(bytes) {
-                    text_message(role, &text, out);
-                }
-            }
-            Content::Parts(parts) => {
-                let open = format!(",{{\"role\":\"{role}\",\"content\":[");
-                out.wrapped(&open, "]}", |out| {
-                    PARTS.all(&**parts, out);
-                });
-            }
-            Content::None => {}
-        }
+        role_message(role, &message.content, &PARTS, out);
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -109,12 +95,12 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
     while let Some((one, behind)) = rest.split_first() {
         rest = behind;
         match one {
-            Said::Call(call) => {
+            PartOrCall::Call(call) => {
                 let call = calls::write_call(call, &ids, out);
                 out.json.raw(",");
                 out.json.0.extend_from_slice(&call);
             }
-            Said::Part(part) => match part.kind {
+            PartOrCall::Part(part) => match part.kind {
                 PartKind::Text(_) => {
                     let more = texts_of_item(part, behind, out);
                     rest = behind.get(more.len()..).unwrap_or_default();
@@ -133,9 +119,9 @@ fn easy_message(text: &str, out: &mut Writer<'_>) {
 }
 
 /// The texts behind one that were parts of the same message.
-fn texts_of_item<'a>(part: &Part, behind: &[Said<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
+fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<&'a Part> {
     let more = behind.iter().map_while(|one| match one {
-        Said::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
+        PartOrCall::Part(more) if more.continues(part) && part.is_of(out.options) => Some(*more),
         _ => None,
     });
     more.collect()
@@ -215,13 +201,13 @@ fn block(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::ProviderBlock { .. } => match out.block(part) {
             // A part of a message, which has no message here.
-            Block::Own(data) if is_content_part(data) => out.dropped(part),
-            Block::Own(data) => {
+            BlockForm::Own(data) if is_content_part(data) => out.dropped(part),
+            BlockForm::Own(data) => {
                 let data = without_author(data);
                 out.json.raw(",").value(&AsObject(&data));
             }
-            Block::Words(words) => easy_message(&words, out),
-            Block::Nothing => {}
+            BlockForm::Words(words) => easy_message(&words, out),
+            BlockForm::Nothing => {}
         },
         PartKind::RedactedThinking(_) => out.dropped(part),
         _ => {

@@ -12,14 +12,11 @@ use crate::value::Value;
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
-        if let Some(about) = body.take("about") {
-            history.read_prompt(about, |text| match text {
-                Value::Binary(text) => Ok(Content::Text(text)),
-                _ => Err(Error::invalid(Vec::new(), "text")),
-            })?;
-        }
-        let turns = body.need_list("turns", "a list of turns")?;
-        history.read_each(turns, read_turn)
+        history.read_prompt(body, "about", |text| match text {
+            Value::Binary(text) => Ok(Content::Text(text)),
+            _ => Err(Error::invalid(Vec::new(), "text")),
+        })?;
+        history.read_list(body, "turns", "a list of turns", read_turn)
     }
 }
 

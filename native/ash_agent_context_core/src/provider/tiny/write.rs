@@ -49,8 +49,7 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        for (call, outcome) in message.calls.iter().zip(exchange.slots()) {
-            let Some(outcome) = outcome else { continue };
+        for (call, outcome) in exchange.answered(&message.calls) {
             let (id, text) = (out.id(call), out.worded_result(outcome));
             out.json.raw(",");
             out.json.bare_object(|turn| {

@@ -15,11 +15,11 @@ pub(crate) struct Documents {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    place: Within,
+    place: DocumentPlace,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-enum Within {
+enum DocumentPlace {
     #[default]
     Start,
     /// Among the elements of a list.
@@ -33,12 +33,12 @@ enum Within {
 impl Documents {
     /// Whether the body is one document, and not a list of them.
     pub fn is_one(&self) -> bool {
-        self.place == Within::Whole
+        self.place == DocumentPlace::Whole
     }
 
     /// Whether nothing came yet.
     fn is_new(&self) -> bool {
-        self.place == Within::Start && self.depth == 0
+        self.place == DocumentPlace::Start && self.depth == 0
     }
 
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
@@ -53,8 +53,8 @@ impl Documents {
             at += 1;
             match byte {
                 b'"' if self.depth > 0 => self.in_text = true,
-                b'[' if self.is_new() => self.place = Within::List,
-                b'{' | b'[' if matches!(self.place, Within::Start | Within::List) => {
+                b'[' if self.is_new() => self.place = DocumentPlace::List,
+                b'{' | b'[' if matches!(self.place, DocumentPlace::Start | DocumentPlace::List) => {
                     if self.depth == 0 {
                         from = at - 1;
                     }
@@ -67,8 +67,8 @@ impl Documents {
                         self.give(end, budget, take)?;
                     }
                 }
-                b']' if self.place == Within::List => self.place = Within::End,
-                b',' if self.place == Within::List => {}
+                b']' if self.place == DocumentPlace::List => self.place = DocumentPlace::End,
+                b',' if self.place == DocumentPlace::List => {}
                 _ if self.depth > 0 || byte.is_ascii_whitespace() => {}
                 _ if self.is_new() && super::sse::BOM.contains(byte) => {}
                 _ => return Err(Fault::unreadable("not one JSON object, nor a list of such")),
@@ -99,8 +99,8 @@ impl Documents {
     }
 
     fn give(&mut self, end: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
-        if self.place == Within::Start {
-            self.place = Within::Whole;
+        if self.place == DocumentPlace::Start {
+            self.place = DocumentPlace::Whole;
         }
         if self.waiting.is_empty() {
             return take(None, end);
@@ -115,7 +115,7 @@ impl Documents {
 
     pub fn finish(&self) -> Result<(), Fault> {
         match (self.place, self.depth) {
-            (Within::Whole | Within::End, 0) => Ok(()),
+            (DocumentPlace::Whole | DocumentPlace::End, 0) => Ok(()),
             _ => Err(Fault::CutOff),
         }
     }

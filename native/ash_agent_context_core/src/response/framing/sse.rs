@@ -20,11 +20,11 @@ pub(super) const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sse {
     lines: Lines,
-    event: Event,
+    event: SseEvent,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Event {
+struct SseEvent {
     name: Option<Arc<str>>,
     data: Rope,
     /// Whether there is any data, be it empty.
@@ -60,7 +60,7 @@ impl Sse {
     }
 }
 
-impl Event {
+impl SseEvent {
     fn line<'a>(
         &mut self,
         mut line: Cow<'a, [u8]>,

@@ -14,7 +14,7 @@ const REST: u64 = 10;
 
 /// What a byte starts, or that it goes on with a character.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LetterKind {
     Lower,
     Upper,
     Digit,
@@ -33,17 +33,17 @@ enum Kind {
     Emoji,
 }
 
-use Kind::{
+use LetterKind::{
     Alphabet, Cyrillic, Digit, Emoji, Hangul, Ideograph, Indic, Kana, Latin, Line, Lower, Mark,
     Rest, Space, Symbol, Upper,
 };
 
-const KINDS: [Kind; 16] = [
+const KINDS: [LetterKind; 16] = [
     Lower, Upper, Digit, Space, Line, Mark, Rest, Latin, Cyrillic, Alphabet, Indic, Symbol, Kana,
     Ideograph, Hangul, Emoji,
 ];
 
-impl Kind {
+impl LetterKind {
     const fn of(byte: u8) -> Self {
         match byte {
             b'a'..=b'z' => Lower,
@@ -67,7 +67,7 @@ impl Kind {
 }
 
 /// The cost of a byte; `run` letters or spaces go on before it, up to 15; `same` as the one before.
-const fn cost(before: Kind, run: usize, kind: Kind, same: bool) -> u8 {
+const fn cost(before: LetterKind, run: usize, kind: LetterKind, same: bool) -> u8 {
     match (before, kind) {
         (Lower, Upper) if run < 2 => 185, // scrambled letters, such as base64
         (Lower, Upper) => 45,
@@ -107,7 +107,7 @@ const fn cost(before: Kind, run: usize, kind: Kind, same: bool) -> u8 {
 }
 
 /// Whether the kind after it is of the same word or the same white space.
-const fn goes_on(before: Kind, kind: Kind) -> bool {
+const fn goes_on(before: LetterKind, kind: LetterKind) -> bool {
     matches!(
         (before, kind),
         (Lower | Upper, Lower) | (Upper, Upper) | (Space, Space)
@@ -120,7 +120,7 @@ const KIND: [u8; 256] = {
     while byte < kinds.len() {
         #[allow(clippy::indexing_slicing, reason = "at compile time")]
         {
-            kinds[byte] = Kind::of(byte as u8) as u8;
+            kinds[byte] = LetterKind::of(byte as u8) as u8;
         }
         byte += 1;
     }

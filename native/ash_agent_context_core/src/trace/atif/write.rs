@@ -45,7 +45,7 @@ impl Trace<'_> {
             .iter()
             .position(|told| told.is_active)
             .unwrap_or(0);
-        let writer = Writer {
+        let writer = TrajectoryWriter {
             trace: self,
             within: self.within(),
             session: active.unwrap_or_default(),
@@ -56,14 +56,14 @@ impl Trace<'_> {
     }
 }
 
-struct Writer<'t, 'a> {
+struct TrajectoryWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     within: Vec<Option<Within<'a>>>,
     session: &'t str,
     options: &'t AtifOptions<'t>,
 }
 
-impl Writer<'_, '_> {
+impl TrajectoryWriter<'_, '_> {
     fn trajectory(&self, json: &mut JsonObject<'_>, at: usize, depth: usize) {
         let Some(told) = self.trace.told.get(at) else {
             return;
@@ -74,7 +74,7 @@ impl Writer<'_, '_> {
         json.text("trajectory_id", &self.trace.document_id(at));
         json.object("agent", |json| self.agent(json, told));
         let children = self.children(at, depth);
-        let mut steps = Steps {
+        let mut steps = StepWriter {
             writer: self,
             children: &children,
             count: 0,
@@ -157,13 +157,13 @@ fn model(iteration: &Iteration) -> Option<&str> {
     replies.find_map(|reply| reply.model.as_deref())
 }
 
-struct Steps<'w, 't, 'a> {
-    writer: &'w Writer<'t, 'a>,
+struct StepWriter<'w, 't, 'a> {
+    writer: &'w TrajectoryWriter<'t, 'a>,
     children: &'w [(usize, Option<&'w str>)],
     count: usize,
 }
 
-impl Steps<'_, '_, '_> {
+impl StepWriter<'_, '_, '_> {
     fn write(&mut self, json: &mut Json, told: &Told<'_>) {
         let context = told.context;
         if let Some(system) = context.system() {

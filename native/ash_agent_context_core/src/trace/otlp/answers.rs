@@ -4,24 +4,24 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome};
-use crate::trace::otlp::attributes::{failure, result_failure, Attributes};
-use crate::trace::otlp::ids::{self, Of};
+use crate::trace::otlp::attributes::{failure, result_failure, SpanAttributes};
+use crate::trace::otlp::ids::{self, IdOf};
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{Conventions, Turns};
-use crate::trace::otlp::proto::Kind;
-use crate::trace::otlp::spans::{Caller, Conversation, Within, Writer};
+use crate::trace::otlp::proto::SpanKind;
+use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
 use crate::trace::told::{Looked, NESTED};
 
-impl<'a> Writer<'_, 'a> {
+impl<'a> SpanWriter<'_, 'a> {
     pub fn answer(
         &mut self,
         of: &Conversation<'_, 'a>,
         (iteration, position): (&'a Iteration, usize),
         entry: &'a Entry,
         unread: &Unread<'a>,
-        within: Within,
+        within: SpanPlace,
     ) -> Result<(), Error> {
         let looked = Looked::new(entry, self.trace.look());
         let message = looked.message();
@@ -45,12 +45,12 @@ impl<'a> Writer<'_, 'a> {
             Some(model) => format!("chat {model}"),
             None => "chat".to_owned(),
         };
-        let id = ids::span(&of.id, iteration, Of::Answer(position));
+        let id = ids::span(&of.id, iteration, IdOf::Answer(position));
         let times = times::answer(of.context, iteration, entry);
         self.push(
             within,
             id,
-            (name, Kind::Client),
+            (name, SpanKind::Client),
             times,
             attributes,
             failure(message),
@@ -62,7 +62,7 @@ impl<'a> Writer<'_, 'a> {
         of: &Conversation<'_, 'a>,
         (iteration, position): (&'a Iteration, usize),
         entry: &'a Entry,
-        within: Within,
+        within: SpanPlace,
     ) -> Result<(), Error> {
         let looked = Looked::new(entry, self.trace.look());
         let slots = looked.exchange().into_iter().flat_map(|of| of.slots());
@@ -78,7 +78,7 @@ impl<'a> Writer<'_, 'a> {
             if outcome.is_none() && children.is_none() {
                 continue;
             }
-            let id = ids::span(&of.id, iteration, Of::Call(position, slot));
+            let id = ids::span(&of.id, iteration, IdOf::Call(position, slot));
             let shown = looked.message();
             let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
@@ -87,13 +87,13 @@ impl<'a> Writer<'_, 'a> {
             self.push(
                 within,
                 id,
-                (name, Kind::Internal),
+                (name, SpanKind::Internal),
                 times,
                 attributes,
                 failed,
             )?;
             let caller = Caller {
-                within: Within {
+                within: SpanPlace {
                     span: Some(id),
                     ..within
                 },
@@ -115,7 +115,7 @@ impl<'a> Writer<'_, 'a> {
         message: &Message,
         slot: usize,
         outcome: Option<&Outcome>,
-    ) -> Attributes {
+    ) -> SpanAttributes {
         let mut attributes = self.attributes(of, "execute_tool");
         let Some(call) = message.calls.get(slot) else {
             return attributes;

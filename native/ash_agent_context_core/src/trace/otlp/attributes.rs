@@ -13,9 +13,9 @@ const UNKNOWN: &str = "unknown";
 
 /// The attributes of a span in the making.
 #[derive(Default)]
-pub(super) struct Attributes(pub Vec<KeyValue>);
+pub(super) struct SpanAttributes(pub Vec<KeyValue>);
 
-impl Attributes {
+impl SpanAttributes {
     pub fn text(&mut self, key: &str, text: impl Into<String>) {
         self.put(key, Any::Text(text.into()));
     }

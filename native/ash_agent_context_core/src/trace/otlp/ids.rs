@@ -9,7 +9,7 @@ use crate::log::iteration::Iteration;
 
 /// What a span is of.
 #[derive(Clone, Copy)]
-pub(super) enum Of {
+pub(super) enum IdOf {
     /// A turn, which begins with the iteration.
     Turn,
     /// The answer at this place of the iteration.
@@ -20,18 +20,18 @@ pub(super) enum Of {
 
 /// The id of the trace of a turn.
 pub(super) fn trace(conversation: &str, first: &Iteration) -> [u8; 16] {
-    digest("trace", conversation, first, Of::Turn)
+    digest("trace", conversation, first, IdOf::Turn)
 }
 
-pub(super) fn span(conversation: &str, iteration: &Iteration, of: Of) -> [u8; 8] {
+pub(super) fn span(conversation: &str, iteration: &Iteration, of: IdOf) -> [u8; 8] {
     digest("span", conversation, iteration, of)
 }
 
-fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: Of) -> [u8; N] {
+fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: IdOf) -> [u8; N] {
     let place = match of {
-        Of::Turn => "turn".to_owned(),
-        Of::Answer(position) => format!("answer {position}"),
-        Of::Call(position, slot) => format!("call {position} {slot}"),
+        IdOf::Turn => "turn".to_owned(),
+        IdOf::Answer(position) => format!("answer {position}"),
+        IdOf::Call(position, slot) => format!("call {position} {slot}"),
     };
     let began = at.started_at.timestamp_micros();
     let text = format!("{what} {} {began} {place} {conversation}", at.number);

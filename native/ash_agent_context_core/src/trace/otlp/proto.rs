@@ -52,7 +52,7 @@ pub struct Span {
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
     pub name: String,
-    #[prost(enumeration = "Kind", tag = "6")]
+    #[prost(enumeration = "SpanKind", tag = "6")]
     pub kind: i32,
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
@@ -61,20 +61,20 @@ pub struct Span {
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    pub status: Option<Status>,
+    pub status: Option<SpanStatus>,
 }
 
 /// What a span is about: work of the application, or waiting for somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
-pub enum Kind {
+pub enum SpanKind {
     Unspecified = 0,
     Internal = 1,
     Client = 3,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Status {
+pub struct SpanStatus {
     #[prost(enumeration = "Code", tag = "3")]
     pub code: i32,
 }

@@ -7,10 +7,10 @@ use prost::Message as _;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
-use crate::trace::otlp::attributes::Attributes;
+use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
-use crate::trace::otlp::proto::{Code, Kind, Span, Status};
+use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanStatus};
 use crate::trace::otlp::times::Times;
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Trace;
@@ -18,7 +18,7 @@ use crate::value::time::Time;
 
 /// The trace and the span that another span is within.
 #[derive(Clone, Copy)]
-pub(super) struct Within {
+pub(super) struct SpanPlace {
     pub trace: [u8; 16],
     pub span: Option<[u8; 8]>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Within {
 /// Who a conversation was made for.
 pub(super) struct Caller<'c> {
     /// The span of the call.
-    pub within: Within,
+    pub within: SpanPlace,
     /// The conversation that the user has.
     pub conversation: &'c str,
     /// The tool that the sub-agent is.
@@ -56,7 +56,7 @@ impl Conversation<'_, '_> {
     }
 }
 
-pub(super) struct Writer<'t, 'a> {
+pub(super) struct SpanWriter<'t, 'a> {
     pub trace: &'t Trace<'a>,
     pub options: &'t OtlpOptions<'t>,
     /// Conversations by the conversation, the iteration and the call that they were made for.
@@ -67,7 +67,7 @@ pub(super) struct Writer<'t, 'a> {
     most: usize,
 }
 
-impl<'t, 'a> Writer<'t, 'a> {
+impl<'t, 'a> SpanWriter<'t, 'a> {
     pub fn new(trace: &'t Trace<'a>, options: &'t OtlpOptions<'t>, most: usize) -> Self {
         Self {
             trace,
@@ -154,8 +154,8 @@ impl<'t, 'a> Writer<'t, 'a> {
         }
     }
 
-    pub fn attributes(&self, of: &Conversation<'_, '_>, operation: &str) -> Attributes {
-        let mut attributes = Attributes::default();
+    pub fn attributes(&self, of: &Conversation<'_, '_>, operation: &str) -> SpanAttributes {
+        let mut attributes = SpanAttributes::default();
         attributes.text("gen_ai.operation.name", operation);
         attributes.text("gen_ai.conversation.id", of.user_id());
         attributes.text("ash_agent.context.id", of.context.id());
@@ -167,7 +167,7 @@ impl<'t, 'a> Writer<'t, 'a> {
     }
 
     /// What a model has in all its answers.
-    pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut Attributes) {
+    pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut SpanAttributes) {
         attributes.known("gen_ai.system_instructions", of.system.clone());
         // They are the agent's, and a sub-agent has others.
         let tools = self.tools.clone().filter(|_| of.is_main);
@@ -176,11 +176,11 @@ impl<'t, 'a> Writer<'t, 'a> {
 
     pub fn push(
         &mut self,
-        within: Within,
+        within: SpanPlace,
         id: [u8; 8],
-        (name, kind): (String, Kind),
+        (name, kind): (String, SpanKind),
         times: Times,
-        mut attributes: Attributes,
+        mut attributes: SpanAttributes,
         failed: Option<&str>,
     ) -> Result<(), Error> {
         attributes.known("error.type", failed);
@@ -194,7 +194,7 @@ impl<'t, 'a> Writer<'t, 'a> {
             start_time_unix_nano,
             end_time_unix_nano,
             attributes: attributes.0,
-            status: failed.map(|_| Status {
+            status: failed.map(|_| SpanStatus {
                 code: Code::Error.into(),
             }),
         };

@@ -3,16 +3,16 @@
 use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::trace::otlp::attributes::{failure, provider_name, Attributes};
-use crate::trace::otlp::ids::{self, Of};
+use crate::trace::otlp::attributes::{failure, provider_name, SpanAttributes};
+use crate::trace::otlp::ids::{self, IdOf};
 use crate::trace::otlp::messages;
-use crate::trace::otlp::proto::Kind;
-use crate::trace::otlp::spans::{Conversation, Within, Writer};
+use crate::trace::otlp::proto::SpanKind;
+use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Looked;
 
-impl<'a> Writer<'_, 'a> {
+impl<'a> SpanWriter<'_, 'a> {
     /// The iterations of a turn; those before `unread` are written already.
     pub fn turn(
         &mut self,
@@ -26,10 +26,10 @@ impl<'a> Writer<'_, 'a> {
         let (Some(first), Some(last)) = (spoken().next(), spoken().next_back()) else {
             return Ok(());
         };
-        let id = ids::span(&of.id, first, Of::Turn);
+        let id = ids::span(&of.id, first, IdOf::Turn);
         let caller = of.caller.map(|caller| caller.within);
         let trace = caller.map_or_else(|| ids::trace(&of.id, first), |caller| caller.trace);
-        let within = |span| Within { trace, span };
+        let within = |span| SpanPlace { trace, span };
         let entries: Vec<&Entry> = turn.iter().flat_map(|one| one.entries()).collect();
         let mut attributes = self.turn_attributes(of, &entries);
         attributes.count("ash_agent.turn", first.number);
@@ -40,7 +40,10 @@ impl<'a> Writer<'_, 'a> {
         self.push(
             within(caller.and_then(|caller| caller.span)),
             id,
-            (format!("invoke_agent {}", self.agent(of)), Kind::Internal),
+            (
+                format!("invoke_agent {}", self.agent(of)),
+                SpanKind::Internal,
+            ),
             times::turn(of.context, first, last),
             attributes,
             failed.as_deref(),
@@ -63,7 +66,7 @@ impl<'a> Writer<'_, 'a> {
         of.caller.map_or(self.options.agent, |caller| caller.tool)
     }
 
-    fn turn_attributes(&self, of: &Conversation<'_, '_>, entries: &[&Entry]) -> Attributes {
+    fn turn_attributes(&self, of: &Conversation<'_, '_>, entries: &[&Entry]) -> SpanAttributes {
         let mut attributes = self.attributes(of, "invoke_agent");
         attributes.text("gen_ai.agent.name", self.agent(of));
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());

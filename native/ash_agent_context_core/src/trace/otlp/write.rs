@@ -7,7 +7,7 @@ use crate::trace::otlp::attributes::any_value;
 use crate::trace::otlp::json;
 use crate::trace::otlp::options::OtlpOptions;
 use crate::trace::otlp::proto::{KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, TracesData};
-use crate::trace::otlp::spans::Writer;
+use crate::trace::otlp::spans::SpanWriter;
 use crate::trace::told::Trace;
 use crate::value::Value;
 
@@ -25,7 +25,7 @@ impl Trace<'_> {
     /// # Complexity
     /// O(n), and for each answer O(the system prompt and the tools) with [`OtlpOptions::messages`].
     pub fn to_otlp(&self, options: &OtlpOptions<'_>) -> Result<Vec<u8>, Error> {
-        let spans = Writer::new(self, options, MOST).write()?;
+        let spans = SpanWriter::new(self, options, MOST).write()?;
         let attributes = options.resource.iter();
         let traces = TracesData {
             resource_spans: vec![ResourceSpans {

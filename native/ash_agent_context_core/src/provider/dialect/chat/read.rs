@@ -16,6 +16,16 @@ use crate::provider::listener::{Answer, Listener};
 
 const ROLES: &str = "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"";
 
+/// The roles that messages have.
+pub(crate) const ROLES_KNOWN: [&str; 6] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
 /// The formats of recordings, and their media types.
 pub(crate) const AUDIO: [(&str, &str); 2] = [("wav", "audio/wav"), ("mp3", "audio/mpeg")];
 
@@ -26,7 +36,7 @@ pub(crate) const EXTRA: &str = "extra_content";
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
 /// What one provider makes of the dialect.
-pub(crate) struct Rules {
+pub(crate) struct ChatDialect {
     /// Whose it is.
     pub provider: Provider,
     /// Whether it takes an empty list of calls.
@@ -34,13 +44,13 @@ pub(crate) struct Rules {
 }
 
 /// OpenAI's own.
-pub(crate) const OPENAI: Rules = Rules {
+pub(crate) const OPENAI: ChatDialect = ChatDialect {
     provider: Provider::OpenAiChat,
     empty_calls: false,
 };
 
 /// Takes the conversation out of a request's body.
-pub fn read(body: &mut Object, history: &mut Listener, dialect: &Rules) -> Result<(), Error> {
+pub fn read(body: &mut Object, history: &mut Listener, dialect: &ChatDialect) -> Result<(), Error> {
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
@@ -54,7 +64,11 @@ pub fn read(body: &mut Object, history: &mut Listener, dialect: &Rules) -> Resul
 }
 
 /// Reads one message.
-pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> Result<(), Error> {
+pub fn read_message(
+    message: Value,
+    history: &mut Listener,
+    dialect: &ChatDialect,
+) -> Result<(), Error> {
     if is_opaque(&message) {
         history.whole(provider_block(dialect.provider, message)?, false);
         return Ok(());
@@ -94,19 +108,11 @@ pub fn read_message(message: Value, history: &mut Listener, dialect: &Rules) -> 
 
 /// Whether a message has no neutral form: one of a role that we do not know.
 fn is_opaque(message: &Value) -> bool {
-    let known = [
-        "system",
-        "developer",
-        "user",
-        "assistant",
-        "tool",
-        "function",
-    ];
-    name_at(message, "role").is_some_and(|role| !known.contains(&role))
+    name_at(message, "role").is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }
 
 /// A part of a user message.
-pub fn user_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
+pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
@@ -116,7 +122,7 @@ pub fn user_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
     }
 }
 
-fn known_media(kind: Option<PartKind>, value: Value, dialect: &Rules) -> Result<Part, Error> {
+fn known_media(kind: Option<PartKind>, value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match kind {
         Some(kind) => Ok(part(kind, None)),
         None => provider_block(dialect.provider, value),
@@ -138,7 +144,7 @@ fn recording(value: &Value) -> Option<PartKind> {
 }
 
 /// A part of an assistant message.
-pub fn assistant_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
+pub fn assistant_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("refusal") => {
@@ -151,7 +157,11 @@ pub fn assistant_part(value: Value, dialect: &Rules) -> Result<Part, Error> {
 }
 
 /// A refusal is what the model says, and that it is one stands with it.
-fn refusal(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+fn refusal(
+    message: &mut Object,
+    content: Content,
+    dialect: &ChatDialect,
+) -> Result<Content, Error> {
     let Some(text) = message.text("refusal")?.filter(|text| !text.is_empty()) else {
         return Ok(content);
     };
@@ -161,13 +171,13 @@ fn refusal(message: &mut Object, content: Content, dialect: &Rules) -> Result<Co
     ))
 }
 
-fn refusal_part(text: Box<[u8]>, dialect: &Rules) -> Part {
+fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
     let metadata = metadata(dialect.provider, &[]).put(Value::atom(IS_REFUSAL), Value::Bool(true));
     part(PartKind::Text(text), Some(metadata))
 }
 
 /// A recording that the server has: its words are a text, where they are told.
-fn spoken(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+fn spoken(message: &mut Object, content: Content, dialect: &ChatDialect) -> Result<Content, Error> {
     let Some(audio @ Value::Map(_)) = message.take("audio") else {
         return Ok(content);
     };
@@ -187,7 +197,11 @@ fn behind(content: Content, part: Part) -> Content {
 }
 
 /// Reasoning beside the content, as DeepSeek, OpenRouter and others have it.
-fn reasoning(message: &mut Object, content: Content, dialect: &Rules) -> Result<Content, Error> {
+fn reasoning(
+    message: &mut Object,
+    content: Content,
+    dialect: &ChatDialect,
+) -> Result<Content, Error> {
     let told = message.text("reasoning_content")?;
     let plain = match message.take("reasoning") {
         Some(Value::Binary(text)) => Some(text),

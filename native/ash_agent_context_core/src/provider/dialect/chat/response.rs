@@ -14,7 +14,7 @@ use crate::provider::draft::{Draft, Key};
 use crate::provider::figures::Figures;
 use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
-use crate::provider::node::{self, Kind, Node};
+use crate::provider::node::{self, Node, NodeKind};
 use crate::value::Value;
 
 const CONTENT: Key = Key::Only("content");
@@ -39,12 +39,7 @@ impl<Room: Completions> Responds for Room {
         true
     }
 
-    fn read_response(
-        &self,
-        draft: &mut Draft,
-        _event: Option<&str>,
-        node: &Node<'_>,
-    ) -> Result<(), Fault> {
+    fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         read_document(draft, node)
     }
 }
@@ -253,11 +248,11 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 /// A text, or a list of texts and thoughts in their order, as Mistral has it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     match node::get(message, "content").map(Node::kind) {
-        Some(Kind::Text(text)) => match draft.last_text(false) {
+        Some(NodeKind::Text(text)) => match draft.last_text(false) {
             Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
             _ => draft.text(CONTENT, text),
         },
-        Some(Kind::List(items)) => {
+        Some(NodeKind::List(items)) => {
             for item in items {
                 read_item(draft, item)?;
             }

@@ -10,7 +10,7 @@ use crate::value::{Map, Value, MAX_DEPTH};
 pub(crate) const REFERENCES: &str = "references";
 
 /// A piece of a thought.
-pub(crate) enum Piece<'a> {
+pub(crate) enum ThoughtPiece<'a> {
     Text(&'a str),
     /// What stands between texts.
     Chunk(&'a Value),
@@ -50,7 +50,7 @@ pub(super) fn read(value: Value, provider: Provider) -> Result<Part, Error> {
 }
 
 /// The pieces of a thought of this text. One whose place is not between two characters follows the last that fits.
-pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<Piece<'a>> {
+pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<ThoughtPiece<'a>> {
     let metadata = part.provider_metadata.as_ref();
     let references = match metadata.and_then(|of| of.get_named(REFERENCES)) {
         Some(Value::List(references)) => &**references,
@@ -66,13 +66,13 @@ pub(crate) fn pieces<'a>(text: &'a str, part: &'a Part) -> Vec<Piece<'a>> {
             .checked_sub(begin)
             .and_then(|middle| rest.split_at_checked(middle));
         if let Some((before, behind)) = split.filter(|(before, _)| !before.is_empty()) {
-            pieces.push(Piece::Text(before));
+            pieces.push(ThoughtPiece::Text(before));
             (rest, begin) = (behind, after);
         }
-        pieces.extend(at(of, "chunk").map(Piece::Chunk));
+        pieces.extend(at(of, "chunk").map(ThoughtPiece::Chunk));
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
+        pieces.push(ThoughtPiece::Text(rest));
     }
     pieces
 }

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
+use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
+use crate::log::part::Content;
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::read::EXTRA;
-use crate::provider::writer::Writer;
+use crate::provider::options::SystemRole;
+use crate::provider::parts::Parts;
+use crate::provider::writer::{self, Writer};
 use crate::value::builder::JsonObject;
 use crate::value::json::AsObject;
 use crate::value::Map;
@@ -24,6 +28,59 @@ pub(crate) fn text_part(text: &str, out: &mut Writer<'_>) {
     out.json.object(|part| {
         part.field("type", "text").text("text", text);
     });
+}
+
+/// A message of one text or of a list of parts; nothing when it says nothing.
+pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &mut Writer<'_>) {
+    match content {
+        Content::Text(bytes) => {
+            if let Some(text) = out.text(bytes) {
+                text_message(role, &text, out);
+            }
+        }
+        Content::Parts(given) => {
+            let open = match role {
+                "user" => Cow::Borrowed(writer::open(false)),
+                role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
+            };
+            out.wrapped(&open, writer::CLOSE, |out| parts.all(&**given, out));
+        }
+        Content::None => {}
+    }
+}
+
+/// The role of a system message.
+pub(crate) const fn system_role(role: SystemRole) -> &'static str {
+    match role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+    }
+}
+
+/// A message for each result, and the media in them for a message after these. `is_named`: with the name of the tool.
+pub(crate) fn result_messages(
+    message: &Message,
+    exchange: &Exchange,
+    parts: &Parts,
+    is_named: bool,
+    out: &mut Writer<'_>,
+) {
+    let mut after = Vec::new();
+    for (call, outcome) in exchange.answered(&message.calls) {
+        let id = out.id(call);
+        let name = is_named.then(|| out.name(call));
+        let (text, media) = out.split_result(outcome, parts.takes);
+        after.extend(media);
+        out.json.raw(",");
+        out.json.bare_object(|written| {
+            written.field("role", "tool").field("tool_call_id", &*id);
+            if let Some(name) = name {
+                written.field("name", &*name);
+            }
+            written.text("content", &text);
+        });
+    }
+    out.blocks(false, |out| parts.all(after, out));
 }
 
 /// An assistant message of content that is written already, of what stands beside it, and of its calls.

@@ -1,0 +1,158 @@
+//! What is known of a response as a whole: who answers, what it costs, and why the model stopped.
+
+use std::sync::Arc;
+
+use crate::log::reply::Finish;
+use crate::log::usage::Usage;
+use crate::provider::block::{gather, Note};
+use crate::provider::draft::Draft;
+use crate::provider::event::Event;
+use crate::provider::node::{self, Node};
+use crate::value::{Map, Value};
+
+/// Numbers that are kept of reports that come one by one; those of real ones are ten.
+const COUNTED: usize = 100;
+
+impl Draft {
+    /// What was counted for that message, and in which word it says why the model stopped.
+    pub fn put_report(&mut self, usage: Option<Usage>, word: Option<&str>) {
+        let head = Arc::make_mut(&mut self.head);
+        head.usage = usage;
+        match word.and_then(Finish::from_name) {
+            Some(reason) => self.finish(reason, word.unwrap_or_default()),
+            None => head.word = word.map(Into::into),
+        }
+        self.events = Vec::new();
+    }
+
+    pub fn model(&self) -> Option<&str> {
+        self.head.model.as_deref()
+    }
+
+    pub fn id(&self) -> Option<&str> {
+        self.head.id.as_deref()
+    }
+
+    pub fn finish_reason(&self) -> Option<Finish> {
+        self.head.finish
+    }
+
+    pub fn word(&self) -> Option<&str> {
+        self.head.word.as_deref()
+    }
+
+    pub fn usage(&self) -> Option<Usage> {
+        self.head.usage
+    }
+
+    /// Who answers. Empty names are none, later ones count.
+    pub fn start(&mut self, id: Option<&str>, model: Option<&str>) {
+        let id = id.filter(|id| !id.is_empty() && Some(*id) != self.id());
+        let model = model.filter(|model| !model.is_empty() && Some(*model) != self.model());
+        if id.is_none() && model.is_none() {
+            return;
+        }
+        let head = Arc::make_mut(&mut self.head);
+        if let Some(id) = id {
+            head.id = Some(id.into());
+        }
+        if let Some(model) = model {
+            head.model = Some(model.into());
+        }
+    }
+
+    /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
+    /// no reason to lose an answer.
+    pub fn count_tokens(&mut self, report: &Node<'_>) {
+        let Ok(usage) = Usage::of(report) else {
+            return;
+        };
+        if self.head.usage != Some(usage) {
+            Arc::make_mut(&mut self.head).usage = Some(usage);
+            self.events.push(Event::Usage(usage));
+        }
+    }
+
+    /// The same where a report has only what is new.
+    pub fn count_more_tokens(&mut self, report: &Node<'_>) {
+        let Ok(map) = node::to_map(report) else {
+            return;
+        };
+        let mut entries = self.head.counted.clone().into_entries();
+        let room = COUNTED.saturating_sub(entries.len());
+        let given = map.into_entries().into_iter();
+        let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
+        entries.extend(given.take(room));
+        let counted = Map::new(entries);
+        let usage = Usage::read(&Value::Map(counted.clone())).ok();
+        let changed = usage.filter(|usage| self.head.usage != Some(*usage));
+        let head = Arc::make_mut(&mut self.head);
+        head.counted = counted;
+        if let Some(usage) = changed {
+            head.usage = Some(usage);
+            self.events.push(Event::Usage(usage));
+        }
+    }
+
+    /// Keeps what a provider says of its answer under these names, where it says anything; a later word
+    /// replaces an earlier one. What cannot be read is left out, as with tokens.
+    pub fn keep(&mut self, node: &Node<'_>, names: &[&'static str]) {
+        for name in names.iter().copied() {
+            let given = node::get(node, name).filter(|given| node::says(given));
+            let Some(Ok(value)) = given.map(node::to_value) else {
+                continue;
+            };
+            let details = &mut Arc::make_mut(&mut self.head).details;
+            details.retain(|(known, _)| *known != name);
+            details.push((name, Arc::new(value)));
+        }
+    }
+
+    /// The same where a list comes in pieces.
+    pub fn keep_more(&mut self, node: &Node<'_>, name: &'static str) {
+        for item in node::list(node, name) {
+            if let Ok(value) = node::to_value(item).map(Arc::new) {
+                let listed = true;
+                let head = Arc::make_mut(&mut self.head);
+                head.listed.push_front_mut(Note {
+                    name,
+                    value,
+                    listed,
+                });
+            }
+        }
+    }
+
+    /// What else is said of the answer.
+    pub fn details(&self) -> Option<Map> {
+        let details = self.head.details.iter();
+        let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));
+        let listed = gather(&self.head.listed).into_iter();
+        let listed = listed.map(|(name, value)| (Value::text(name), value));
+        let entries: Vec<_> = entries.chain(listed).collect();
+        (!entries.is_empty()).then(|| Map::new(entries))
+    }
+
+    /// The model's words say that it does not want to answer.
+    pub fn refuse(&mut self) {
+        if !self.head.refused {
+            Arc::make_mut(&mut self.head).refused = true;
+        }
+    }
+
+    /// Why the model stopped. Some servers say "stop" although the model called tools.
+    pub fn finish(&mut self, reason: Finish, word: &str) {
+        let reason = match reason {
+            Finish::Stop if self.head.refused => Finish::Refusal,
+            Finish::Stop if self.calls > 0 => Finish::ToolCalls,
+            other => other,
+        };
+        if self.head.finish == Some(reason) && self.word() == Some(word) {
+            return;
+        }
+        let head = Arc::make_mut(&mut self.head);
+        head.finish = Some(reason);
+        head.word = Some(word.chars().take(200).collect::<String>().into());
+        self.events.push(Event::Finish(reason));
+    }
+}
