@@ -1,6 +1,6 @@
 [
   inputs: [
     "{mix,.formatter}.exs",
-    "{lib,test}/**/*.{ex,exs}"
+    "{lib,test,test_support}/**/*.{ex,exs}"
   ]
 ]

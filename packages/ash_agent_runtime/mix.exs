@@ -47,7 +47,11 @@ defmodule AshAgentRuntime.MixProject do
     for app <- @integrations, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
   end
 
-  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
+  # Applications get `test_support` by naming it among their own paths, since Mix compiles dependencies as `:prod`.
+  defp elixirc_paths(env) when env in [:test, :integration],
+    do: ["lib", "test_support", "test/support"]
+
+  defp elixirc_paths(:dev), do: ["lib", "test_support"]
   defp elixirc_paths(_env), do: ["lib"]
 
   # The compiler is the one of ash_agent_context, in its mix.exs. Mix has loaded that file already, except where Hex told it
@@ -84,7 +88,7 @@ defmodule AshAgentRuntime.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_runtime/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+        ~w(lib test_support mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
           ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
     ]
   end

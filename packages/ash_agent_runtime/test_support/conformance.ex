@@ -1,0 +1,74 @@
+defmodule AshAgent.Store.Conformance do
+  @moduledoc """
+  Tests for stores: conversations load back equal, there is one writer, and calls and prompts happen once.
+
+      defmodule MyApp.StoreTest do
+        use ExUnit.Case, async: true
+        use AshAgent.Store.Conformance, store: MyApp.Store.for_tests()
+      end
+
+  `:store` is an expression that returns a store; it is evaluated before each test. `chats: false` is for a store that takes only contexts. Put tags for all tests between the two lines. The
+  tests use their own ids and delete nothing else. They take some seconds; to repeat a random test that failed, use ExUnit's seed.
+
+  The module is not compiled with the package, so that it is in no release. An application compiles it for its tests, in its `mix.exs`:
+
+      defp elixirc_paths(:test), do: ["lib", "test/support", "deps/ash_agent_runtime/test_support"]
+
+  The folder `test_support` is beside the package's `lib`: with a git dependency that names a `:subdir`, it is in that one.
+  """
+
+  alias AshAgent.Store.Conformance
+
+  alias AshAgent.Store.Conformance.{
+    Chats,
+    Claims,
+    Conversations,
+    Finding,
+    Hostile,
+    Journal,
+    Model,
+    Prompts,
+    Writers
+  }
+
+  @doc false
+  defmacro __using__(opts) do
+    opts = Keyword.validate!(opts, [:store, chats: true])
+
+    quote do
+      import AshAgent.Store.Conformance.{Helpers, Random}
+      alias AshAgent.{ChatContext, Context, Store}
+      alias AshAgent.Store.Conversation
+
+      setup do
+        {:ok, store: unquote(Keyword.fetch!(opts, :store))}
+      end
+
+      unquote_splicing(Enum.map(Conformance.groups(opts[:chats]), &describe_group/1))
+    end
+  end
+
+  @doc false
+  def groups(chats?) do
+    [Conversations] ++
+      if(chats?, do: [Chats], else: []) ++
+      [Writers, Claims, Journal, Prompts, Finding, Hostile, Model]
+  end
+
+  defp describe_group(group) do
+    tests =
+      for {name, function} <- group.checks() do
+        quote do
+          test unquote(name), context do
+            unquote(group).unquote(function)(context)
+          end
+        end
+      end
+
+    quote do
+      describe unquote(group.title()) do
+        (unquote_splicing(tests))
+      end
+    end
+  end
+end

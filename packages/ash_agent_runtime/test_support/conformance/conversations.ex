@@ -1,0 +1,64 @@
+defmodule AshAgent.Store.Conformance.Conversations do
+  @moduledoc false
+  # A context comes back as it was written.
+
+  use AshAgent.Store.Conformance.Group, "what is kept"
+
+  check "comes back equal, with every kind of term", %{store: store} do
+    metadata = %{
+      "text" => "\u{0}ü\u{10FFFF}",
+      bytes: <<255, 0>>,
+      big: 1_000_000_000_000_000_000_000_000,
+      float: -0.0,
+      huge: 1.0e300,
+      day: ~D[2026-02-28],
+      tuple: {:ok, nil, [true]},
+      nested: %{1 => %{"$atom" => ":x"}}
+    }
+
+    context =
+      Context.new("\u{0}" <> <<255>>,
+        id: new_id(),
+        metadata: metadata,
+        system_prompt: "'; drop table x; --"
+      )
+
+    kept = create!(store, context)
+    assert kept.kind == :context
+    assert kept.metadata == metadata
+
+    assert %{metadata: ^metadata, status: :idle, owner: nil, epoch: 0} =
+             assert_kept(store, context)
+
+    assert {:error, :exists} = Store.create(store, context)
+  end
+
+  check "comes back equal after any operations", %{store: store} do
+    each_case("conversations", 12, fn ->
+      context = Context.new("0", id: new_id())
+      kept = create!(store, context)
+
+      Enum.reduce(1..25, {kept, [context]}, fn _step, {kept, states} ->
+        # Mostly from the newest state, sometimes from one that was left.
+        from = if chance?(85), do: hd(states), else: one_of(states)
+        context = change(from)
+        # The writer may have loaded it again meanwhile.
+        kept = if chance?(20), do: elem(Store.fetch(store, kept.id), 1), else: kept
+        {append!(store, kept, context), [context | states]}
+      end)
+    end)
+  end
+
+  check "is a fork's own, with its origin", %{store: store} do
+    context = talk()
+    kept = create!(store, context)
+    fork = Context.fork(context, id: new_id())
+    forked = create!(store, fork)
+    assert forked.parent_id == kept.id
+    append!(store, forked, Context.add_user_message(fork, "Other"))
+    assert_kept(store, context)
+    assert {:ok, %{value: value}} = Store.fetch(store, fork[:id])
+    assert value[:origin] == %{id: context[:id], iteration: context.current_iteration}
+    assert_raise ArgumentError, fn -> Store.append(store, kept, fork) end
+  end
+end

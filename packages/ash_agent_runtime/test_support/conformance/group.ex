@@ -1,0 +1,33 @@
+defmodule AshAgent.Store.Conformance.Group do
+  @moduledoc false
+  # A module of checks. A check is a function that gets the context of a test, under the name of that test.
+
+  defmacro __using__(title) do
+    quote do
+      import ExUnit.Assertions
+      import AshAgent.Store.Conformance.{Group, Helpers, Random}
+      alias AshAgent.{ChatContext, Context, Store}
+      alias AshAgent.Store.Conversation
+
+      Module.register_attribute(__MODULE__, :checks, accumulate: true)
+      @before_compile AshAgent.Store.Conformance.Group
+
+      def title, do: unquote(title)
+    end
+  end
+
+  defmacro check(name, context, do: body) do
+    function = String.to_atom("check " <> name)
+
+    quote do
+      @checks {unquote(name), unquote(function)}
+      def unquote(function)(unquote(context)), do: unquote(body)
+    end
+  end
+
+  defmacro __before_compile__(_env) do
+    quote do
+      def checks, do: Enum.reverse(@checks)
+    end
+  end
+end
