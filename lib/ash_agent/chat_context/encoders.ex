@@ -1,3 +1,5 @@
+# A chat as JSON, for libraries that encode structs.
+
 if Code.ensure_loaded?(Jason.Encoder) do
   defimpl Jason.Encoder, for: AshAgent.ChatContext do
     def encode(chat, opts), do: chat |> AshAgent.ChatContext.dump() |> Jason.Encode.map(opts)

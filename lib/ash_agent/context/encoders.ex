@@ -1,3 +1,5 @@
+# A context as JSON, for libraries that encode structs.
+
 if Code.ensure_loaded?(Jason.Encoder) do
   defimpl Jason.Encoder, for: AshAgent.Context do
     def encode(context, opts), do: context |> AshAgent.Context.dump() |> Jason.Encode.map(opts)

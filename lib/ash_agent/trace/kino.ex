@@ -1,3 +1,5 @@
+# A conversation's page in Livebook.
+
 if Code.ensure_loaded?(Kino.Render) do
   defimpl Kino.Render, for: [AshAgent.Context, AshAgent.ChatContext] do
     def to_livebook(shown) do

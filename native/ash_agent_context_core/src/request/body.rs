@@ -21,7 +21,7 @@ use crate::request::item::{items, Item};
 use crate::request::located::{covered, Located};
 use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::Slice;
-use crate::request::unit::{Placed, Unit};
+use crate::request::unit::{self, Placed};
 use crate::value::builder::Json;
 
 /// Bytes of the largest piece that is made of others: copying so many takes well under a millisecond.
@@ -43,9 +43,9 @@ pub(crate) struct Body<'a, 'o> {
     /// Whether the last element is the model's; `None` before the first.
     model_last: Option<bool>,
     /// Items that may belong together with those after them.
-    unit: Unit<'a>,
+    unit: Vec<Placed<'a>>,
     /// The messages in the last element, when that is as it was imported.
-    imported: Unit<'a>,
+    imported: Vec<Placed<'a>>,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
     /// What is sent in another way than it is kept, if anyone wants to know.
@@ -84,8 +84,8 @@ impl<'a, 'o> Body<'a, 'o> {
             slices: Vec::with_capacity(SLICES),
             run: None,
             model_last: None,
-            unit: Unit::default(),
-            imported: Unit::default(),
+            unit: Vec::new(),
+            imported: Vec::new(),
             before_imported: None,
             report: None,
             system: None,
@@ -239,9 +239,10 @@ impl<'a, 'o> Body<'a, 'o> {
     ) -> Result<(), Error> {
         for next in self.placed(iteration, rendering).skip(known) {
             self.step()?;
-            if let Some(unit) = self.unit.push(next, self.options) {
-                self.add_unit(unit, false)?;
+            if !next.item.is_held(self.options) {
+                self.end_unit(false)?;
             }
+            self.unit.push(next);
         }
         Ok(())
     }
@@ -261,47 +262,35 @@ impl<'a, 'o> Body<'a, 'o> {
         items.zip(leads..).map(placed)
     }
 
-    /// The items of an iteration whose units end with it, and the elements of those that go back as they were imported.
-    pub(super) fn resolved<'i>(
-        &self,
-        iteration: &'i Iteration,
-        rendering: Rendering<'i>,
-    ) -> Vec<(Item<'i>, Option<&'i str>)> {
-        let (mut resolved, mut open) = (Vec::new(), Unit::default());
-        for placed in self.placed(iteration, rendering) {
-            let ended = open.push(placed, self.options);
-            resolved.extend(
-                ended
-                    .into_iter()
-                    .flat_map(|unit| unit.resolve(self.options)),
-            );
-        }
-        resolved.extend(open.resolve(self.options));
-        resolved
-    }
-
     /// Adds the unit that may have gone on. `is_cut`: what belongs to it is not sent.
     fn end_unit(&mut self, is_cut: bool) -> Result<(), Error> {
-        let unit = std::mem::take(&mut self.unit);
-        self.add_unit(unit, is_cut)
+        let mut unit = std::mem::take(&mut self.unit);
+        match self.imported_elements(&unit).filter(|_| !is_cut) {
+            Some((first, elements)) => {
+                let mut slice =
+                    Slice::lent(elements.as_bytes(), first.item.shape(), first.iteration);
+                slice.is_before = self.is_before(first.item);
+                slice.follows_user = self.follows_user(first.item);
+                slice.is_prefix = self.format.is_prefix(elements);
+                self.add(slice);
+                self.imported = unit;
+            }
+            None => {
+                unit.drain(..)
+                    .try_for_each(|placed| self.add_item(placed))?;
+                self.unit = unit; // with its room
+            }
+        }
+        Ok(())
     }
 
-    fn add_unit(&mut self, unit: Unit<'a>, is_cut: bool) -> Result<(), Error> {
-        let imported = unit
-            .imported(self.options)
-            .filter(|(first, _)| !is_cut && !self.joins(self.model_last, first.item.is_model()));
-        let Some((first, elements)) = imported else {
-            return unit
-                .into_iter()
-                .try_for_each(|placed| self.add_item(placed));
-        };
-        let mut slice = Slice::lent(elements.as_bytes(), first.item.shape(), first.iteration);
-        slice.is_before = self.is_before(first.item);
-        slice.follows_user = self.follows_user(first.item);
-        slice.is_prefix = self.format.is_prefix(elements);
-        self.add(slice);
-        self.imported = unit;
-        Ok(())
+    fn imported_elements(&self, unit: &[Placed<'a>]) -> Option<(Placed<'a>, &'a str)> {
+        let first = unit.first()?;
+        first.item.elements(self.options)?; // nearly always nothing
+        let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
+        let elements = unit::imported(&items, self.options)?;
+        let goes_on = self.joins(self.model_last, first.item.is_model());
+        (!goes_on).then_some((*first, elements))
     }
 
     fn add_item(&mut self, placed: Placed<'a>) -> Result<(), Error> {
@@ -408,7 +397,7 @@ impl<'a, 'o> Body<'a, 'o> {
             self.slices.push(Slice::constant(","));
             slice.start += writer::open(begins_with_model).len();
         }
-        self.imported = Unit::default();
+        self.imported.clear();
         self.before_imported = self.model_last;
         if !slice.is_before {
             self.model_last = Some(slice.shape.ends_with_model);

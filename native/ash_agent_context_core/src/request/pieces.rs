@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use crate::log::iteration::Iteration;
+use crate::log::original::Original;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
 use crate::provider::writer::{self, Writer};
 use crate::request::body::{Body, Run, JOINED};
-use crate::request::item::items;
+use crate::request::item::{items, Item};
 use crate::request::slice::Slice;
+use crate::request::unit;
 use crate::value::Size;
 use crate::view::rendering::Rendering;
 
@@ -199,27 +201,26 @@ impl<'a> Body<'a, '_> {
     /// Whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made anew
     /// where roles alternate, or belong together with those of its neighbours.
     pub(super) fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
-        let items = || items(iteration, rendering, self.options);
-        let mut imported = items().map(|item| item.imported(self.options));
-        if self.format.alternates() && imported.any(|elements| elements.is_some()) {
-            return false;
-        }
-        if imported
-            .flatten()
-            .any(|elements| self.format.is_prefix(elements))
-            || items().any(|item| self.follows_user(item))
-        {
-            return false;
-        }
         let next = self.context.log.numbered(iteration.number + 1);
-        let is_alone = !self.is_held(iteration) && !next.is_some_and(|next| self.is_held(next));
-        is_alone && !items().next().is_some_and(|item| self.is_before(item))
+        if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
+            return false;
+        }
+        let alternates = self.format.alternates();
+        let is_bound = |item: Item<'_>| {
+            let imported = item.imported(self.options);
+            imported.is_some_and(|elements| alternates || self.format.is_prefix(elements))
+                || self.follows_user(item)
+        };
+        let mut items = items(iteration, rendering, self.options);
+        let first = items.next();
+        !first.is_some_and(|first| self.is_before(first) || is_bound(first)) && !items.any(is_bound)
     }
 
     /// Whether the iteration before it has the elements of its first message.
     pub(super) fn is_held(&self, iteration: &Iteration) -> bool {
-        let first = items(iteration, Rendering::PLAIN, self.options).next();
-        first.is_some_and(|first| first.is_held(self.options))
+        let first = iteration.entries().next();
+        let original = first.and_then(|entry| entry.message.original.as_ref());
+        Original::of(original, self.options.provider) == Some("")
     }
 
     /// All elements of an iteration.
@@ -240,7 +241,8 @@ impl<'a> Body<'a, '_> {
         let mut shape = Shape::default();
         let mut all_by_hand = Vec::new();
         let shift = |mark: &ByHand, at| ByHand { at, ttl: mark.ttl };
-        for (item, imported) in self.resolved(iteration, rendering) {
+        let items: Vec<_> = items(iteration, rendering, self.options).collect();
+        for (item, imported) in unit::resolve(&items, self.options) {
             let is_model = item.is_model();
             let start = bytes.len();
             let mut mark = None;

@@ -13,53 +13,22 @@ pub(crate) struct Placed<'a> {
     pub position: usize,
 }
 
-/// Items of which one has the elements of all: the first one.
-#[derive(Default)]
-pub(crate) struct Unit<'a>(Vec<Placed<'a>>);
-
-impl<'a> Unit<'a> {
-    /// Takes the next item, and gives the unit before it where it begins another one.
-    pub fn push(&mut self, next: Placed<'a>, options: &Options<'_>) -> Option<Self> {
-        let ended = match next.item.is_held(options) || self.0.is_empty() {
-            true => None,
-            false => Some(std::mem::take(self)),
-        };
-        self.0.push(next);
-        ended
-    }
-
-    /// The first item, if all of them go back as they were imported.
-    pub fn imported(&self, options: &Options<'_>) -> Option<(Placed<'a>, &'a str)> {
-        let first = self.0.first()?;
-        let elements = first
-            .item
-            .imported(options)
-            .filter(|json| !json.is_empty())?;
-        let is_whole = self
-            .0
-            .iter()
-            .all(|placed| placed.item.imported(options).is_some());
-        is_whole.then_some((*first, elements))
-    }
-
-    /// The items, and the elements of each that is sent as it was imported.
-    pub fn resolve(self, options: &Options<'_>) -> Vec<(Item<'a>, Option<&'a str>)> {
-        let is_imported = self.imported(options).is_some();
-        let elements = |item: Item<'a>| item.elements(options).filter(|_| is_imported);
-        let items = self.0.into_iter().map(|placed| placed.item);
-        items.map(|item| (item, elements(item))).collect()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// The elements of items of which the first one has those of all, if all of them go back as they were imported.
+pub(crate) fn imported<'a>(unit: &[Item<'a>], options: &Options<'_>) -> Option<&'a str> {
+    let is_imported = |item: &Item<'a>| item.imported(options).is_some();
+    let elements = unit.first()?.imported(options)?;
+    (!elements.is_empty() && unit.iter().all(is_imported)).then_some(elements)
 }
 
-impl<'a> IntoIterator for Unit<'a> {
-    type Item = Placed<'a>;
-    type IntoIter = std::vec::IntoIter<Placed<'a>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
+/// Items whose units end with the last one, and the elements of each that goes back as it was imported.
+pub(crate) fn resolve<'a, 'i, 'o>(
+    items: &'i [Item<'a>],
+    options: &'i Options<'o>,
+) -> impl Iterator<Item = (Item<'a>, Option<&'a str>)> + use<'a, 'i, 'o> {
+    let units = items.chunk_by(|_, next| next.is_held(options));
+    units.flat_map(move |unit| {
+        let is_imported = imported(unit, options).is_some();
+        let elements = move |item: &Item<'a>| item.elements(options).filter(|_| is_imported);
+        unit.iter().map(move |item| (*item, elements(item)))
+    })
 }

@@ -1,9 +1,9 @@
 defmodule AshAgent.Conversation.Application do
   @moduledoc false
+  # The supervisor of turns, which do not end with the process that began them.
 
   use Application
 
-  # Turns of `AshAgent.Conversation` do not end with the process that began them.
   @impl true
   def start(_type, _args) do
     children = [

@@ -1,5 +1,6 @@
 defmodule AshAgent.Runtime.Application do
   @moduledoc false
+  # What runs as long as the application: the pool of HTTP connections.
 
   use Application
 
