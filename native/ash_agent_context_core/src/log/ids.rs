@@ -18,6 +18,7 @@ use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::value::letters::is_plain;
+use crate::value::steps;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
@@ -124,6 +125,7 @@ impl Ids {
     }
 
     fn taken(&self, id: &str) -> Option<Taken> {
+        steps::count(1);
         let recent = self.recent().find(|link| &*link.id == id);
         let indexed = || self.index.as_ref()?.get(id).copied();
         recent.map(|link| link.taken).or_else(indexed)

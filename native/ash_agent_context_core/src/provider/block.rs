@@ -15,6 +15,7 @@ use super::node::{self, Node, NodeKind};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
+use crate::value::steps;
 
 /// The note on what a provider keeps itself, once the whole answer is there.
 pub(crate) const STORED: &str = "store";
@@ -248,6 +249,7 @@ impl Block {
 pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
     let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
     for note in notes.iter() {
+        steps::count(1);
         let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
         match known {
             Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),

@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::value::letters;
 use crate::value::node::Named;
 use crate::value::scan::Scan;
+use crate::value::steps;
 use crate::value::{Map, Value};
 
 pub(crate) use crate::value::node::{Node, NodeKind};
@@ -28,6 +29,7 @@ pub(crate) fn read<T>(
     bytes: &[u8],
     then: impl FnOnce(&Node<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
+    steps::count(bytes.len());
     if let Some(node) = Scan::whole(bytes) {
         return then(&node);
     }

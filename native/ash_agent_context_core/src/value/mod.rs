@@ -9,6 +9,7 @@ pub mod letters;
 pub mod node;
 pub mod numbers;
 pub mod scan;
+pub mod steps;
 pub mod structs;
 pub mod time;
 pub mod wording;
@@ -251,6 +252,7 @@ impl Map {
     /// O(n log n), O(n) when they are sorted already.
     #[must_use]
     pub fn new(mut entries: Vec<(Value, Value)>) -> Self {
+        steps::count(entries.len());
         let is_sorted = entries
             .windows(2)
             .all(|pair| matches!(pair, [a, b] if a.0 < b.0));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
-use crate::value::{Map, Size, Value};
+use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
@@ -72,7 +72,8 @@ impl Eq for View {}
 impl View {
     /// What is not shown, oldest first, with the number of its first iteration.
     pub fn covers(&self) -> impl Iterator<Item = (u64, &Cover)> {
-        self.covers.iter().map(|(first, cover)| (*first, cover))
+        let covers = self.covers.iter().inspect(|_| steps::count(1));
+        covers.map(|(first, cover)| (*first, cover))
     }
 
     /// How much there is to walk, to copy and to free.
