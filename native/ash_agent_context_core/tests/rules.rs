@@ -270,6 +270,9 @@ fn masks_reach_addresses_ids_files_and_results_of_parts() {
     assert!(!shown.contains("YSBzZWNyZXQ="), "{shown}");
     assert!(shown.contains("https://a.b/-.png"), "{shown}");
     assert!(shown.contains("file--"), "{shown}");
+    // Nothing can be fetched from a masked address: only words are left of it.
+    assert_eq!(shown.matches("input_image").count(), 1, "{shown}");
+    assert!(!shown.contains("file_id"), "{shown}");
     // The bytes of pictures are no text.
     assert!(shown.contains("c2VjcmV0"), "{shown}");
 }
@@ -314,6 +317,24 @@ fn an_alias_is_the_beginning_of_an_id_while_that_is_all_of_it() {
 }
 
 #[test]
+fn an_id_that_is_used_again_gets_a_number_that_still_fits() {
+    let second = |length: usize| {
+        let id = "x".repeat(length);
+        let use_once = |context: Context, _| {
+            let context = call(&context, &format!(r#"[{{"id":"{id}","name":"f"}}]"#));
+            result(&context, &id, vec![("result", ok(Value::text("x")))]).unwrap()
+        };
+        let context = (0..2).fold(start(r#""Go""#), use_once);
+        let body = sent(&context, Provider::OpenAiResponses);
+        let ids = body.split(r#""call_id":""#).skip(1);
+        ids.last().unwrap().split_once('"').unwrap().0.to_owned()
+    };
+    assert_eq!(second(5), "xxxxx_2");
+    assert_eq!(second(37), format!("{}_2", "x".repeat(37)));
+    assert_eq!(second(38), format!("{}_2", "x".repeat(24)));
+}
+
+#[test]
 fn a_summary_says_what_it_stands_for() {
     let turns = |count| {
         (0..count).fold(
@@ -333,6 +354,9 @@ fn a_summary_says_what_it_stands_for() {
     assert!(summed(1).contains("[Summary of iteration 1 of this conversation]\\nall"));
     assert!(summed(2).contains("[Summary of iterations 1 to 2 of this conversation]\\nall"));
     assert!(turns(4).view().is_none());
+    let covered = turns(4).summarize(1, 1, "all", at(1)).unwrap();
+    let covered = covered.summarize(3, 3, "all", at(1)).unwrap();
+    assert_eq!(covered.view().unwrap().count_covers(), 2);
 }
 
 /// What attributes with these iterations are refused for.
