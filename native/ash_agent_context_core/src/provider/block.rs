@@ -104,7 +104,7 @@ impl Block {
         takes
     }
 
-    /// What the provider wants to see again, where there is anything.
+    /// Returns what the provider wants to see again, where there is anything.
     pub(super) fn metadata(
         &self,
         provider: Provider,
@@ -214,7 +214,7 @@ impl Block {
         }
     }
 
-    /// Whether it is a call whose arguments are all there.
+    /// Tells whether it is a call whose arguments are all there.
     pub(super) fn has_arguments(&self, is_text: bool) -> bool {
         let BlockKind::Call(call) = &self.kind else {
             return false;

@@ -216,7 +216,7 @@ impl<'a> Body<'a, '_> {
         is_alone && !items().next().is_some_and(|item| self.is_before(item))
     }
 
-    /// Whether the iteration before it has the elements of its first message.
+    /// Tells whether the iteration before it has the elements of its first message.
     pub(super) fn is_held(&self, iteration: &Iteration) -> bool {
         let first = items(iteration, Rendering::PLAIN, self.options).next();
         first.is_some_and(|first| first.is_held(self.options))

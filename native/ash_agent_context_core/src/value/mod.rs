@@ -172,7 +172,7 @@ impl Value {
         }
     }
 
-    /// Whether the value has more levels of lists, tuples and maps than this.
+    /// Tells whether the value has more levels of lists, tuples and maps than this.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
@@ -276,7 +276,7 @@ impl Map {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// Tells whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -372,7 +372,7 @@ impl Size {
         }
     }
 
-    /// What is left of it without a part of it.
+    /// Returns what is left of it without a part of it.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

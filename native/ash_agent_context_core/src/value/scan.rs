@@ -201,7 +201,7 @@ impl<'a> Scan<'a> {
         Some(ScannedText::Plain)
     }
 
-    /// What comes before the next quote, backslash or control character.
+    /// Returns what comes before the next quote, backslash or control character.
     fn run(&mut self) -> Option<&'a [u8]> {
         let (run, rest) = self
             .rest
