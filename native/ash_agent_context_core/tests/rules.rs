@@ -1,7 +1,7 @@
 //! Rules that nothing else of the core would miss: what a request reports, which names go out, what masks reach, what an
 //! answer costs.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
     json, time, ChangeKind, Context, Defaults, Error, Map, Masks, MessageRef, Options, Price,
@@ -75,6 +75,48 @@ fn a_result_has_both_times_or_none() {
     assert_eq!(ran(given(&[]).unwrap()), None);
     assert!(given(&[("started_at", 5)]).is_err());
     assert!(given(&[("ended_at", 5)]).is_err());
+}
+
+#[test]
+fn the_times_of_a_call_and_whether_it_waits_are_found_by_its_id() {
+    let asked = call(
+        &start(r#""Go""#),
+        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
+    );
+    let times = vec![
+        ("result", ok(Value::text("x"))),
+        ("started_at", Value::Int(5)),
+        ("ended_at", Value::Int(7)),
+    ];
+    let context = result(&asked, "a", times).unwrap();
+    assert_eq!(context.tool_call_times("a"), Some((at(5), at(7))));
+    assert_eq!(context.tool_call_times("b"), None);
+    let waiting = |context: &Context| ["a", "b", "c"].map(|id| context.has_pending(id));
+    assert_eq!(waiting(&asked), [true, true, false]);
+    assert_eq!(waiting(&context), [false, true, false]);
+}
+
+#[test]
+fn no_call_gets_two_results_at_once_however_many_there_are() {
+    for count in [2, 200] {
+        let ids: Vec<String> = (0..count).map(|number| format!("c{number}")).collect();
+        let calls = ids
+            .iter()
+            .map(|id| format!(r#"{{"id":"{id}","name":"f"}}"#));
+        let calls = calls.collect::<Vec<_>>().join(",");
+        let asked = call(&start(r#""Go""#), &format!("[{calls}]"));
+        let answer = |ids: &[&String]| {
+            let one =
+                |id: &&String| Value::Tuple(Box::new([Value::text(id), ok(Value::text("x"))]));
+            let results = Value::List(ids.iter().map(one).collect());
+            asked.add_tool_results(results, Stamp::at(at(9)))
+        };
+        let mut given: Vec<&String> = ids.iter().collect();
+        assert!(answer(&given).is_ok());
+        given.pop();
+        given.push(&ids[0]);
+        assert!(answer(&given).is_err(), "{count}");
+    }
 }
 
 /// Which name the request has for a tool of this one, if it is not its own.
