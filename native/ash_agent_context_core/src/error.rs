@@ -297,7 +297,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with an element of a list, as a path.
+    /// Returns what is wrong with an element of a list, as a path.
     fn in_document(self) -> Self {
         let (position, key, expected) = match self {
             Self::InvalidPart { position, key } => {

@@ -96,7 +96,7 @@ impl Fault {
         Self::Unreadable(why.into())
     }
 
-    /// Whether asking the provider again may help.
+    /// Tells whether asking the provider again may help.
     #[must_use]
     pub const fn again(&self) -> bool {
         match self {

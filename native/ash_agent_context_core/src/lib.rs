@@ -58,6 +58,8 @@ pub use trace::{AtifOptions, PageOptions, Printed, Told, Trace};
 #[cfg(feature = "otlp")]
 pub use trace::{Conventions, OtlpOptions, Turns};
 pub use value::cost::Cost;
+#[cfg(feature = "steps")]
+pub use value::steps;
 pub use value::time::Time;
 pub use value::{json, time};
 pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};

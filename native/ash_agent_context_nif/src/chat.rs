@@ -21,7 +21,7 @@ fn map(term: Term<'_>, around: Around, scheduler: Scheduler) -> Result<Map, NifE
     }
 }
 
-/// What a chat gives, from what Elixir holds of it.
+/// Returns what a chat gives, from what Elixir holds of it.
 fn with_chat<'a, T>(
     scheduler: Scheduler,
     (head, extra, config_extra): (Term<'a>, Term<'a>, Term<'a>),

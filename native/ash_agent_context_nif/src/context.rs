@@ -279,7 +279,7 @@ fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
     encoder.fields(&keys, &[encoder.text(&origin.id), iteration])
 }
 
-/// What can be told in constant time.
+/// Returns what can be told in constant time.
 #[rustler::nif(name = "context_summary_normal")]
 fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
     let encoder = Encoder::sharing(env, &context);

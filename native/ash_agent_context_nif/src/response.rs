@@ -255,7 +255,7 @@ nif!(
     }
 );
 
-/// What there is to put together.
+/// Returns what there is to put together.
 fn cost(response: &Response) -> Size {
     Size::new(response.received() / 64, response.received())
 }

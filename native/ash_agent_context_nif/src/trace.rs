@@ -46,7 +46,7 @@ struct PrintOptions {
     color: bool,
 }
 
-/// What a trace of these conversations gives.
+/// Returns what a trace of these conversations gives.
 pub fn with_trace<T>(
     scheduler: Scheduler,
     told: Term<'_>,

@@ -181,7 +181,7 @@ nif!(
     |env, scheduler, context: Handle| encode_view(env, scheduler, &context)
 );
 
-/// What makes the view other than the log.
+/// Returns what makes the view other than the log.
 fn encode_view<'a>(
     env: Env<'a>,
     scheduler: Scheduler,

@@ -60,7 +60,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Steps<'a, I> {
 }
 
 impl Context {
-    /// What of the log is shown, where that is not all of it.
+    /// Returns what of the log is shown, where that is not all of it.
     #[must_use]
     pub fn view(&self) -> Option<&View> {
         self.view.as_deref()
@@ -72,7 +72,7 @@ impl Context {
             .map_or(Rendering::PLAIN, |view| view.rendering(number))
     }
 
-    /// Whether an iteration is covered.
+    /// Tells whether an iteration is covered.
     pub(crate) fn hides(&self, number: u64) -> bool {
         self.cover(number).is_some()
     }
@@ -83,7 +83,7 @@ impl Context {
         self.view.as_deref()?.cover(number)
     }
 
-    /// What the view has, from an iteration to another.
+    /// Returns what the view has, from an iteration to another.
     pub(crate) fn stretches(
         &self,
         from: u64,
@@ -142,7 +142,7 @@ impl Context {
         }
     }
 
-    /// Whether the view differs from the log.
+    /// Tells whether the view differs from the log.
     #[must_use]
     pub const fn has_view(&self) -> bool {
         self.view.is_some()

@@ -76,7 +76,7 @@ impl Context {
         self.tallies = Tallies::of(changed);
     }
 
-    /// What a count has to read at most: text that was not counted yet.
+    /// Returns what a count has to read at most: text that was not counted yet.
     #[must_use]
     pub fn count_size(&self, method: Method) -> Size {
         /// Iterations that are looked at one by one.

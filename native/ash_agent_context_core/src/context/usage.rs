@@ -45,7 +45,7 @@ impl Context {
         Ok(next)
     }
 
-    /// What [`Method::Estimate`] makes of the view up to the last message of an iteration's model.
+    /// Returns what [`Method::Estimate`] makes of the view up to the last message of an iteration's model.
     fn estimate_up_to(&self, number: u64) -> u64 {
         let all = self.tokens(Method::Estimate);
         let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);

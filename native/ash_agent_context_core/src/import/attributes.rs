@@ -376,7 +376,7 @@ fn read_message(
     .map_err(|error| error.within(calls_key))
 }
 
-/// Whether a message of the model broke off.
+/// Tells whether a message of the model broke off.
 fn take_state(fields: &mut Fields, role: Role) -> Result<Option<Reply>, Error> {
     match fields.take_given("state") {
         None => Ok(None),
@@ -521,7 +521,7 @@ impl Answers {
     }
 }
 
-/// Whether a message is one that shows tool results.
+/// Tells whether a message is one that shows tool results.
 fn is_results_message(message: &Value) -> bool {
     let Value::Map(map) = message else {
         return false;

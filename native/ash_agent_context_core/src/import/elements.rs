@@ -139,7 +139,7 @@ impl Elements {
         self.changed.get(leader).copied().unwrap_or(false)
     }
 
-    /// What stands on the wire for each number; of `pairs`, both are as they were or none.
+    /// Returns what stands on the wire for each number; of `pairs`, both are as they were or none.
     pub fn finish(mut self, pairs: &[(usize, usize)]) -> Vec<Option<Original>> {
         let Some(provider) = self.provider else {
             return Vec::new();

@@ -75,7 +75,7 @@ impl Importer {
         self
     }
 
-    /// Whether content has a block that was in the list before.
+    /// Tells whether content has a block that was in the list before.
     fn repeats(&mut self, content: &Content) -> bool {
         let Content::Parts(parts) = content else {
             return false;
@@ -251,7 +251,7 @@ impl Importer {
         }
     }
 
-    /// What stands on the wire for each message and its results, in turn.
+    /// Returns what stands on the wire for each message and its results, in turn.
     fn originals(&mut self, entries: &[ReadMessage]) -> Vec<Option<Original>> {
         let mut elements = std::mem::replace(&mut self.elements, Elements::of(None));
         let mut pairs = Vec::new();

@@ -11,7 +11,7 @@ pub(crate) fn is_address(url: &str) -> bool {
     SCHEMES.iter().any(is_known) && !has_controls(url)
 }
 
-/// Whether what a file is called in a provider's store may go there: an address or a name.
+/// Tells whether what a file is called in a provider's store may go there: an address or a name.
 pub(crate) fn is_file_id(id: &str) -> bool {
     match id.contains("://") {
         true => is_address(id),

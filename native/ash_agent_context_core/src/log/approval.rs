@@ -105,7 +105,7 @@ impl Log {
         }))
     }
 
-    /// Whether a call waits to run and was approved with these very arguments.
+    /// Tells whether a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`], and O(the arguments).
@@ -124,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Whether a call of this id waits for its result.
+    /// Tells whether a call of this id waits for its result.
     #[must_use]
     pub fn has_pending(&self, id: &str) -> bool {
         let found = self.current.last().and_then(|entry| place(entry, id));
@@ -194,7 +194,7 @@ impl Log {
         Some(exchange.status(slot))
     }
 
-    /// What was decided about a call, if anything: the newest one of this id.
+    /// Returns what was decided about a call, if anything: the newest one of this id.
     ///
     /// # Complexity
     /// As [`Log::tool_call_status`].
@@ -232,7 +232,7 @@ fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exc
     Some((slot, call, entry.exchange.as_deref()?))
 }
 
-/// What an approval holds for.
+/// Returns what an approval holds for.
 fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
     let mut digest = Sha256::new();
     Value::text(call.name.as_str()).feed(&mut digest);

@@ -83,7 +83,7 @@ impl Exchange {
         self.slots.get(slot)?.as_deref()
     }
 
-    /// What was decided about the call of a slot.
+    /// Returns what was decided about the call of a slot.
     #[must_use]
     pub fn decision(&self, slot: usize) -> Option<&Decision> {
         self.decisions.get(slot)
@@ -219,7 +219,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// What the last report says of the conversation's length once its message is part of it. Reasoning
+    /// Returns what the last report says of the conversation's length once its message is part of it. Reasoning
     /// that is not in the message is not sent again.
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
@@ -245,7 +245,7 @@ impl Entry {
         Some((length, reported.estimate))
     }
 
-    /// Whether the model said this.
+    /// Tells whether the model said this.
     pub(crate) fn is_model(&self) -> bool {
         self.message.role == Role::Assistant
     }

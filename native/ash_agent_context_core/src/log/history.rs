@@ -64,7 +64,7 @@ impl History {
         }
     }
 
-    /// Whether the shorter of the two is the beginning of the longer one, as far as that can be told without
+    /// Tells whether the shorter of the two is the beginning of the longer one, as far as that can be told without
     /// comparing their elements one by one.
     ///
     /// What was pushed is in one place in memory in all lists that came from the one that it was pushed to. So when
@@ -91,7 +91,7 @@ impl History {
         }
     }
 
-    /// Whether there is more in memory than is seen.
+    /// Tells whether there is more in memory than is seen.
     pub fn holds_more(&self) -> bool {
         self.list.len() > self.len
     }

@@ -18,6 +18,7 @@ use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::value::letters::is_plain;
+use crate::value::steps;
 
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
@@ -124,6 +125,7 @@ impl Ids {
     }
 
     fn taken(&self, id: &str) -> Option<Taken> {
+        steps::count(1);
         let recent = self.recent().find(|link| &*link.id == id);
         let indexed = || self.index.as_ref()?.get(id).copied();
         recent.map(|link| link.taken).or_else(indexed)
@@ -323,7 +325,7 @@ impl Ids {
     }
 }
 
-/// Whether every provider takes this id that has no form of its own for ids.
+/// Tells whether every provider takes this id that has no form of its own for ids.
 fn is_safe(id: &str) -> bool {
     (1..=SAFE_LENGTH).contains(&id.len()) && id.bytes().all(is_plain)
 }
@@ -344,7 +346,7 @@ fn stem(id: &str) -> String {
     }
 }
 
-/// Whether OpenAI Responses may have given an item this id.
+/// Tells whether OpenAI Responses may have given an item this id.
 pub(crate) fn is_item(id: &str, prefix: &str) -> bool {
     id.starts_with(prefix) && id.len() <= 64 && id.bytes().all(is_plain)
 }

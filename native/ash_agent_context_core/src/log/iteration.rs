@@ -176,7 +176,7 @@ impl Iteration {
         self.pending().map(|call| call.id.clone()).collect()
     }
 
-    /// Whether the model has spoken.
+    /// Tells whether the model has spoken.
     #[must_use]
     pub const fn has_assistant(&self) -> bool {
         self.has_assistant
@@ -261,7 +261,7 @@ impl Iteration {
         self.reported = Some(self.number);
     }
 
-    /// What providers reported.
+    /// Returns what providers reported.
     #[must_use]
     pub const fn usage(&self) -> Usage {
         self.usage

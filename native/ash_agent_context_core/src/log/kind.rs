@@ -59,7 +59,7 @@ impl CallKind {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Whether it is a function, which every provider knows.
+    /// Tells whether it is a function, which every provider knows.
     #[must_use]
     pub const fn is_function(self) -> bool {
         matches!(self, Self::Function)
@@ -73,7 +73,7 @@ impl CallKind {
         }
     }
 
-    /// What the id of its item begins with, where OpenAI Responses wants one.
+    /// Returns what the id of its item begins with, where OpenAI Responses wants one.
     pub(crate) const fn item_prefix(self) -> Option<&'static str> {
         match self {
             Self::LocalShell => Some("lsh"),

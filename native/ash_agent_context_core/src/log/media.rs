@@ -79,7 +79,7 @@ impl<'a> Media<'a> {
         self.class == Class::Image
     }
 
-    /// Whether it is an image of a type that every provider with images takes.
+    /// Tells whether it is an image of a type that every provider with images takes.
     pub fn is_common_image(&self) -> bool {
         self.is_image() && self.image_format().is_some()
     }
@@ -88,7 +88,7 @@ impl<'a> Media<'a> {
         self.class == Class::File && self.guessed_type() == Some("application/pdf")
     }
 
-    /// What the file is called in this provider's own store.
+    /// Returns what the file is called in this provider's own store.
     pub fn id_for(&self, provider: Provider) -> Option<&'a str> {
         match self.source {
             Location::Stored(owner, id) if owner == provider => Some(id),
@@ -130,7 +130,7 @@ impl<'a> Media<'a> {
         })
     }
 
-    /// What stands for it where it cannot be sent: its text, its address, or a note.
+    /// Returns what stands for it where it cannot be sent: its text, its address, or a note.
     pub fn words(&self) -> String {
         let what = self.class.name();
         let name = self
@@ -219,7 +219,7 @@ impl Class {
     }
 }
 
-/// What stands for an image or a file where only text can be; `None` for other parts.
+/// Returns what stands for an image or a file where only text can be; `None` for other parts.
 pub(crate) fn words_of(kind: &PartKind) -> Option<String> {
     Media::of(kind).map(|media| media.words())
 }

@@ -140,7 +140,7 @@ impl Slot {
 }
 
 impl Pieces {
-    /// What is kept under a key.
+    /// Returns what is kept under a key.
     pub fn kept(&self, key: u64) -> Option<Kept> {
         self.get(key)?.with(|kept| kept.clone())
     }

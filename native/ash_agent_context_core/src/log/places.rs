@@ -3,6 +3,7 @@
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
 use crate::log::Log;
+use crate::value::steps;
 
 impl Log {
     /// All iterations, oldest first.
@@ -37,6 +38,7 @@ impl Log {
 
     /// The same by another type of number.
     pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
+        steps::count(1);
         self.iteration(i64::try_from(number).ok()?)
     }
 

@@ -105,7 +105,7 @@ impl Finish {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Whether the model stopped in the middle of something.
+    /// Tells whether the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
         matches!(self, Self::Length | Self::ContentFilter | Self::Error)
     }

@@ -108,7 +108,7 @@ impl Log {
         self.begin_segment();
     }
 
-    /// What is counted up to the end of an iteration, at every sixteenth.
+    /// Returns what is counted up to the end of an iteration, at every sixteenth.
     pub(super) fn checkpoint_after(&self, last: &Iteration) -> Option<Arc<Checkpoint>> {
         last.number.is_multiple_of(CHECKPOINT).then(|| {
             Arc::new(Checkpoint {

@@ -59,12 +59,12 @@ impl SplitPairs {
         true
     }
 
-    /// Whether no pair stands in two messages, and each has its result.
+    /// Tells whether no pair stands in two messages, and each has its result.
     pub fn is_empty(&self) -> bool {
         self.iterations.is_empty() && self.open.is_empty()
     }
 
-    /// Whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
+    /// Tells whether an iteration has a half whose other half stands in another message, or nowhere, or a call that
     /// such a use made.
     pub fn meet(&self, iteration: u64) -> bool {
         // Few uses ever stay open.
@@ -114,7 +114,7 @@ impl Part {
         Some(Half { key, is_result })
     }
 
-    /// What a provider takes once in a conversation: the id of an output item, and half a pair.
+    /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
     pub(crate) fn once_ids(&self) -> Vec<String> {
         let own = || match &self.kind {
             PartKind::ProviderBlock { provider, data }

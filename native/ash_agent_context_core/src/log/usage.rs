@@ -42,7 +42,7 @@ impl Usage {
         }
     }
 
-    /// What is left without a part.
+    /// Returns what is left without a part.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

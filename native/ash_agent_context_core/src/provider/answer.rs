@@ -123,7 +123,7 @@ impl Draft {
         }
     }
 
-    /// What else is said of the answer.
+    /// Returns what else is said of the answer.
     pub fn details(&self) -> Option<Map> {
         let details = self.head.details.iter();
         let entries = details.map(|(name, value)| (Value::text(name), Value::clone(value)));

@@ -15,6 +15,7 @@ use super::node::{self, Node, NodeKind};
 use super::rope::Rope;
 use crate::provider::foreign;
 use crate::value::letters;
+use crate::value::steps;
 
 /// The note on what a provider keeps itself, once the whole answer is there.
 pub(crate) const STORED: &str = "store";
@@ -103,7 +104,7 @@ impl Block {
         takes
     }
 
-    /// What the provider wants to see again, where there is anything.
+    /// Returns what the provider wants to see again, where there is anything.
     pub(super) fn metadata(
         &self,
         provider: Provider,
@@ -213,7 +214,7 @@ impl Block {
         }
     }
 
-    /// Whether it is a call whose arguments are all there.
+    /// Tells whether it is a call whose arguments are all there.
     pub(super) fn has_arguments(&self, is_text: bool) -> bool {
         let BlockKind::Call(call) = &self.kind else {
             return false;
@@ -248,6 +249,7 @@ impl Block {
 pub(super) fn gather(notes: &ListSync<Note>) -> Vec<(&'static str, Value)> {
     let mut gathered: Vec<(&'static str, Vec<Value>, bool)> = Vec::new();
     for note in notes.iter() {
+        steps::count(1);
         let known = gathered.iter_mut().find(|(name, ..)| *name == note.name);
         match known {
             Some((_, values, true)) if note.listed => values.push(Value::clone(&note.value)),

@@ -13,7 +13,7 @@ use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
 use crate::log::usage::Usage;
-use crate::value::{Map, Value};
+use crate::value::{steps, Map, Value};
 
 use super::block::{Block, BlockKind, Call, Note, Opaque};
 use super::event::Event;
@@ -196,12 +196,12 @@ impl Draft {
         self.blocks.get_mut(at)
     }
 
-    /// Whether something is known under a key.
+    /// Tells whether something is known under a key.
     pub fn knows(&self, key: &Key) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// Whether something complete is known under a key.
+    /// Tells whether something complete is known under a key.
     pub fn is_done(&mut self, key: &Key) -> bool {
         self.block(key).is_some_and(|block| block.done)
     }
@@ -549,6 +549,7 @@ impl Draft {
     /// the same keys. What was said stays.
     pub fn begin_again(&mut self) {
         for at in self.begun..self.blocks.len() {
+            steps::count(1);
             let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
                 continue;
             };
@@ -570,6 +571,7 @@ impl Draft {
 
     fn open_blocks(&self) -> impl Iterator<Item = usize> + '_ {
         let blocks = self.blocks.iter().enumerate();
+        let blocks = blocks.inspect(|_| steps::count(1));
         blocks.filter(|(_, block)| !block.done).map(|(at, _)| at)
     }
 }

@@ -8,7 +8,7 @@ use super::node::{self, Node, NodeKind};
 const WORDS: usize = 2_000;
 
 impl Fault {
-    /// What a provider says went wrong.
+    /// Returns what a provider says went wrong.
     pub(crate) fn provider(code: Option<&str>, message: Option<&str>) -> Self {
         Self::Provider {
             code: code.map(|code| short(code, 200)),
@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-/// What a server that is out of breath says: errors that pass.
+/// Returns what a server that is out of breath says: errors that pass.
 fn passes(word: &str) -> bool {
     const PASSING: [&str; 24] = [
         "overloaded",

@@ -147,7 +147,7 @@ impl Object {
         self.fields.get(name)
     }
 
-    /// Whether there is something under a key.
+    /// Tells whether there is something under a key.
     pub fn has(&self, name: &str) -> bool {
         self.fields.has(name)
     }
@@ -158,7 +158,7 @@ impl Object {
         self.fields.rest().unwrap_or_default().put(key, value)
     }
 
-    /// What nobody took.
+    /// Returns what nobody took.
     pub fn rest(self) -> Option<Map> {
         self.fields.rest()
     }
@@ -181,7 +181,7 @@ pub fn at<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-/// Whether a value is a map that has something under this key.
+/// Tells whether a value is a map that has something under this key.
 pub fn has(value: &Value, key: &str) -> bool {
     at(value, key).is_some()
 }
@@ -414,7 +414,7 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
     }
 }
 
-/// What a model says and its calls, each with the number of parts before it. A call that follows all parts does
+/// Returns what a model says and its calls, each with the number of parts before it. A call that follows all parts does
 /// not tell that, since it is what most do.
 pub fn ordered(
     provider: Provider,

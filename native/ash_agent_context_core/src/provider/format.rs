@@ -53,32 +53,32 @@ pub(crate) trait Writes: Sync {
     /// Writes the elements that the results of a message's calls add.
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>);
 
-    /// Whether a list must begin with the user.
+    /// Tells whether a list must begin with the user.
     fn user_first(&self) -> bool {
         false
     }
 
-    /// Whether a list must not begin with a call.
+    /// Tells whether a list must not begin with a call.
     fn user_before_calls(&self) -> bool {
         self.user_first()
     }
 
-    /// Whether an imported message of the model asks for its continuation, which it may at the end only.
+    /// Tells whether an imported message of the model asks for its continuation, which it may at the end only.
     fn is_prefix(&self, _elements: &str) -> bool {
         false
     }
 
-    /// Whether a list must not end with the model.
+    /// Tells whether a list must not end with the model.
     fn user_last(&self) -> bool {
         false
     }
 
-    /// Whether neighbours of one role must be one message.
+    /// Tells whether neighbours of one role must be one message.
     fn alternates(&self) -> bool {
         false
     }
 
-    /// What makes a cache breakpoint where a piece has its mark.
+    /// Returns what makes a cache breakpoint where a piece has its mark.
     fn cache_mark(&self, _ttl: Ttl) -> &'static str {
         ""
     }
@@ -102,17 +102,17 @@ pub(crate) trait Responds: Sync {
         Framing::Sse
     }
 
-    /// Whether the arguments of calls are JSON text, which goes back as it came.
+    /// Tells whether the arguments of calls are JSON text, which goes back as it came.
     fn has_text_arguments(&self) -> bool {
         false
     }
 
-    /// Whether the text `[DONE]` is a stream's last word.
+    /// Tells whether the text `[DONE]` is a stream's last word.
     fn says_done(&self) -> bool {
         false
     }
 
-    /// Whether the end of the body is the last word, once the model said why it stopped.
+    /// Tells whether the end of the body is the last word, once the model said why it stopped.
     fn ends_with_body(&self) -> bool {
         false
     }

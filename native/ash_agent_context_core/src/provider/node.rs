@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::value::letters;
 use crate::value::node::Named;
 use crate::value::scan::Scan;
+use crate::value::steps;
 use crate::value::{Map, Value};
 
 pub(crate) use crate::value::node::{Node, NodeKind};
@@ -28,6 +29,7 @@ pub(crate) fn read<T>(
     bytes: &[u8],
     then: impl FnOnce(&Node<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
+    steps::count(bytes.len());
     if let Some(node) = Scan::whole(bytes) {
         return then(&node);
     }
@@ -151,7 +153,7 @@ pub(crate) fn number(node: &Node<'_>, key: &str) -> Option<u64> {
     }
 }
 
-/// Whether `true` stands under a key.
+/// Tells whether `true` stands under a key.
 pub(crate) fn is_true(node: &Node<'_>, key: &str) -> bool {
     matches!(get(node, key), Some(Node::Value(Value::Bool(true))))
 }
@@ -168,7 +170,7 @@ pub(crate) fn as_list<'n, 'a>(node: &'n Node<'a>) -> &'n [Node<'a>] {
     }
 }
 
-/// Whether a value says anything, or is an empty one of its kind or an object of such.
+/// Tells whether a value says anything, or is an empty one of its kind or an object of such.
 pub(crate) fn says(node: &Node<'_>) -> bool {
     let is_empty = |node: &Node<'_>| match node.kind() {
         NodeKind::Nil => true,
@@ -183,7 +185,7 @@ pub(crate) fn says(node: &Node<'_>) -> bool {
     }
 }
 
-/// Whether a value is an object with something in it.
+/// Tells whether a value is an object with something in it.
 pub(crate) fn is_filled_object(node: &Node<'_>) -> bool {
     matches!(node, Node::Object(entries) if !entries.is_empty())
 }

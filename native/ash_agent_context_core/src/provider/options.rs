@@ -131,7 +131,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// What of the options decides how a message is encoded.
+    /// Returns what of the options decides how a message is encoded.
     pub(crate) fn key(&self) -> u64 {
         // SipHash with fixed keys: the same number for the same options.
         let mut hasher = DefaultHasher::new();

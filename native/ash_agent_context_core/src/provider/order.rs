@@ -47,7 +47,7 @@ pub(crate) fn in_order<'a>(content: &'a Content, calls: &'a [ToolCall]) -> Vec<P
     said
 }
 
-/// What was said with the calls where they are taken, and the calls that had to move. A call before a part that
+/// Returns what was said with the calls where they are taken, and the calls that had to move. A call before a part that
 /// `leads`, with no thinking between them, goes behind all that is said up to the next thinking, and so do
 /// the calls beside it. Nothing goes past thinking, which providers compare with what they sent.
 pub(crate) fn calls_behind<'a>(
@@ -79,7 +79,7 @@ pub(crate) fn calls_behind<'a>(
 }
 
 impl Writer<'_> {
-    /// What a model said, in its order but for calls that have to move, see [`calls_behind`], and for thinking
+    /// Returns what a model said, in its order but for calls that have to move, see [`calls_behind`], and for thinking
     /// behind words where the message is not as its provider gave it: no answer has it there in the mode in
     /// which the provider refuses that.
     pub fn arrange<'a>(

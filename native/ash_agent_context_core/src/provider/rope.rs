@@ -2,6 +2,8 @@
 
 use rpds::ListSync;
 
+use crate::value::steps;
+
 /// Bytes from which on the end of a text becomes a link of its own. A push onto a shared text copies
 /// at most so many: tens of nanoseconds.
 const LINK: usize = 1024;
@@ -55,6 +57,7 @@ impl Rope {
     /// # Complexity
     /// O(new bytes)
     pub fn push(&mut self, bytes: &[u8]) {
+        steps::count(bytes.len());
         self.len += bytes.len();
         if bytes.len() >= LINK {
             self.link();
@@ -79,6 +82,7 @@ impl Rope {
     /// # Complexity
     /// O(n)
     pub fn join(&self) -> Vec<u8> {
+        steps::count(self.len);
         let mut bytes = Vec::with_capacity(self.len);
         let mut links: Vec<&[u8]> = self.links.iter().map(|link| &**link).collect();
         links.reverse();
@@ -95,7 +99,7 @@ impl Rope {
         self.end.last().or_else(link).copied()
     }
 
-    /// Whether the bytes are these.
+    /// Tells whether the bytes are these.
     pub fn is(&self, bytes: &[u8]) -> bool {
         self.len == bytes.len() && self.join() == bytes
     }

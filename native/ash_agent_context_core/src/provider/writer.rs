@@ -158,7 +158,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// What `fill` writes, as JSON text that is put into something else afterwards.
+    /// Returns what `fill` writes, as JSON text that is put into something else afterwards.
     pub fn apart(&mut self, fill: impl FnOnce(&mut Self)) -> String {
         let (json, mark) = (std::mem::take(&mut self.json), self.mark);
         let by_hand = self.by_hand.len();
@@ -252,7 +252,7 @@ impl<'o> Writer<'o> {
         Cow::Owned(wrapped)
     }
 
-    /// What a thinking part becomes.
+    /// Returns what a thinking part becomes.
     pub fn thinking<'a>(&mut self, part: &'a Part, signed: bool) -> Thought<'a> {
         let PartKind::Thinking(bytes) = &part.kind else {
             return Thought::Nothing;
@@ -265,7 +265,7 @@ impl<'o> Writer<'o> {
         self.thinking_as_text(part)
     }
 
-    /// What becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
+    /// Returns what becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
     pub fn thinking_where<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
         match &part.kind {
             PartKind::RedactedThinking(_) => {
@@ -277,7 +277,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// What a thinking part becomes that cannot go back as it came.
+    /// Returns what a thinking part becomes that cannot go back as it came.
     pub fn thinking_as_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
         let PartKind::Thinking(bytes) = &part.kind else {
             return Thought::Nothing;
@@ -295,7 +295,7 @@ impl<'o> Writer<'o> {
         Thought::Nothing
     }
 
-    /// Whether anything is sent of a part that does not go back as thinking.
+    /// Tells whether anything is sent of a part that does not go back as thinking.
     pub fn says(&self, part: &Part) -> bool {
         match &part.kind {
             PartKind::Text(bytes) => !letters::is_blank(&letters::utf8(bytes)),
@@ -339,7 +339,7 @@ impl<'o> Writer<'o> {
         );
     }
 
-    /// What a part says that can only be text.
+    /// Returns what a part says that can only be text.
     pub fn words(&mut self, part: &Part) -> Option<String> {
         let words = match &part.kind {
             PartKind::ProviderBlock { data, .. } => said::words(data),
@@ -352,7 +352,7 @@ impl<'o> Writer<'o> {
         words
     }
 
-    /// What becomes of a provider's block: its own provider gets it back once, any other what it says.
+    /// Returns what becomes of a provider's block: its own provider gets it back once, any other what it says.
     pub fn block<'a>(&mut self, part: &'a Part) -> BlockForm<'a> {
         let PartKind::ProviderBlock { provider, data } = &part.kind else {
             return BlockForm::Nothing;
@@ -373,7 +373,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// What a model reads of a result.
+    /// Returns what a model reads of a result.
     pub fn result_text<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
         let text = letters::utf8(outcome.text().unwrap_or_default());
         if letters::is_blank(&text) {
@@ -470,7 +470,7 @@ fn is_of(metadata: Option<&Map>, options: &Options<'_>) -> bool {
 }
 
 impl Part {
-    /// Whether the part came from this provider and, as far as is known, this model.
+    /// Tells whether the part came from this provider and, as far as is known, this model.
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
         is_of(self.provider_metadata.as_ref(), options)
     }
@@ -490,12 +490,12 @@ impl Part {
 }
 
 impl ToolCall {
-    /// Whether the call came from this provider.
+    /// Tells whether the call came from this provider.
     pub(crate) fn came_from(&self, provider: Provider) -> bool {
         Provider::of(self.provider_metadata.as_ref()) == Some(provider)
     }
 
-    /// Whether the call came from this provider and, as far as is known, this model.
+    /// Tells whether the call came from this provider and, as far as is known, this model.
     pub(crate) fn is_of(&self, options: &Options<'_>) -> bool {
         is_of(self.provider_metadata.as_ref(), options)
     }

@@ -114,7 +114,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(segments)
     }
 
-    /// What is changed for the request, in the order in which it is sent.
+    /// Returns what is changed for the request, in the order in which it is sent.
     pub fn report(mut self) -> Result<Vec<Located>, Error> {
         self.report = Some(Vec::new());
         (self.left, self.steps) = (usize::MAX, usize::MAX);
@@ -315,7 +315,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }));
     }
 
-    /// What the rules make of an item.
+    /// Returns what the rules make of an item.
     fn slice(&mut self, item: Item<'a>, number: u64) -> Result<Slice<'a>, Error> {
         let key = self.key ^ item.rendering();
         let kept = match item.pieces().kept(key) {
@@ -360,7 +360,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    /// Whether what begins with this role has to go on in the element before it.
+    /// Tells whether what begins with this role has to go on in the element before it.
     pub(super) fn joins(&self, model_last: Option<bool>, begins_with_model: bool) -> bool {
         self.format.alternates() && model_last == Some(begins_with_model)
     }
@@ -454,7 +454,7 @@ impl<'a, 'o> Body<'a, 'o> {
         }
     }
 
-    /// Whether the last element was imported and asks for its continuation.
+    /// Tells whether the last element was imported and asks for its continuation.
     fn ends_with_prefix(&self) -> bool {
         self.slices.last().is_some_and(|last| last.is_prefix)
     }

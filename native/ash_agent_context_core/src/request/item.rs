@@ -38,7 +38,7 @@ impl<'a> Item<'a> {
         )
     }
 
-    /// Whether it is neither the user's nor the model's.
+    /// Tells whether it is neither the user's nor the model's.
     pub fn is_system(self) -> bool {
         matches!(
             self,
@@ -47,7 +47,7 @@ impl<'a> Item<'a> {
         )
     }
 
-    /// Whether it is a whole row of the system's, such as one that adds tools.
+    /// Tells whether it is a whole row of the system's, such as one that adds tools.
     pub fn is_system_row(self, options: &Options<'_>) -> bool {
         let (Self::Message(message, _) | Self::Remade(message, _)) = self else {
             return false;
@@ -56,7 +56,7 @@ impl<'a> Item<'a> {
         role.and_then(Value::as_name) == Some(Role::System.name())
     }
 
-    /// Whether it is the model's and calls tools.
+    /// Tells whether it is the model's and calls tools.
     pub fn calls(self) -> bool {
         match self {
             Self::Message(message, _) | Self::Remade(message, _) => !message.calls.is_empty(),
@@ -73,7 +73,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What distinguishes its encodings; 0 when it looks as in the log.
+    /// Returns what distinguishes its encodings; 0 when it looks as in the log.
     pub fn rendering(self) -> u64 {
         match self {
             Self::System(message, rendering)
@@ -134,7 +134,7 @@ impl<'a> Item<'a> {
         Imported::of(imported, options.provider)
     }
 
-    /// Whether the item before it has its elements.
+    /// Tells whether the item before it has its elements.
     pub fn is_held(self, options: &Options<'_>) -> bool {
         self.elements(options) == Some("")
     }
@@ -160,7 +160,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
+    /// Returns what is changed so that the provider takes it, or by its look, where it is not sent as it was imported.
     pub fn changes(self, format: &dyn Format, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self {
             Self::System(message, rendering)

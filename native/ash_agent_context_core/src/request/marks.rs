@@ -89,7 +89,7 @@ impl<'a> Body<'a, '_> {
             .sum()
     }
 
-    /// Whether anything of the request has a number that JSON readers refuse.
+    /// Tells whether anything of the request has a number that JSON readers refuse.
     pub(super) fn exceeds(&self, head: &Json) -> bool {
         let made = self.system.iter().map(|(before, _)| before);
         let mut made = made.chain([head]);

@@ -119,7 +119,7 @@ impl Context {
         Body::new(self, format, options).finish(head)
     }
 
-    /// What a projection changes of the conversation, the system prompt first, so that the provider takes it.
+    /// Returns what a projection changes of the conversation, the system prompt first, so that the provider takes it.
     ///
     /// # Errors
     /// As [`Context::encode_request`].
@@ -132,7 +132,7 @@ impl Context {
         Body::new(self, provider::room(options.provider), options).report()
     }
 
-    /// Whether the system prompt is shown as the first message of an iteration.
+    /// Tells whether the system prompt is shown as the first message of an iteration.
     fn leads(&self, iteration: &Iteration) -> bool {
         iteration.number == self.first_number() && self.system().is_some()
     }
@@ -174,7 +174,7 @@ impl Context {
         said.map_or(0, |last| last + 1)
     }
 
-    /// What is sent of the view.
+    /// Returns what is sent of the view.
     fn sent(&self, options: &Options<'_>) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let from = self.first_sent(options);

@@ -216,7 +216,7 @@ impl<'a> Body<'a, '_> {
         !first.is_some_and(|first| self.is_before(first) || is_bound(first)) && !items.any(is_bound)
     }
 
-    /// Whether the iteration before it has the elements of its first message.
+    /// Tells whether the iteration before it has the elements of its first message.
     pub(super) fn is_held(&self, iteration: &Iteration) -> bool {
         let first = iteration.entries().next();
         let original = first.and_then(|entry| entry.message.original.as_ref());

@@ -87,7 +87,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Whether it has a number that JSON readers refuse, or belongs to a piece that has one.
+    /// Tells whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
         match &self.bytes {
             SliceBytes::Lent(bytes) => numbers::exceed(bytes),

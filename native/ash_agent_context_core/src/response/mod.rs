@@ -317,7 +317,7 @@ impl Response {
         self.draft.id()
     }
 
-    /// What the provider counted so far.
+    /// Returns what the provider counted so far.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.draft.usage()
@@ -335,7 +335,7 @@ impl Response {
         self.draft.word()
     }
 
-    /// What else the provider says of its answer, by its own names.
+    /// Returns what else the provider says of its answer, by its own names.
     #[must_use]
     pub fn details(&self) -> Option<Map> {
         self.draft.details()
@@ -373,7 +373,7 @@ impl Response {
         self.draft.said(self.state == State::Complete)
     }
 
-    /// What there is to say of the message beside its words.
+    /// Returns what there is to say of the message beside its words.
     pub(crate) fn reply(&self) -> Option<Reply> {
         let reply = Reply {
             provider: (!self.is_given).then(|| self.provider()),

@@ -158,7 +158,7 @@ type ShownCall<'a> = (
     Option<&'a Map>,
 );
 
-/// What is shown of a call.
+/// Returns what is shown of a call.
 fn shown(call: &ToolCall) -> ShownCall<'_> {
     (
         &call.id,
@@ -169,7 +169,7 @@ fn shown(call: &ToolCall) -> ShownCall<'_> {
     )
 }
 
-/// What is shown of results.
+/// Returns what is shown of results.
 fn results<'a>(
     calls: &'a [ToolCall],
     exchange: &'a Exchange,
@@ -217,7 +217,7 @@ fn write_added(sink: &mut Sink, message: &Message) -> fmt::Result {
     calls.try_for_each(|call| write!(sink, "{:?}", shown(call)))
 }
 
-/// What an iteration is beside its messages.
+/// Returns what an iteration is beside its messages.
 fn write_head(sink: &mut Sink, iteration: &Iteration) -> fmt::Result {
     let times = (iteration.started_at, iteration.completed_at);
     write!(sink, "{} {times:?}", iteration.number)?;

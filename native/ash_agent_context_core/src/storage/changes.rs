@@ -17,7 +17,7 @@ pub struct Changes {
 }
 
 impl Context {
-    /// What has to be written of this conversation where `base` is kept; all of it without one.
+    /// Returns what has to be written of this conversation where `base` is kept; all of it without one.
     ///
     /// # Complexity
     /// O(size of what is written) when this one was made of `base` by adding to it; else all iterations are compared.

@@ -90,7 +90,7 @@ impl Context {
     }
 }
 
-/// Whether a document has patterns, which take long to compile.
+/// Tells whether a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
     let Value::Map(map) = document else {

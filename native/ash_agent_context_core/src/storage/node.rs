@@ -103,12 +103,12 @@ impl<'a> DocumentFields<'a> {
         self.take(name).filter(|node| !node.is_nil())
     }
 
-    /// Whether anything stands under a known key.
+    /// Tells whether anything stands under a known key.
     pub fn has(&mut self, name: &str) -> bool {
         self.named.iter().any(|(key, _)| key == name) || self.values.get_mut(name).is_some()
     }
 
-    /// What nobody took.
+    /// Returns what nobody took.
     #[inline]
     pub fn rest(self) -> Option<Map> {
         match self.named.iter().all(is_taken) {

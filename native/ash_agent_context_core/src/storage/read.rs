@@ -203,7 +203,7 @@ pub(crate) fn take_wire(
     at(key, fields.take_given(key).map(read).transpose())
 }
 
-/// Whether text can follow an element of a JSON list, or for a system prompt's value: a provider
+/// Tells whether text can follow an element of a JSON list, or for a system prompt's value: a provider
 /// gets it as it is.
 fn is_elements(json: &str, of_system: bool) -> bool {
     match json.strip_prefix(',') {
@@ -509,7 +509,7 @@ pub(crate) fn fields<'a>(
     DocumentFields::of(node).ok_or_else(|| Error::invalid(Vec::new(), expected))
 }
 
-/// What nobody took, which must be JSON.
+/// Returns what nobody took, which must be JSON.
 #[inline]
 pub(crate) fn rest(fields: DocumentFields<'_>) -> Result<Option<Map>, Error> {
     let Some(unknown) = fields.rest() else {

@@ -237,7 +237,7 @@ impl OpenLevel {
     }
 }
 
-/// Whether a key is a tag: a text that looks like one has one more `$` as a prefix.
+/// Tells whether a key is a tag: a text that looks like one has one more `$` as a prefix.
 pub fn is_tag(key: &[u8]) -> bool {
     match key {
         [b'$', b':' | b'$', ..] => false,
@@ -250,7 +250,7 @@ fn is_tag_key(key: &Value) -> bool {
     matches!(key, Value::Binary(bytes) if is_tag(bytes))
 }
 
-/// What the key of an object stands for.
+/// Returns what the key of an object stands for.
 pub fn unescape(key: &str) -> Value {
     match key.split_at_checked(1) {
         Some((":", name)) => Value::atom(name),

@@ -93,7 +93,7 @@ impl Tokens {
         self.fields().map(|field| *field)
     }
 
-    /// What [`Tokens::to_sum`] gave.
+    /// Returns what [`Tokens::to_sum`] gave.
     pub(crate) const fn of_sum(sum: Sum) -> Self {
         let [system, user, assistant, thinking, tool_calls, tool_results, media, summaries] = sum;
         Self {
@@ -114,7 +114,7 @@ impl Tokens {
         self.with(other, u64::saturating_add)
     }
 
-    /// What is left without a part.
+    /// Returns what is left without a part.
     #[must_use]
     pub fn minus(self, part: Self) -> Self {
         self.with(part, u64::saturating_sub)

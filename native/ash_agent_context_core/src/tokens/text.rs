@@ -97,7 +97,7 @@ impl Method {
         self.vocabulary()?.count(text)
     }
 
-    /// Whether its tables are made; making them takes about a second.
+    /// Tells whether its tables are made; making them takes about a second.
     #[must_use]
     pub fn is_ready(self) -> bool {
         self.vocabulary().is_none_or(exact::Vocabulary::is_ready)
@@ -110,7 +110,7 @@ impl Method {
         None
     }
 
-    /// Whether its tables are made: there are none in this build.
+    /// Tells whether its tables are made: there are none in this build.
     #[must_use]
     pub const fn is_ready(self) -> bool {
         true

@@ -166,7 +166,7 @@ impl Cutter<'_> {
     }
 }
 
-/// What stands before the next string of a JSON text, the string with its quotes, and what comes after it.
+/// Returns what stands before the next string of a JSON text, the string with its quotes, and what comes after it.
 fn next_string(json: &str) -> Option<(&str, &str, &str)> {
     let start = json.find('"')?;
     let (before, string) = json.split_at_checked(start)?;

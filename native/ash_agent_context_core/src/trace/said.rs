@@ -18,7 +18,7 @@ pub(super) struct Passage<'a> {
     pub is_error: bool,
 }
 
-/// What a message says, the calls it makes, and their results.
+/// Returns what a message says, the calls it makes, and their results.
 pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     let message = looked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
@@ -45,7 +45,7 @@ pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     all
 }
 
-/// What a message says beside its calls.
+/// Returns what a message says beside its calls.
 pub(super) fn words(message: &Message) -> impl Iterator<Item = Passage<'_>> {
     let label = match message.role {
         Role::System => "system",

@@ -78,7 +78,7 @@ impl<'a> Trace<'a> {
         page.text
     }
 
-    /// What a model does not see of an iteration.
+    /// Returns what a model does not see of an iteration.
     fn told_of(&self, told: &Told<'_>, number: u64) -> &'static str {
         match told.context.cover(number) {
             None => "",

@@ -103,7 +103,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// What a conversation is called in a document with all of them; several branches have one id.
+    /// Returns what a conversation is called in a document with all of them; several branches have one id.
     pub(super) fn document_id(&self, at: usize) -> String {
         let id_of = |told: &Told<'_>| told.context.id().to_owned();
         let id = self.told.get(at).map(id_of).unwrap_or_default();
@@ -142,7 +142,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// What a run has noted about the conversation that it works for.
+/// Returns what a run has noted about the conversation that it works for.
 fn note<'a>(context: &'a Context, key: &str) -> Option<&'a str> {
     let mut notes = context.metadata().iter();
     let (_, value) = notes.find(|(name, _)| name.as_name() == Some(key))?;

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character gives the text after it another direction.
+/// Tells whether a character gives the text after it another direction.
 const fn turns(letter: char) -> bool {
     matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

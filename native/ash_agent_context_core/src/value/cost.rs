@@ -56,7 +56,7 @@ impl Cost {
 }
 
 impl From<Size> for Cost {
-    /// What is walked and copied.
+    /// Returns what is walked and copied.
     fn from(work: Size) -> Self {
         Self {
             work,

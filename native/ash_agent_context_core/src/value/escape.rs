@@ -46,7 +46,7 @@ pub(crate) fn next_special(bytes: &[u8]) -> Option<usize> {
     special_in_words(bytes.get(start..)?).map(|at| start + at)
 }
 
-/// Whether all of a text is ASCII of which nothing has to be escaped.
+/// Tells whether all of a text is ASCII of which nothing has to be escaped.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     // As signed bytes, all but ASCII are negative.
     let is_odd = |byte: u8| (byte.cast_signed() < 0x20) | (byte == b'"') | (byte == b'\\');

@@ -53,7 +53,7 @@ impl Fields {
         entry.map(|(_, value)| value)
     }
 
-    /// Whether a known key has a value that is not `nil`.
+    /// Tells whether a known key has a value that is not `nil`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -91,7 +91,7 @@ impl Fields {
         self.take_given(name).map(utf8).transpose()
     }
 
-    /// What nobody took.
+    /// Returns what nobody took.
     pub fn rest(self) -> Option<Map> {
         // Still sorted: taking entries out does not change their order.
         (!self.entries.is_empty()).then(|| Map::new(self.entries))

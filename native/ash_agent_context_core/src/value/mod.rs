@@ -9,6 +9,7 @@ pub mod letters;
 pub mod node;
 pub mod numbers;
 pub mod scan;
+pub mod steps;
 pub mod structs;
 pub mod time;
 pub mod wording;
@@ -171,7 +172,7 @@ impl Value {
         }
     }
 
-    /// Whether the value has more levels of lists, tuples and maps than this.
+    /// Tells whether the value has more levels of lists, tuples and maps than this.
     #[must_use]
     pub fn is_deeper_than(&self, levels: usize) -> bool {
         let is_container = matches!(self, Self::List(_) | Self::Tuple(_) | Self::Map(_));
@@ -251,6 +252,7 @@ impl Map {
     /// O(n log n), O(n) when they are sorted already.
     #[must_use]
     pub fn new(mut entries: Vec<(Value, Value)>) -> Self {
+        steps::count(entries.len());
         let is_sorted = entries
             .windows(2)
             .all(|pair| matches!(pair, [a, b] if a.0 < b.0));
@@ -274,7 +276,7 @@ impl Map {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// Tells whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -370,7 +372,7 @@ impl Size {
         }
     }
 
-    /// What is left of it without a part of it.
+    /// Returns what is left of it without a part of it.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {

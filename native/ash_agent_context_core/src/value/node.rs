@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What it is, to be looked at.
+    /// Returns what it is, to be looked at.
     pub fn kind(&self) -> NodeKind<'_, 'a> {
         match self {
             Self::Text(text) => std::str::from_utf8(text).map_or(NodeKind::Other, NodeKind::Text),

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use crate::value::escape;
 use crate::value::json;
 use crate::value::node::{Named, Node};
+use crate::value::steps;
 use crate::value::Value;
 
 /// Levels of nesting that are read here; each takes some of a scheduler's stack.
@@ -92,6 +93,7 @@ impl<'a> Scan<'a> {
 
     /// Any value.
     pub fn node(&mut self) -> Option<Node<'a>> {
+        steps::count(1);
         match self.peek()? {
             b'"' => Some(match self.string()? {
                 ScannedText::Here(bytes) => Node::Text(bytes),
@@ -199,7 +201,7 @@ impl<'a> Scan<'a> {
         Some(ScannedText::Plain)
     }
 
-    /// What comes before the next quote, backslash or control character.
+    /// Returns what comes before the next quote, backslash or control character.
     fn run(&mut self) -> Option<&'a [u8]> {
         let (run, rest) = self
             .rest

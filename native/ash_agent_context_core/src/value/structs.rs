@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::value::{Map, Value};
 
-/// What a struct holds that is to be written as it is.
+/// Returns what a struct holds that is to be written as it is.
 pub(crate) fn fragment(map: &Map) -> Option<&[u8]> {
     let name = map.get_atom("__struct__")?.as_name()?;
     match map.get_atom("text")? {

@@ -7,7 +7,7 @@ use crate::value::Value;
 /// What stands where a tool gave nothing. Providers refuse empty text.
 pub const NO_OUTPUT: &str = "(no output)";
 
-/// What an exception or another error reason says, in words.
+/// Returns what an exception or another error reason says, in words.
 #[must_use]
 pub fn reason(value: &Value) -> String {
     let mut words = String::new();

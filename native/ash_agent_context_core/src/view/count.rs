@@ -8,7 +8,7 @@ use crate::value::Size;
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
-/// What a count is kept under.
+/// Returns what a count is kept under.
 fn key(method: Method, rendering: u64) -> u64 {
     rendering ^ method.index() as u64
 }
@@ -60,7 +60,7 @@ impl Iteration {
         sum
     }
 
-    /// What a count has to read.
+    /// Returns what a count has to read.
     pub(crate) fn uncounted(&self, method: Method) -> Size {
         let counted = self
             .tallies

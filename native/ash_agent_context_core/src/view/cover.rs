@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use crate::log::message::Message;
-use crate::value::Size;
+use crate::value::{steps, Size};
 
 /// Iterations that are not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub(crate) type Covers = RedBlackTreeMapSync<u64, Cover>;
 
 /// The cover over an iteration, with the number of its first.
 pub(crate) fn cover_over(covers: &Covers, number: u64) -> Option<(u64, &Cover)> {
+    steps::count(1);
     let (first, cover) = covers.range(..=number).next_back()?;
     (cover.last >= number).then_some((*first, cover))
 }

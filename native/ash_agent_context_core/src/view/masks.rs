@@ -75,7 +75,7 @@ impl Masks {
         })
     }
 
-    /// What [`Masks::new`] costs: patterns take milliseconds to compile.
+    /// Returns what [`Masks::new`] costs: patterns take milliseconds to compile.
     #[must_use]
     pub const fn compile_cost(patterns: usize) -> Cost {
         match patterns {
@@ -103,7 +103,7 @@ impl Masks {
         self.masks.len()
     }
 
-    /// Whether nothing is masked.
+    /// Tells whether nothing is masked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.masks.is_empty()
@@ -263,7 +263,7 @@ impl Masks {
         }
     }
 
-    /// What a provider wants to see again, without the objects in it that would be others.
+    /// Returns what a provider wants to see again, without the objects in it that would be others.
     fn metadata(&self, metadata: Option<&Map>) -> Option<Map> {
         let metadata = metadata?;
         let stays = |(_, value): &&(Value, Value)| match value {

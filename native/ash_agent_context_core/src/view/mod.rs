@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
-use crate::value::{Map, Size, Value};
+use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
@@ -70,9 +70,10 @@ impl PartialEq for View {
 impl Eq for View {}
 
 impl View {
-    /// What is not shown, oldest first, with the number of its first iteration.
+    /// Returns what is not shown, oldest first, with the number of its first iteration.
     pub fn covers(&self) -> impl Iterator<Item = (u64, &Cover)> {
-        self.covers.iter().map(|(first, cover)| (*first, cover))
+        let covers = self.covers.iter().inspect(|_| steps::count(1));
+        covers.map(|(first, cover)| (*first, cover))
     }
 
     /// How much there is to walk, to copy and to free.
@@ -88,7 +89,7 @@ impl View {
         self.covers_size.plus(Size::new(terms, blocks))
     }
 
-    /// Whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
+    /// Tells whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
     pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
         let covers = |view: &'_ Self| view.covers.size();
         let mut pairs = self.covers().zip(other.covers());
@@ -118,7 +119,7 @@ impl View {
         Size::new(size.terms, size.bytes.saturating_mul(times))
     }
 
-    /// Whether messages may look different from what they are in the log.
+    /// Tells whether messages may look different from what they are in the log.
     #[must_use]
     pub fn changes_looks(&self) -> bool {
         self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
@@ -142,7 +143,7 @@ impl View {
         self.cleared.as_deref()
     }
 
-    /// What is masked.
+    /// Returns what is masked.
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
         self.masks.as_deref()

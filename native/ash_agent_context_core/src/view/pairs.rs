@@ -48,7 +48,7 @@ impl Pairs<'_> {
         Some(shown.with_reply(message.reply.as_deref().cloned()))
     }
 
-    /// What distinguishes the encodings of a message by its halves that are not sent, if it has any.
+    /// Returns what distinguishes the encodings of a message by its halves that are not sent, if it has any.
     pub fn key(&self, message: &Message) -> Option<u64> {
         let parts: &[Part] = match &message.content {
             Content::Parts(parts) => parts,
@@ -62,7 +62,7 @@ impl Pairs<'_> {
         (lacking > 0).then(|| hasher.finish())
     }
 
-    /// Whether the other half stands in another message and is not sent, or never came.
+    /// Tells whether the other half stands in another message and is not sent, or never came.
     fn lacks(&self, part: &Part) -> bool {
         let Some((half, pairs)) = part.half().zip(self.log.split_pairs()) else {
             return false;
@@ -73,7 +73,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Whether the use whose program made a call is not sent.
+    /// Tells whether the use whose program made a call is not sent.
     fn lacks_program(&self, call: &ToolCall) -> bool {
         let Some((program, pairs)) = call.program().zip(self.log.split_pairs()) else {
             return false;
@@ -84,7 +84,7 @@ impl Pairs<'_> {
         }
     }
 
-    /// Whether a use without a result is followed by anything but what its own program calls.
+    /// Tells whether a use without a result is followed by anything but what its own program calls.
     fn is_over(&self, half: &Half, pairs: &SplitPairs) -> bool {
         let Some(place) = pairs.open(half).filter(|_| self.closes_uses) else {
             return false;
@@ -108,7 +108,7 @@ impl Pairs<'_> {
         !self.covers.is_some_and(covered) && self.masks.is_none_or(|masks| self.stays(place, masks))
     }
 
-    /// Whether masks leave a part as it is.
+    /// Tells whether masks leave a part as it is.
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
         let iteration = self.log.numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));

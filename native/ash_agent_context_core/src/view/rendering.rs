@@ -109,12 +109,12 @@ impl<'a> Rendering<'a> {
         self
     }
 
-    /// Whether everything looks as in the log, where no result is longer than this.
+    /// Tells whether everything looks as in the log, where no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
         self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
     }
 
-    /// What distinguishes the encodings of an iteration with this look; 0 when it is as in the log.
+    /// Returns what distinguishes the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
         self.key(iteration.count_calls(), iteration.longest_result())
     }
@@ -186,7 +186,7 @@ impl<'a> Rendering<'a> {
         Some(other)
     }
 
-    /// What the look changes of a message, for a report.
+    /// Returns what the look changes of a message, for a report.
     pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
         // What becomes of pairs is told where they are written.
         let alone = Self {
@@ -205,7 +205,7 @@ impl<'a> Rendering<'a> {
         masked.into_iter().collect()
     }
 
-    /// What the look changes of results, for a report. What is said of each is the id of its call.
+    /// Returns what the look changes of results, for a report. What is said of each is the id of its call.
     pub(crate) fn changes_of_results(
         &self,
         calls: &[ToolCall],

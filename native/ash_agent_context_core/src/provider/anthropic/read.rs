@@ -40,7 +40,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     read.map_err(|error| error.within(message.key("content")))
 }
 
-/// Whether a message has no neutral form: one of a role that we do not know, or a system message that
+/// Tells whether a message has no neutral form: one of a role that we do not know, or a system message that
 /// says more than texts, such as which tools there are from here on.
 fn is_opaque(message: &Value) -> bool {
     match name_at(message, "role") {
@@ -122,7 +122,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a call says beside its arguments.
+/// Returns what a call says beside its arguments.
 fn called(block: &Object) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
     for key in CALLED {

@@ -62,7 +62,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
     read.map_err(|error| error.within(message.key("content")))
 }
 
-/// What a system message may hold beside texts, such as which tools there are from here on.
+/// Returns what a system message may hold beside texts, such as which tools there are from here on.
 fn is_unknown_to_system(block: &Value) -> bool {
     has(block, "toolAddition") || has(block, "toolRemoval")
 }
@@ -85,7 +85,7 @@ fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
+/// Tells whether a tool's use of this type is one that the service itself answers: nothing else says that it does.
 pub(super) fn is_served(kind: Option<&str>) -> bool {
     kind == Some("server_tool_use")
 }
@@ -140,7 +140,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
     }
 }
 
-/// What a block of the model says, in a request and in an answer.
+/// Returns what a block of the model says, in a request and in an answer.
 pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");

@@ -44,7 +44,7 @@ impl ModelBlocks {
     }
 }
 
-/// What a result gave. An error that is nothing but texts is their words.
+/// Returns what a result gave. An error that is nothing but texts is their words.
 pub fn output(content: Content, status: Status) -> Output {
     let parts = match content {
         Content::None => return Output::Value(Value::Nil),

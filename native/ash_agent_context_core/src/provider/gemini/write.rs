@@ -301,7 +301,7 @@ fn is_sent(media: &Media<'_>) -> bool {
     }
 }
 
-/// What a model made, as it came.
+/// Returns what a model made, as it came.
 fn own_media(part: &Part, out: &mut Writer<'_>) -> bool {
     let media = Media::of(&part.kind).filter(is_sent);
     let Some(media) = media.filter(|_| part.is_of(out.options)) else {

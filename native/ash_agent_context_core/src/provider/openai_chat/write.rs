@@ -117,7 +117,7 @@ fn assistant_part(part: &Part, beside: &Beside<'_>, out: &mut Writer<'_>) {
     }
 }
 
-/// What becomes of thinking that does not stand beside the content.
+/// Returns what becomes of thinking that does not stand beside the content.
 fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Thought<'a> {
     if beside.has(part) {
         return Thought::Nothing;
@@ -125,7 +125,7 @@ fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Th
     out.thinking_as_text(part)
 }
 
-/// Whether a part can stand in a user message; what cannot becomes words.
+/// Tells whether a part can stand in a user message; what cannot becomes words.
 fn is_sent(media: &Media<'_>) -> bool {
     match (media.class, media.source) {
         (Class::Image, Location::Inline(_)) => media.is_common_image(),

@@ -98,7 +98,7 @@ impl<'a> ItemIds<'a> {
         (is_free && self.of_reasoning.contains(id)).then_some(id)
     }
 
-    /// Whether an item of a kind whose ids begin with this goes back with an id.
+    /// Tells whether an item of a kind whose ids begin with this goes back with an id.
     pub fn take(&self, id: &str, prefix: &str) -> bool {
         let fits = match self.are_foreign {
             true => !id.is_empty() && id.bytes().all(is_plain),
@@ -116,7 +116,7 @@ fn thinks(one: &PartOrCall<'_>) -> bool {
     matches!(one, PartOrCall::Part(part) if is_thought(part))
 }
 
-/// Whether it is reasoning, but for another provider's.
+/// Tells whether it is reasoning, but for another provider's.
 fn is_thought(part: &Part) -> bool {
     let provider = Provider::of(part.provider_metadata.as_ref());
     matches!(part.kind, PartKind::Thinking(_)) && provider.is_none_or(|of| of == PROVIDER)
@@ -131,7 +131,7 @@ fn returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'
     reasoning.collect()
 }
 
-/// Whether it is an item of the model, not what a tool of the provider gave.
+/// Tells whether it is an item of the model, not what a tool of the provider gave.
 fn is_answer(part: &Part, out: &Writer<'_>) -> bool {
     let is_result = part.half().is_some_and(|half| half.is_result);
     match &part.kind {

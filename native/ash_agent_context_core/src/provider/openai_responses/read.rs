@@ -178,7 +178,7 @@ fn last_outputs(items: &[Value]) -> HashMap<(usize, Box<str>), usize> {
     items.iter().enumerate().filter_map(output).collect()
 }
 
-/// Whether the API itself gave this output.
+/// Tells whether the API itself gave this output.
 fn is_served_output(served: &HashSet<Box<str>>, item: &Value) -> bool {
     let id = name_at(item, "call_id");
     id.is_some_and(|id| served.contains(id))

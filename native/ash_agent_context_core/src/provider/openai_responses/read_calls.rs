@@ -68,7 +68,7 @@ fn arguments(form: &Form, item: &Value) -> Result<Option<Arguments>, Error> {
     Ok(Arguments::of(form.kind, value))
 }
 
-/// What the API wants to see again: the item's id and the fields of its form.
+/// Returns what the API wants to see again: the item's id and the fields of its form.
 fn kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
     let own = own.filter(|_| form.kind != CallKind::McpApproval);
     let mut metadata = metadata(PROVIDER, &[("id", own)]);
@@ -84,7 +84,7 @@ fn kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Err
     Ok(has_any.then_some(metadata))
 }
 
-/// What answers a call; nothing when the item is not what its type says.
+/// Returns what answers a call; nothing when the item is not what its type says.
 ///
 /// # Errors
 /// A function's output is always one.

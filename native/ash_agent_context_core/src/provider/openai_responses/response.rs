@@ -160,7 +160,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     draft.end()
 }
 
-/// What an item is known by, as in OpenAI's SDK.
+/// Returns what an item is known by, as in OpenAI's SDK.
 fn identity(item: &Node<'_>) -> Option<Key> {
     let kind = node::text(item, "type")?;
     let id = node::filled(item, "call_id").or_else(|| node::filled(item, "id"))?;

@@ -24,12 +24,12 @@ pub(super) fn words_key(part: &Value) -> Option<&'static str> {
     }
 }
 
-/// What there is to keep of a message.
+/// Returns what there is to keep of a message.
 pub(super) fn message_notes(item: &Value) -> Notes {
     names(item, &["id", "phase", "status"])
 }
 
-/// What is kept of a text or a refusal and of its message. That it was completed goes without saying, but where
+/// Returns what is kept of a text or a refusal and of its message. That it was completed goes without saying, but where
 /// nothing else is said.
 ///
 /// # Errors
@@ -99,19 +99,19 @@ pub(super) fn kept_list<'a>(part: &'a Part, options: &Options<'_>, key: &str) ->
     (kept == *words).then_some(list)
 }
 
-/// Whether a message goes back with its id although it says nothing.
+/// Tells whether a message goes back with its id although it says nothing.
 pub(super) fn may_be_empty(of_message: &Notes) -> bool {
     let has = |key| of_message.iter().any(|(name, _)| *name == key);
     has("id") && has("status")
 }
 
-/// Whether a text is such a message's.
+/// Tells whether a text is such a message's.
 pub(super) fn is_empty_message(part: &Part) -> bool {
     matches!(&part.kind, PartKind::Text(text) if text.is_empty())
         && part.provider_text("status").is_some()
 }
 
-/// Whether a block stands in a message. Every item but a message has a type.
+/// Tells whether a block stands in a message. Every item but a message has a type.
 pub(super) fn is_content_part(data: &Map) -> bool {
     match data.get_named("type").and_then(Value::as_name) {
         // Every item but those of a role has a type.

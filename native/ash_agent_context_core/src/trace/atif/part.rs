@@ -35,7 +35,7 @@ pub(super) fn parts<'a>(json: &mut Json, parts: impl Iterator<Item = &'a Part>) 
     });
 }
 
-/// What the model thought.
+/// Returns what the model thought.
 pub(super) fn thoughts(content: &Content) -> Option<String> {
     let Content::Parts(parts) = content else {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn thoughts(content: &Content) -> Option<String> {
     (!thoughts.is_empty()).then(|| thoughts.join("\n\n"))
 }
 
-/// Whether the format says all of it.
+/// Tells whether the format says all of it.
 pub(super) fn is_said(content: &Content) -> bool {
     let Content::Parts(parts) = content else {
         return true;

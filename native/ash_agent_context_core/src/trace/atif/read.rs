@@ -58,7 +58,7 @@ fn is_known(version: &str) -> bool {
     minor.is_some_and(|minor| minor.len() == 1 && ("0"..="8").contains(&minor))
 }
 
-/// What is ours in an object's `extra`, which others may have filled with anything.
+/// Returns what is ours in an object's `extra`, which others may have filled with anything.
 fn own(object: &mut Object) -> Option<Object> {
     let extra = object.take("extra")?;
     let mut extra = Object::read(extra, "").ok()?;

@@ -137,7 +137,7 @@ impl<'a> SpanWriter<'_, 'a> {
     }
 }
 
-/// Whether a summary stood in the request: by the view that it was made from, else by the one of now.
+/// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.
 fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
     match of.context.asked_with(iteration) {
         Some((_, view)) => view.is_some_and(|view| view.summaries > 0),

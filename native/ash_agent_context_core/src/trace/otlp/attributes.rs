@@ -126,7 +126,7 @@ pub(super) fn finish_reason(message: &Message) -> &'static str {
     }
 }
 
-/// What kind of failure an answer is, if it is one.
+/// Returns what kind of failure an answer is, if it is one.
 pub(super) fn failure(message: &Message) -> Option<&str> {
     let reply = message.reply.as_deref()?;
     match &reply.interrupted {
@@ -147,7 +147,7 @@ fn first_word(reason: &Value) -> &str {
     }
 }
 
-/// What kind of failure a result is, if it is one.
+/// Returns what kind of failure a result is, if it is one.
 pub(super) fn result_failure(status: Status) -> Option<&'static str> {
     (status != Status::Ok).then(|| status.name())
 }

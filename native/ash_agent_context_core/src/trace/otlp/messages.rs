@@ -14,7 +14,7 @@ use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
 use crate::value::{Map, Value};
 
-/// What was said before an answer.
+/// Returns what was said before an answer.
 pub(super) fn input(trace: &Trace<'_>, conventions: Conventions, read: &[Read<'_>]) -> String {
     list(|json| {
         for one in read {
@@ -79,7 +79,7 @@ pub(super) fn definitions(tools: &Value) -> String {
     })
 }
 
-/// What a tool is for.
+/// Returns what a tool is for.
 pub(super) fn description<'a>(tools: Option<&'a Value>, name: &str) -> Option<&'a str> {
     let of = |tool: &&Map, key| tool.get_named(key).and_then(Value::as_name) == Some(name);
     let tool = items(tools?).find(|tool| of(tool, "name"))?;
@@ -100,7 +100,7 @@ fn as_map(value: &Value) -> Option<&Map> {
     }
 }
 
-/// What a call passes to its tool.
+/// Returns what a call passes to its tool.
 pub(super) fn arguments(call: &ToolCall) -> String {
     match &call.arguments.value {
         Value::Binary(text) => letters::utf8(text).into_owned(),
@@ -108,7 +108,7 @@ pub(super) fn arguments(call: &ToolCall) -> String {
     }
 }
 
-/// What a model reads of a result, as the attribute has it: text, or a list of parts.
+/// Returns what a model reads of a result, as the attribute has it: text, or a list of parts.
 pub(super) fn response(outcome: &Outcome) -> String {
     match &outcome.output {
         Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()).into_owned(),

@@ -27,7 +27,7 @@ pub(super) struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// What is new when an iteration begins.
+    /// Returns what is new when an iteration begins.
     pub fn at(context: &'a Context, first: &Iteration) -> Self {
         let mut unread = Self {
             context,
@@ -67,7 +67,7 @@ impl<'a> Unread<'a> {
         }
     }
 
-    /// What the answer in an iteration is to.
+    /// Returns what the answer in an iteration is to.
     pub fn before(&self, iteration: &Iteration) -> Vec<Read<'a>> {
         let summaries = match self.context.asked_with(iteration) {
             Some((since, view)) if since > self.answered => self.new_in(view),

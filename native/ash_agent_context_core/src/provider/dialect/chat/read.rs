@@ -106,7 +106,7 @@ pub fn read_message(
     Ok(())
 }
 
-/// Whether a message has no neutral form: one of a role that we do not know.
+/// Tells whether a message has no neutral form: one of a role that we do not know.
 fn is_opaque(message: &Value) -> bool {
     name_at(message, "role").is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }

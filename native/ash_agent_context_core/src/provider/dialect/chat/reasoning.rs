@@ -39,7 +39,7 @@ impl<'a> Reasoning<'a> {
         }
     }
 
-    /// Whether a part is among it.
+    /// Tells whether a part is among it.
     pub fn has(&self, part: &Part) -> bool {
         match self {
             Self::Nothing => false,
@@ -87,7 +87,7 @@ fn texts(parts: &[&Part]) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// What OpenRouter gave, to be given back as it was.
+/// Returns what OpenRouter gave, to be given back as it was.
 fn details(part: &Part) -> Option<&[Value]> {
     match part
         .provider_metadata
@@ -105,7 +105,7 @@ pub(crate) fn is_prefix(elements: &str) -> bool {
     elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }
 
-/// Whether a message that was imported may go back in this dialect as it came.
+/// Tells whether a message that was imported may go back in this dialect as it came.
 pub(crate) fn goes_back(message: &Message, elements: &str, dialect: Dialect) -> bool {
     if message.role != Role::Assistant {
         return true;

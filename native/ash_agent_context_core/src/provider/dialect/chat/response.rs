@@ -170,7 +170,7 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(
     draft.finish_all(reason, word)
 }
 
-/// What stands beside the words: one pass, for most chunks have nothing of it.
+/// Returns what stands beside the words: one pass, for most chunks have nothing of it.
 fn beside(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     let Node::Object(entries) = message else {
         return Ok(());
@@ -208,7 +208,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
     }
 }
 
-/// What the model says aloud: its words are a text, and the recording stands with them.
+/// Returns what the model says aloud: its words are a text, and the recording stands with them.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(id) = node::filled(audio, "id") {
         draft.open_text(AUDIO);

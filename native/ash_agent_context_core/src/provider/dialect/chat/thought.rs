@@ -16,7 +16,7 @@ pub(crate) enum ThoughtPiece<'a> {
     Chunk(&'a Value),
 }
 
-/// What a thought refers to after so many bytes of its text.
+/// Returns what a thought refers to after so many bytes of its text.
 pub(crate) fn reference(after: usize, chunk: Value) -> Value {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     Value::Map(Map::new(vec![

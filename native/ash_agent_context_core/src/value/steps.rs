@@ -1,0 +1,24 @@
+//! Steps of the walks whose length comes from outside, counted for tests that tell linear work from more: a clock would
+//! tell of the machine. Other builds count nothing.
+
+#[cfg(feature = "steps")]
+thread_local! {
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts steps.
+#[inline]
+pub(crate) fn count(steps: usize) {
+    #[cfg(feature = "steps")]
+    STEPS.with(|all| all.set(all.get() + steps as u64));
+    #[cfg(not(feature = "steps"))]
+    let _ = steps;
+}
+
+/// The steps that this thread took while something was done.
+#[cfg(feature = "steps")]
+pub fn taken(work: impl FnOnce()) -> u64 {
+    let before = STEPS.get();
+    work();
+    STEPS.get() - before
+}
