@@ -190,7 +190,7 @@ defmodule AshAgent.Session.Server do
   defp next_action(%{status: :draining, run: nil} = session),
     do: {:stop, {:shutdown, :drained}, Run.answer_queue(session, Run.drained_error(session))}
 
-  # The prompts that a paused session has not begun wait in the store. They are no reason to start another session soon.
+  # The prompts that a paused session has not begun wait in the store. Starting another session soon would not help them.
   defp next_action(%{stop_when_idle: true, status: status} = session)
        when status in [:idle, :paused] do
     session = Run.answer_queue(session, {:error, :paused})
