@@ -265,7 +265,8 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Adds the unit that may have gone on. `is_cut`: what belongs to it is not sent.
     fn end_unit(&mut self, is_cut: bool) -> Result<(), Error> {
         let mut unit = std::mem::take(&mut self.unit);
-        match self.imported_elements(&unit).filter(|_| !is_cut) {
+        let imported = unit.first().zip(self.imported_elements(&unit));
+        match imported.filter(|_| !is_cut) {
             Some((first, elements)) => {
                 let mut slice =
                     Slice::lent(elements.as_bytes(), first.item.shape(), first.iteration);
@@ -284,13 +285,13 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    fn imported_elements(&self, unit: &[Placed<'a>]) -> Option<(Placed<'a>, &'a str)> {
+    fn imported_elements(&self, unit: &[Placed<'a>]) -> Option<&'a str> {
         let first = unit.first()?;
         first.item.elements(self.options)?; // nearly always nothing
         let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
         let elements = unit::imported(&items, self.options)?;
         let goes_on = self.joins(self.model_last, first.item.is_model());
-        (!goes_on).then_some((*first, elements))
+        (!goes_on).then_some(elements)
     }
 
     fn add_item(&mut self, placed: Placed<'a>) -> Result<(), Error> {

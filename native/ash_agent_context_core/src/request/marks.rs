@@ -19,6 +19,9 @@ impl<'a> Body<'a, '_> {
     /// The cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the
     /// last of all, and the newest of those that stay where they are while the conversation grows.
     pub(super) fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
+        if !self.options.cache && !self.any(Slice::is_marked) {
+            return Vec::new(); // most requests
+        }
         let by_hand: Vec<Mark> = self
             .marked()
             .flat_map(|(index, slice)| slice.by_hand(index))
@@ -91,9 +94,18 @@ impl<'a> Body<'a, '_> {
 
     /// Tells whether anything of the request has a number that JSON readers refuse.
     pub(super) fn exceeds(&self, head: &Json) -> bool {
-        let made = self.system.iter().map(|(before, _)| before);
-        let mut made = made.chain([head]);
-        made.any(|json| numbers::exceed(&json.0)) || self.marked().any(|(_, slice)| slice.exceeds())
+        let exceeds = |json: &Json| numbers::exceed(&json.0);
+        let before = self.system.as_ref().map(|(before, _)| before);
+        exceeds(head) || before.is_some_and(exceeds) || self.any(Slice::exceeds)
+    }
+
+    /// Tells whether anything that is sent is such a slice, the system prompt included.
+    fn any(&self, is_such: impl Fn(&Slice<'a>) -> bool) -> bool {
+        self.slices.iter().any(&is_such)
+            || self
+                .system
+                .as_ref()
+                .is_some_and(|(_, slice)| is_such(slice))
     }
 
     pub(super) fn segments(self, head: Json, chosen: &[(Mark, Ttl)]) -> Vec<Segment<'a>> {

@@ -119,6 +119,11 @@ impl<'a> Slice<'a> {
         }
     }
 
+    /// Tells whether it has cache breakpoints that were set by hand.
+    pub fn is_marked(&self) -> bool {
+        matches!(&self.bytes, SliceBytes::Kept(piece, _) if !piece.by_hand.is_empty())
+    }
+
     /// The cache breakpoints in it that were set by hand, oldest first.
     pub fn by_hand(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         let marks = match &self.bytes {
