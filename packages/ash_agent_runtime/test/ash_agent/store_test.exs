@@ -9,7 +9,10 @@ defmodule AshAgent.StoreTest do
   # Runs the examples of the guide from "Writing and loading" on, and checks every `#=>`. The others need a database of Ecto.
   test "the examples of the guide on stores give what they say" do
     [_, guide] = "guides/stores.md" |> File.read!() |> String.split("## Writing and loading")
-    blocks = Regex.scan(~r/```elixir\n(?!defmodule)(.*?)```/s, guide, capture: :all_but_first)
+
+    blocks =
+      Regex.scan(~r/```elixir\n(?!defmodule|defp)(.*?)```/s, guide, capture: :all_but_first)
+
     example = Enum.join(blocks, "\n")
     checked = Regex.replace(~r/^(?!#)(.+)\n#=> (.+)$/m, example, "true = (\\1) === (\\2)")
 

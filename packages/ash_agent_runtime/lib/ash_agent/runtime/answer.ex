@@ -6,14 +6,16 @@ defmodule AshAgent.Runtime.Answer do
   # The model's process waits after each piece until it was received: a slow watcher makes the provider wait. The pieces are
   # kept on this side, so that they survive the other process.
 
-  alias AshAgent.{LLM, Response}
+  alias AshAgent.LLM
   alias AshAgent.Runtime.{Events, ToolExecutor}
   alias AshAgent.Trace.Caller
 
-  # call: what to ask and how, see `ask/1`. tag: where pieces are sent to. response: what came. first: after how long
-  # the first piece came. unkept: bytes since the last time that `keep` was called; since: when the first of them came.
-  # refused: why `keep` wants no more.
-  @enforce_keys [:call, :tag, :task, :started, :deadline]
+  # `call` says what to ask and how, see `ask/1`, and `tag` is where the model's process sends pieces to. `response` is the
+  # stream so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and
+  # `since` is the time when the first of them came. `refused` is the error that `keep` returned.
+  #
+  # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
+  # or `{:refused, reason}`.
   defstruct [
     :call,
     :tag,
@@ -24,42 +26,40 @@ defmodule AshAgent.Runtime.Answer do
     :first,
     :since,
     :refused,
+    :outcome,
     unkept: 0
   ]
 
   @doc """
-  Asks a model and returns `{outcome, answer}`.
-
-  The outcome is `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout` or, when `:keep`
-  returned an error, `{:refused, reason}`. The answer's `response` is what came of a stream, or `nil`.
+  Asks a model and returns the answer with its outcome. Its `response` is the part of a stream that came, or `nil`.
 
   `call` has `:llm`, `:context`, `:tools`, `:timeout`, `:supervisor`, `:stream?`, `:watch`, a function of the events and the
-  response, and `:keep`, a function of the response that is called when so much or so old text came as `:keep_bytes` and
-  `:keep_interval` say, or `nil`.
+  response, and `:keep`, a function of the response or `nil`. It is called when `:keep_bytes` bytes of text came, or
+  when the first of them is `:keep_interval` milliseconds old.
   """
   def ask(call) do
     tag = :erlang.alias()
     {run, timeout} = {self(), call.timeout}
-    work = fn -> ToolExecutor.guarded(fn -> answer(call, run, tag) end) end
+    work = fn -> ToolExecutor.guarded(fn -> call_model(call, run, tag) end) end
 
     await(%__MODULE__{
       call: call,
       tag: tag,
       task: Caller.task(call.supervisor, work),
       started: System.monotonic_time(),
-      deadline: if(timeout == :infinity, do: timeout, else: now() + timeout)
+      deadline: ToolExecutor.deadline(timeout)
     })
   end
 
   ## In the model's process
 
-  defp answer(%{stream?: false} = call, _run, _tag),
-    do: LLM.chat(call.llm, call.context, opts(call))
+  defp call_model(%{stream?: false} = call, _run, _tag),
+    do: LLM.chat(call.llm, call.context, model_opts(call))
 
-  defp answer(call, run, tag) do
+  defp call_model(call, run, tag) do
     monitor = Process.monitor(run)
 
-    LLM.stream(call.llm, call.context, opts(call), fn events, response ->
+    LLM.stream(call.llm, call.context, model_opts(call), fn events, response ->
       send(tag, {tag, self(), events, response})
 
       receive do
@@ -70,14 +70,14 @@ defmodule AshAgent.Runtime.Answer do
     end)
   end
 
-  defp opts(call), do: [tools: call.tools, timeout: call.timeout]
+  defp model_opts(call), do: [tools: call.tools, timeout: call.timeout]
 
   ## In the run's
 
   defp await(%{task: %{ref: ref}, tag: tag} = answer) do
     receive do
       {^tag, model, events, response} ->
-        answer = took(answer, events, response)
+        answer = add_piece(answer, events, response)
 
         if over?(answer) do
           stop(answer)
@@ -88,22 +88,22 @@ defmodule AshAgent.Runtime.Answer do
 
       {^ref, reply} ->
         Process.demonitor(ref, [:flush])
-        done(answer, reply)
+        finish(answer, reply)
 
       {:DOWN, ^ref, :process, _pid, reason} ->
-        done(answer, {:exit, reason})
+        finish(answer, {:exit, reason})
     after
-      wait(answer) ->
-        answer = kept(answer)
+      timeout(answer) ->
+        answer = keep_if_due(answer)
         if over?(answer), do: stop(answer), else: await(answer)
     end
   end
 
   defp over?(answer), do: answer.refused != nil or ToolExecutor.left(answer.deadline) == 0
 
-  defp wait(%{since: nil, deadline: deadline}), do: ToolExecutor.left(deadline)
+  defp timeout(%{since: nil, deadline: deadline}), do: ToolExecutor.left(deadline)
 
-  defp wait(answer),
+  defp timeout(answer),
     do:
       min(
         ToolExecutor.left(answer.deadline),
@@ -118,24 +118,26 @@ defmodule AshAgent.Runtime.Answer do
         nil -> :timeout
       end
 
-    done(answer, outcome)
+    finish(answer, outcome)
   end
 
   # A piece that is on its way came, too.
-  defp done(%{tag: tag} = answer, outcome) do
+  defp finish(%{tag: tag} = answer, outcome) do
     :erlang.unalias(tag)
 
     receive do
-      {^tag, _model, events, response} -> answer |> took(events, response) |> done(outcome)
+      {^tag, _model, events, response} -> answer |> add_piece(events, response) |> finish(outcome)
     after
-      0 -> {if(answer.refused, do: {:refused, answer.refused}, else: outcome), answer}
+      0 ->
+        outcome = if answer.refused, do: {:refused, answer.refused}, else: outcome
+        %{answer | outcome: outcome}
     end
   end
 
-  defp took(answer, events, response) do
+  defp add_piece(answer, events, response) do
     answer.call.watch.(events, response)
 
-    kept(%{
+    keep_if_due(%{
       answer
       | response: response,
         first: answer.first || Events.since(answer.started),
@@ -144,10 +146,10 @@ defmodule AshAgent.Runtime.Answer do
     })
   end
 
-  defp kept(%{since: nil} = answer), do: answer
-  defp kept(%{refused: refused} = answer) when refused != nil, do: answer
+  defp keep_if_due(%{since: nil} = answer), do: answer
+  defp keep_if_due(%{refused: refused} = answer) when refused != nil, do: answer
 
-  defp kept(%{call: call} = answer) do
+  defp keep_if_due(%{call: call} = answer) do
     if answer.unkept >= call.keep_bytes or now() - answer.since >= call.keep_interval,
       do: keep(%{answer | unkept: 0, since: nil}),
       else: answer
@@ -163,17 +165,13 @@ defmodule AshAgent.Runtime.Answer do
     end
   end
 
-  @doc "The bytes of text that events bring: of what the model says, thinks and passes to tools."
-  def bytes(events), do: Enum.reduce(events, 0, &(size(&1) + &2))
+  @doc "Returns the bytes of text in events: of texts, thinking and the arguments of calls."
+  def bytes(events), do: Enum.reduce(events, 0, &(text_bytes(&1) + &2))
 
-  defp size({kind, _position, text}) when kind in [:text, :thinking, :tool_call_arguments],
+  defp text_bytes({kind, _position, text}) when kind in [:text, :thinking, :tool_call_arguments],
     do: byte_size(text)
 
-  defp size(_event), do: 0
-
-  @doc "The response, when the rest does not come any more for this reason; `nil` when nothing came."
-  def interrupted(%{response: nil}, _reason), do: nil
-  def interrupted(%{response: response}, reason), do: Response.interrupt(response, reason)
+  defp text_bytes(_event), do: 0
 
   defp now, do: System.monotonic_time(:millisecond)
 end

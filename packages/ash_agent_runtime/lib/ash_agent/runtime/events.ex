@@ -82,8 +82,8 @@ defmodule AshAgent.Runtime.Events do
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
 
   @doc false
-  # `told` is metadata for the function only.
-  def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}, told \\ %{}) do
+  # `private` is metadata for the function only.
+  def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}, private \\ %{}) do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
@@ -95,18 +95,18 @@ defmodule AshAgent.Runtime.Events do
           ":telemetry"
         )
 
-    told = Map.merge(metadata, told)
+    private = Map.merge(metadata, private)
 
     case events.on_event do
       nil ->
         :ok
 
       function when is_function(function, 3) ->
-        safely(fn -> function.(event, measurements, told) end, ":on_event")
+        safely(fn -> function.(event, measurements, private) end, ":on_event")
 
       function ->
         safely(
-          fn -> function.(%{event: event, measurements: measurements, metadata: told}) end,
+          fn -> function.(%{event: event, measurements: measurements, metadata: private}) end,
           ":on_event"
         )
     end
@@ -154,15 +154,22 @@ defmodule AshAgent.Runtime.Events do
   def label(:error, reason) when not is_atom(reason),
     do: Exception.normalize(:error, reason).__struct__
 
-  def label(_kind, reason), do: first(reason)
+  def label(_kind, reason), do: first_atom(reason)
 
-  defp first(reason) when is_atom(reason), do: reason
-  defp first(%module{}), do: module
+  defp first_atom(reason) when is_atom(reason), do: reason
+  defp first_atom(%module{}), do: module
 
-  defp first(reason) when is_tuple(reason) and tuple_size(reason) > 0,
-    do: reason |> elem(0) |> first()
+  defp first_atom(reason) when is_tuple(reason) and tuple_size(reason) > 0,
+    do: reason |> elem(0) |> first_atom()
 
-  defp first(_reason), do: :other
+  defp first_atom(_reason), do: :other
+
+  @doc false
+  # The kind and the label of the reason of an `AshAgent.Runtime.Error`.
+  def failure({timeout, _}) when timeout in [:timeout, :llm_timeout], do: {:timeout, timeout}
+  def failure({:llm_exception, kind, reason}), do: {kind, label(kind, reason)}
+  def failure({reason, _}), do: {:error, reason}
+  def failure(reason), do: {:error, reason}
 
   @doc false
   # The arguments of a function that did not match are data; their number is enough.

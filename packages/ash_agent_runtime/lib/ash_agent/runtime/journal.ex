@@ -132,8 +132,8 @@ defmodule AshAgent.Runtime.Journal do
     Map.new(calls, &{&1.id, key.(&1.id)})
   end
 
-  @doc "Whether a call with these arguments can be noted."
-  def keeps?(arguments) do
+  @doc "Returns whether the store can hold a call with these arguments."
+  def storable?(arguments) do
     Conversation.from_terms(%{arguments: arguments})
     true
   rescue

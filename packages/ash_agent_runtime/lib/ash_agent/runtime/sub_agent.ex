@@ -56,8 +56,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Options, as: Check
-  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Result, Tool, ToolExecutor}
-  alias AshAgent.Runtime.SubAgent.Outcome
+  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, ToolExecutor}
 
   @inherited Options.inherited()
 
@@ -176,8 +175,8 @@ defmodule AshAgent.Runtime.SubAgent do
   @spec tool(keyword()) :: Tool.t()
   def tool(opts) when is_list(opts) do
     opts = options(opts)
-    definition = %{function: fn _ -> nil end} |> Map.merge(described(opts))
-    [tool] = Tool.new([definition])
+    described = opts |> Keyword.take([:name, :description, :parameters]) |> Map.new()
+    [tool] = Tool.new([Map.put(described, :function, fn _ -> nil end)])
 
     %{
       tool
@@ -186,8 +185,6 @@ defmodule AshAgent.Runtime.SubAgent do
         grace: @grace
     }
   end
-
-  defp described(opts), do: opts |> Keyword.take([:name, :description, :parameters]) |> Map.new()
 
   defp options(opts) do
     opts =
@@ -208,12 +205,12 @@ defmodule AshAgent.Runtime.SubAgent do
   ## A call
 
   defp call(opts, arguments, tool_context, scope) do
-    with :ok <- depth(opts, scope),
-         :ok <- started(scope.bounds),
-         do: start(opts, arguments, tool_context, scope)
+    with :ok <- check_depth(opts, scope),
+         :ok <- count_sub_agent(scope.bounds),
+         do: run_child(opts, arguments, tool_context, scope)
   end
 
-  defp depth(opts, scope) do
+  defp check_depth(opts, scope) do
     if scope.depth >= opts[:max_depth],
       do:
         {:error, "sub-agents may be nested #{opts[:max_depth]} deep at most; do it without one"},
@@ -221,15 +218,15 @@ defmodule AshAgent.Runtime.SubAgent do
   end
 
   # Outside of a run, it has its own bounds.
-  defp started(nil), do: :ok
+  defp count_sub_agent(nil), do: :ok
 
-  defp started(bounds) do
+  defp count_sub_agent(bounds) do
     with {:error, {:max_sub_agents_exceeded, max}} <- Bounds.start_sub_agent(bounds),
          do: {:error, "the run has started all of its #{max} sub-agents; do it without one"}
   end
 
-  defp start(opts, arguments, tool_context, scope) do
-    with {:ok, child} <- child(opts, arguments, scope) do
+  defp run_child(opts, arguments, tool_context, scope) do
+    with {:ok, child} <- new_child(opts, arguments, scope) do
       within = %{
         depth: scope.depth + 1,
         permissions: scope.permissions,
@@ -243,7 +240,7 @@ defmodule AshAgent.Runtime.SubAgent do
     end
   end
 
-  defp child(opts, arguments, scope) do
+  defp new_child(opts, arguments, scope) do
     metadata = %{parent_id: scope.context_id, tool_call_id: scope.tool_call_id}
     prompt = Keyword.take(opts, [:system_prompt])
     prompt = if prompt[:system_prompt], do: prompt, else: []
@@ -273,36 +270,45 @@ defmodule AshAgent.Runtime.SubAgent do
       # The key is that of this call, not of the child's.
       runtime_context: Map.delete(tool_context, :idempotency_key),
       timeout: min(scope.timeout, max(ToolExecutor.left(scope.deadline), 1)),
-      before_tool: both(inherited, opts, :before_tool),
-      after_tool: both(inherited, opts, :after_tool),
-      approval: without_asking(opts[:approval] || inherited[:approval])
+      before_tool: all_hooks(inherited, opts, :before_tool),
+      after_tool: all_hooks(inherited, opts, :after_tool),
+      approval: deny_questions(opts[:approval] || inherited[:approval])
     ] ++ own
   end
 
-  defp both(inherited, opts, key), do: List.wrap(inherited[key]) ++ List.wrap(opts[key])
+  defp all_hooks(inherited, opts, key), do: List.wrap(inherited[key]) ++ List.wrap(opts[key])
 
-  defp without_asking(function) when is_function(function, 2) do
+  defp deny_questions(function) when is_function(function, 2) do
     fn call, tool_context ->
       with :ask <- function.(call, tool_context),
            do: {:deny, "it needs a person's decision, which a sub-agent cannot wait for"}
     end
   end
 
-  defp without_asking(_auto), do: :auto
+  defp deny_questions(_auto), do: :auto
 
   ## Outcomes
 
-  defp outcome({:ok, %Result{} = result}),
-    do: noted({:ok, result.output}, result.status, result.iterations, result)
+  defp outcome({:ok, %Result{} = result}), do: outcome(result, result.status, :ok, result.output)
 
   defp outcome({:error, %Error{} = error}),
-    do: noted({:error, words(error.reason)}, :error, error.iterations, error)
+    do: outcome(error, :error, :error, words(error.reason))
 
-  defp noted(result, status, iterations, %{context: context, usage: usage, cost: cost} = ended) do
-    noted = %{id: context[:id], status: status, iterations: iterations, usage: usage}
-    noted = if cost, do: Map.put(noted, :cost, cost), else: noted
-    contexts = [context | ended.sub_agents]
-    %Outcome{result: result, metadata: {:sub_agents, noted}, contexts: contexts}
+  defp outcome(%{context: context, cost: cost} = ended, child_status, status, term) do
+    note = %{
+      id: context[:id],
+      status: child_status,
+      iterations: ended.iterations,
+      usage: ended.usage
+    }
+
+    %Outcome{
+      status: status,
+      term: term,
+      metadata: {:sub_agents, if(cost, do: Map.put(note, :cost, cost), else: note)},
+      contexts: [context | ended.sub_agents],
+      cost: cost || 0
+    }
   end
 
   # Words for the parent's model, without the reasons of foreign code.

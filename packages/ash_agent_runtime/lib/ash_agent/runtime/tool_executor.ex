@@ -42,8 +42,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   """
 
   alias AshAgent.Options
-  alias AshAgent.Runtime.{Bounds, Events, Progress, Tool}
-  alias AshAgent.Runtime.SubAgent.Outcome
+  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool}
   alias AshAgent.Trace.Caller
 
   @schema [
@@ -112,18 +111,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
         settings = Map.put(settings, :supervisor, supervisor)
 
         execute(indexed, settings, %{}, fn {_call, index}, outcome, _duration, results ->
-          Map.put(results, index, result(outcome))
+          Map.put(results, index, Outcome.result(outcome))
         end)
       end)
 
     for {call, index} <- indexed,
         do: %{id: Tool.field(call, :id), result: Map.fetch!(results, index)}
   end
-
-  @doc false
-  def result({:halt, term}), do: {:ok, term}
-  def result({_ok_or_error, _term} = result), do: result
-  def result({ok_or_error, term, _metadata}), do: {ok_or_error, term}
 
   @doc false
   def by_name(tools), do: Map.new(tools, &{&1.name, &1})
@@ -154,107 +148,100 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
+  defmodule State do
+    @moduledoc false
+    # `waiting` are the calls that have not started, with their keys, and `running` are the others by the references of
+    # their tasks. `acc` is what `fun` returned last.
+    @enforce_keys [:waiting, :settings, :fun, :acc]
+    defstruct [:waiting, :settings, :fun, :acc, running: %{}]
+  end
+
   @doc false
-  # Runs calls, given with a key of the caller's, and folds their outcomes as they come: {:ok | :error | :halt, term}, or
-  # {:ok | :error, term, {metadata, contexts}} from a sub-agent, with what to note beside its result, and its conversations.
-  # `fun` also gets how long the call took, in native units. `settings.keys`, when given, has the idempotency keys by the
-  # calls' ids.
-  # Returns {:done, acc}, or {:timeout, acc} when the deadline has passed or `over?`, when it is given, is true of what
-  # was folded so far; nothing runs any more then.
+  # Runs calls, given as `{call, key}`, and folds their `AshAgent.Runtime.Outcome`s as they come. `fun` gets the call with
+  # its key, the outcome, how long the call took, in native units, and the accumulator. `settings.keys`, when given, has
+  # the idempotency keys by the calls' ids.
+  #
+  # Returns `{:done, acc}`, or `{:timeout, acc}` when the deadline has passed or when `settings.over?`, when given, returns
+  # true for the accumulator; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
     settings = Map.put_new(settings, :over?, fn _acc -> false end)
-    run(%{waiting: calls, running: %{}, settings: settings, fun: fun}, acc)
+    run(%State{waiting: calls, settings: settings, fun: fun, acc: acc})
   end
 
-  defp run(%{settings: settings} = state, acc) do
-    if settings.over?.(acc), do: stop(state, acc), else: go_on(state, acc)
+  defp run(%State{settings: settings} = state) do
+    if settings.over?.(state.acc), do: stop(state), else: start_or_await(state)
   end
 
-  defp go_on(%{waiting: [next | waiting], running: running, settings: settings} = state, acc)
+  defp start_or_await(%{waiting: [next | waiting], running: running, settings: settings} = state)
        when map_size(running) < settings.max_concurrency do
-    if left(settings.deadline) == 0 do
-      stop(state, acc)
-    else
-      case start(next, settings) do
-        {:running, ref, entry} ->
-          run(%{state | waiting: waiting, running: Map.put(running, ref, entry)}, acc)
-
-        {:refused, outcome} ->
-          run(%{state | waiting: waiting}, state.fun.(next, outcome, 0, acc))
-      end
-    end
+    if left(settings.deadline) == 0,
+      do: stop(state),
+      else: %{state | waiting: waiting} |> start(next) |> run()
   end
 
-  defp go_on(%{waiting: [], running: running}, acc) when map_size(running) == 0, do: {:done, acc}
+  defp start_or_await(%{waiting: [], running: running} = state) when map_size(running) == 0,
+    do: {:done, state.acc}
 
-  defp go_on(%{running: running, settings: settings} = state, acc) do
+  defp start_or_await(%{running: running, settings: settings} = state) do
     receive do
       {ref, reply} when is_map_key(running, ref) ->
         Process.demonitor(ref, [:flush])
-        finished(state, ref, reply, acc)
+        state |> finish_call(ref, reply) |> run()
 
       {:DOWN, ref, :process, _pid, reason} when is_map_key(running, ref) ->
-        finished(state, ref, {:raised, :exit, reason, []}, acc)
+        state |> finish_call(ref, {:raised, :exit, reason, []}) |> run()
 
       {channel, :tool_progress, measured} when is_reference(channel) ->
-        progressed(running, channel, measured, settings)
-        run(state, acc)
+        emit_progress(running, channel, measured, settings)
+        run(state)
     after
-      next_deadline(running, settings) -> expired(state, acc)
+      running |> next_deadline(settings.deadline) |> left() -> kill_late(state)
     end
   end
 
-  defp progressed(running, channel, measured, settings) do
+  defp emit_progress(running, channel, measured, settings) do
     for {_ref, %{channel: ^channel} = entry} <- running,
         do: Events.emit(settings.events, [:tool, :progress], measured, entry.metadata)
   end
 
-  defp next_deadline(running, settings) do
-    running
-    |> Enum.reduce(settings.deadline, fn {_ref, %{deadline: deadline}}, soonest ->
-      min(deadline, soonest)
-    end)
-    |> left()
-  end
+  # `:infinity` is greater than every number.
+  defp next_deadline(running, deadline),
+    do: Enum.reduce(running, deadline, fn {_ref, entry}, next -> min(entry.deadline, next) end)
 
-  defp expired(%{running: running, settings: settings} = state, acc) do
+  defp kill_late(%{running: running, settings: settings} = state) do
     if left(settings.deadline) == 0 do
-      stop(state, acc)
+      stop(state)
     else
       late = for {ref, %{deadline: deadline}} <- running, left(deadline) == 0, do: ref
 
-      {state, acc} =
-        Enum.reduce(late, {state, acc}, fn ref, {state, acc} ->
-          take(state, ref, shut_down(running[ref].task, running[ref].timeout), acc)
-        end)
-
-      run(state, acc)
+      late
+      |> Enum.reduce(state, &finish_call(&2, &1, shut_down(running[&1])))
+      |> run()
     end
   end
 
   # The run is over: results that have arrived count, the other calls are killed.
-  defp stop(%{running: running, settings: settings} = state, acc) do
+  defp stop(%{running: running, settings: settings} = state) do
     {kind, reason} =
       if left(settings.deadline) == 0, do: {:timeout, :timeout}, else: {:exit, :killed}
 
-    acc =
-      Enum.reduce(running, acc, fn {ref, entry}, acc ->
-        case shut_down(entry.task, nil) do
-          {:timed_out, nil} ->
+    state =
+      Enum.reduce(running, state, fn {ref, entry}, state ->
+        case shut_down(entry) do
+          {:timed_out, _timeout} ->
             Progress.close(entry.channel)
-            failed(entry, settings, kind, reason, [])
-            acc
+            emit_exception(entry, settings, kind, reason, [])
+            state
 
           reply ->
-            {_state, acc} = take(state, ref, reply, acc)
-            acc
+            finish_call(state, ref, reply)
         end
       end)
 
-    {:timeout, acc}
+    {:timeout, state.acc}
   end
 
-  defp shut_down(task, timeout) do
+  defp shut_down(%{task: task, timeout: timeout}) do
     case Task.shutdown(task, :brutal_kill) do
       {:ok, reply} -> reply
       {:exit, reason} -> {:raised, :exit, reason, []}
@@ -262,78 +249,62 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp finished(state, ref, reply, acc) do
-    {state, acc} = take(state, ref, reply, acc)
-    run(state, acc)
-  end
-
-  defp take(state, ref, reply, acc) do
+  defp finish_call(state, ref, reply) do
     {entry, running} = Map.pop!(state.running, ref)
     Progress.close(entry.channel)
     outcome = outcome(reply, entry, state.settings)
-    duration = Events.since(entry.started)
-    {%{state | running: running}, state.fun.(entry.keyed, outcome, duration, acc)}
+    fold(%{state | running: running}, entry, outcome, Events.since(entry.started))
   end
+
+  defp fold(state, entry, outcome, duration),
+    do: %{state | acc: state.fun.(entry.keyed, outcome, duration, state.acc)}
 
   ## One call
 
-  defp start({call, _key} = keyed, settings) do
-    name = Tool.field(call, :name)
-    arguments = Tool.field(call, :arguments)
-    call_metadata = %{tool: Tool.name(name), tool_call_id: Tool.field(call, :id)}
-
-    Events.emit(
-      settings.events,
-      [:tool, :start],
-      Events.started(%{arguments_bytes: Events.bytes(arguments)}),
-      call_metadata
-    )
-
-    entry = %{keyed: keyed, started: System.monotonic_time(), metadata: call_metadata}
+  defp start(%{settings: settings} = state, {call, _key} = keyed) do
+    id = Tool.field(call, :id)
+    metadata = %{tool: Tool.name(Tool.field(call, :name)), tool_call_id: id}
+    size = Events.bytes(Tool.field(call, :arguments))
+    started = Events.started(%{arguments_bytes: size})
+    Events.emit(settings.events, [:tool, :start], started, metadata)
+    entry = %{keyed: keyed, started: System.monotonic_time(), metadata: metadata}
 
     case check(settings.tools, call) do
       {:ok, tool, arguments} ->
         timeout = tool.timeout || settings.timeout
         {channel, progress} = Progress.open()
-        scope = settings |> scope(timeout, entry) |> Map.put(:progress, progress)
-        function = Tool.function(tool, arguments, with_key(settings, entry), scope)
 
+        # For a tool that runs an agent itself, or tells how far it is.
+        scope =
+          Map.merge(settings.scope, %{
+            timeout: timeout,
+            deadline: settings.deadline,
+            tool_call_id: id,
+            progress: progress
+          })
+
+        function = Tool.function(tool, arguments, tool_context(settings, id), scope)
         task = Caller.task(settings.supervisor, fn -> guarded(function) end)
         deadline = deadline(timeout, tool.grace)
-
-        {:running, task.ref,
-         Map.merge(entry, %{task: task, timeout: timeout, deadline: deadline, channel: channel})}
+        running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
+        put_in(state.running[task.ref], Map.merge(entry, running))
 
       {:error, words} ->
-        {:refused, outcome({:returned, {:error, words}}, entry, settings)}
+        fold(state, entry, outcome({:returned, {:error, words}}, entry, settings), 0)
     end
   end
 
-  defp with_key(%{tool_context: tool_context} = settings, %{metadata: %{tool_call_id: id}}) do
-    case settings do
-      %{keys: %{^id => key}} ->
-        Map.put(tool_context, :idempotency_key, key)
+  defp tool_context(%{keys: keys, tool_context: tool_context}, id) when is_map_key(keys, id),
+    do: Map.put(tool_context, :idempotency_key, keys[id])
 
-      _without ->
-        tool_context
-    end
-  end
-
-  # The scope for a tool that runs an agent itself, or tells how far it is.
-  defp scope(settings, timeout, entry) do
-    Map.merge(settings.scope, %{
-      timeout: timeout,
-      deadline: settings.deadline,
-      tool_call_id: entry.metadata.tool_call_id
-    })
-  end
+  defp tool_context(settings, _id), do: settings.tool_context
 
   @doc false
   # The tool that can take a call, and the arguments as a map.
   def check(tools, call) do
     with {:ok, tool} <- find(tools, Tool.field(call, :name)),
          {:ok, arguments} <- Tool.arguments(Tool.field(call, :arguments)),
-         :ok <- required(tool, arguments),
+         :ok <- check_required(tool, arguments),
          do: {:ok, tool, arguments}
   end
 
@@ -360,7 +331,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp required(tool, arguments) do
+  defp check_required(tool, arguments) do
     case Tool.missing(tool, arguments) do
       [] ->
         :ok
@@ -374,37 +345,33 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   defp outcome({:returned, value}, entry, settings) do
-    outcome = returned(value)
-    {status, term} = {elem(outcome, 0), elem(outcome, 1)}
-
-    Events.emit(
-      settings.events,
-      [:tool, :stop],
-      %{duration: Events.since(entry.started), result_bytes: Events.bytes(term)},
-      Map.put(entry.metadata, :status, status)
-    )
-
+    outcome = read_outcome(value)
+    size = Events.bytes(outcome.term)
+    measured = %{duration: Events.since(entry.started), result_bytes: size}
+    metadata = Map.put(entry.metadata, :status, outcome.status)
+    Events.emit(settings.events, [:tool, :stop], measured, metadata)
     outcome
   end
 
   defp outcome({:raised, kind, reason, stacktrace}, entry, settings) do
-    failed(entry, settings, kind, Events.label(kind, reason), stacktrace)
-    {:error, words(kind, reason)}
+    emit_exception(entry, settings, kind, Events.label(kind, reason), stacktrace)
+    %Outcome{status: :error, term: words(kind, reason)}
   end
 
   defp outcome({:timed_out, timeout}, entry, settings) do
-    failed(entry, settings, :timeout, :timeout, [])
-    {:error, "timed out after #{timeout} ms"}
+    emit_exception(entry, settings, :timeout, :timeout, [])
+    %Outcome{status: :error, term: "timed out after #{timeout} ms"}
   end
 
-  defp returned(%Outcome{result: {status, term}} = outcome),
-    do: {status, term, {outcome.metadata, outcome.contexts}}
+  defp read_outcome(%Outcome{} = outcome), do: outcome
 
-  defp returned({status, _term} = outcome) when status in [:ok, :error, :halt], do: outcome
-  defp returned(:error), do: {:error, "the tool failed"}
-  defp returned(value), do: {:ok, value}
+  defp read_outcome({status, term}) when status in [:ok, :error, :halt],
+    do: %Outcome{status: status, term: term}
 
-  defp failed(entry, settings, kind, reason, stacktrace) do
+  defp read_outcome(:error), do: %Outcome{status: :error, term: "the tool failed"}
+  defp read_outcome(value), do: %Outcome{status: :ok, term: value}
+
+  defp emit_exception(entry, settings, kind, reason, stacktrace) do
     Events.emit(
       settings.events,
       [:tool, :exception],
@@ -431,8 +398,11 @@ defmodule AshAgent.Runtime.ToolExecutor do
     _ -> "(no message)"
   end
 
-  defp deadline(:infinity, _grace), do: :infinity
-  defp deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
+  @doc false
+  # The deadline of something that may take so many milliseconds from now on.
+  def deadline(timeout, grace \\ 0)
+  def deadline(:infinity, _grace), do: :infinity
+  def deadline(timeout, grace), do: System.monotonic_time(:millisecond) + timeout + grace
 
   @doc false
   def left(:infinity), do: :infinity

@@ -283,7 +283,12 @@ defmodule AshAgent.Session.Run do
     do: Context.interrupt(context, words, opts)
 
   defp add_response(%{response: response, context: context}, label, words, opts) do
-    case Runtime.broken_off(context, Response.interrupt(response, label), words, opts) do
+    case Runtime.Run.add_broken_response(
+           context,
+           Response.interrupt(response, label),
+           words,
+           opts
+         ) do
       {:ok, context} -> context
       {:error, _error} -> Context.interrupt(context, words, opts)
     end

@@ -1,0 +1,127 @@
+defmodule AshAgent.Runtime.Loop do
+  @moduledoc false
+
+  # The steps of a run: ask the model, execute its calls, and repeat until something stops the run.
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls}
+
+  @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
+  def run(%Run{} = run) do
+    {:stop, run, reason} =
+      with {:ok, run} <- check_price(run),
+           {:ok, run} <- begin_journal(run),
+           {:ok, run} <- finish_turn(run),
+           do: iterate(run)
+
+    Run.reply(run, reason)
+  end
+
+  # A run that may not ask the model must not continue the tools of an earlier run either: it cannot end well.
+  defp check_price(run) do
+    with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
+         false <- Context.pending_tool_calls(run.context) == [] and answered?(run.context) do
+      {:stop, run, {:failed, reason}}
+    else
+      _may_ask -> {:ok, run}
+    end
+  end
+
+  # What the run begins with is stored before it does anything.
+  defp begin_journal(%{journal: nil} = run), do: {:ok, run}
+
+  defp begin_journal(run) do
+    run = if answered?(run.context), do: run, else: Run.flush(run, :running, %{step: :begin})
+    with {:ok, run} <- Run.check(run), do: load_attempts(run)
+  end
+
+  defp load_attempts(run) do
+    with [_ | _] = pending <- Context.pending_tool_calls(run.context),
+         {:ok, earlier} <- Journal.earlier(run.journal, run.context, pending) do
+      {:ok, %{run | earlier: earlier}}
+    else
+      [] -> {:ok, run}
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  # An earlier run may have left pending calls, or an answer.
+  defp finish_turn(run) do
+    cond do
+      Context.pending_tool_calls(run.context) != [] ->
+        run_iteration(run, &ToolCalls.execute/1)
+
+      answered?(run.context) ->
+        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(),
+             do: {:stop, run, {:answered, Run.last_message(run.context)}}
+
+      true ->
+        {:ok, run}
+    end
+  end
+
+  defp answered?(context) do
+    case Run.last_message(context) do
+      %{role: :assistant} = message ->
+        not is_map_key(message, :tool_calls) and not is_map_key(message, :state)
+
+      _other ->
+        false
+    end
+  end
+
+  defp iterate(run) do
+    with {:ok, run} <- run |> Run.add_messages() |> Run.check(),
+         {:ok, run} <- check_limits(run),
+         {:ok, run} <- run_iteration(run, &ask_and_execute/1),
+         do: iterate(run)
+  end
+
+  # The context counts from the conversation's first iteration. A turn has used its iterations when it is at the one after
+  # the last of them.
+  defp check_limits(run) do
+    max = run.max_iterations
+
+    with false <- Context.exceeded_max_iterations?(run.context, run.first_iteration + max),
+         :ok <- Bounds.ask(run.bounds) do
+      {:ok, run}
+    else
+      true -> {:stop, run, {:failed, {:max_iterations_exceeded, max}}}
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  defp ask_and_execute(run) do
+    with {:ok, run} <- ModelCall.ask(run) do
+      if Context.pending_tool_calls(run.context) == [],
+        do: {:ok, run},
+        else: ToolCalls.execute(run)
+    end
+  end
+
+  defp run_iteration(run, step) do
+    started = System.monotonic_time()
+    events = Events.with_metadata(run.events, %{iteration: run.context.current_iteration})
+    Events.emit(events, [:iteration, :start], Events.started())
+
+    result = step.(%{run | events: events, called: 0})
+
+    duration = Events.since(started)
+    emit_end(result, events, duration)
+    result
+  end
+
+  defp emit_end({:stop, _run, {:failed, reason}}, events, duration) do
+    {kind, label} = Events.failure(reason)
+    metadata = %{kind: kind, reason: label}
+    Events.emit(events, [:iteration, :exception], %{duration: duration}, metadata)
+  end
+
+  defp emit_end({:stop, run, _reason}, events, duration),
+    do: emit_end({:ok, run}, events, duration)
+
+  defp emit_end({:ok, run}, events, duration) do
+    measured = %{duration: duration, tool_calls: run.called}
+    Events.emit(events, [:iteration, :stop], measured)
+  end
+end

@@ -1,0 +1,188 @@
+defmodule AshAgent.Runtime.ModelCall do
+  @moduledoc false
+
+  # One call of the model: its answer, or the part of it that came, is added to the context.
+
+  alias AshAgent.{Context, Response}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Run, ToolExecutor}
+
+  @broken_off "interrupted: the answer broke off"
+
+  @doc "Asks the model. Stops the run if its answer ends the turn."
+  def ask(run) do
+    started = System.monotonic_time()
+    run = %{run | requested_at: Run.now()}
+    messages = Context.count_messages(run.context)
+    Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
+    answer = request(run)
+
+    with {:ok, response} <- read_outcome(answer.outcome, run),
+         {:ok, context} <- add_response(run, response) do
+      accept(run, context, response, %{started: started, first: answer.first})
+    else
+      {:error, reason} -> break_off(run, answer, reason, started)
+    end
+  end
+
+  defp request(run) do
+    case ToolExecutor.left(run.deadline) do
+      0 ->
+        %Answer{outcome: :timeout}
+
+      left ->
+        Answer.ask(%{
+          llm: run.llm,
+          context: run.context,
+          tools: run.offered_tools,
+          timeout: min(left, run.llm_timeout),
+          supervisor: run.supervisor,
+          stream?: run.stream?,
+          watch: fn events, response -> show_delta(run, events, response) end,
+          keep: run.on_change && fn response -> store_partial(run, response) end,
+          keep_bytes: run.on_change_bytes,
+          keep_interval: run.on_change_interval
+        })
+    end
+  end
+
+  # Only the application's function gets texts.
+  defp show_delta(run, events, response) do
+    if run.watch, do: run.watch.({:delta, events, response})
+    measured = %{bytes: Answer.bytes(events)}
+    Events.emit(run.events, [:llm, :delta], measured, %{}, %{events: events})
+  end
+
+  # Gives the application the context as it would be if nothing more came.
+  defp store_partial(run, response) do
+    case add_partial(run, Response.interrupt(response, :unfinished)) do
+      {:ok, context} -> Events.store(run.on_change, context)
+      {:error, _error} -> :ok
+    end
+  end
+
+  defp add_partial(run, response) do
+    Run.add_broken_response(run.context, response, @broken_off, requested_at: run.requested_at)
+  end
+
+  ## How it ended
+
+  defp read_outcome({:returned, {:ok, %Response{state: :interrupted}}}, _run),
+    do: {:error, {:llm_error, :interrupted}}
+
+  defp read_outcome({:returned, {:ok, response}}, _run), do: {:ok, response}
+
+  defp read_outcome({:returned, {:error, {:invalid_answer, _} = reason}}, _run),
+    do: {:error, reason}
+
+  defp read_outcome({:returned, {:error, reason}}, _run), do: {:error, {:llm_error, reason}}
+
+  defp read_outcome({:raised, kind, reason, _stacktrace}, _run),
+    do: {:error, {:llm_exception, kind, reason}}
+
+  defp read_outcome({:exit, reason}, _run), do: {:error, {:llm_exception, :exit, reason}}
+  defp read_outcome({:refused, reason}, _run), do: {:error, reason}
+
+  defp read_outcome(:timeout, run) do
+    if ToolExecutor.left(run.deadline) == 0,
+      do: {:error, {:timeout, run.timeout}},
+      else: {:error, {:llm_timeout, run.llm_timeout}}
+  end
+
+  defp add_response(run, response) do
+    with {:error, error} <-
+           Context.add_response(run.context, response, requested_at: run.requested_at),
+         do: {:error, {:invalid_answer, error}}
+  end
+
+  defp accept(run, context, response, %{started: started, first: first}) do
+    message = Response.message(response)
+    finish_reason = Response.finish_reason(response)
+    calls = Context.pending_tool_calls(context)
+    cost = report_usage(run, context, response)
+    run = Run.count_answer(run, usage(response), cost)
+    run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
+
+    measured =
+      for {name, value} when value != nil <- [time_to_first_token: first, cost: cost],
+          into: %{
+            duration: Events.since(started),
+            content_bytes: Events.bytes(message.content),
+            tool_calls: length(calls)
+          },
+          do: {name, value}
+
+    metadata = %{usage: usage(response), finish_reason: finish_reason}
+    Events.emit(run.events, [:llm, :stop], measured, metadata)
+    run = Run.put_context(run, context)
+
+    # The model still has to read that calls were cut off.
+    final? = calls == [] and not is_map_key(message, :unfinished_tool_calls)
+
+    # A message that came meanwhile belongs to this turn.
+    run = if final?, do: Run.add_messages(run), else: run
+    final? = final? and run.context == context
+
+    with {:ok, run} <- Run.check(run),
+         {:ok, run} <-
+           run |> Run.flush(if(final?, do: :idle), note(run, response)) |> Run.check() do
+      if final?, do: {:stop, run, {:answered, message}}, else: {:ok, run}
+    end
+  end
+
+  defp note(run, response) do
+    %{
+      step: :answer,
+      usage: usage(response),
+      started_at: Run.to_iso8601(run.requested_at),
+      ended_at: Run.to_iso8601(Run.now())
+    }
+  end
+
+  # The part of the answer that came stays.
+  defp break_off(run, answer, reason, started) do
+    run = add_partial_answer(run, answer, reason)
+    {kind, label} = Events.failure(reason)
+
+    Events.emit(run.events, [:llm, :exception], %{duration: Events.since(started)}, %{
+      kind: kind,
+      reason: label,
+      stacktrace: stacktrace(answer.outcome)
+    })
+
+    {:stop, run, {:failed, reason}}
+  end
+
+  defp add_partial_answer(run, answer, reason) do
+    run = if match?({:refused, _}, answer.outcome), do: %{run | refused: reason}, else: run
+
+    with %Response{} = response <- partial_response(answer),
+         response = Response.interrupt(response, elem(reason, 0)),
+         {:ok, context} <- add_partial(run, response) do
+      cost = report_usage(run, context, response)
+      run |> Run.count_answer(usage(response), cost) |> Run.put_context(context)
+    else
+      _nothing_came -> run
+    end
+  end
+
+  defp partial_response(%{outcome: {:returned, {:ok, %Response{state: :interrupted} = response}}}),
+    do: response
+
+  defp partial_response(answer), do: answer.response
+
+  defp stacktrace({:raised, _kind, _reason, stacktrace}), do: stacktrace
+  defp stacktrace(_outcome), do: []
+
+  # Counts the tokens of an answer for the bounds, and returns its cost if that is known.
+  defp report_usage(run, context, response) do
+    cost = Bounds.report(run.bounds, run.context, context, run.model)
+
+    # An answer that broke off is reported as far as it came.
+    if (cost == nil or Response.usage(response) == nil) and response.state == :complete,
+      do: Bounds.unreported(run.bounds)
+
+    cost
+  end
+
+  defp usage(response), do: Response.usage(response) || %{}
+end

@@ -1,0 +1,17 @@
+defmodule AshAgent.Runtime.Outcome do
+  @moduledoc false
+
+  # How a tool call ended.
+  #
+  #   * `status` - `:ok`, `:error`, or `:halt` when the tool ends the run
+  #   * `term` - the result, or the reason of an error
+  #   * `metadata` - `{key, term}` to store with the result, from a sub-agent
+  #   * `contexts` - the conversation of a sub-agent and of those that worked for it
+  #   * `cost` - the cost of these conversations
+  @enforce_keys [:status, :term]
+  defstruct [:status, :term, :metadata, contexts: [], cost: 0]
+
+  @doc "Returns the result as it is added to a context."
+  def result(%__MODULE__{status: :halt, term: term}), do: {:ok, term}
+  def result(%__MODULE__{status: status, term: term}), do: {status, term}
+end

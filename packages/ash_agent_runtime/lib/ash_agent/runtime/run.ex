@@ -1,0 +1,264 @@
+defmodule AshAgent.Runtime.Run do
+  @moduledoc false
+
+  # The state of one run, and the only place that changes its context.
+  #
+  # Steps take a run and return `{:ok, run}`, or `{:stop, run, reason}` when the run ends, with the reason `{:answered, text}`,
+  # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
+
+  alias AshAgent.{Context, LLM, Response}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Paused, Result}
+  alias AshAgent.Runtime.{Tool, ToolExecutor}
+
+  # The settings, which stay the same:
+  #
+  #   * `llm`, `model` - the model, and its name or `nil`
+  #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and as the model gets them
+  #   * `tool_context`, `tool_timeout`, `max_concurrency`, `supervisor`, `scope` - how tools run
+  #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
+  #   * `outermost?` - `false` in a sub-agent
+  #   * `first_iteration`, `max_iterations` - where the turn began, and how long it may be
+  #   * `timeout`, `deadline`, `llm_timeout` - the time limits
+  #   * `stream?` - `true` if the model streams its answers
+  #   * `on_change`, `on_change_bytes`, `on_change_interval` - the application's function that stores contexts
+  #   * `watch` - a session's function that gets each context, delta and stored conversation
+  #   * `next_messages` - returns the messages that came for the running turn
+  #
+  # The state:
+  #
+  #   * `context` - the conversation so far
+  #   * `events` - where events go, with the number of the iteration
+  #   * `journal` - what goes to the store, `nil` without one
+  #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
+  #   * `refused` - why the application or the store takes nothing more; the run ends before its next step
+  #   * `call_notes` - notes on finished calls for the next write, the newest first
+  #   * `requested_at` - when the model was asked, in microseconds since 1970
+  #   * `called` - how many calls the iteration has dealt with
+  #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
+  @enforce_keys [:context, :llm, :gate, :bounds, :events, :supervisor]
+  defstruct @enforce_keys ++
+              [
+                :model,
+                :tools,
+                :offered_tools,
+                :tool_context,
+                :tool_timeout,
+                :max_concurrency,
+                :scope,
+                :outermost?,
+                :first_iteration,
+                :max_iterations,
+                :timeout,
+                :deadline,
+                :llm_timeout,
+                :stream?,
+                :on_change,
+                :on_change_bytes,
+                :on_change_interval,
+                :watch,
+                :next_messages,
+                :journal,
+                :refused,
+                :requested_at,
+                :cost,
+                :finish_reason,
+                earlier: %{},
+                call_notes: [],
+                called: 0,
+                iterations: 0,
+                usage: %{},
+                sub_agents: []
+              ]
+
+  @doc "Begins a run with prepared options. `within` describes the runs around it, see `AshAgent.Runtime.Bounds.outermost/0`."
+  def new(context, opts, supervisor, within) do
+    gate = Gate.new(opts, within.permissions)
+    bounds = within.bounds || Bounds.new(opts)
+    tools = opts[:tools] |> load_tools() |> Enum.filter(&Gate.offer?(gate, &1.name))
+
+    scope = %{
+      depth: within.depth,
+      permissions: gate.permissions,
+      bounds: bounds,
+      context_id: context[:id],
+      inherited: Keyword.take(opts, Options.inherited())
+    }
+
+    %__MODULE__{
+      context: context,
+      llm: opts[:llm],
+      model: LLM.model_name(opts[:llm]),
+      tools: ToolExecutor.by_name(tools),
+      offered_tools: Enum.map(tools, &Map.take(&1, [:name, :description, :parameters])),
+      tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
+      tool_timeout: opts[:tool_timeout],
+      max_concurrency: opts[:max_concurrency],
+      supervisor: supervisor,
+      scope: scope,
+      gate: gate,
+      bounds: bounds,
+      outermost?: within.bounds == nil,
+      first_iteration: first_iteration(context, opts[:max_iterations]),
+      max_iterations: opts[:max_iterations],
+      timeout: opts[:timeout],
+      deadline: ToolExecutor.deadline(opts[:timeout]),
+      llm_timeout: opts[:llm_timeout],
+      stream?: opts[:stream] and LLM.streams?(opts[:llm]),
+      on_change: opts[:on_change],
+      on_change_bytes: opts[:on_change_bytes],
+      on_change_interval: opts[:on_change_interval],
+      watch: within[:watch],
+      next_messages: within[:steered] || fn -> [] end,
+      journal: Journal.new(opts, context, within[:taken] || []),
+      events: Events.new(opts[:on_event], %{context_id: context[:id]}),
+      cost: if(bounds.prices != [], do: 0)
+    }
+  end
+
+  defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
+  defp load_tools(tools), do: tools
+
+  # The exact number does not matter if it is too far back to continue.
+  defp first_iteration(context, max),
+    do: max(Context.turn_start(context), context.current_iteration - max)
+
+  @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
+  def tool_settings(%__MODULE__{} = run) do
+    keys =
+      if run.journal,
+        do: Map.new(run.journal.attempts, fn {id, attempt} -> {id, attempt.key} end),
+        else: %{}
+
+    run
+    |> Map.take([:tools, :tool_context, :max_concurrency, :supervisor, :scope])
+    |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
+    |> Map.merge(%{events: run.events, keys: keys})
+  end
+
+  @doc "Stops a run whose last change was refused."
+  def check(%__MODULE__{refused: nil} = run), do: {:ok, run}
+  def check(%__MODULE__{refused: reason} = run), do: {:stop, run, {:failed, reason}}
+
+  @doc "Returns the last message of the current iteration, or `nil`."
+  def last_message(context),
+    do: context |> Context.get_iteration_messages(context.current_iteration) |> List.last()
+
+  ## Changes
+
+  @doc """
+  Replaces the context, and gives it to the session and to the application.
+
+  An application that refused a context gets no other one.
+  """
+  def put_context(run, context) do
+    if run.watch, do: run.watch.({:context, context})
+    run = %{run | context: context}
+
+    with nil <- run.refused,
+         {:error, reason} <- Events.store(run.on_change, context) do
+      %{run | refused: reason}
+    else
+      _refused_or_stored -> run
+    end
+  end
+
+  @doc "Adds the messages that came for the running turn, between the results of one iteration and the next."
+  def add_messages(%__MODULE__{refused: nil} = run) do
+    case run.next_messages.() do
+      [] ->
+        run
+
+      messages ->
+        context =
+          Enum.reduce(messages, run.context, fn message, context ->
+            Context.add_user_message(context, message.input, metadata: message.metadata)
+          end)
+
+        ids = for %{id: id} <- messages, do: id
+        run = if run.journal, do: update_in(run.journal.taken, &(&1 ++ ids)), else: run
+        put_context(run, context)
+    end
+  end
+
+  def add_messages(run), do: run
+
+  @doc "Writes the changes to the store, with a status unless that is `nil`."
+  def flush(run, status, note \\ %{})
+  def flush(%__MODULE__{journal: nil} = run, _status, _note), do: run
+
+  def flush(run, status, note) do
+    note =
+      if run.call_notes == [],
+        do: note,
+        else: Map.put(note, :calls, Enum.reverse(run.call_notes))
+
+    case Journal.write(run.journal, run.context, status, note) do
+      {:ok, journal} ->
+        if run.watch, do: run.watch.({:kept, journal.kept})
+        %{run | journal: journal, call_notes: []}
+
+      {:error, reason} ->
+        %{run | refused: run.refused || reason}
+    end
+  end
+
+  @doc "Interrupts the pending calls. Those that were started before may have done their work, which the store is told."
+  def interrupt(run, words) do
+    journal = run.journal && Journal.finish_all(run.journal, :interrupted)
+    put_context(%{run | journal: journal}, Context.interrupt(run.context, words))
+  end
+
+  @doc "Adds the usage of an answer, and its cost if that is known."
+  def count_answer(run, usage, cost) do
+    usage = Map.merge(run.usage, usage, fn _key, a, b -> a + b end)
+    add_cost(%{run | usage: usage}, cost || 0)
+  end
+
+  @doc "Adds what something cost, in a run with prices."
+  def add_cost(run, cost), do: %{run | cost: run.cost && run.cost + cost}
+
+  @doc "Adds a response that is over to a context. None of its calls runs."
+  def add_broken_response(context, response, words, opts) do
+    {requested, opts} = Keyword.split(opts, [:requested_at])
+
+    with {:ok, context} <- Context.add_response(context, response, requested),
+         do: {:ok, Context.interrupt(context, words, opts)}
+  end
+
+  @doc "Returns the time in microseconds since 1970, which contexts read much faster than a `DateTime`."
+  def now, do: System.os_time(:microsecond)
+
+  @doc "Returns such a time as text, for notes."
+  def to_iso8601(micros),
+    do: micros |> DateTime.from_unix!(:microsecond) |> DateTime.to_iso8601()
+
+  ## The end
+
+  @doc "Returns what `AshAgent.Runtime.run/2` returns of a run that stopped for this reason."
+  def reply(run, {:answered, message}),
+    do: {:ok, result(run, :answered, Response.text(message))}
+
+  def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
+
+  def reply(run, {:paused, unknown}) do
+    calls = Context.undecided_tool_calls(run.context)
+    {:paused, struct!(Paused, Map.merge(facts(run), %{calls: calls, unknown: unknown}))}
+  end
+
+  # What came is stored even if the run fails. The reason stays that of the failure.
+  def reply(run, {:failed, reason}) do
+    run = if match?({:store_error, _}, reason), do: run, else: flush(run, :idle)
+    {:error, struct!(Error, Map.put(facts(run), :reason, reason))}
+  end
+
+  defp result(run, status, output) do
+    own = %{status: status, output: output, finish_reason: run.finish_reason}
+    struct!(Result, Map.merge(facts(run), own))
+  end
+
+  defp facts(run) do
+    run
+    |> Map.take([:context, :iterations, :usage, :cost, :sub_agents])
+    |> Map.put(:kept, run.journal && run.journal.kept)
+  end
+end

@@ -1,0 +1,382 @@
+defmodule AshAgent.Runtime.ToolCalls do
+  @moduledoc false
+
+  # The pending calls of one answer: their attempts before this run are settled, all of them are decided about, and those
+  # that may run are executed. All are decided before the first one runs, so that decisions are recorded whatever the tools
+  # do.
+
+  alias AshAgent.Context
+  alias AshAgent.Runtime.{Events, Gate, Journal, Outcome, Repeat, Run, Tool, ToolExecutor}
+
+  # `undecided` are the calls that have no result yet, and `ready` those that may run, as `{call, {index, kind}}`, the latest
+  # first. The kind is `:refused` if no tool can take the call, which then gets an error without any hook.
+  #
+  # `attempts` has the numbers of attempts that are not the first, by the calls' ids. `unknown` are the calls whose earlier
+  # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
+  # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
+  @enforce_keys [:run]
+  defstruct [
+    :run,
+    undecided: [],
+    ready: [],
+    attempts: %{},
+    unknown: [],
+    asked: 0,
+    halts: %{},
+    started_elsewhere: []
+  ]
+
+  @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
+  def execute(%Run{} = run) do
+    pending = Context.pending_tool_calls(run.context)
+    batch = settle_all(%__MODULE__{run: %{run | earlier: %{}}}, pending, run.earlier)
+    batch = %{batch | asked: length(batch.unknown)}
+
+    result =
+      with {:ok, batch} <- check(batch),
+           {:ok, batch} <- decide_all(batch),
+           batch = put_in(batch.run.called, length(pending) - batch.asked),
+           {:ok, batch} <- start_attempts(batch),
+           {:ok, batch} <- run_tools(batch),
+           do: finish(batch)
+
+    case result do
+      {:ok, batch} -> {:ok, batch.run}
+      {:stop, batch, reason} -> {:stop, batch.run, reason}
+    end
+  end
+
+  defp check(batch) do
+    with {:stop, run, reason} <- Run.check(batch.run),
+         do: {:stop, %{batch | run: run}, reason},
+         else: (_ok -> {:ok, batch})
+  end
+
+  defp update_context(batch, change),
+    do: %{batch | run: Run.put_context(batch.run, change.(batch.run.context))}
+
+  ## Attempts before this run
+
+  defp settle_all(batch, pending, earlier) do
+    batch = Enum.reduce(pending, batch, &settle(&2, &1, earlier[&1.id]))
+
+    batch = %{
+      batch
+      | undecided: Enum.reverse(batch.undecided),
+        unknown: Enum.reverse(batch.unknown)
+    }
+
+    # An approval that was used lets nothing run, and who decides again has to find the call undecided.
+    if Enum.any?(batch.unknown, &(Context.tool_call_status(batch.run.context, &1) == :approved)) do
+      update_context(batch, fn context ->
+        context |> Context.to_snapshot() |> Context.from_snapshot!(approvals: :drop)
+      end)
+    else
+      batch
+    end
+  end
+
+  defp settle(batch, call, nil), do: %{batch | undecided: [call | batch.undecided]}
+
+  defp settle(%{run: run} = batch, call, attempt) do
+    case Repeat.decide(Run.tool_settings(run), run.gate, run.context, call, attempt) do
+      :again ->
+        attempts = Map.put(batch.attempts, call.id, attempt.attempt + 1)
+        settle(%{batch | attempts: attempts}, call, nil)
+
+      {:result, result, state} ->
+        run = update_in(run.journal, &Journal.finish_attempt(&1, attempt, state))
+        update_context(%{batch | run: run}, &add_result(&1, call.id, result))
+
+      :pause ->
+        %{batch | unknown: [call.id | batch.unknown]}
+    end
+  end
+
+  ## Decisions
+
+  defp decide_all(batch) do
+    shown = Map.new(Context.undecided_tool_calls(batch.run.context), &{&1.id, &1.arguments})
+
+    batch.undecided
+    |> Enum.with_index()
+    |> Enum.reduce_while({:ok, batch}, fn {call, index}, {:ok, batch} ->
+      case decide(batch, call, index, Map.fetch(shown, call.id)) do
+        {:ok, batch} -> {:cont, {:ok, batch}}
+        stop -> {:halt, stop}
+      end
+    end)
+  end
+
+  # `shown` are the arguments that the context has for an undecided call, or `:error` for an approved one.
+  defp decide(%{run: run} = batch, %{id: id} = call, index, shown) do
+    started = System.monotonic_time()
+    approved? = if shown == :error, do: &approved?(run.context, id, &1)
+    env = run |> Run.tool_settings() |> Map.put(:approved?, approved?)
+
+    case Gate.decide(run.gate, call, env) do
+      {:approve, %{arguments: arguments} = call} ->
+        approve = &Context.approve_tool_call(&1, id, by: :approval, arguments: arguments)
+        record(batch, call, {:approved, started}, approve, &enqueue(&1, call, index, :called))
+
+      {:ask, %{arguments: arguments} = call} ->
+        ask = &ask_about(&1, id, arguments, shown)
+        record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
+
+      {:deny, by, reason} ->
+        emit_decision(run, call, :denied, by, started)
+        batch |> update_context(&deny(&1, id, shown == :error, by, reason)) |> check()
+
+      {:run, call} ->
+        {:ok, enqueue(batch, call, index, :called)}
+
+      {:refused, call} ->
+        {:ok, enqueue(batch, call, index, :refused)}
+
+      :timeout ->
+        time_out(batch)
+    end
+  end
+
+  defp enqueue(batch, call, index, kind),
+    do: %{batch | ready: [{call, {index, kind}} | batch.ready]}
+
+  defp approved?(context, id, arguments) do
+    Context.tool_call_approved?(context, id, arguments)
+  rescue
+    # No context can hold such arguments, so nobody has approved them.
+    _ in [Context.Error, ArgumentError] -> false
+  end
+
+  defp ask_about(context, _id, arguments, {:ok, arguments}), do: context
+
+  defp ask_about(context, id, arguments, _others),
+    do: Context.ask_about_tool_call(context, id, arguments)
+
+  # A hook may return arguments that cannot be stored with the call, so that nobody can decide about them.
+  defp record(%{run: run} = batch, call, {decision, started}, change, continue) do
+    case try_change(run.context, change) do
+      {:ok, context} ->
+        emit_decision(run, call, decision, :approval, started)
+
+        batch =
+          if context == run.context, do: batch, else: update_context(batch, fn _ -> context end)
+
+        batch |> continue.() |> check()
+
+      {:error, error} ->
+        reason =
+          "a hook (:before_tool) returned arguments that cannot be stored: " <>
+            Exception.message(error)
+
+        emit_decision(run, call, :denied, :before_tool, started)
+        batch |> update_context(&deny(&1, call.id, false, :before_tool, reason)) |> check()
+    end
+  end
+
+  defp try_change(context, change) do
+    {:ok, change.(context)}
+  rescue
+    error in [Context.Error, ArgumentError] -> {:error, error}
+  end
+
+  defp emit_decision(run, call, decision, by, started) do
+    Events.emit(run.events, [:tool, :decision], %{duration: Events.since(started)}, %{
+      tool: Tool.name(call.name),
+      tool_call_id: call.id,
+      decision: decision,
+      by: by
+    })
+  end
+
+  # The approval stays in the log; the result says that the call did not run.
+  defp deny(context, id, true, _by, reason) when is_binary(reason),
+    do: add_result(context, id, {:error, "denied: " <> reason})
+
+  defp deny(context, id, true, _by, reason),
+    do: add_result(context, id, {:error, {:denied, reason}})
+
+  defp deny(context, id, false, by, reason) do
+    Context.deny_tool_call(context, id, reason, by: by)
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] ->
+      words = "for a reason that cannot be stored: " <> Exception.message(error)
+      Context.deny_tool_call(context, id, words, by: by)
+  end
+
+  ## Execution
+
+  # Only what the journal lets start is run.
+  defp start_attempts(%{run: %{journal: nil}} = batch),
+    do: {:ok, %{batch | ready: Enum.reverse(batch.ready)}}
+
+  defp start_attempts(batch) do
+    %{run: run, ready: ready} = batch = refuse_unstorable(batch)
+    called = for {call, {_index, :called}} <- ready, do: call
+
+    starting =
+      for call <- called,
+          do: {call, Map.get(batch.attempts, call.id, 1), Repeat.decided_at(run.context, call.id)}
+
+    with nil <- run.refused,
+         {:ok, journal, ids} <- Journal.start(run.journal, run.context, starting) do
+      ready = Enum.filter(ready, fn {call, {_, kind}} -> kind == :refused or call.id in ids end)
+      elsewhere = Enum.map(called, & &1.id) -- ids
+      run = %{run | journal: journal}
+      {:ok, %{batch | run: run, ready: ready, started_elsewhere: elsewhere}}
+    else
+      {:error, reason} -> stop_unstored(batch, reason)
+      refused -> stop_unstored(batch, refused)
+    end
+  end
+
+  # Hooks may make arguments that the journal cannot store.
+  defp refuse_unstorable(batch) do
+    Enum.reduce(batch.ready, %{batch | ready: []}, fn {call, {_index, kind}} = entry, batch ->
+      if kind == :refused or Journal.storable?(call.arguments) do
+        %{batch | ready: [entry | batch.ready]}
+      else
+        words = "a hook (:before_tool) gave arguments that cannot be kept"
+        update_context(batch, &add_result(&1, call.id, {:error, words}))
+      end
+    end)
+  end
+
+  defp run_tools(batch) do
+    settings = batch.run |> Run.tool_settings() |> Map.put(:over?, &(&1.run.refused != nil))
+    {state, batch} = ToolExecutor.execute(batch.ready, settings, batch, &add_outcome/4)
+
+    cond do
+      batch.started_elsewhere != [] ->
+        stop_unstored(batch, {:store_error, {:started, batch.started_elsewhere}})
+
+      batch.run.refused != nil ->
+        stop_unstored(batch, batch.run.refused)
+
+      state == :timeout ->
+        time_out(batch)
+
+      true ->
+        {:ok, batch}
+    end
+  end
+
+  defp add_outcome({call, {index, kind}}, outcome, duration, %{run: run} = batch) do
+    result = apply_hooks(run, call, kind, Outcome.result(outcome))
+    ended_at = Run.now()
+    started_at = ended_at - System.convert_time_unit(duration, :native, :microsecond)
+    times = %{started_at: started_at, ended_at: ended_at}
+    context = add_result(run.context, call.id, result, outcome.metadata, times)
+
+    run =
+      %{run | sub_agents: run.sub_agents ++ outcome.contexts}
+      |> Run.add_cost(outcome.cost)
+      |> note_outcome(call, outcome.status, times)
+      |> Run.put_context(context)
+
+    case {outcome.status, result} do
+      {:halt, {:ok, term}} -> %{batch | run: run, halts: Map.put(batch.halts, index, term)}
+      _goes_on -> %{batch | run: run}
+    end
+  end
+
+  defp apply_hooks(_run, _call, :refused, result), do: result
+
+  defp apply_hooks(run, call, :called, result),
+    do: Gate.result(run.gate, call, result, Run.tool_settings(run))
+
+  defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
+
+  defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
+    note = %{
+      id: call.id,
+      name: Tool.name(call.name),
+      ended_at: Run.to_iso8601(ended_at),
+      microseconds: ended_at - started_at
+    }
+
+    journal = Journal.finish(run.journal, call.id, status)
+    %{run | journal: journal, call_notes: [note | run.call_notes]}
+  end
+
+  # `times` are those of the tool, if one has run.
+  defp add_result(context, id, result, metadata \\ nil, times \\ %{}) do
+    opts = if metadata, do: [metadata: merge_metadata(context, id, metadata)], else: []
+    result = Map.merge(times, %{id: id, result: result})
+
+    try do
+      Context.add_tool_results(context, [result], opts)
+    rescue
+      error in [Context.Error, ArgumentError, FunctionClauseError] ->
+        words = "the tool returned a term that cannot be stored: " <> Exception.message(error)
+        Context.add_tool_results(context, [%{result | result: {:error, words}}], opts)
+    end
+  end
+
+  # Results of one answer share a message: the metadata of each is under its call's id.
+  defp merge_metadata(context, id, {key, noted}) do
+    noted_before =
+      case Run.last_message(context) do
+        %{content: [%{type: :tool_result} | _], metadata: %{^key => %{} = before}} -> before
+        _ -> %{}
+      end
+
+    %{key => Map.put(noted_before, id, noted)}
+  end
+
+  ## The end
+
+  defp finish(%{asked: 0, halts: halts} = batch) when halts == %{}, do: flush(batch, nil)
+
+  defp finish(%{halts: halts} = batch) when halts == %{} do
+    with {:ok, batch} <- flush(batch, :paused) do
+      waiting = length(Context.undecided_tool_calls(batch.run.context))
+      Events.emit(batch.run.events, [:iteration, :pause], Events.started(%{tool_calls: waiting}))
+      {:stop, batch, {:paused, batch.unknown}}
+    end
+  end
+
+  # A run that a tool has ended asks for nothing any more. Of several such tools, the first of the calls counts.
+  defp finish(batch) do
+    run =
+      if batch.asked > 0,
+        do: Run.interrupt(batch.run, "interrupted: another tool ended the run"),
+        else: batch.run
+
+    {_index, term} = Enum.min_by(batch.halts, fn {index, _term} -> index end)
+
+    if run.refused do
+      stop_unstored(%{batch | run: run}, run.refused)
+    else
+      with {:ok, batch} <- flush(%{batch | run: run}, :idle), do: {:stop, batch, {:halted, term}}
+    end
+  end
+
+  defp flush(batch, status), do: check(%{batch | run: Run.flush(batch.run, status)})
+
+  # A tool killed in the middle may have done its work or not: the model should know that.
+  defp time_out(%{run: run} = batch) do
+    run = Run.interrupt(run, "interrupted: the run timed out")
+    {:stop, %{batch | run: run}, {:failed, {:timeout, run.timeout}}}
+  end
+
+  # What the store did not take stays as it is: the next run finds it in the journal.
+  defp stop_unstored(%{run: run} = batch, reason) do
+    run =
+      case reason do
+        {:store_error, {:started, _ids}} ->
+          Run.flush(%{run | refused: nil}, nil)
+
+        {:store_error, _reason} ->
+          run
+
+        _on_change_error ->
+          Run.interrupt(
+            %{run | refused: reason},
+            "interrupted: the conversation could not be stored"
+          )
+      end
+
+    {:stop, %{batch | run: %{run | refused: reason}}, {:failed, reason}}
+  end
+end
