@@ -59,6 +59,7 @@ defmodule AshAgent.Context.Native do
     response_finish: 1,
     response_interrupt: 2,
     response_decode: 2,
+    response_read_refusal: 3,
     response_from_message: 1,
     response_message: 1,
     response_facts: 1,

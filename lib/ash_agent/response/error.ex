@@ -3,10 +3,13 @@ defmodule AshAgent.Response.Error do
   Why a response cannot be read or used.
 
     * `reason` - to match on, see `t:reason/0`
+    * `kind` - what kind of failure it is, in one vocabulary for all providers, see `t:kind/0`
     * `retryable?` - whether asking the provider again may help
     * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`
     * `retry_after` - the milliseconds that the provider asks to wait, or `nil`
   """
+
+  alias AshAgent.Context.Native
 
   @typedoc """
     * `{:provider, code}` - the provider reported an error; `code` is its name for the error, or `nil`
@@ -28,25 +31,60 @@ defmodule AshAgent.Response.Error do
           | :queued
           | :interrupted
 
+  @typedoc """
+    * `:rate_limited` - too many requests or tokens for now
+    * `:quota` - the account's money or allowance is used up: waiting does not help soon
+    * `:overloaded` - the provider has no capacity for now
+    * `:server_error` - the provider failed
+    * `:context_overflow` - the request is longer than the model or the server takes
+    * `:unauthorized` - the key is missing, wrong or not allowed to do this
+    * `:invalid_request` - the request is wrong, or names a model that is not there
+    * `:refused` - the provider's content filter; a model that refuses gives an answer
+    * `:timeout` - a time limit was reached
+    * `:closed` - the connection ended before the answer did
+    * `:unreachable` - no connection could be made
+    * `:invalid_response` - what came cannot be read as an answer
+  """
+  @type kind ::
+          :rate_limited
+          | :quota
+          | :overloaded
+          | :server_error
+          | :context_overflow
+          | :unauthorized
+          | :invalid_request
+          | :refused
+          | :timeout
+          | :closed
+          | :unreachable
+          | :invalid_response
+
   @type t :: %__MODULE__{
           reason: reason(),
+          kind: kind(),
           retryable?: boolean(),
           provider_message: String.t() | nil,
           retry_after: non_neg_integer() | nil
         }
 
   @enforce_keys [:reason, :retryable?]
-  defexception [:reason, :retryable?, :provider_message, :retry_after]
+  defexception [:reason, :kind, :retryable?, :provider_message, :retry_after]
 
   @doc false
-  def new({reason, message, retryable?, retry_after}) do
+  def new({reason, kind, message, retryable?, retry_after}) do
     %__MODULE__{
       reason: reason,
+      kind: kind,
       retryable?: retryable?,
       provider_message: message,
       retry_after: retry_after
     }
   end
+
+  @doc false
+  # Reads the body of an HTTP response that refuses. `name`: what its headers call the error.
+  def read_refusal(status, name, body),
+    do: status |> Native.response_read_refusal(name, body) |> elem(1) |> new()
 
   @impl true
   def message(%{reason: {:provider, code}, provider_message: words} = error) do

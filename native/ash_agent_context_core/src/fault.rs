@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::failure::FailureKind;
 use crate::reason::{Detail, Reason};
 
 /// Why a response cannot be read or used.
@@ -15,6 +16,8 @@ pub enum Fault {
         code: Option<Box<str>>,
         /// Its words.
         message: Option<Box<str>>,
+        /// What kind of failure it is.
+        kind: FailureKind,
         /// Whether asking again may help.
         again: bool,
         /// Milliseconds that it asks to wait.
@@ -71,6 +74,19 @@ impl Fault {
             Self::TooMuchWork => return Reason::new("too_much_work", Vec::new()),
         };
         Reason::new(name, vec![detail])
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub const fn kind(&self) -> FailureKind {
+        match self {
+            Self::Provider { kind, .. } => *kind,
+            Self::CutOff => FailureKind::Closed,
+            Self::Open | Self::Queued | Self::Interrupted | Self::TooMuchWork => {
+                FailureKind::InvalidRequest
+            }
+            _ => FailureKind::InvalidResponse,
+        }
     }
 
     /// The provider's own words.

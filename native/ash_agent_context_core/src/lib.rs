@@ -5,6 +5,7 @@
 
 mod context;
 mod error;
+mod failure;
 mod fault;
 mod import;
 mod log;
@@ -22,6 +23,7 @@ pub use context::fit::Fit;
 pub use context::prompt::{Prompt, Unready};
 pub use context::Context;
 pub use error::{Error, Path, Unsupported};
+pub use failure::FailureKind;
 pub use fault::Fault;
 pub use import::attributes::Defaults;
 pub use import::repair::{Imported, Repair, RepairKind};

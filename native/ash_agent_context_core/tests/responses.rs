@@ -12,8 +12,9 @@
 mod recorded;
 
 use ash_agent_context_core::{
-    steps, time, CallKind, Content, Context, Error, Event, Fault, Finish, Framing, Message, Part,
-    PartKind, Provider, Reading, Response, Stamp, State, Time, ToolCall, Value, MAX_BYTES,
+    steps, time, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing,
+    Message, Part, PartKind, Provider, Reading, Response, Stamp, State, Time, ToolCall, Value,
+    MAX_BYTES,
 };
 use proptest::prelude::*;
 use recorded::{aws_frame, frame};
@@ -874,6 +875,7 @@ fn frames_have_checksums_and_exceptions() {
         &Fault::Provider {
             code: Some("throttlingException".into()),
             message: Some("slow down".into()),
+            kind: FailureKind::RateLimited,
             again: true,
             after: None,
         }

@@ -59,10 +59,11 @@ fn core<'a>(env: Env<'a>, error: &Error) -> Term<'a> {
     }
 }
 
-/// `{reason, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
+/// `{reason, kind, the provider's words | nil, whether asking again helps, milliseconds to wait | nil}`
 pub fn encode_fault<'a>(env: Env<'a>, fault: &Fault) -> Term<'a> {
     let reason = encode_reason(env, &fault.reason());
-    (reason, fault.message(), fault.again(), fault.after()).encode(env)
+    let kind = word(env, fault.kind().name());
+    (reason, kind, fault.message(), fault.again(), fault.after()).encode(env)
 }
 
 /// The atom, or a tuple of the atom and the details.

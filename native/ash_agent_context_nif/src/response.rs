@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size, Stamp,
-    State, ToolCall, Value,
+    Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size,
+    Stamp, State, ToolCall, Value,
 };
 use rustler::{Atom, Binary, Encoder as _, Env, NifMap, Resource, ResourceArc, Term};
 
@@ -155,6 +155,21 @@ nif!(
         }
         let response = Response::decode(body.as_slice(), &options.reading())?;
         Ok(news(env, response, &[]))
+    }
+);
+
+nif!(
+    response_read_refusal_normal,
+    response_read_refusal_dirty,
+    |env, scheduler, status: Number, name: Of<'a, Option<&'a str>>, body: Binary<'a>| {
+        if scheduler.is_normal() && body.len() > FED {
+            return Err(NifError::Dirty);
+        }
+        let status = u16::try_from(status).unwrap_or_default();
+        Ok(encode_fault(
+            env,
+            &Fault::refusal(status, name, body.as_slice()),
+        ))
     }
 );
 

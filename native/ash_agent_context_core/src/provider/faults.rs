@@ -1,5 +1,6 @@
 //! How providers say that something went wrong, and whether it passes.
 
+use crate::failure::FailureKind;
 use crate::fault::Fault;
 
 use super::node::{self, Node, NodeKind};
@@ -10,11 +11,26 @@ const WORDS: usize = 2_000;
 impl Fault {
     /// Returns what a provider says went wrong.
     pub(crate) fn provider(code: Option<&str>, message: Option<&str>) -> Self {
+        let names: Vec<_> = code.into_iter().collect();
+        Self::told(code, message, &names, None, None)
+    }
+
+    fn told(
+        code: Option<&str>,
+        message: Option<&str>,
+        names: &[&str],
+        status: Option<u16>,
+        after: Option<u64>,
+    ) -> Self {
+        // Some servers say nothing but the name.
+        let named: Vec<_> = names.iter().copied().chain(message).collect();
+        let known = FailureKind::of_error(&named, message, status, after.is_some());
         Self::Provider {
             code: code.map(|code| short(code, 200)),
             message: message.map(|message| short(message, WORDS)),
-            again: [code, message].into_iter().flatten().any(passes),
-            after: None,
+            kind: known.unwrap_or(FailureKind::ServerError),
+            again: known.is_some_and(FailureKind::passes),
+            after,
         }
     }
 
@@ -45,69 +61,61 @@ impl Fault {
 
     /// Reads an error object.
     pub(crate) fn read(error: &Node<'_>) -> Self {
+        Self::read_refusal(error, None, None)
+    }
+
+    /// Reads the body of an HTTP response that refuses, in any provider's or gateway's form. `name`: what its headers
+    /// call the error, as Bedrock's do.
+    #[must_use]
+    pub fn refusal(status: u16, name: Option<&str>, body: &[u8]) -> Self {
+        // Amazon adds an address.
+        let name = name.map(|name| name.split(':').next().unwrap_or(name));
+        let read = |node: &Node<'_>| {
+            // Gemini's streams refuse with a list.
+            let node = node::as_list(node).first().unwrap_or(node);
+            let told = node::get(node, "error");
+            Ok(match told.map(Node::kind) {
+                Some(NodeKind::Text(message)) => {
+                    let names: Vec<_> = name.into_iter().collect();
+                    Self::told(name, Some(message), &names, Some(status), None)
+                }
+                Some(NodeKind::Object(_)) => {
+                    Self::read_refusal(told.unwrap_or(node), name, Some(status))
+                }
+                _ => Self::read_refusal(node, name, Some(status)),
+            })
+        };
+        node::read(body, read).unwrap_or_else(|_| {
+            let text = std::str::from_utf8(body).ok().map(str::trim);
+            let text = text.filter(|text| !text.is_empty());
+            let names: Vec<_> = name.into_iter().collect();
+            Self::told(name, text, &names, Some(status), None)
+        })
+    }
+
+    fn read_refusal(error: &Node<'_>, name: Option<&str>, status: Option<u16>) -> Self {
         let number = |key| node::number(error, key).map(|code| code.to_string());
-        let named = ["code", "status", "type"]
-            .into_iter()
-            .find_map(|key| node::filled(error, key).filter(|name| *name != "error"));
-        let status = number("code").or_else(|| number("status"));
-        let message = ["message", "detail", "metadata"]
+        let named = ["code", "status", "type", "__type"].into_iter();
+        let named =
+            named.filter_map(|key| node::filled(error, key).filter(|name| *name != "error"));
+        // Bedrock's begins with the name of its service.
+        let named = named.map(|name| name.rsplit('#').next().unwrap_or(name));
+        let named: Vec<_> = name.into_iter().chain(named).collect();
+        let numbered = number("code").or_else(|| number("status"));
+        let message = ["message", "Message", "detail", "metadata"]
             .into_iter()
             .find_map(|key| node::filled(error, key));
-        let mut fault = Self::provider(named.or(status.as_deref()), message);
-        if let Self::Provider { again, after, .. } = &mut fault {
-            let also = [node::text(error, "type"), status.as_deref()];
-            let names = || also.into_iter().flatten().chain(named);
-            *again = (*again || names().any(passes)) && !names().any(stays);
-            *after = retry_after(error);
-        }
-        fault
+        // Servers in Python list what they found.
+        let first = || node::text(node::list(error, "detail").first()?, "msg");
+        let names: Vec<_> = named.iter().copied().chain(numbered.as_deref()).collect();
+        Self::told(
+            named.first().copied().or(numbered.as_deref()),
+            message.or_else(first),
+            &names,
+            status,
+            retry_after(error),
+        )
     }
-}
-
-/// Returns what a server that is out of breath says: errors that pass.
-fn passes(word: &str) -> bool {
-    const PASSING: [&str; 24] = [
-        "overloaded",
-        "overloaded_error",
-        "api_error",
-        "rate_limit_error",
-        "rate_limit_exceeded",
-        "rate_limited",
-        "too_many_requests",
-        "timeout_error",
-        "timeout",
-        "server_error",
-        "internal_server_error",
-        "service_unavailable",
-        "service_unavailable_error",
-        "engine_overloaded",
-        "unavailable",
-        "internal",
-        "resource_exhausted",
-        "deadline_exceeded",
-        "internalserverexception",
-        "modelstreamerrorexception",
-        "modeltimeoutexception",
-        "modelnotreadyexception",
-        "serviceunavailableexception",
-        "throttlingexception",
-    ];
-    let is_status = matches!(
-        word,
-        "408" | "409" | "425" | "429" | "500" | "502" | "503" | "504" | "522" | "524" | "529"
-    );
-    is_status || (word.len() < 40 && PASSING.contains(&word.to_ascii_lowercase().as_str()))
-}
-
-/// Errors that stay although their status is one of those that pass.
-fn stays(word: &str) -> bool {
-    matches!(
-        word,
-        "insufficient_quota"
-            | "billing_error"
-            | "invalid_request_error"
-            | "context_length_exceeded"
-    )
 }
 
 /// Gemini says it in the details, as seconds.

@@ -334,7 +334,7 @@ defmodule AshAgent.LLM.Client do
 
   defp credentials(client, opts) do
     with {:error, exception} <- client.credentials(opts),
-         do: {:error, %Error{reason: {:request, exception}}}
+         do: {:error, Error.from_request(exception)}
   end
 
   defp accept(:chat), do: "application/json"
@@ -373,7 +373,7 @@ defmodule AshAgent.LLM.Client do
     options = opts[:request] |> Keyword.put_new(:model, opts[:model]) |> Keyword.put(:body, body)
 
     with {:error, error} <- Context.encode_request(context, opts[:provider], options),
-         do: {:error, %Error{reason: {:request, error}}}
+         do: {:error, Error.from_request(error)}
   end
 
   ## Attempts

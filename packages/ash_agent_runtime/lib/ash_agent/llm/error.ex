@@ -2,7 +2,8 @@ defmodule AshAgent.LLM.Error do
   @moduledoc """
   Why a request to a provider failed.
 
-    * `reason` - to match on, see `t:reason/0`
+    * `kind` - what kind of failure it is, one vocabulary for all providers, see `t:AshAgent.Response.Error.kind/0`
+    * `reason` - in detail, see `t:reason/0`
     * `status` - the HTTP status, or `nil`
     * `retryable?` - whether the same request may succeed later. The clients have already retried as often as their options allow,
       unless a part of the answer had been delivered
@@ -13,6 +14,8 @@ defmodule AshAgent.LLM.Error do
 
   It never contains the API key, a header or a part of the request.
   """
+
+  alias AshAgent.Response
 
   @typedoc """
     * `{:status, status}` - the provider refused the request, also when it was repeated
@@ -39,15 +42,24 @@ defmodule AshAgent.LLM.Error do
 
   @type t :: %__MODULE__{
           reason: reason(),
+          kind: Response.Error.kind(),
           status: pos_integer() | nil,
           retryable?: boolean(),
           retry_after: non_neg_integer() | nil,
           provider_message: String.t() | nil,
-          response: AshAgent.Response.t() | nil
+          response: Response.t() | nil
         }
 
   @enforce_keys [:reason]
-  defexception [:reason, :status, :provider_message, :retry_after, :response, retryable?: false]
+  defexception [
+    :reason,
+    :kind,
+    :status,
+    :provider_message,
+    :retry_after,
+    :response,
+    retryable?: false
+  ]
 
   @transient [
     :closed,
@@ -61,26 +73,39 @@ defmodule AshAgent.LLM.Error do
 
   @doc false
   # The error of a transport's reason.
-  def from_transport({:timeout, :whole}), do: %__MODULE__{reason: :timeout, retryable?: true}
+  def from_transport({:timeout, :whole}),
+    do: %__MODULE__{reason: :timeout, kind: :timeout, retryable?: true}
 
-  def from_transport({:timeout, _} = reason), do: %__MODULE__{reason: reason, retryable?: true}
+  def from_transport({:timeout, _} = reason),
+    do: %__MODULE__{reason: reason, kind: :timeout, retryable?: true}
 
   def from_transport({:connection, cause} = reason),
-    do: %__MODULE__{reason: reason, retryable?: cause in @transient}
+    do: %__MODULE__{reason: reason, kind: connection(cause), retryable?: cause in @transient}
 
-  def from_transport(reason), do: %__MODULE__{reason: reason}
+  def from_transport(reason), do: %__MODULE__{reason: reason, kind: :invalid_response}
+
+  defp connection(cause) when cause in [:closed, :econnreset, :econnaborted, :epipe], do: :closed
+  # All connections of our own pool were busy for too long.
+  defp connection(:pool_timeout), do: :timeout
+  defp connection(_cause), do: :unreachable
+
+  @doc false
+  # The error of a request that was not sent.
+  def from_request(exception),
+    do: %__MODULE__{reason: {:request, exception}, kind: :invalid_request}
 
   @doc false
   # The error of a response that cannot be read, or that reports an error.
   def from_response(%{reason: {:too_deep, limit}}),
-    do: %__MODULE__{reason: {:invalid_response, "nested deeper than #{limit} levels"}}
+    do: from_transport({:invalid_response, "nested deeper than #{limit} levels"})
 
   # A server that speaks another protocol will go on doing so.
-  def from_response(%{reason: {:invalid_response, _} = reason}), do: %__MODULE__{reason: reason}
+  def from_response(%{reason: {:invalid_response, _} = reason}), do: from_transport(reason)
 
   def from_response(error) do
     %__MODULE__{
       reason: error.reason,
+      kind: error.kind,
       retryable?: error.retryable?,
       retry_after: error.retry_after,
       provider_message: error.provider_message
@@ -88,8 +113,31 @@ defmodule AshAgent.LLM.Error do
   end
 
   @impl true
-  def message(%{reason: reason, provider_message: words}),
-    do: describe(reason) <> if(words, do: ": " <> words, else: "")
+  def message(%{provider_message: words} = error),
+    do: explain(error) <> wait(error.retry_after) <> if(words, do: ": " <> words, else: "")
+
+  defp explain(%{kind: :context_overflow, reason: reason}) do
+    "the request is longer than the model takes#{source(reason)}; hide, clear or summarize a part of the conversation " <>
+      "(see the guide on budgets), or choose a model with a larger window"
+  end
+
+  defp explain(%{kind: :quota, reason: reason}),
+    do: "the account's allowance is used up#{source(reason)}; check its plan and its bill"
+
+  defp explain(%{kind: :refused, reason: reason}),
+    do: "the provider's content filter refused the request#{source(reason)}"
+
+  defp explain(%{reason: reason}), do: describe(reason)
+
+  defp source({:status, status}), do: " (status #{status})"
+  defp source({:provider, code}) when code != nil, do: " (#{code})"
+  defp source(_reason), do: ""
+
+  defp wait(ms) when is_integer(ms) and ms >= 120_000,
+    do: "; it asks to wait #{div(ms + 59_999, 60_000)} minutes"
+
+  defp wait(ms) when is_integer(ms) and ms > 0, do: "; it asks to wait #{div(ms + 999, 1_000)} s"
+  defp wait(_none), do: ""
 
   defp describe({:status, status}) when status in [502, 503, 504],
     do:

@@ -148,7 +148,7 @@ defmodule AshAgent.LLM.Reading do
 
   defp complete(reading) do
     if says_nothing?(reading.response) do
-      error(reading, %Error{reason: {:invalid_response, "it says nothing, and not why"}})
+      error(reading, Error.from_transport({:invalid_response, "it says nothing, and not why"}))
     else
       if reading.held != [], do: reading.fun.(reading.held, reading.response)
       {:ok, reading.response}
@@ -187,10 +187,8 @@ defmodule AshAgent.LLM.Reading do
     do: error(reading, Refusal.new(reading.status, reading.headers, body, reading.secrets))
 
   defp page(reading, page) do
-    %Error{
-      reason: {:invalid_response, "a page of HTML; check :base_url"},
-      provider_message: page |> Refusal.title() |> Refusal.clean(reading.secrets)
-    }
+    error = Error.from_transport({:invalid_response, "a page of HTML; check :base_url"})
+    %{error | provider_message: page |> Refusal.title() |> Refusal.clean(reading.secrets)}
   end
 
   defp error(reading, error) do

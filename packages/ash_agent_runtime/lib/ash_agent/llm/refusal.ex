@@ -3,63 +3,32 @@ defmodule AshAgent.LLM.Refusal do
 
   # Makes an error of a response that is not 2xx: the provider's own words, or those of a gateway before it.
 
-  alias AshAgent.Context.JSON
   alias AshAgent.LLM.Error
+  alias AshAgent.Response
 
   @most_characters 2_000
   # Pages are read no further: titles come first, and the patterns below take quadratic time on text that is not HTML.
   @page_bytes 8_192
-  # The SDKs of OpenAI and Anthropic retry these as well.
-  @retryable [408, 409, 425, 429]
-
   @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
   def new(status, headers, body, secrets) do
-    json = json(body)
+    refusal = Response.Error.read_refusal(status, header(headers, "x-amzn-errortype"), body)
+    words = if page?(headers, body), do: title(body), else: refusal.provider_message
 
     %Error{
       reason: {:status, status},
+      kind: refusal.kind,
       status: status,
-      provider_message: words(json, headers, body, secrets),
-      retry_after: retry_after(headers) || retry_delay(json),
-      retryable?: retryable?(status, headers, json)
+      provider_message: clean(words, secrets),
+      retry_after: retry_after(headers) || refusal.retry_after,
+      retryable?: retryable?(header(headers, "x-should-retry"), refusal)
     }
   end
 
-  defp json(body) do
-    case JSON.decode(body) do
-      # Gemini's streams refuse with a list.
-      {:ok, [%{} = first | _]} -> first
-      {:ok, other} -> other
-      {:error, _} -> nil
-    end
-  end
-
-  # An empty account stays empty.
-  defp retryable?(_status, _headers, %{"error" => %{"code" => "insufficient_quota"}}), do: false
-
-  defp retryable?(status, headers, _json) do
-    case header(headers, "x-should-retry") do
-      "true" -> true
-      "false" -> false
-      _ -> status in @retryable or (status >= 500 and status != 501)
-    end
-  end
-
-  defp words(nil, headers, body, secrets),
-    do:
-      if(page?(headers, body), do: body |> title() |> clean(secrets), else: clean(body, secrets))
-
-  defp words(json, _headers, _body, secrets), do: json |> message() |> clean(secrets)
-
-  # {"error": {"message": ".."}} of OpenAI, Anthropic and Gemini, {"error": ".."} of Ollama, {"message": ".."} of Bedrock,
-  # Mistral and others, {"detail": ..} of servers in Python.
-  defp message(%{"error" => %{"message" => words}}) when is_binary(words), do: words
-  defp message(%{"error" => words}) when is_binary(words), do: words
-  defp message(%{"message" => words}) when is_binary(words), do: words
-  defp message(%{"Message" => words}) when is_binary(words), do: words
-  defp message(%{"detail" => words}) when is_binary(words), do: words
-  defp message(%{"detail" => [%{"msg" => words} | _]}) when is_binary(words), do: words
-  defp message(_other), do: nil
+  # An empty account stays empty, whatever a header says.
+  defp retryable?(_told, %{kind: :quota}), do: false
+  defp retryable?("true", _refusal), do: true
+  defp retryable?("false", _refusal), do: false
+  defp retryable?(_told, refusal), do: refusal.retryable?
 
   @doc "The words for an error: short, valid, and without secrets."
   def clean(words, secrets) when is_binary(words) do
@@ -130,19 +99,6 @@ defmodule AshAgent.LLM.Refusal do
       until(header(headers, "retry-after"), now)
     end
   end
-
-  # Google says it in the body: "retryDelay": "34s".
-  defp retry_delay(%{"error" => %{"details" => [_ | _] = details}}) do
-    Enum.find_value(details, fn
-      %{"retryDelay" => delay} when is_binary(delay) ->
-        delay |> String.trim_trailing("s") |> milliseconds(1_000)
-
-      _ ->
-        nil
-    end)
-  end
-
-  defp retry_delay(_json), do: nil
 
   defp milliseconds(nil, _unit), do: nil
 

@@ -143,5 +143,5 @@ defmodule AshAgent.LLM.ReqLLM do
     end
   end
 
-  defp refuse(exception), do: {:error, %Error{reason: {:request, exception}}}
+  defp refuse(exception), do: {:error, Error.from_request(exception)}
 end

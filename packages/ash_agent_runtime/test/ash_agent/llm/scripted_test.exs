@@ -79,7 +79,7 @@ defmodule AshAgent.LLM.ScriptedTest do
     assert %{content: "one two three ", state: :interrupted} = Response.message(response)
 
     assert LLM.chat(llm, Context.new("Hi")) ==
-             {:error, %Error{reason: {:connection, :closed}, retryable?: true}}
+             {:error, %Error{reason: {:connection, :closed}, kind: :closed, retryable?: true}}
   end
 
   test "streams what functions return, and returns errors as they are" do

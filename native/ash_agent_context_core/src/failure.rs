@@ -1,0 +1,270 @@
+//! The kinds of failures, one vocabulary for all providers: what their names, words and statuses for errors mean.
+
+/// What kind of failure a request ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// Too many requests or tokens for now.
+    RateLimited,
+    /// The account's money or allowance is used up: waiting does not help soon.
+    Quota,
+    /// The provider has no capacity for now.
+    Overloaded,
+    /// The provider failed.
+    ServerError,
+    /// The request is longer than the model or the server takes.
+    ContextOverflow,
+    /// The key is missing, wrong or not allowed to do this.
+    Unauthorized,
+    /// The request is wrong, or names a model that is not there.
+    InvalidRequest,
+    /// The provider's content filter.
+    Refused,
+    /// A time limit was reached.
+    Timeout,
+    /// The connection ended before the answer.
+    Closed,
+    /// No connection could be made.
+    Unreachable,
+    /// What came is no answer.
+    InvalidResponse,
+}
+
+use FailureKind::{
+    ContextOverflow, InvalidRequest, Overloaded, Quota, RateLimited, Refused, ServerError, Timeout,
+    Unauthorized,
+};
+
+/// Providers' names for errors, in lower case.
+const NAMES: [(&str, FailureKind); 66] = [
+    ("context_length_exceeded", ContextOverflow),
+    ("model_context_window_exceeded", ContextOverflow),
+    ("request_too_large", ContextOverflow),
+    ("string_above_max_length", ContextOverflow),
+    ("insufficient_quota", Quota),
+    ("billing_error", Quota),
+    ("billing_hard_limit_reached", Quota),
+    ("billing_not_active", Quota),
+    ("insufficient_balance", Quota),
+    ("insufficient_user_quota", Quota),
+    ("exceeded_current_quota_error", Quota),
+    ("payment_required", Quota),
+    ("servicequotaexceededexception", Quota),
+    ("content_filter", Refused),
+    ("content_policy_violation", Refused),
+    ("responsibleaipolicyviolation", Refused),
+    ("data_inspection_failed", Refused),
+    ("moderation_blocked", Refused),
+    ("rate_limit_error", RateLimited),
+    ("rate_limit_exceeded", RateLimited),
+    ("rate_limit_reached_error", RateLimited),
+    ("rate_limited", RateLimited),
+    ("ratelimitexceeded", RateLimited),
+    ("too_many_requests", RateLimited),
+    ("resource_exhausted", RateLimited),
+    ("service_tier_capacity_exceeded", RateLimited),
+    ("throttlingexception", RateLimited),
+    ("throttled", RateLimited),
+    ("toomanyrequestsexception", RateLimited),
+    ("overloaded", Overloaded),
+    ("overloaded_error", Overloaded),
+    ("engine_overloaded", Overloaded),
+    ("engine_overloaded_error", Overloaded),
+    ("slow_down", Overloaded),
+    ("service_unavailable", Overloaded),
+    ("service_unavailable_error", Overloaded),
+    ("serviceunavailableexception", Overloaded),
+    ("modelnotreadyexception", Overloaded),
+    ("unavailable", Overloaded),
+    ("timeout", Timeout),
+    ("timeout_error", Timeout),
+    ("deadline_exceeded", Timeout),
+    ("modeltimeoutexception", Timeout),
+    ("api_error", ServerError),
+    ("server_error", ServerError),
+    ("internal_server_error", ServerError),
+    ("internal", ServerError),
+    ("internalserverexception", ServerError),
+    ("modelstreamerrorexception", ServerError),
+    ("authentication_error", Unauthorized),
+    ("permission_error", Unauthorized),
+    ("invalid_api_key", Unauthorized),
+    ("invalid_authentication_error", Unauthorized),
+    ("unauthenticated", Unauthorized),
+    ("permission_denied", Unauthorized),
+    ("accessdeniedexception", Unauthorized),
+    ("unrecognizedclientexception", Unauthorized),
+    ("expiredtokenexception", Unauthorized),
+    ("invalidsignatureexception", Unauthorized),
+    ("not_found_error", InvalidRequest),
+    ("model_not_found", InvalidRequest),
+    ("not_found", InvalidRequest),
+    ("invalid_argument", InvalidRequest),
+    ("failed_precondition", InvalidRequest),
+    ("resourcenotfoundexception", InvalidRequest),
+    ("invalid_prompt", Refused),
+];
+
+/// Names that say little: servers give them to errors of every kind, so that words and statuses count more.
+const VAGUE: [(&str, FailureKind); 4] = [
+    ("invalid_request_error", InvalidRequest),
+    ("badrequesterror", InvalidRequest),
+    ("validationexception", InvalidRequest),
+    ("modelerrorexception", ServerError),
+];
+
+/// What stands in the words of errors, in lower case, where their names do not tell.
+const WORDS: [(&str, FailureKind); 31] = [
+    ("prompt is too long", ContextOverflow),   // Anthropic
+    ("prompt too long", ContextOverflow),      // Ollama
+    ("exceed context limit", ContextOverflow), // Anthropic, with max_tokens
+    ("input is too long for requested model", ContextOverflow), // Bedrock
+    ("exceeds the context window", ContextOverflow), // Responses
+    ("exceed the configured limit", ContextOverflow), // OpenAI
+    ("maximum context length", ContextOverflow), // OpenAI, vLLM, OpenRouter, Mistral
+    ("maximum prompt length", ContextOverflow), // xAI
+    (
+        "exceeds the maximum number of tokens allowed",
+        ContextOverflow,
+    ), // Gemini
+    ("reduce the length of the messages", ContextOverflow), // Groq
+    ("available context size", ContextOverflow), // llama.cpp
+    ("greater than the context length", ContextOverflow), // LM Studio
+    ("context window exceeds limit", ContextOverflow), // MiniMax
+    ("exceeded model token limit", ContextOverflow), // Kimi
+    ("context length exceeded", ContextOverflow),
+    ("credit balance is too low", Quota), // Anthropic says that it is an invalid request
+    ("insufficient balance", Quota),      // DeepSeek
+    ("insufficient credits", Quota),      // OpenRouter
+    ("requires more credits", Quota),     // OpenRouter
+    ("exceeded your current quota", Quota), // OpenAI and Gemini
+    ("reached your specified api usage limits", Quota), // Anthropic
+    ("too many tokens per day", Quota),   // Bedrock
+    ("content management policy", Refused), // Azure
+    ("content filtering policy", Refused), // Anthropic, Bedrock
+    ("content moderation", Refused),
+    ("was flagged", Refused),            // OpenAI, OpenRouter
+    ("api key not valid", Unauthorized), // Gemini, with status 400
+    ("api key expired", Unauthorized),   // Gemini, with status 400
+    ("incorrect api key", Unauthorized), // xAI, with status 400
+    ("rate limit", RateLimited),
+    ("too many requests", RateLimited),
+];
+
+impl FailureKind {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::RateLimited,
+        Self::Quota,
+        Self::Overloaded,
+        Self::ServerError,
+        Self::ContextOverflow,
+        Self::Unauthorized,
+        Self::InvalidRequest,
+        Self::Refused,
+        Self::Timeout,
+        Self::Closed,
+        Self::Unreachable,
+        Self::InvalidResponse,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Quota => "quota",
+            Self::Overloaded => "overloaded",
+            Self::ServerError => "server_error",
+            Self::ContextOverflow => "context_overflow",
+            Self::Unauthorized => "unauthorized",
+            Self::InvalidRequest => "invalid_request",
+            Self::Refused => "refused",
+            Self::Timeout => "timeout",
+            Self::Closed => "closed",
+            Self::Unreachable => "unreachable",
+            Self::InvalidResponse => "invalid_response",
+        }
+    }
+
+    /// The one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Tells whether the same request may succeed later.
+    #[must_use]
+    pub const fn passes(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited
+                | Self::Overloaded
+                | Self::ServerError
+                | Self::Timeout
+                | Self::Closed
+                | Self::Unreachable
+        )
+    }
+
+    /// The kind of an HTTP status, of those that are no success.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Option<Self> {
+        Some(match status {
+            300..=399 => Self::InvalidResponse,
+            401 | 403 | 407 => Self::Unauthorized,
+            402 => Self::Quota,
+            408 | 504 | 522 | 524 => Self::Timeout,
+            413 => Self::ContextOverflow,
+            // The SDKs of OpenAI and Anthropic ask again.
+            409 | 425 | 503 | 529 => Self::Overloaded,
+            429 => Self::RateLimited,
+            400..=499 | 501 => Self::InvalidRequest,
+            500..=599 => Self::ServerError,
+            _ => return None,
+        })
+    }
+
+    /// The kind that a provider's names and words for an error mean, if they mean any. `waits`: it asks to wait.
+    pub(crate) fn of_error(
+        names: &[&str],
+        words: Option<&str>,
+        status: Option<u16>,
+        waits: bool,
+    ) -> Option<Self> {
+        let find = |table: &[(&str, Self)]| {
+            let among = |name: &&str| {
+                let is_it = |known: &&(&str, Self)| known.0.eq_ignore_ascii_case(name);
+                table.iter().find(is_it).map(|known| known.1)
+            };
+            names.iter().find_map(among)
+        };
+        let said = || {
+            let words = words?.to_ascii_lowercase();
+            let stands = |known: &&(&str, Self)| words.contains(known.0);
+            WORDS.iter().find(stands).map(|known| known.1)
+        };
+        let by_status = || status.and_then(Self::of_status);
+        let number = |name: &&str| name.parse().ok().and_then(Self::of_status);
+        let kind = match find(&NAMES) {
+            // These names stand for more than one kind.
+            Some(named @ (RateLimited | InvalidRequest)) => {
+                let clear = |kind: &Self| !matches!(kind, RateLimited);
+                Some(said().filter(clear).unwrap_or(named))
+            }
+            named => named.or_else(said),
+        };
+        let kind = kind
+            .or_else(|| by_status().filter(|kind| *kind != InvalidRequest))
+            .or_else(|| find(&VAGUE))
+            .or_else(|| names.iter().find_map(number))
+            .or_else(by_status);
+        // Gemini says the same of a minute's allowance, with the time to wait.
+        kind.map(|kind| {
+            if kind == Quota && waits {
+                RateLimited
+            } else {
+                kind
+            }
+        })
+    }
+}
