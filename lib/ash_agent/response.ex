@@ -132,6 +132,23 @@ defmodule AshAgent.Response do
           | {:finish, finish_reason()}
           | {:error, Error.t()}
 
+  @typedoc """
+  Something that a model says, see `push/2`.
+
+    * `{:text, text}`, `{:thinking, text}` - more of a text
+    * `{:tool_call_started, number, id, name}` - a call, under a number of its own
+    * `{:tool_call_arguments, number, json}` - more of the text of its arguments
+    * `{:usage, map}` - the tokens that were counted so far, as in `AshAgent.Context.add_token_usage/3`
+    * `{:finish, reason}` - why the model stopped, or any other word as a string; this completes the response
+  """
+  @type delta ::
+          {:text, String.t()}
+          | {:thinking, String.t()}
+          | {:tool_call_started, non_neg_integer(), id :: String.t(), name :: String.t()}
+          | {:tool_call_arguments, non_neg_integer(), String.t()}
+          | {:usage, map()}
+          | {:finish, finish_reason() | String.t()}
+
   @providers [
     :anthropic,
     :openai_chat,
@@ -172,7 +189,7 @@ defmodule AshAgent.Response do
   ]
 
   @doc """
-  Starts to read a provider's response, and returns an open one.
+  Starts to read a provider's response, and returns an open one. Without a provider, it takes what you `push/2`.
 
   ## Options
 
@@ -184,8 +201,8 @@ defmodule AshAgent.Response do
       :open
   """
   @doc since: "0.1.0"
-  @spec new(Context.provider(), keyword()) :: t()
-  def new(provider, opts \\ []) when provider in @providers and is_list(opts) do
+  @spec new(Context.provider() | nil, keyword()) :: t()
+  def new(provider, opts \\ []) when provider in [nil | @providers] and is_list(opts) do
     {:ok, ref} = provider |> options(opts) |> Native.response_new()
     %__MODULE__{ref: ref, provider: provider, state: :open}
   end
@@ -285,8 +302,43 @@ defmodule AshAgent.Response do
   """
   @doc since: "0.1.0"
   @spec feed(t(), binary()) :: {:ok, t(), [event()]} | {:error, Error.t()}
-  def feed(%__MODULE__{ref: ref} = response, bytes) when is_binary(bytes),
-    do: ref |> Native.response_feed(bytes) |> news(response)
+  def feed(%__MODULE__{ref: ref} = response, bytes)
+      when is_binary(bytes) and not (response.provider == nil and response.state == :open),
+      do: ref |> Native.response_feed(bytes) |> news(response)
+
+  @doc """
+  Adds what a model says next to a response without a provider, and returns as `feed/2` does.
+
+  Use it for streams that another library reads. The calls whose arguments are complete when `{:finish, reason}` comes are
+  complete as well; the others broke off. Deltas after the end are ignored. Costs O(n) of the deltas.
+
+  ## Examples
+
+      iex> response = AshAgent.Response.new(nil)
+      iex> {:ok, response, events} = AshAgent.Response.push(response, [{:text, "Hel"}, {:text, "lo!"}])
+      iex> events
+      [{:text, 0, "Hel"}, {:text, 0, "lo!"}]
+      iex> {:ok, response, [finish: :stop]} = AshAgent.Response.push(response, [{:finish, :stop}])
+      iex> {response.state, AshAgent.Response.text(response)}
+      {:complete, "Hello!"}
+  """
+  @doc since: "0.1.0"
+  @spec push(t(), [delta()]) :: {:ok, t(), [event()]} | {:error, Error.t()}
+  def push(%__MODULE__{ref: ref, provider: nil} = response, deltas) when is_list(deltas) do
+    deltas =
+      Enum.map(deltas, fn
+        {:finish, reason} -> {:finish, word(reason)}
+        delta -> delta
+      end)
+
+    case Native.response_push(ref, deltas) do
+      {:error, {:invalid, [], _words}} ->
+        raise ArgumentError, "expected a list of deltas, see t:AshAgent.Response.delta/0"
+
+      pushed ->
+        news(pushed, response)
+    end
+  end
 
   @doc """
   Tells the response that the body has ended, and returns `{:ok, response, events}` or `{:error, error}`.

@@ -208,6 +208,79 @@ defmodule AshAgent.ResponseTest do
     end
   end
 
+  describe "push/2" do
+    test "reads what a library read of a stream" do
+      deltas = [
+        {:thinking, "Hm"},
+        {:text, "Let me look."},
+        {:tool_call_started, 7, "a", "look"},
+        {:tool_call_arguments, 7, ~s({"at":"it"})},
+        {:tool_call_started, 8, "b", "look"},
+        {:tool_call_arguments, 8, ~s({"at)},
+        {:usage, %{input_tokens: 5, output_tokens: 3}},
+        {:usage, %{input_tokens: :many}}
+      ]
+
+      assert {:ok, open, events} = Response.push(Response.new(nil, model: "m"), deltas)
+      assert {open.state, open.provider} == {:open, nil}
+
+      assert [
+               {:thinking, 0, "Hm"},
+               {:text, 1, "Let me look."},
+               {:tool_call_started, 0, "look"},
+               {:tool_call_arguments, 0, _},
+               {:tool_call_started, 1, "look"},
+               {:tool_call_arguments, 1, _},
+               {:usage, %{input_tokens: 5, output_tokens: 3}}
+             ] = events
+
+      assert {:error, %{reason: :incomplete}} = Response.finish(open)
+      call = %{id: "a", name: "look", arguments: %{"at" => "it"}}
+
+      assert {:ok, response, [{:tool_call, ^call}, {:finish, :length}]} =
+               Response.push(open, [{:finish, :length}])
+
+      assert Response.message(response) == %{
+               role: :assistant,
+               content: [
+                 %{type: :thinking, text: "Hm"},
+                 %{type: :text, text: "Let me look."}
+               ],
+               tool_calls: [call],
+               unfinished_tool_calls: [%{id: "b", name: "look", arguments: ~s({"at)}]
+             }
+
+      assert {:ok, ^response, []} = same(response, Response.push(response, [{:text, "late"}]))
+    end
+
+    # Each response has a handle of its own.
+    defp same(response, {:ok, other, events}), do: {:ok, %{other | ref: response.ref}, events}
+
+    test "has limits, and refuses what is not a delta" do
+      response = Response.new(nil, max_bytes: 3)
+      assert {:error, error} = Response.push(response, [{:text, "four"}])
+      assert error.reason == {:response_too_large, 3}
+      large = String.duplicate("a", 100_000)
+      assert {:ok, _, [{:text, 0, ^large}]} = Response.push(Response.new(nil), [{:text, large}])
+
+      for wrong <- [
+            {:text, <<255>>},
+            {:text, 1},
+            {:part, 1},
+            :text,
+            {:tool_call_started, -1, "", ""}
+          ] do
+        assert_raise ArgumentError, ~r/deltas/, fn -> Response.push(response, [wrong]) end
+      end
+
+      assert_raise FunctionClauseError, fn -> Response.push(Response.new(:gemini), []) end
+      assert_raise FunctionClauseError, fn -> Response.feed(Response.new(nil), "data: {}") end
+
+      interrupted = Response.interrupt(response, :cancelled)
+      assert {:error, %{reason: :interrupted}} = Response.push(interrupted, [{:text, "a"}])
+    end
+  end
+
   describe "new/2" do
     test "takes the framing from the content type" do
       body = ~s({"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]})

@@ -56,6 +56,7 @@ defmodule AshAgent.Context.Native do
     context_add_usage: 3,
     context_add_response: 5,
     response_feed: 2,
+    response_push: 2,
     response_finish: 1,
     response_interrupt: 2,
     response_decode: 2,

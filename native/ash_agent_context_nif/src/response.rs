@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response, Size,
-    Stamp, State, ToolCall, Value,
+    Delta, Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response,
+    Size, Stamp, State, ToolCall, Value,
 };
-use rustler::{Atom, Binary, Encoder as _, Env, NifMap, Resource, ResourceArc, Term};
+use rustler::{
+    Atom, Binary, Encoder as _, Env, NifMap, NifTaggedEnum, Resource, ResourceArc, Term,
+};
 
 use crate::argument::{Any, At, Metadata, Of, Worded};
 use crate::atoms;
@@ -16,6 +18,7 @@ use crate::encode::Encoder;
 use crate::error::{encode_fault, NifError};
 use crate::nif::nif;
 use crate::resource::{answer, bury, freed, Handle};
+use crate::scheduler::Scheduler;
 use crate::words::Word as _;
 
 type ResponseResult<'a> = Result<Term<'a>, NifError>;
@@ -74,7 +77,7 @@ fn live_responses() -> usize {
 #[derive(NifMap)]
 #[rustler(decode)]
 struct ReadingOptions<'a> {
-    provider: Worded<Provider>,
+    provider: Option<Worded<Provider>>,
     framing: Option<Atom>,
     content_type: Option<&'a str>,
     model: Option<&'a str>,
@@ -83,7 +86,12 @@ struct ReadingOptions<'a> {
 
 impl<'a> ReadingOptions<'a> {
     fn reading(&self) -> Reading<'a> {
-        let reading = Reading::of(self.provider.0);
+        // A response that is pushed has no provider of its own.
+        let provider = self
+            .provider
+            .as_ref()
+            .map_or(Provider::Anthropic, |named| named.0);
+        let reading = Reading::of(provider);
         let named = self.framing.and_then(|given| {
             let is_it = |known: &Framing| framing_atom(*known) == given;
             Framing::ALL.into_iter().find(is_it)
@@ -111,7 +119,10 @@ fn framing_atom(framing: Framing) -> Atom {
 #[rustler::nif]
 fn response_new_normal<'a>(env: Env<'a>, options: Term<'a>) -> ResponseResult<'a> {
     let options: ReadingOptions<'a> = options.decode()?;
-    let response = Response::new(&options.reading());
+    let response = match options.provider {
+        Some(_) => Response::new(&options.reading()),
+        None => Response::neutral(&options.reading()),
+    };
     Ok(ResponseResource::wrap(response).encode(env))
 }
 
@@ -125,6 +136,52 @@ nif!(
         let (next, events) = response
             .get()?
             .feed(bytes.as_slice(), scheduler.limit(PARSED))?;
+        Ok(news(env, next, &events))
+    }
+);
+
+/// What a model says, see `t:AshAgent.Response.delta/0`.
+#[derive(NifTaggedEnum)]
+#[rustler(decode)]
+enum Pushed<'a> {
+    Text(&'a str),
+    Thinking(&'a str),
+    ToolCallStarted(u64, &'a str, &'a str),
+    ToolCallArguments(u64, &'a str),
+    Usage(Term<'a>),
+    Finish(&'a str),
+}
+
+impl<'a> Pushed<'a> {
+    fn delta(self, scheduler: Scheduler) -> Result<Delta<'a>, NifError> {
+        Ok(match self {
+            Self::Text(text) => Delta::Text(text),
+            Self::Thinking(text) => Delta::Thinking(text),
+            Self::ToolCallStarted(call, id, name) => Delta::CallStarted(call, id, name),
+            Self::ToolCallArguments(call, json) => Delta::CallArguments(call, json),
+            Self::Usage(report) => Delta::Usage(report_value(report, scheduler)?),
+            Self::Finish(word) => Delta::Finish(word),
+        })
+    }
+}
+
+/// A report on tokens. One that cannot be kept is not a reason to lose an answer.
+fn report_value(report: Term<'_>, scheduler: Scheduler) -> Result<Value, NifError> {
+    match decode::value(report, Around::Nothing, scheduler) {
+        Err(NifError::Dirty) => Err(NifError::Dirty),
+        usage => Ok(usage.unwrap_or(Value::Nil)),
+    }
+}
+
+nif!(
+    response_push_normal,
+    response_push_dirty,
+    |env, scheduler, response: ResponseHandle, pushed: Of<'a, Vec<Pushed<'a>>>| {
+        let deltas = pushed.into_iter().map(|one| one.delta(scheduler));
+        let deltas = deltas.collect::<Result<Vec<_>, _>>()?;
+        let bytes = deltas.iter().map(Delta::len).sum();
+        scheduler.allow(Size::new(deltas.len(), bytes))?;
+        let (next, events) = response.get()?.push(&deltas, scheduler.limit(PARSED))?;
         Ok(news(env, next, &events))
     }
 );
@@ -191,11 +248,7 @@ nif!(
         let response = Response::from_message(Given {
             content: decode::value(given.content, Around::Items, scheduler)?,
             calls: decode::value(given.tool_calls, Around::Items, scheduler)?,
-            // One that cannot be kept is not a reason to lose an answer.
-            usage: match decode::value(given.usage, Around::Nothing, scheduler) {
-                Err(NifError::Dirty) => return Err(NifError::Dirty),
-                usage => usage.unwrap_or(Value::Nil),
-            },
+            usage: report_value(given.usage, scheduler)?,
             model: given.model,
             finish: given.finish_reason,
         })?;

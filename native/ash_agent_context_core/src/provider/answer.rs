@@ -16,13 +16,19 @@ const COUNTED: usize = 100;
 impl Draft {
     /// What was counted for that message, and in which word it says why the model stopped.
     pub fn put_report(&mut self, usage: Option<Usage>, word: Option<&str>) {
-        let head = Arc::make_mut(&mut self.head);
-        head.usage = usage;
-        match word.and_then(Finish::from_name) {
-            Some(reason) => self.finish(reason, word.unwrap_or_default()),
-            None => head.word = word.map(Into::into),
+        Arc::make_mut(&mut self.head).usage = usage;
+        if let Some(word) = word {
+            self.finish_by(word);
         }
         self.events = Vec::new();
+    }
+
+    /// Why the model stopped, by our name for it or in any other word.
+    pub fn finish_by(&mut self, word: &str) {
+        match Finish::from_name(word) {
+            Some(reason) => self.finish(reason, word),
+            None => Arc::make_mut(&mut self.head).word = Some(word.into()),
+        }
     }
 
     pub fn model(&self) -> Option<&str> {
@@ -64,9 +70,13 @@ impl Draft {
     /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
     /// no reason to lose an answer.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
-        let Ok(usage) = Usage::of(report) else {
-            return;
-        };
+        if let Ok(usage) = Usage::of(report) {
+            self.set_usage(usage);
+        }
+    }
+
+    /// What was counted, in the place of earlier reports.
+    pub fn set_usage(&mut self, usage: Usage) {
         if self.head.usage != Some(usage) {
             Arc::make_mut(&mut self.head).usage = Some(usage);
             self.events.push(Event::Usage(usage));
@@ -84,13 +94,10 @@ impl Draft {
         let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
         entries.extend(given.take(room));
         let counted = Map::new(entries);
-        let usage = Usage::read(&Value::Map(counted.clone())).ok();
-        let changed = usage.filter(|usage| self.head.usage != Some(*usage));
-        let head = Arc::make_mut(&mut self.head);
-        head.counted = counted;
-        if let Some(usage) = changed {
-            head.usage = Some(usage);
-            self.events.push(Event::Usage(usage));
+        let usage = Usage::read(&Value::Map(counted.clone()));
+        Arc::make_mut(&mut self.head).counted = counted;
+        if let Ok(usage) = usage {
+            self.set_usage(usage);
         }
     }
 

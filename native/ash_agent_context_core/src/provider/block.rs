@@ -107,10 +107,11 @@ impl Block {
     /// Returns what the provider wants to see again, where there is anything.
     pub(super) fn metadata(
         &self,
-        provider: Provider,
+        provider: Option<Provider>,
         asked: Option<&str>,
         always: bool,
     ) -> Option<Map> {
+        let provider = provider?;
         if self.notes.is_empty() && !always {
             return None;
         }
@@ -123,7 +124,7 @@ impl Block {
 
     pub(super) fn part_of(
         &self,
-        provider: Provider,
+        provider: Option<Provider>,
         asked: Option<&str>,
         is_complete: bool,
     ) -> Option<Part> {
@@ -148,7 +149,7 @@ impl Block {
         }
     }
 
-    pub(super) fn part(&self, provider: Provider, asked: Option<&str>) -> Option<Part> {
+    pub(super) fn part(&self, provider: Option<Provider>, asked: Option<&str>) -> Option<Part> {
         let bytes = || self.text.join().into_boxed_slice();
         let (kind, always) = match &self.kind {
             BlockKind::Text => (PartKind::Text(bytes()), false),

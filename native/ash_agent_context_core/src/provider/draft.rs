@@ -64,6 +64,8 @@ pub(super) struct AnswerHead {
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     pub provider: Provider,
+    /// Nobody knows whose response it is: no part names its provider.
+    pub is_neutral: bool,
     pub(super) has_text_arguments: bool,
     pub(super) orders_calls: bool,
     pub(super) head: Arc<AnswerHead>,
@@ -97,6 +99,7 @@ impl Draft {
         };
         Self {
             provider,
+            is_neutral: false,
             has_text_arguments,
             orders_calls,
             head: Arc::new(head),
@@ -500,7 +503,7 @@ impl Draft {
                     kind: call.kind,
                     name: Name::Text(call.name.clone()),
                     arguments: block.read_arguments(call, is_text),
-                    provider_metadata: block.metadata(provider, asked.as_deref(), false),
+                    provider_metadata: block.metadata(Some(provider), asked.as_deref(), false),
                     extra: None,
                     unknown: None,
                     aliases: crate::log::alias::Aliases::default(),
@@ -518,7 +521,7 @@ impl Draft {
                 self.events.push(Event::Part(part));
             }
             BlockKind::Redacted => {
-                let part = block.part(provider, asked.as_deref());
+                let part = block.part(Some(provider), asked.as_deref());
                 block.done = true;
                 self.show(at);
                 self.events.extend(part.map(Event::Part));

@@ -70,6 +70,7 @@ impl Draft {
     /// left out.
     pub fn said(&self, is_complete: bool) -> Drafted {
         let asked = self.head.asked.as_deref();
+        let named = (!self.is_neutral).then_some(self.provider);
         let mut numbered: Vec<(usize, &Block)> = self
             .blocks
             .iter()
@@ -83,7 +84,7 @@ impl Draft {
                 calls.push((call.before, block.call(call)));
                 done.push(block.done);
             } else {
-                let part = block.part_of(self.provider, asked, is_complete);
+                let part = block.part_of(named, asked, is_complete);
                 parts.extend(part.map(|part| (number + 1, part)));
             }
         }

@@ -5,6 +5,7 @@
 
 mod add;
 mod framing;
+pub(crate) mod push;
 
 use std::sync::Arc;
 
@@ -97,8 +98,6 @@ pub struct Response {
     max_bytes: usize,
     /// Shared with the responses that hold all but a segment of what this one holds.
     segment: Option<Arc<()>>,
-    /// It was made of a message: nobody knows whose it is.
-    is_given: bool,
 }
 
 /// A message that is given in the place of a response.
@@ -129,7 +128,6 @@ impl Response {
             received: 0,
             max_bytes: reading.max_bytes,
             segment: Some(Arc::default()),
-            is_given: false,
         }
     }
 
@@ -151,14 +149,13 @@ impl Response {
         let size = calls
             .iter()
             .fold(content.size(), |sum, call| sum.plus(call.size()));
-        let mut response = Self::new(&Reading::of(Provider::Anthropic));
+        let mut response = Self::neutral(&Reading::of(Provider::Anthropic));
         let draft = &mut response.draft;
         draft.start(None, given.model);
         draft.put_message(content, calls).map_err(Error::Response)?;
         draft.put_report(Usage::read(&given.usage).ok(), given.finish);
         response.received = size.bytes.max(size.terms.saturating_mul(64));
         response.state = State::Complete;
-        response.is_given = true;
         Ok(response)
     }
 
@@ -198,16 +195,7 @@ impl Response {
                 return Ok((self.clone(), Vec::new()));
             }
         }
-        let received = self.received.saturating_add(bytes.len());
-        if received > self.max_bytes {
-            let limit = self.max_bytes;
-            return Err(Fault::TooLarge { limit });
-        }
-        let mut next = self.clone();
-        next.received = received;
-        if received / SEGMENT > self.received / SEGMENT {
-            next.segment = Some(Arc::default());
-        }
+        let mut next = self.receive(bytes.len())?;
         let Self { frames, draft, .. } = &mut next;
         draft.budget = budget;
         let mut is_first = true;
@@ -217,6 +205,21 @@ impl Response {
             Ok(())
         });
         next.settle(read, is_first)
+    }
+
+    /// The response with room for so many more bytes.
+    fn receive(&self, bytes: usize) -> Result<Self, Fault> {
+        let received = self.received.saturating_add(bytes);
+        if received > self.max_bytes {
+            let limit = self.max_bytes;
+            return Err(Fault::TooLarge { limit });
+        }
+        let mut next = self.clone();
+        next.received = received;
+        if received / SEGMENT > self.received / SEGMENT {
+            next.segment = Some(Arc::default());
+        }
+        Ok(next)
     }
 
     /// The body ended. Some providers have no other last word than that.
@@ -376,7 +379,7 @@ impl Response {
     /// Returns what there is to say of the message beside its words.
     pub(crate) fn reply(&self) -> Option<Reply> {
         let reply = Reply {
-            provider: (!self.is_given).then(|| self.provider()),
+            provider: (!self.draft.is_neutral).then(|| self.provider()),
             model: self.model().map(Into::into),
             id: self.id().map(Into::into),
             finish: self.finish_reason(),

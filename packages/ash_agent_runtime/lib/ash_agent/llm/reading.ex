@@ -70,6 +70,19 @@ defmodule AshAgent.LLM.Reading do
     end
   end
 
+  # Of a transport that reads the stream itself.
+  def take({:deltas, deltas}, %{response: nil} = reading) do
+    opts = [model: reading.opts[:model], max_bytes: reading.opts[:max_response_bytes]]
+    take({:deltas, deltas}, put_response(reading, Response.new(nil, opts)))
+  end
+
+  def take({:deltas, deltas}, reading) do
+    case Response.push(reading.response, deltas) do
+      {:ok, response, events} -> deliver(reading, response, events)
+      {:error, error} -> {:halt, %{reading | stopped: error}}
+    end
+  end
+
   # Servers that send a whole answer without a content type do not send server-sent events.
   defp response(reading) do
     type = Refusal.header(reading.headers, "content-type")
@@ -115,7 +128,7 @@ defmodule AshAgent.LLM.Reading do
     {:halt, %{reading | held: [], delivered?: shown?, stopped: error}}
   end
 
-  @doc "Puts a complete response in the place of what was read, for transports that know more than their stream says."
+  @doc "Replaces the response, for transports that know more than their stream says."
   def put_response(reading, response), do: %{reading | status: 200, response: response}
 
   @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."

@@ -90,7 +90,7 @@ defmodule AshAgent.LLM.ReqLLM do
     {tools, opts} = Keyword.pop(opts, :tools, [])
     opts = prepare(opts)
 
-    with :ok <- loaded(), :ok <- answered(context) do
+    with :ok <- check_loaded(), :ok <- check_answered(context) do
       key = Client.reveal(__MODULE__, :api_key, opts[:api_key])
 
       call = %{
@@ -102,8 +102,7 @@ defmodule AshAgent.LLM.ReqLLM do
         options: opts[:options]
       }
 
-      # The stream is written as one of Anthropic, whose events have a form for everything.
-      sent = [provider: :anthropic, model: name(opts[:model]), transport: {Stream, call: call}]
+      sent = [model: model_name(opts[:model]), transport: {Stream, call: call}]
       Client.send_request(request(opts), List.wrap(key), Keyword.merge(opts, sent), mode, fun)
     end
   end
@@ -119,10 +118,10 @@ defmodule AshAgent.LLM.ReqLLM do
     }
   end
 
-  defp name(model) when is_binary(model), do: model
-  defp name(_model), do: nil
+  defp model_name(model) when is_binary(model), do: model
+  defp model_name(_model), do: nil
 
-  defp loaded do
+  defp check_loaded do
     if Code.ensure_loaded?(Elixir.ReqLLM) do
       :ok
     else
@@ -133,7 +132,7 @@ defmodule AshAgent.LLM.ReqLLM do
   end
 
   # ReqLLM would send them without an answer.
-  defp answered(context) do
+  defp check_answered(context) do
     case Context.pending_tool_calls(context) do
       [] ->
         :ok

@@ -69,7 +69,7 @@ defmodule AshAgent.LLM.Transport.Relay do
 
     receive do
       {^ref, :message, message} ->
-        clock = if match?({:data, _}, message), do: Clock.between(clock), else: clock
+        clock = if match?({:head, _, _}, message), do: clock, else: Clock.between(clock)
 
         case relay.fun.(message, acc) do
           {:cont, acc} ->

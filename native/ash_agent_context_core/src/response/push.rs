@@ -1,0 +1,108 @@
+//! A response that somebody else reads: what it says is pushed, not fed as bytes.
+
+use crate::fault::Fault;
+use crate::log::usage::Usage;
+use crate::provider::draft::{Draft, Key};
+use crate::provider::event::Event;
+use crate::value::Value;
+
+use super::{Reading, Response, State};
+
+/// Something that a model says.
+#[derive(Debug)]
+pub enum Delta<'a> {
+    /// More of a text.
+    Text(&'a str),
+    /// More of the model's reasoning.
+    Thinking(&'a str),
+    /// A call begins, under a number that is its own.
+    CallStarted(u64, &'a str, &'a str),
+    /// More of the JSON text of a call's arguments.
+    CallArguments(u64, &'a str),
+    /// The tokens that were counted so far. A report that cannot be read is left out.
+    Usage(Value),
+    /// Why the model stopped, by the name of a [`Finish`](crate::Finish) or in another word. This completes the response, and those of
+    /// its calls whose arguments are complete.
+    Finish(&'a str),
+}
+
+impl Delta<'_> {
+    /// Bytes of its texts.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Thinking(text) | Self::CallArguments(_, text) => text.len(),
+            Self::CallStarted(_, id, name) => id.len() + name.len(),
+            Self::Usage(_) | Self::Finish(_) => 0,
+        }
+    }
+
+    /// Tells whether it has no text.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Response {
+    /// A response of no known provider, to [`push`](Self::push) to.
+    #[must_use]
+    pub fn neutral(reading: &Reading<'_>) -> Self {
+        let mut response = Self::new(reading);
+        response.draft.is_neutral = true;
+        response
+    }
+
+    /// The response with what the model says next, and the events of that. `budget` are the bytes of arguments that
+    /// may be parsed at once. What comes after the end is left alone.
+    ///
+    /// # Errors
+    /// [`Fault::TooLarge`], [`Fault::Interrupted`]; [`Fault::TooMuchWork`] when the budget is too small.
+    ///
+    /// # Complexity
+    /// O(what is pushed), and the arguments of the calls that it completes
+    pub fn push(&self, deltas: &[Delta<'_>], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
+        match &self.state {
+            State::Open => {}
+            State::Interrupted(_) => return Err(Fault::Interrupted),
+            State::Queued | State::Complete | State::Failed(_) => {
+                return Ok((self.clone(), Vec::new()));
+            }
+        }
+        let mut next = self.receive(deltas.iter().map(Delta::len).sum())?;
+        next.draft.budget = budget;
+        let pushed = deltas.iter().try_for_each(|delta| next.draft.push(delta));
+        next.settle(pushed, true)
+    }
+}
+
+impl Draft {
+    fn push(&mut self, delta: &Delta<'_>) -> Result<(), Fault> {
+        if self.ended {
+            return Ok(());
+        }
+        match delta {
+            Delta::Text(text) => self.push_text(text, false),
+            Delta::Thinking(text) => self.push_text(text, true),
+            Delta::CallStarted(call, id, name) => {
+                self.open_call(Key::Call(*call), Some(id), Some(name));
+            }
+            Delta::CallArguments(call, json) => self.arguments(&Key::Call(*call), json),
+            Delta::Usage(report) => {
+                if let Ok(usage) = Usage::read(report) {
+                    self.set_usage(usage);
+                }
+            }
+            Delta::Finish(word) => {
+                self.end_without_reason()?;
+                self.finish_by(word);
+            }
+        }
+        Ok(())
+    }
+
+    fn push_text(&mut self, text: &str, thinks: bool) {
+        let key = self.last_text(thinks).unwrap_or_else(|| self.next_key());
+        self.text_or_thinking(key, text, thinks);
+    }
+}
