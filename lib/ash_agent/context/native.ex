@@ -118,7 +118,9 @@ defmodule AshAgent.Context.Native do
     trace_otlp: 3,
     trace_print: 3,
     json_decode: 1,
-    json_encode: 1
+    json_encode: 1,
+    terms_encode: 1,
+    terms_decode: 1
   ]
 
   # Handles come first, in most functions one.

@@ -18,6 +18,7 @@ mod parse;
 mod read;
 mod seed;
 mod tagged;
+pub mod terms;
 pub mod trust;
 mod untagged;
 mod view;

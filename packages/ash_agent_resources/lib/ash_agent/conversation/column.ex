@@ -277,7 +277,7 @@ defmodule AshAgent.Conversation.Column do
   @impl true
   def list(store, opts) do
     statuses = opts[:status] && List.wrap(opts[:status])
-    wanted = Conversation.from_terms(opts[:metadata] || %{})
+    wanted = (opts[:metadata] || %{}) |> Context.Terms.encode!() |> JSON.decode!()
     place = &{DateTime.to_unix(Map.fetch!(&1, opts[:by]), :microsecond), &1.id}
     after_it = with {time, id} <- opts[:after], do: {DateTime.to_unix(time, :microsecond), id}
 

@@ -134,7 +134,7 @@ defmodule AshAgent.Runtime.Journal do
 
   @doc "Returns whether the store can hold a call with these arguments."
   def storable?(arguments) do
-    Conversation.from_terms(%{arguments: arguments})
+    Context.Terms.encode!(%{arguments: arguments})
     true
   rescue
     _ in [Context.Error, ArgumentError] -> false

@@ -21,7 +21,7 @@ defmodule AshAgent.Store.Conversation do
   """
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Context.JSON
+  alias AshAgent.Context.Terms
 
   @enforce_keys [:id]
   defstruct [
@@ -86,7 +86,7 @@ defmodule AshAgent.Store.Conversation do
       id: id,
       kind: word(kind, [:context, :chat]),
       parent_id: parent_id,
-      metadata: terms(metadata),
+      metadata: Terms.decode!(metadata),
       status: word(status, @statuses),
       revision: number(revision),
       epoch: number(epoch),
@@ -128,30 +128,6 @@ defmodule AshAgent.Store.Conversation do
   def time(text) do
     {:ok, time, 0} = DateTime.from_iso8601(text)
     time
-  end
-
-  # Terms in the form of snapshots: an empty conversation carries them through the core.
-  @epoch ~U[1970-01-01 00:00:00.000000Z]
-
-  @doc false
-  def terms("{}"), do: %{}
-
-  def terms(text) do
-    document =
-      ""
-      |> Context.new(id: "-", at: @epoch)
-      |> Context.dump()
-      |> Map.put("metadata", JSON.decode!(text))
-
-    document |> Context.load!() |> Context.metadata()
-  end
-
-  @doc false
-  def from_terms(terms) do
-    ""
-    |> Context.new(id: "-", at: @epoch, metadata: terms)
-    |> Context.dump()
-    |> Map.fetch!("metadata")
   end
 
   defimpl Inspect do

@@ -4,7 +4,7 @@ defmodule AshAgent.Store.Relational do
   # The callbacks of `AshAgent.Store` over a database that runs the statements of `AshAgent.Store.SQL`: data in, rows out.
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Context.JSON
+  alias AshAgent.Context.{JSON, Terms}
   alias AshAgent.Store.{Changes, Conversation, Error, SQL}
 
   @type store :: struct()
@@ -47,7 +47,7 @@ defmodule AshAgent.Store.Relational do
         status: text(opts[:status]),
         owner: opts[:owner] && text(opts[:owner]),
         lease: Integer.to_string(opts[:lease]),
-        history: note(opts[:note])
+        history: Terms.encode!(opts[:note])
       ] ++ origin(value) ++ fields
 
     answer(write(store, :create, fields), fn
@@ -74,7 +74,7 @@ defmodule AshAgent.Store.Relational do
 
     fields =
       fence(kept) ++
-        [status: opts[:status] && text(opts[:status]), history: note(opts[:note])] ++
+        [status: opts[:status] && text(opts[:status]), history: Terms.encode!(opts[:note])] ++
         for(
           {key, [_ | _] = items} <- [finished: finished, taken: taken],
           do: {key, Changes.list(items)}
@@ -219,7 +219,7 @@ defmodule AshAgent.Store.Relational do
               state: Conversation.word(state, AshAgent.Store.call_states()),
               started_at: Conversation.time(started),
               ended_at: Conversation.time(ended),
-              call: if(document, do: Conversation.terms(document), else: %{})
+              call: if(document, do: Terms.decode!(document), else: %{})
             }
           end
 
@@ -237,7 +237,7 @@ defmodule AshAgent.Store.Relational do
 
     given = [
       statuses: opts[:status] && statuses(opts[:status]),
-      metadata: opts[:metadata] && opts[:metadata] |> Conversation.from_terms() |> JSON.encode(),
+      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
       parent_id: opts[:parent_id] && text(opts[:parent_id]),
       since: opts[:since] && time(opts[:since]),
       until: opts[:until] && time(opts[:until]),
@@ -273,7 +273,7 @@ defmodule AshAgent.Store.Relational do
             epoch: Conversation.number(epoch),
             owner: owner,
             at: Conversation.time(at),
-            note: Conversation.terms(document)
+            note: Terms.decode!(document)
           }
         end
 
@@ -313,13 +313,11 @@ defmodule AshAgent.Store.Relational do
   defp statuses(statuses),
     do: Changes.list(for status <- List.wrap(statuses), do: Changes.object(status: text(status)))
 
-  defp note(map), do: map |> Conversation.from_terms() |> JSON.encode()
-
   defp called(call, fields) do
     fields =
       [key: text(call.key), attempt: Integer.to_string(Map.get(call, :attempt, 1))] ++ fields
 
-    Changes.object(fields ++ if(call[:call], do: [call: note(call.call)], else: []))
+    Changes.object(fields ++ if(call[:call], do: [call: Terms.encode!(call.call)], else: []))
   end
 
   defp fence(kept) do

@@ -1,0 +1,19 @@
+defmodule AshAgent.Context.Terms do
+  @moduledoc false
+
+  # Maps of any terms that a conversation can hold as JSON text, in the form that they have in snapshots. Stores keep with it what
+  # belongs to a conversation and is not in it.
+
+  alias AshAgent.Context.{Error, Native}
+
+  @doc "Writes a map as JSON text, or raises `AshAgent.Context.Error` for what a conversation cannot hold."
+  @spec encode!(map()) :: binary()
+  def encode!(terms) when is_map(terms), do: terms |> Native.terms_encode() |> unwrap!()
+
+  @doc "Reads a map from what `encode!/1` wrote, or raises `AshAgent.Context.Error`."
+  @spec decode!(binary()) :: map()
+  def decode!(text) when is_binary(text), do: text |> Native.terms_decode() |> unwrap!()
+
+  defp unwrap!({:ok, value}), do: value
+  defp unwrap!({:error, reason}), do: raise(%Error{reason: reason})
+end
