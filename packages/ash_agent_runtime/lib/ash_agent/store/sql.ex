@@ -71,6 +71,9 @@ defmodule AshAgent.Store.SQL do
   defp of(key), do: "(r.value ->> '#{key}')"
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
+  # A list that names no row of the statement around it, so that databases make it once and look rows up in it by their key.
+  defp listed(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
+
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
     "#{prefix}id, #{prefix}kind, #{prefix}parent_id, cast(#{prefix}metadata as text) as metadata_text, #{prefix}status, " <>
@@ -188,8 +191,8 @@ defmodule AshAgent.Store.SQL do
   defp effect(d, :taken) do
     """
     update {prompts} set document = null, revision = guard.revision
-    from guard, input, #{each(d, "taken")}
-    where {prompts}.conversation_id = guard.id and {prompts}.id = #{of("id")} and {prompts}.revision is null
+    from guard
+    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{listed(d, "taken", "id")}) and {prompts}.revision is null
     """
   end
 
@@ -347,10 +350,10 @@ defmodule AshAgent.Store.SQL do
       for filter <- filters do
         case filter do
           :states ->
-            " and exists (select 1 from #{each(d, "states")} where #{of("state")} = j.state)"
+            " and j.state in (#{listed(d, "states", "state")})"
 
           :keys ->
-            " and exists (select 1 from #{each(d, "keys")} where #{of("key")} = j.key)"
+            " and j.key in (#{listed(d, "keys", "key")})"
         end
       end
 
@@ -394,5 +397,7 @@ defmodule AshAgent.Store.SQL do
 
   @doc "Puts the tables' names into a text."
   @spec named(String.t(), String.t()) :: String.t()
-  def named(text, prefix), do: String.replace(text, ~r/\{(\w+)\}/, "#{prefix}ash_agent_\\1")
+  def named(text, prefix),
+    # A function, since a backslash in a replacement text would be an escape.
+    do: Regex.replace(~r/\{(\w+)\}/, text, fn _whole, table -> "#{prefix}ash_agent_#{table}" end)
 end

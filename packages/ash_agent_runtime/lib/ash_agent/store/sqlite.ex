@@ -54,7 +54,7 @@ defmodule AshAgent.Store.SQLite do
   Opens a store and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`. Creates the file and its tables if they are missing.
 
   All processes of the node can use the store. It is closed when none of them refers to it any more. `":memory:"` opens a store without
-  a file, for tests.
+  a file, for tests. Any other path is UTF-8 and names a file; URIs (`file:…`) are refused, since they can open stores that keep nothing.
 
   ## Options
 
@@ -90,7 +90,17 @@ defmodule AshAgent.Store.SQLite do
   # Without a name each connection has a file of its own.
   defp native_open("", _settings), do: {:error, %Error{reason: {:cannot_open, "an empty path"}}}
 
+  # SQLite would read a URI's parameters, and `mode=memory` keeps nothing.
+  defp native_open("file:" <> _uri, _settings),
+    do: {:error, %Error{reason: {:cannot_open, "a URI instead of the path of a file"}}}
+
   defp native_open(path, settings) do
+    if String.valid?(path) and not String.contains?(path, <<0>>),
+      do: open_file(path, settings),
+      else: {:error, %Error{reason: {:cannot_open, "a path that is not UTF-8, or has NUL"}}}
+  end
+
+  defp open_file(path, settings) do
     with {:error, reason} <- Native.open(path, settings), do: {:error, error(reason)}
   rescue
     error in ErlangError ->

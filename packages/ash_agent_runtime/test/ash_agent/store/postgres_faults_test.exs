@@ -42,6 +42,18 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       end
     end
 
+    test "gets the schema's name as it was given" do
+      test = self()
+      query = fn sql, _params -> send(test, {:sql, sql}) && {:ok, []} end
+      prefix = ~S(a\1\0"b)
+      store = Postgres.new({query, fn function -> {:ok, function.()} end}, prefix: prefix)
+      assert {:error, :not_found} = Store.fetch(store, "c")
+      assert_received {:sql, sql}
+      assert sql =~ ~S("a\1\0""b".ash_agent_conversations)
+      assert [created | _] = Migrations.sql(0, 1, prefix: prefix)
+      assert created =~ ~S("a\1\0""b".ash_agent_conversations)
+    end
+
     test "tells its codes, in the words of the error" do
       for {code, reason} <- [
             {"53100", :disk_full},

@@ -2,7 +2,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Store.{Error, SQLite}
+  alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
   alias AshAgent.Test.{OtherVM, ReadOnly, StoreWriter}
 
@@ -46,6 +46,40 @@ defmodule AshAgent.Store.SQLiteFileTest do
     assert run.([text])
     refute run.([text, text])
     refute run.(Enum.to_list(1..10_000))
+  end
+
+  test "what is not the path of a file is refused", %{tmp_dir: folder} do
+    for path <- [
+          "file:#{folder}/x.db?mode=memory",
+          "file::memory:",
+          Path.join(folder, <<255>>),
+          folder <> <<255>>,
+          "a\0b"
+        ] do
+      assert {:error, %Error{reason: {:cannot_open, detail}}} = SQLite.open(path)
+      assert is_binary(detail)
+    end
+
+    assert File.ls!(folder) == []
+  end
+
+  test "rows are found by their keys, and a list of keys is read once", %{path: path} do
+    %{ref: ref} = open!(path)
+
+    for {statement, table} <- [
+          {SQL.read(:sqlite, SQL.calls(:sqlite, [:keys])), "j"},
+          {:sqlite |> SQL.append([:taken]) |> SQL.many() |> List.last(), "ash_agent_prompts"}
+        ] do
+      reference = make_ref()
+      statement = "explain query plan " <> SQL.named(statement, "")
+      :ok = Native.run(ref, {:read, reference}, [statement], ["{}"])
+      assert {:ok, [rows]} = await(reference)
+      plan = Enum.map_join(rows, "\n", &List.last/1)
+      assert plan =~ ~r/SEARCH #{table} USING .*\(conversation_id=\? AND (key|id)=\?/
+      assert plan =~ "LIST SUBQUERY"
+      refute plan =~ "CORRELATED"
+      refute plan =~ "SCAN #{table}"
+    end
   end
 
   test "a file keeps what was written, and several stores may have it open", %{path: path} do
