@@ -80,7 +80,7 @@ defmodule AshAgent.Sessions do
           "Defaults to a third of `:lease`."
     ],
     batch: [
-      type: {:custom, &Store.limit?/1},
+      type: {:custom, &Store.Options.limit?/1},
       type_doc: "an integer from 1 to 10,000",
       default: 100,
       doc: "how many of them to take at a time."

@@ -57,8 +57,8 @@ defmodule AshAgent.Store do
   [Storage](https://hexdocs.pm/ash_agent_context/storage.html#documents-from-elsewhere).
   """
 
-  alias AshAgent.{ChatContext, Context, Options}
-  alias AshAgent.Store.{Conversation, Error}
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Store.{CallKey, Conversation, Error, Options}
 
   @typedoc "A store of `AshAgent.Store.SQLite.open/2` or `AshAgent.Store.Postgres.new/2`, or the name of a store that a supervisor has started."
   @type t :: struct() | atom()
@@ -94,11 +94,6 @@ defmodule AshAgent.Store do
           optional(:call) => map()
         }
 
-  @call_states [:started, :ok, :error, :halt, :unknown, :denied, :cancelled, :interrupted]
-
-  @doc false
-  def call_states, do: @call_states
-
   # Options are checked and have their defaults; ids are strings that any database accepts.
   @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
   @callback fetch(struct(), id() | kept()) ::
@@ -121,62 +116,15 @@ defmodule AshAgent.Store do
   @callback waiting(struct(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   @callback calls(struct(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
 
-  # PostgreSQL cannot index longer ones.
-  @longest_id 512
-
-  @doc false
-  def id?(id),
-    do:
-      is_binary(id) and byte_size(id) in 1..@longest_id and String.valid?(id) and
-        :binary.match(id, <<0>>) == :nomatch
-
-  @status [type: {:in, Conversation.statuses()}, doc: "the status of the conversation."]
-  @owner [
-    type: {:custom, &__MODULE__.id?/1},
-    type_doc: "a non-empty string of at most #{@longest_id} bytes",
-    doc: "the owner who claims it, such as the name of a node."
-  ]
-  @lease [
-    type: :pos_integer,
-    default: 30_000,
-    doc: "milliseconds until the claim ends, unless a write or `renew/2` extends it."
-  ]
-  @note [
-    type: :map,
-    default: %{},
-    doc: "a map that `history/3` returns, for instance when a model was asked and at what cost."
-  ]
-  @limit [
-    type: {:custom, &__MODULE__.limit?/1},
-    default: 100,
-    type_doc: "an integer from 1 to 10,000",
-    doc: "how many to return at most."
-  ]
-
-  @doc false
-  def limit?(limit), do: is_integer(limit) and limit in 1..10_000
-
-  @create [
-    owner:
-      Keyword.put(
-        @owner,
-        :doc,
-        "claims it at once for this owner. By default, it is not claimed."
-      ),
-    lease: @lease,
-    status: Keyword.put(@status, :default, :idle),
-    note: @note
-  ]
-
   @doc """
   Stores a new context or chat, and returns `{:ok, kept}`, or `{:error, :exists}` if there is a conversation with its id.
 
-  Raises `ArgumentError` for ids that are not valid UTF-8, contain NUL or have more than #{@longest_id} bytes. Costs
+  Raises `ArgumentError` for ids that are not valid UTF-8, contain NUL or have more than #{Options.longest_id()} bytes. Costs
   O(size of the conversation).
 
   ## Options
 
-  #{Options.docs(@create)}
+  #{Options.docs(:create)}
 
   ## Examples
 
@@ -191,7 +139,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec create(t(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
   def create(store, value, opts \\ []) do
-    opts = Options.validate!(opts, @create)
+    opts = Options.validate!(opts, :create)
     value |> id_of!() |> id!()
     call(store, :create, [value, opts])
   end
@@ -220,28 +168,7 @@ defmodule AshAgent.Store do
   def fetch(store, %Conversation{} = kept), do: call(store, :fetch, [kept])
 
   def fetch(store, id) when is_binary(id),
-    do: if(id?(id), do: call(store, :fetch, [id]), else: {:error, :not_found})
-
-  @append [
-    status: @status,
-    finished: [
-      type: {:list, {:custom, &__MODULE__.finished?/1}},
-      default: [],
-      type_doc: "a list of attempts with a `:state`",
-      doc:
-        "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."
-    ],
-    taken: [
-      type: {:list, {:custom, &__MODULE__.id?/1}},
-      default: [],
-      type_doc: "a list of ids",
-      doc: "the ids of the waiting messages that this write adds to the conversation."
-    ],
-    note: @note
-  ]
-
-  @doc false
-  def finished?(call), do: attempt?(call) and call[:state] in (@call_states -- [:started])
+    do: if(Options.id?(id), do: call(store, :fetch, [id]), else: {:error, :not_found})
 
   @doc """
   Writes the difference between `value` and the stored conversation, and returns `{:ok, kept}`. If the conversation has
@@ -254,7 +181,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@append)}
+  #{Options.docs(:append)}
 
   ## Examples
 
@@ -270,7 +197,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec append(t(), kept(), value(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def append(store, %Conversation{} = kept, value, opts \\ []) do
-    opts = Options.validate!(opts, @append)
+    opts = Options.validate!(opts, :append)
 
     if kept.value == nil,
       do: raise(ArgumentError, "the conversation was not loaded: call fetch/2 with it first")
@@ -285,24 +212,6 @@ defmodule AshAgent.Store do
     call(store, :append, [kept, value, opts])
   end
 
-  @claim [
-    owner: Keyword.put(@owner, :required, true),
-    lease: @lease,
-    status: @status,
-    reclaim: [
-      type: :boolean,
-      default: false,
-      doc:
-        "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
-    ],
-    from:
-      Keyword.put(
-        @owner,
-        :doc,
-        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
-      )
-  ]
-
   @doc """
   Claims a conversation that is free or whose lease has ended, and loads it.
 
@@ -311,7 +220,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@claim)}
+  #{Options.docs(:claim)}
 
   ## Examples
 
@@ -327,8 +236,8 @@ defmodule AshAgent.Store do
   @spec claim(t(), id(), keyword()) ::
           {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
   def claim(store, id, opts) when is_binary(id) do
-    opts = Options.validate!(opts, @claim)
-    if id?(id), do: call(store, :claim, [id, opts]), else: {:error, :not_found}
+    opts = Options.validate!(opts, :claim)
+    if Options.id?(id), do: call(store, :claim, [id, opts]), else: {:error, :not_found}
   end
 
   @doc """
@@ -346,14 +255,12 @@ defmodule AshAgent.Store do
   @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def renew(store, %Conversation{} = kept), do: call(store, :renew, [claimed!(kept)])
 
-  @release [status: @status]
-
   @doc """
   Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
 
   ## Options
 
-  #{Options.docs(@release)}
+  #{Options.docs(:release)}
 
   ## Examples
 
@@ -366,18 +273,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def release(store, %Conversation{} = kept, opts \\ []),
-    do: call(store, :release, [claimed!(kept), Options.validate!(opts, @release)])
-
-  @expired [
-    owner: Keyword.put(@owner, :required, true),
-    lease: @lease,
-    limit: @limit,
-    status: [
-      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
-      default: :running,
-      doc: "the status, or a list of them."
-    ]
-  ]
+    do: call(store, :release, [claimed!(kept), Options.validate!(opts, :release)])
 
   @doc """
   Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
@@ -387,7 +283,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@expired)}
+  #{Options.docs(:expired)}
 
   ## Examples
 
@@ -400,54 +296,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec expired(t(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
-  def expired(store, opts), do: call(store, :expired, [Options.validate!(opts, @expired)])
-
-  @list [
-    status: [
-      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
-      doc: "the status, or a list of them. Defaults to all."
-    ],
-    metadata: [
-      type: {:custom, &__MODULE__.plain?/1},
-      type_doc: "a map with strings, atoms, integers, booleans or `nil` as values",
-      doc: "entries that the metadata must contain. Defaults to no entries."
-    ],
-    parent_id: [
-      type: {:custom, &__MODULE__.id?/1},
-      type_doc: "an id",
-      doc: "lists only children or forks of this conversation. Defaults to all."
-    ],
-    by: [
-      type: {:in, [:updated_at, :created_at]},
-      default: :updated_at,
-      doc: "the time to order by, which `:since` and `:until` refer to."
-    ],
-    order: [type: {:in, [:desc, :asc]}, default: :desc, doc: "newest or oldest first."],
-    since: [type: {:struct, DateTime}, doc: "from this time on."],
-    until: [type: {:struct, DateTime}, doc: "before this time."],
-    after: [
-      type: {:custom, &__MODULE__.cursor?/1},
-      type_doc: "`next` of the previous page",
-      doc: "continues there. Defaults to the first page."
-    ],
-    limit: @limit
-  ]
-
-  @doc false
-  def plain?(map) do
-    is_map(map) and not is_struct(map) and
-      Enum.all?(map, fn {key, value} ->
-        (is_atom(key) or text?(key)) and
-          (is_atom(value) or text?(value) or
-             (is_integer(value) and abs(value) < 0x7FFFFFFFFFFFFFFF))
-      end)
-  end
-
-  defp text?(text), do: is_binary(text) and String.valid?(text)
-
-  @doc false
-  def cursor?({%DateTime{}, id}), do: id?(id)
-  def cursor?(_other), do: false
+  def expired(store, opts), do: call(store, :expired, [Options.validate!(opts, :expired)])
 
   @doc """
   Lists conversations without loading them, and returns `{:ok, %{conversations: kept, next: cursor}}`.
@@ -458,7 +307,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@list)}
+  #{Options.docs(:list)}
 
   ## Examples
 
@@ -472,7 +321,7 @@ defmodule AshAgent.Store do
   @spec list(t(), keyword()) ::
           {:ok, %{conversations: [kept()], next: {DateTime.t(), id()} | nil}}
           | {:error, Error.t()}
-  def list(store, opts \\ []), do: call(store, :list, [Options.validate!(opts, @list)])
+  def list(store, opts \\ []), do: call(store, :list, [Options.validate!(opts, :list)])
 
   @doc """
   Deletes a conversation, whoever owns it, and everything stored with it. Returns `:ok` or `{:error, :not_found}`.
@@ -489,12 +338,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
   def delete(store, id) when is_binary(id),
-    do: if(id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
-
-  @history [
-    after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
-    limit: @limit
-  ]
+    do: if(Options.id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
 
   @doc """
   Returns the writes of a conversation, oldest first: `{:ok, [%{revision:, epoch:, owner:, at:, note:}]}`.
@@ -504,7 +348,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@history)}
+  #{Options.docs(:history)}
 
   ## Examples
 
@@ -517,8 +361,8 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec history(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def history(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, @history)
-    if id?(id), do: call(store, :history, [id, opts]), else: {:ok, []}
+    opts = Options.validate!(opts, :history)
+    if Options.id?(id), do: call(store, :history, [id, opts]), else: {:ok, []}
   end
 
   @doc """
@@ -544,7 +388,7 @@ defmodule AshAgent.Store do
   @spec start(t(), kept(), [attempt()]) ::
           {:ok, kept(), [String.t()]} | {:error, refusal() | Error.t()}
   def start(store, %Conversation{} = kept, calls) when is_list(calls) do
-    unless Enum.all?(calls, &attempt?/1),
+    unless Enum.all?(calls, &Options.attempt?/1),
       do:
         raise(
           ArgumentError,
@@ -554,33 +398,12 @@ defmodule AshAgent.Store do
     call(store, :start, [kept, calls])
   end
 
-  defp attempt?(%{key: key} = call) do
-    attempt = Map.get(call, :attempt, 1)
-
-    id?(key) and is_integer(attempt) and attempt in 1..1_000_000 and
-      is_map(Map.get(call, :call, %{}))
-  end
-
-  defp attempt?(_other), do: false
-
-  @calls [
-    state: [
-      type: {:or, [{:in, @call_states}, {:list, {:in, @call_states}}]},
-      doc: "the state, or a list of them; `:started` calls have no outcome. Defaults to all."
-    ],
-    keys: [
-      type: {:list, {:custom, &__MODULE__.id?/1}},
-      type_doc: "a list of keys",
-      doc: "the keys of calls. Defaults to all."
-    ]
-  ]
-
   @doc """
   Reads the journal of a conversation, oldest first: `{:ok, [%{key:, attempt:, epoch:, state:, started_at:, ended_at:, call:}]}`.
 
   ## Options
 
-  #{Options.docs(@calls)}
+  #{Options.docs(:calls)}
 
   ## Examples
 
@@ -594,8 +417,8 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec calls(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def calls(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, @calls)
-    if id?(id), do: call(store, :calls, [id, opts]), else: {:ok, []}
+    opts = Options.validate!(opts, :calls)
+    if Options.id?(id), do: call(store, :calls, [id, opts]), else: {:ok, []}
   end
 
   @doc """
@@ -618,61 +441,9 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec call_key(Context.t(), call_id :: String.t(), keyword()) :: String.t()
   def call_key(%Context{} = context, call_id, opts \\ []) when is_binary(call_id) do
-    opts = Options.validate!(opts, branch: [type: :string, default: "main"])
-    call_keys(context, opts[:branch]).(call_id)
+    opts = Options.validate!(opts, :call_key)
+    CallKey.keys(context, opts[:branch]).(call_id)
   end
-
-  @doc false
-  # For many calls: the iteration is looked at once.
-  def call_keys(context, branch \\ "main") do
-    number = context.current_iteration
-
-    started =
-      context
-      |> Context.get_iteration(number)
-      |> Map.fetch!(:started_at)
-      |> DateTime.to_unix(:microsecond)
-
-    place = [
-      context[:id],
-      branch,
-      Integer.to_string(number),
-      Integer.to_string(started),
-      said(context)
-    ]
-
-    fn call_id ->
-      # Each with its length, so that no two lists give one text.
-      text = for part <- place ++ [call_id], do: [Integer.to_string(byte_size(part)), ?:, part]
-      :sha256 |> :crypto.hash(text) |> Base.url_encode64(padding: false)
-    end
-  end
-
-  # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
-  defp said(context) do
-    messages = Context.get_iteration_messages(context, Context.turn_start(context))
-    texts = for %{role: :user, content: content} <- messages, do: text(content)
-    texts |> IO.iodata_to_binary() |> then(&:crypto.hash(:sha256, &1))
-  end
-
-  defp text(content) when is_binary(content), do: content
-  defp text(parts) when is_list(parts), do: for(%{type: :text, text: text} <- parts, do: text)
-  defp text(nil), do: ""
-
-  @enqueue [
-    id: [
-      type: {:custom, &__MODULE__.id?/1},
-      type_doc: "an id",
-      doc:
-        "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."
-    ],
-    kind: [
-      type: {:in, [:prompt, :steer]},
-      default: :prompt,
-      doc: "whether it starts a turn of its own, or is for the running one."
-    ],
-    metadata: [type: :map, default: %{}, doc: "kept with it."]
-  ]
 
   @doc """
   Stores a message that a conversation will get later, and returns `{:ok, id}` or `{:error, :not_found}`.
@@ -682,7 +453,7 @@ defmodule AshAgent.Store do
 
   ## Options
 
-  #{Options.docs(@enqueue)}
+  #{Options.docs(:enqueue)}
 
   ## Examples
 
@@ -695,12 +466,12 @@ defmodule AshAgent.Store do
   @spec enqueue(t(), id() | kept(), binary() | [Context.part()] | map(), keyword()) ::
           {:ok, String.t()} | {:error, refusal() | Error.t() | Context.Error.t()}
   def enqueue(store, id, input, opts \\ []) when is_binary(id) or is_struct(id, Conversation) do
-    opts = Options.validate!(opts, @enqueue)
+    opts = Options.validate!(opts, :enqueue)
     message = Context.new(input, metadata: opts[:metadata])
     opts = Keyword.put_new(opts, :id, message[:id])
     id = if is_binary(id), do: id, else: claimed!(id)
 
-    if not is_binary(id) or id?(id),
+    if not is_binary(id) or Options.id?(id),
       do: call(store, :enqueue, [id, message, opts]),
       else: {:error, :not_found}
   rescue
@@ -722,7 +493,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec waiting(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   def waiting(store, id) when is_binary(id),
-    do: if(id?(id), do: call(store, :waiting, [id]), else: {:ok, []})
+    do: if(Options.id?(id), do: call(store, :waiting, [id]), else: {:ok, []})
 
   @doc false
   # The store under a name.
@@ -747,11 +518,11 @@ defmodule AshAgent.Store do
   defp id_of!(%ChatContext{id: id}), do: id
 
   defp id!(id) do
-    unless id?(id),
+    unless Options.id?(id),
       do:
         raise(
           ArgumentError,
-          "expected the conversation's id to be valid UTF-8 of at most #{@longest_id} bytes without NUL, got #{byte_size(id)} bytes; " <>
+          "expected the conversation's id to be valid UTF-8 of at most #{Options.longest_id()} bytes without NUL, got #{byte_size(id)} bytes; " <>
             "store a fork/2 of it with another id"
         )
   end

@@ -247,7 +247,7 @@ defmodule AshAgent.Conversation.Column do
           key: call["key"],
           attempt: call["attempt"],
           epoch: call["epoch"],
-          state: Conversation.word(call["state"], AshAgent.Store.call_states()),
+          state: Conversation.word(call["state"], AshAgent.Store.Options.call_states()),
           started_at: Conversation.time(call["started_at"]),
           ended_at: Conversation.time(call["ended_at"]),
           call: terms(call["call"])
@@ -434,7 +434,7 @@ defmodule AshAgent.Conversation.Column do
   defp same?(known, call),
     do: known["key"] == call.key and known["attempt"] == Map.get(call, :attempt, 1)
 
-  defp parent(%{id: id}), do: if(AshAgent.Store.id?(id), do: id)
+  defp parent(%{id: id}), do: if(AshAgent.Store.Options.id?(id), do: id)
   defp parent(nil), do: nil
 
   # Any terms as text: an empty conversation carries them.

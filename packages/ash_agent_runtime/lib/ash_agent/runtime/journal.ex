@@ -128,17 +128,12 @@ defmodule AshAgent.Runtime.Journal do
 
   @doc "The keys of calls of the current iteration, by their ids."
   def keys(context, calls) do
-    key = Store.call_keys(context)
+    key = Store.CallKey.keys(context)
     Map.new(calls, &{&1.id, key.(&1.id)})
   end
 
   @doc "Returns whether the store can hold a call with these arguments."
-  def storable?(arguments) do
-    Context.Terms.encode!(%{arguments: arguments})
-    true
-  rescue
-    _ in [Context.Error, ArgumentError] -> false
-  end
+  def storable?(arguments), do: Conversation.storable?(%{arguments: arguments})
 
   @doc "Asks a store; whatever goes wrong in it is an error."
   def ask(fun) do

@@ -174,7 +174,7 @@ defmodule AshAgent.Session.Options do
   def prepare!(opts) do
     opts = AshAgent.Options.validate!(opts, schema())
 
-    if opts[:store] != nil and not Store.id?(opts[:id]) do
+    if opts[:store] != nil and not Store.Options.id?(opts[:id]) do
       raise ArgumentError,
             "expected :id to be the conversation's id, a non-empty string, since :store is given"
     end

@@ -22,7 +22,7 @@ defmodule AshAgent.Sessions.Router do
   def ask(sessions, id, mode, fun) when is_atom(sessions) and is_binary(id) do
     config = Node.config!(sessions)
 
-    if Store.id?(id) do
+    if Store.Options.id?(id) do
       deadline = System.monotonic_time(:millisecond) + @patience
       repeat_until(deadline, fn -> attempt(config, id, mode, fun) end)
     else

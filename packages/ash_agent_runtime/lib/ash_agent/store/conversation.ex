@@ -130,6 +130,14 @@ defmodule AshAgent.Store.Conversation do
     time
   end
 
+  @doc false
+  def storable?(terms) do
+    _ = Terms.encode!(terms)
+    true
+  rescue
+    _ in [Context.Error, ArgumentError] -> false
+  end
+
   defimpl Inspect do
     def inspect(kept, _opts) do
       "#AshAgent.Store.Conversation<#{kept.kind} #{Kernel.inspect(kept.id)}, #{kept.status}, revision: #{kept.revision}, " <>

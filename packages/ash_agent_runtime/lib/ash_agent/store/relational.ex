@@ -216,7 +216,7 @@ defmodule AshAgent.Store.Relational do
               key: key,
               attempt: Conversation.number(attempt),
               epoch: Conversation.number(epoch),
-              state: Conversation.word(state, AshAgent.Store.call_states()),
+              state: Conversation.word(state, AshAgent.Store.Options.call_states()),
               started_at: Conversation.time(started),
               ended_at: Conversation.time(ended),
               call: if(document, do: Terms.decode!(document), else: %{})
@@ -346,7 +346,7 @@ defmodule AshAgent.Store.Relational do
 
   defp origin(%Context{} = context) do
     case context[:origin] do
-      %{id: id} -> if AshAgent.Store.id?(id), do: [parent_id: text(id)], else: []
+      %{id: id} -> if AshAgent.Store.Options.id?(id), do: [parent_id: text(id)], else: []
       nil -> []
     end
   end

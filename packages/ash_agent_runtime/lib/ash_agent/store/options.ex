@@ -1,0 +1,224 @@
+defmodule AshAgent.Store.Options do
+  @moduledoc false
+
+  # The options of the functions of AshAgent.Store, and what else they take. A schema is named after its function.
+
+  alias AshAgent.Options
+  alias AshAgent.Store.Conversation
+
+  @call_states [:started, :ok, :error, :halt, :unknown, :denied, :cancelled, :interrupted]
+
+  # PostgreSQL cannot index longer ones.
+  @longest_id 512
+
+  @doc false
+  def id?(id),
+    do:
+      is_binary(id) and byte_size(id) in 1..@longest_id and String.valid?(id) and
+        :binary.match(id, <<0>>) == :nomatch
+
+  @status [type: {:in, Conversation.statuses()}, doc: "the status of the conversation."]
+  @owner [
+    type: {:custom, &__MODULE__.id?/1},
+    type_doc: "a non-empty string of at most #{@longest_id} bytes",
+    doc: "the owner who claims it, such as the name of a node."
+  ]
+  @lease [
+    type: :pos_integer,
+    default: 30_000,
+    doc: "milliseconds until the claim ends, unless a write or `renew/2` extends it."
+  ]
+  @note [
+    type: :map,
+    default: %{},
+    doc: "a map that `history/3` returns, for instance when a model was asked and at what cost."
+  ]
+  @limit [
+    type: {:custom, &__MODULE__.limit?/1},
+    default: 100,
+    type_doc: "an integer from 1 to 10,000",
+    doc: "how many to return at most."
+  ]
+
+  @doc false
+  def limit?(limit), do: is_integer(limit) and limit in 1..10_000
+
+  @create [
+    owner:
+      Keyword.put(
+        @owner,
+        :doc,
+        "claims it at once for this owner. By default, it is not claimed."
+      ),
+    lease: @lease,
+    status: Keyword.put(@status, :default, :idle),
+    note: @note
+  ]
+
+  @append [
+    status: @status,
+    finished: [
+      type: {:list, {:custom, &__MODULE__.finished?/1}},
+      default: [],
+      type_doc: "a list of attempts with a `:state`",
+      doc:
+        "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."
+    ],
+    taken: [
+      type: {:list, {:custom, &__MODULE__.id?/1}},
+      default: [],
+      type_doc: "a list of ids",
+      doc: "the ids of the waiting messages that this write adds to the conversation."
+    ],
+    note: @note
+  ]
+
+  @claim [
+    owner: Keyword.put(@owner, :required, true),
+    lease: @lease,
+    status: @status,
+    reclaim: [
+      type: :boolean,
+      default: false,
+      doc:
+        "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."
+    ],
+    from:
+      Keyword.put(
+        @owner,
+        :doc,
+        "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."
+      )
+  ]
+
+  @release [status: @status]
+
+  @expired [
+    owner: Keyword.put(@owner, :required, true),
+    lease: @lease,
+    limit: @limit,
+    status: [
+      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
+      default: :running,
+      doc: "the status, or a list of them."
+    ]
+  ]
+
+  @list [
+    status: [
+      type: {:or, [{:in, Conversation.statuses()}, {:list, {:in, Conversation.statuses()}}]},
+      doc: "the status, or a list of them. Defaults to all."
+    ],
+    metadata: [
+      type: {:custom, &__MODULE__.plain?/1},
+      type_doc: "a map with strings, atoms, integers, booleans or `nil` as values",
+      doc: "entries that the metadata must contain. Defaults to no entries."
+    ],
+    parent_id: [
+      type: {:custom, &__MODULE__.id?/1},
+      type_doc: "an id",
+      doc: "lists only children or forks of this conversation. Defaults to all."
+    ],
+    by: [
+      type: {:in, [:updated_at, :created_at]},
+      default: :updated_at,
+      doc: "the time to order by, which `:since` and `:until` refer to."
+    ],
+    order: [type: {:in, [:desc, :asc]}, default: :desc, doc: "newest or oldest first."],
+    since: [type: {:struct, DateTime}, doc: "from this time on."],
+    until: [type: {:struct, DateTime}, doc: "before this time."],
+    after: [
+      type: {:custom, &__MODULE__.cursor?/1},
+      type_doc: "`next` of the previous page",
+      doc: "continues there. Defaults to the first page."
+    ],
+    limit: @limit
+  ]
+
+  @history [
+    after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
+    limit: @limit
+  ]
+
+  @calls [
+    state: [
+      type: {:or, [{:in, @call_states}, {:list, {:in, @call_states}}]},
+      doc: "the state, or a list of them; `:started` calls have no outcome. Defaults to all."
+    ],
+    keys: [
+      type: {:list, {:custom, &__MODULE__.id?/1}},
+      type_doc: "a list of keys",
+      doc: "the keys of calls. Defaults to all."
+    ]
+  ]
+
+  @enqueue [
+    id: [
+      type: {:custom, &__MODULE__.id?/1},
+      type_doc: "an id",
+      doc:
+        "the id of the message: enqueued again with the same id, it is stored once. Defaults to a new id."
+    ],
+    kind: [
+      type: {:in, [:prompt, :steer]},
+      default: :prompt,
+      doc: "whether it starts a turn of its own, or is for the running one."
+    ],
+    metadata: [type: :map, default: %{}, doc: "kept with it."]
+  ]
+
+  @schemas [
+    create: @create,
+    append: @append,
+    claim: @claim,
+    release: @release,
+    expired: @expired,
+    list: @list,
+    history: @history,
+    calls: @calls,
+    enqueue: @enqueue,
+    call_key: [branch: [type: :string, default: "main"]]
+  ]
+
+  @doc "Checks the options of a function, and completes them."
+  def validate!(opts, name), do: Options.validate!(opts, @schemas[name])
+
+  @doc "Documents the options of a function."
+  def docs(name), do: Options.docs(@schemas[name])
+
+  @doc "The states of a call."
+  def call_states, do: @call_states
+
+  # Options are checked and have their defaults; ids are strings that any database accepts.
+
+  @doc "The bytes of the longest id."
+  def longest_id, do: @longest_id
+
+  @doc false
+  def finished?(call), do: attempt?(call) and call[:state] in (@call_states -- [:started])
+
+  @doc false
+  def plain?(map) do
+    is_map(map) and not is_struct(map) and
+      Enum.all?(map, fn {key, value} ->
+        (is_atom(key) or text?(key)) and
+          (is_atom(value) or text?(value) or
+             (is_integer(value) and abs(value) < 0x7FFFFFFFFFFFFFFF))
+      end)
+  end
+
+  defp text?(text), do: is_binary(text) and String.valid?(text)
+
+  @doc false
+  def cursor?({%DateTime{}, id}), do: id?(id)
+  def cursor?(_other), do: false
+
+  def attempt?(%{key: key} = call) do
+    attempt = Map.get(call, :attempt, 1)
+
+    id?(key) and is_integer(attempt) and attempt in 1..1_000_000 and
+      is_map(Map.get(call, :call, %{}))
+  end
+
+  def attempt?(_other), do: false
+end
