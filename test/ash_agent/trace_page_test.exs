@@ -2,6 +2,8 @@ defmodule AshAgent.TracePageTest do
   # In a real browser, one at a time: a machine with few cores has no room for more.
   use ExUnit.Case, async: false
 
+  @moduletag :slow
+
   alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Test.Browser
 

@@ -17,8 +17,11 @@ defmodule AshAgent.Test.Integrations do
     missing = missing ++ for {tag, found} <- programs, !found, do: tag
     postgres = if start_repos(repos), do: [], else: [:postgres]
 
+    # What takes most of the time is left to bin/test, and to `mix test --include slow`.
+    exclude = [:slow | missing ++ postgres]
+
     # Generous, because the property tests keep both cores of a small machine busy beside the others.
-    options = [assert_receive_timeout: 20_000, timeout: 300_000, exclude: missing ++ postgres]
+    options = [assert_receive_timeout: 20_000, timeout: 300_000, exclude: exclude]
     ExUnit.start(options ++ formatters())
   end
 

@@ -2,6 +2,8 @@ defmodule AshAgent.Context.MemoryTest do
   # Counts the live contexts of the whole VM, so nothing else may run at the same time.
   use ExUnit.Case, async: false
 
+  @moduletag :slow
+
   import AshAgent.Test.Memory, only: [conversation: 1]
   import AshAgent.Test.Wait
 

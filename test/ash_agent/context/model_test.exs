@@ -1,6 +1,8 @@
 defmodule AshAgent.Context.ModelTest do
   use ExUnit.Case, async: true
 
+  @moduletag :slow
+
   import AshAgent.Test.Assertions
   import AshAgent.Test.Generators
 

@@ -2,6 +2,8 @@ defmodule AshAgent.Context.PeerTest do
   # Structs of other libraries are made here and taken away again, so that nothing else may run beside this.
   use ExUnit.Case, async: false
 
+  @moduletag :slow
+
   import AshAgent.Test.Generators,
     only: [between: 2, chance: 1, check_all: 3, list_of: 2, many: 2, one_of: 1]
 

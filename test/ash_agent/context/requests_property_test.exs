@@ -13,6 +13,8 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   # Not async: it keeps all cores busy, and other tests have deadlines.
   use ExUnit.Case, async: false
 
+  @moduletag :slow
+
   alias AshAgent.Context
   alias AshAgent.Test.{ContextGenerators, JSONText, RequestChecker}
 

@@ -8,6 +8,8 @@ defmodule AshAgent.Context.ViewPropertyTest do
   # Not async: it keeps a core busy, and other tests have deadlines.
   use ExUnit.Case, async: false
 
+  @moduletag :slow
+
   import AshAgent.Test.Generators
 
   alias AshAgent.Context
