@@ -148,7 +148,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
         Repo.query!(
           "UPDATE #{prefix}ash_agent_iterations SET document = '{\"SECRET\": 1}' WHERE conversation_id = $1 AND number = 1",
-          [chat.id]
+          [AshAgent.Conversation.Info.key(chat)]
         )
 
         query = Ash.Query.filter(@iteration, conversation_id == ^chat.id)

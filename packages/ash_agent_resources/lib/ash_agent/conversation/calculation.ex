@@ -16,7 +16,8 @@ defmodule AshAgent.Conversation.Calculation do
   def calculate([%resource{} | _] = records, [show: :stored], context) do
     store = Conversation.Info.store(resource, context.tenant)
     ids = Enum.map(records, &Conversation.Info.id/1)
-    with :ok <- readable(resource, ids, context), do: fetch_all(store, ids)
+    keys = Enum.map(records, &Conversation.Info.key/1)
+    with :ok <- readable(resource, ids, context), do: fetch_all(store, keys)
   end
 
   def calculate(records, [show: name], _context),
@@ -40,10 +41,10 @@ defmodule AshAgent.Conversation.Calculation do
 
   defp readable(_resource, _ids, _context), do: :ok
 
-  defp fetch_all(store, ids) do
-    ids
-    |> Enum.reduce_while([], fn id, read ->
-      case Store.fetch(store, id) do
+  defp fetch_all(store, keys) do
+    keys
+    |> Enum.reduce_while([], fn key, read ->
+      case Store.fetch(store, key) do
         {:ok, stored} -> {:cont, [stored | read]}
         {:error, :not_found} -> {:cont, [nil | read]}
         {:error, reason} -> {:halt, {:error, Conversation.Error.exception(reason: reason)}}
@@ -61,4 +62,5 @@ defmodule AshAgent.Conversation.Calculation do
   defp show(:total_tokens, stored), do: Context.get_cumulative_tokens(stored.value).total_tokens
   defp show(:status, stored), do: stored.status
   defp show(:revision, stored), do: stored.revision
+  defp show(:last_activity_at, stored), do: stored.updated_at
 end

@@ -20,10 +20,12 @@ defmodule AshAgent.Conversation.Change do
   def atomic(_changeset, opts, _context),
     do: {:not_atomic, "#{opts[:does]} of a conversation writes its messages"}
 
-  # A change of all destroy actions.
+  # A change of all destroy actions. A soft one keeps the record, and with it the conversation.
+  defp does(:delete, %{action: %{soft?: true}} = changeset, _context), do: changeset
+
   defp does(:delete, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      case Store.delete(store(changeset), Info.id(record)) do
+      case Store.delete(store(changeset), Info.key(record)) do
         {:error, %Store.Error{} = error} -> failed(error)
         _deleted -> {:ok, record}
       end
@@ -46,11 +48,12 @@ defmodule AshAgent.Conversation.Change do
 
     changeset
     |> checked(message, :required)
+    |> touch()
     |> Changeset.before_action(&waits_for_nobody/1)
     |> Changeset.after_action(fn changeset, record ->
       {:ok, {input, metadata}} = message
 
-      case Store.enqueue(store(changeset), Info.id(record), input, metadata: metadata) do
+      case Store.enqueue(store(changeset), Info.key(record), input, metadata: metadata) do
         {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
         {:error, reason} -> failed(reason)
       end
@@ -77,7 +80,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:cancel, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.id(record)) do
+      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
         {:ok, record}
       else
         edit(changeset, record, [status: :idle], fn conversation ->
@@ -107,7 +110,7 @@ defmodule AshAgent.Conversation.Change do
       forked(fn ->
         source = changeset.context.ash_agent_source.value
         source = if iteration, do: Context.rewind(source, to: iteration), else: source
-        Context.fork(source, id: Info.id(record))
+        Context.fork(source, id: Info.key(record))
       end)
       |> case do
         {:ok, fork} -> create(changeset, record, fork)
@@ -151,9 +154,20 @@ defmodule AshAgent.Conversation.Change do
   defp checked(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
   defp checked(changeset, _message, _needed), do: changeset
 
+  # Ash moves the time of an update that changes something, and this one writes elsewhere.
+  defp touch(changeset) do
+    case Ash.Resource.Info.attribute(changeset.resource, :updated_at) do
+      %{update_default: now} when is_function(now, 0) ->
+        Changeset.force_change_attribute(changeset, :updated_at, now.())
+
+      _own ->
+        changeset
+    end
+  end
+
   # Nothing is said to a conversation that waits for decisions.
   defp waits_for_nobody(changeset) do
-    case Store.fetch(store(changeset), Info.id(changeset.data)) do
+    case Store.fetch(store(changeset), Info.key(changeset.data)) do
       {:ok, %{status: :paused}} -> error(changeset, :paused)
       {:ok, _stored} -> changeset
       {:error, reason} -> error(changeset, reason)
@@ -161,7 +175,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp first(resource, record, {:ok, message}) do
-    empty = resource |> Info.system_prompt(record) |> empty(Info.id(record))
+    empty = resource |> Info.system_prompt(record) |> empty(Info.key(record))
 
     case message do
       nil -> empty
@@ -218,7 +232,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp edit(changeset, record, opts, fun) do
     revision = Changeset.get_argument(changeset, :revision)
-    place = {changeset.resource, changeset.to_tenant, Info.id(record)}
+    place = {changeset.resource, changeset.to_tenant, Info.key(record)}
 
     case Runner.edit(store(changeset), place, revision, opts, fun) do
       :ok -> {:ok, record}
@@ -237,7 +251,7 @@ defmodule AshAgent.Conversation.Change do
     revision = Changeset.get_argument(changeset, :revision)
 
     with {:ok, record} <- Ash.get(changeset.resource, id, opts),
-         {:ok, stored} <- Store.fetch(store(changeset), Info.id(record)) do
+         {:ok, stored} <- Store.fetch(store(changeset), Info.key(record)) do
       if revision in [nil, stored.revision], do: {:ok, stored}, else: failed(:changed)
     else
       {:error, %Store.Error{} = error} -> failed(error)

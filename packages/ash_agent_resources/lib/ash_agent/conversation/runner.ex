@@ -22,13 +22,12 @@ defmodule AshAgent.Conversation.Runner do
   @doc "What a turn of a record needs, from the action that begins it."
   def new(changeset, record, context) do
     resource = changeset.resource
-    id = Info.id(record)
 
     %__MODULE__{
       resource: resource,
       domain: changeset.domain,
       record: record,
-      id: id,
+      id: Info.key(record),
       tenant: changeset.to_tenant,
       store: Info.store(resource, changeset.tenant),
       options: changeset.context[:ash_agent][:options] || [],
@@ -37,7 +36,7 @@ defmodule AshAgent.Conversation.Runner do
         domain: changeset.domain,
         actor: context.actor,
         tenant: changeset.tenant,
-        conversation_id: id
+        conversation_id: Info.id(record)
       }
     }
   end
@@ -51,9 +50,18 @@ defmodule AshAgent.Conversation.Runner do
 
   # A process of its own waits, and gets the session's messages.
   defp run_later(turn, job) do
-    spawn(fn -> Sealed.run(fn -> run(turn, job) end) end)
+    callers = callers()
+
+    spawn(fn ->
+      Process.put(:"$callers", callers)
+      Sealed.run(fn -> run(turn, job) end)
+    end)
+
     {:ok, turn.record}
   end
+
+  # With them a turn uses the connection that a test has checked out.
+  defp callers, do: [self() | Process.get(:"$callers", [])]
 
   defp run(turn, job) do
     case in_session(turn, &ask(&1, turn, job)) do
@@ -170,7 +178,7 @@ defmodule AshAgent.Conversation.Runner do
 
     child = %{
       id: Session,
-      start: {Session, :start_sealed, [fn -> opts end, Owner.reserve()]},
+      start: {Session, :start_sealed, [fn -> opts end, Owner.reserve(), callers()]},
       restart: :temporary
     }
 
@@ -198,6 +206,28 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
+
+  @doc "Waits for the sessions that a process has begun."
+  def await_turns(caller, timeout) do
+    monitors =
+      for {_id, session, _type, _modules} when is_pid(session) <-
+            DynamicSupervisor.which_children(@sessions),
+          {:dictionary, dictionary} <- [Process.info(session, :dictionary)],
+          caller in Keyword.get(dictionary, :"$callers", []),
+          do: Process.monitor(session)
+
+    until = System.monotonic_time(:millisecond) + timeout
+    Enum.each(monitors, &await_end(&1, until))
+  end
+
+  defp await_end(monitor, until) do
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> :ok
+    after
+      max(until - System.monotonic_time(:millisecond), 0) ->
+        Process.demonitor(monitor, [:flush])
+    end
+  end
 
   ## Without a session
 

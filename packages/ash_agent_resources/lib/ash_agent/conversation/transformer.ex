@@ -8,20 +8,21 @@ defmodule AshAgent.Conversation.Transformer do
   import Ash.Expr
 
   alias Ash.Resource.Builder
-  alias AshAgent.Conversation.{Calculation, Change, Info, Iteration}
-  alias AshAgent.Context
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Conversation.{Calculation, Change, Info, Iteration, Row}
   alias Spark.Dsl.Transformer
 
   @calculations [
-    context: Context.AshType,
-    transcript: {:array, :map},
-    last_message: :map,
-    message_count: :integer,
-    current_iteration: :integer,
-    pending_tool_calls: {:array, :map},
-    total_tokens: :integer,
-    status: :atom,
-    revision: :integer
+    {:context, Context.AshType, []},
+    {:transcript, {:array, :map}, []},
+    {:last_message, :map, []},
+    {:message_count, :integer, []},
+    {:current_iteration, :integer, []},
+    {:pending_tool_calls, {:array, :map}, []},
+    {:total_tokens, :integer, []},
+    {:status, :atom, [constraints: [one_of: Store.Conversation.statuses()]]},
+    {:revision, :integer, []},
+    {:last_activity_at, :utc_datetime_usec, []}
   ]
 
   @interfaces [
@@ -54,10 +55,23 @@ defmodule AshAgent.Conversation.Transformer do
 
   # What a stranger may set of a new conversation.
   defp own(dsl) do
-    for %{public?: true, writable?: true, name: name} <-
-          Transformer.get_entities(dsl, [:attributes]),
-        do: name
+    attributes =
+      for %{public?: true, writable?: true, name: name} <-
+            Transformer.get_entities(dsl, [:attributes]),
+          do: name
+
+    # Ash makes those of relationships after this.
+    related =
+      for %{type: :belongs_to, define_attribute?: true, attribute_writable?: true} = relationship <-
+            Transformer.get_entities(dsl, [:relationships]),
+          public?(relationship),
+          do: relationship.source_attribute || :"#{relationship.name}_id"
+
+    Enum.uniq(attributes ++ related)
   end
+
+  defp public?(%{attribute_public?: nil, public?: public?}), do: public?
+  defp public?(%{attribute_public?: public?}), do: public?
 
   defp attributes({:ok, dsl} = state) do
     keyed? = Enum.any?(Transformer.get_entities(dsl, [:attributes]), & &1.primary_key?)
@@ -97,7 +111,7 @@ defmodule AshAgent.Conversation.Transformer do
 
   defp actions(state, own) do
     state
-    |> add(:read, :read, primary?: true)
+    |> add(:read, :read, primary?: true, pagination: pagination())
     |> add(:destroy, :destroy, primary?: true)
     |> add(:create, :start, accept: own, arguments: message() ++ wait(), changes: does(:start))
     |> add(:create, :fork,
@@ -118,16 +132,20 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:delta, [])
   end
 
-  defp add({:ok, dsl} = state, :read, name, opts) do
-    if Enum.any?(
-         Transformer.get_entities(dsl, [:actions]),
-         &(&1.type == :read and &1.primary?)
-       ),
+  # Ash makes the actions of `defaults` after this.
+  defp add({:ok, dsl} = state, type, name, opts) do
+    defaults = Transformer.get_option(dsl, [:actions], :defaults) || []
+
+    if Enum.any?(defaults, &(&1 == name or match?({^name, _accept}, &1))) or
+         (type == :read and primary_read?(dsl)),
        do: state,
-       else: Builder.add_new_action(state, :read, name, opts)
+       else: Builder.add_new_action(state, type, name, opts)
   end
 
-  defp add(state, type, name, opts), do: Builder.add_new_action(state, type, name, opts)
+  defp add(error, _type, _name, _opts), do: error
+
+  defp primary_read?(dsl),
+    do: Enum.any?(Transformer.get_entities(dsl, [:actions]), &(&1.type == :read and &1.primary?))
 
   defp update(state, name, arguments) do
     add(state, :update, name,
@@ -136,6 +154,18 @@ defmodule AshAgent.Conversation.Transformer do
       arguments: arguments,
       changes: does(name)
     )
+  end
+
+  defp pagination do
+    {:ok, pagination} =
+      Builder.build_pagination(
+        keyset?: true,
+        offset?: true,
+        required?: false,
+        countable: true
+      )
+
+    pagination
   end
 
   defp does(name) do
@@ -171,10 +201,16 @@ defmodule AshAgent.Conversation.Transformer do
 
     Builder.add_new_relationship(dsl, :has_many, :iterations, resource,
       no_attributes?: true,
+      # The attribute of the iterations has another type.
+      validate_destination_attribute?: false,
       filters: [
         Iteration.Transformer.filter(
           :has_many,
-          expr(conversation_id == type(parent(^ref(key)), :string))
+          Iteration.Transformer.keyed(
+            expr(parent(^ref(key))),
+            expr(conversation_id),
+            Info.prefix(dsl)
+          )
         )
       ],
       sort: [number: :asc],
@@ -182,12 +218,25 @@ defmodule AshAgent.Conversation.Transformer do
     )
   end
 
-  # The others are made from `stored`, so that a conversation is read once.
-  defp calculations(state) do
-    state = Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored})
+  # Those of the stored row are read by the database, where it has the row. The others are made from `stored`, so that a
+  # conversation is read once; nothing can be filtered by them.
+  defp calculations({:ok, dsl} = state) do
+    rows = if Info.tables?(dsl), do: Row.shown(), else: []
+    resource = Transformer.get_persisted(dsl, :module)
 
-    Enum.reduce(@calculations, state, fn {name, type}, state ->
-      Builder.add_new_calculation(state, name, type, {Calculation, show: name}, public?: true)
+    state =
+      Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored}, unsorted())
+
+    Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
+      if name in rows do
+        implementation = {Row, show: name, conversation: resource}
+        Builder.add_new_calculation(state, name, type, implementation, [public?: true] ++ opts)
+      else
+        opts = [public?: true] ++ unsorted() ++ opts
+        Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
+      end
     end)
   end
+
+  defp unsorted, do: [filterable?: false, sortable?: false]
 end

@@ -13,6 +13,7 @@ defmodule AshAgent.Conversation.Verifier do
   @impl true
   def verify(dsl) do
     with :ok <- key(dsl),
+         :ok <- name(dsl),
          :ok <- store(dsl),
          :ok <- column(dsl),
          :ok <- iterations(dsl),
@@ -25,6 +26,20 @@ defmodule AshAgent.Conversation.Verifier do
       [_one] -> :ok
       _other -> error(dsl, [:attributes], "a conversation needs a primary key of one attribute")
     end
+  end
+
+  # "a:b" with the key 1 would be "a" with the key "b:1".
+  defp name(dsl) do
+    name = Conversation.Info.name(dsl)
+
+    if name != "" and not String.contains?(name, ":"),
+      do: :ok,
+      else:
+        error(
+          dsl,
+          [:conversation, :name],
+          "expected a name without colons, got: #{inspect(name)}; set one with `name`"
+        )
   end
 
   defp store(dsl) do
