@@ -67,7 +67,8 @@ defmodule AshAgentResources.MixProject do
     [
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_resources/changelog.html"},
-      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md)
+      files:
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md)
     ]
   end
 

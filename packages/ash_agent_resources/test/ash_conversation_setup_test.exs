@@ -165,7 +165,7 @@ defmodule AshAgent.Integration.ConversationSetupTest do
         chat = made.start!(%{title: "a", input: "Hi"}, tenant: "acme", context: context)
         assert chat.__metadata__.run.output == "Hello!"
         chat = Ash.load!(chat, [:transcript, iterations: :content], tenant: "acme")
-        assert [_, _, _] = chat.transcript
+        assert [%{role: :user}, %{role: :assistant}] = chat.transcript
         assert [%{content: %{messages: [_, %{content: "Hello!"}]}}] = chat.iterations
         assert Ash.read!(made, tenant: "other") == []
       end

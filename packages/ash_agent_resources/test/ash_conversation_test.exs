@@ -72,7 +72,9 @@ for {resource, moduletags, integrations} <- [
       do: record |> Ash.load!(name, opts(opts)) |> Map.fetch!(name)
 
     defp texts(record) do
-      for %{content: content} <- show(record, :transcript), is_binary(content), do: content
+      for %{content: content} <- Context.to_messages(show(record, :context)),
+          is_binary(content),
+          do: content
     end
 
     defp reason({:error, %{errors: [%Conversation.Error{reason: reason}]}}), do: reason

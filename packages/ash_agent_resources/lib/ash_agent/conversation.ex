@@ -75,6 +75,24 @@ defmodule AshAgent.Conversation do
           "What the store knows the resource by: its part of a conversation's key, see `AshAgent.Conversation.Info.key/1`. Without colons. " <>
             "Defaults to the table in PostgreSQL, or else to the name of the module."
       ],
+      authority: [
+        type: {:one_of, [:asker, :resumer]},
+        default: :asker,
+        doc:
+          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes."
+      ],
+      actor_persister: [
+        type: :atom,
+        doc:
+          "A module with `store/1` and `lookup/1`, as an `AshOban.ActorPersister`: what is stored of an actor with each message, and how it " <>
+            "is found again. Records of Ash resources need none."
+      ],
+      without_conversation: [
+        type: {:list, :atom},
+        default: [],
+        doc:
+          "Create actions that make records without a conversation on purpose, as an import may. Others are a warning of the compiler."
+      ],
       deltas: [
         type: :boolean,
         default: true,
@@ -142,7 +160,8 @@ defmodule AshAgent.Conversation do
 
   ## Actions
 
-  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface.
+  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface. Actions of
+  your own use `AshAgent.Conversation.Change`.
 
   | action | |
   |---|---|
@@ -172,8 +191,13 @@ defmodule AshAgent.Conversation do
 
   ## The actor and the tenant
 
-  Policies of the resource decide who may do what, as for any resource. Tools get `:actor`, `:tenant` and `:domain` of the action, the
-  resource as `:agent`, and the record's id as `:conversation_id`. None of them is stored. `:resume` answers with the actor who resumes.
+  Policies of the resource decide who may do what, as for any resource; `:approve` and `:deny` have policies of their own, and a decision
+  knows who made it. Tools get `:actor`, `:tenant` and `:domain` of the action, the shared context of the action as `:shared`, the resource
+  as `:agent`, and the record's id as `:conversation_id`.
+
+  Tools run as who asked, whoever approves and resumes. For that the message keeps the resource and the key of the actor, which `:resume`
+  reads anew, and the shared context, such as a locale. Of other actors, it keeps the `id`: they can resume what they asked for, and
+  for anybody else to do it the section needs an `actor_persister`. With `authority :resumer`, tools run as who resumes.
 
   With multitenancy by attribute the record guards its messages. By schema, the tables of the store are in the tenant's schema.
 
@@ -189,7 +213,7 @@ defmodule AshAgent.Conversation do
   ## Deltas
 
   Notifiers of the resource, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams a notification of the action
-  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. At the end of a turn comes one with
+  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. When a message of `:say` is stored comes one with `metadata.said`, at the end of a turn one with
   `metadata.ended`: `:answered`, `:paused` or `:failed`.
 
       pub_sub do

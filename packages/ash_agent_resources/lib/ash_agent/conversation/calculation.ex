@@ -54,8 +54,8 @@ defmodule AshAgent.Conversation.Calculation do
   end
 
   defp show(:context, stored), do: stored.value
-  defp show(:transcript, stored), do: Context.to_messages(stored.value)
-  defp show(:last_message, stored), do: stored.value |> Context.to_messages() |> List.last()
+  defp show(:transcript, stored), do: transcript(stored)
+  defp show(:last_message, stored), do: stored |> transcript() |> List.last()
   defp show(:message_count, stored), do: Context.count_messages(stored.value)
   defp show(:current_iteration, stored), do: stored.value.current_iteration
   defp show(:pending_tool_calls, stored), do: Context.undecided_tool_calls(stored.value)
@@ -63,4 +63,12 @@ defmodule AshAgent.Conversation.Calculation do
   defp show(:status, stored), do: stored.status
   defp show(:revision, stored), do: stored.revision
   defp show(:last_activity_at, stored), do: stored.updated_at
+
+  # The system prompt is the application's.
+  defp transcript(stored) do
+    stored.value
+    |> Context.to_messages()
+    |> Enum.reject(&(&1.role == :system))
+    |> Conversation.Asker.hide()
+  end
 end

@@ -4,7 +4,7 @@ defmodule AshAgent.Conversation.Runner do
   # Turns of a conversation, in the one session that it has in the cluster, and changes while it has none.
 
   alias AshAgent.{Context, Conversation, Session, Store}
-  alias AshAgent.Conversation.{Info, Notices}
+  alias AshAgent.Conversation.{Asker, Info, Notices}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Owner
 
@@ -36,15 +36,39 @@ defmodule AshAgent.Conversation.Runner do
         domain: changeset.domain,
         actor: context.actor,
         tenant: changeset.tenant,
+        shared: Asker.shared(changeset),
         conversation_id: Info.id(record)
       }
     }
+  end
+
+  @doc "The same turn as whoever asked for it, or the error of a turn whose asker cannot be found."
+  def as_asker(%__MODULE__{} = turn) do
+    with {:ok, stored} <- Store.fetch(turn.store, turn.id),
+         {:ok, turn} <- as_asker(turn, Asker.of(stored.value)) do
+      {:ok, turn}
+    else
+      {:error, reason} -> refused(reason)
+    end
+  end
+
+  defp as_asker(turn, asker) do
+    given = turn.runtime_context
+
+    with :asker <- Info.option(turn.resource, :authority),
+         {:ok, runtime_context} <- Asker.restore(turn, asker, given) do
+      {:ok, %{turn | runtime_context: runtime_context}}
+    else
+      :resumer -> {:ok, turn}
+      {:error, reason} -> {:error, reason}
+    end
   end
 
   @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
   def run(%__MODULE__{} = turn, job, wait?) do
     # That of an earlier action.
     turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+    with {:prompt, id} <- job, do: Notices.said(turn, id)
     if wait?, do: run(turn, job), else: run_later(turn, job)
   end
 
@@ -78,8 +102,9 @@ defmodule AshAgent.Conversation.Runner do
   # Messages that wait since their process died are answered by whoever resumes.
   defp continued(turn, :resume, %Result{} = ended) do
     with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
-         %{id: prompt} <- Enum.find(prompts, &(&1.kind == :prompt)) do
-      case in_session(turn, &ask(&1, turn, {:prompt, prompt})) do
+         %{} = waiting <- Enum.find(prompts, &(&1.kind == :prompt)) do
+      case answer(turn, waiting) do
+        {:error, :no_actor} -> failed(turn, :no_actor)
         {:ok, %Result{} = ended} -> continued(turn, :resume, ended)
         {:paused, paused} -> told(turn, paused)
         {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
@@ -92,6 +117,11 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   defp continued(turn, _job, ended), do: told(turn, ended)
+
+  defp answer(turn, waiting) do
+    with {:ok, turn} <- as_asker(turn, Asker.of_metadata(waiting.metadata)),
+         do: in_session(turn, &ask(&1, turn, {:prompt, waiting.id}))
+  end
 
   defp told(turn, ended) do
     Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
@@ -119,7 +149,17 @@ defmodule AshAgent.Conversation.Runner do
 
     answer = with {:ok, ref} <- answer, do: await(ref, monitor)
     Process.demonitor(monitor, [:flush])
+    settle(session)
     answer
+  end
+
+  # A session gives its conversation back after it has answered. Whoever acts next finds it free, also in a transaction on the only
+  # connection of a test. One that has more to do answers at once.
+  defp settle(session) do
+    _status = Session.status(session)
+    :ok
+  catch
+    :exit, _reason -> :ok
   end
 
   defp await(ref, monitor) do

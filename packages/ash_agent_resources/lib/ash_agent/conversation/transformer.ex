@@ -9,11 +9,11 @@ defmodule AshAgent.Conversation.Transformer do
 
   alias Ash.Resource.Builder
   alias AshAgent.{Context, Store}
-  alias AshAgent.Conversation.{Calculation, Change, Info, Iteration, Row}
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Info, Iteration, Row}
   alias Spark.Dsl.Transformer
 
   @calculations [
-    {:context, Context.AshType, []},
+    {:context, Context.AshType, [public?: false]},
     {:transcript, {:array, :map}, []},
     {:last_message, :map, []},
     {:message_count, :integer, []},
@@ -30,7 +30,7 @@ defmodule AshAgent.Conversation.Transformer do
     say: [args: [{:optional, :input}]],
     resume: [],
     approve: [args: [:call_id]],
-    deny: [args: [:call_id, {:optional, :reason}]],
+    deny_call: [action: :deny, args: [:call_id]],
     cancel: [],
     rewind: [args: [:iteration]],
     fork: [args: [:source_id]]
@@ -47,7 +47,9 @@ defmodule AshAgent.Conversation.Transformer do
     with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
          {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
          {:ok, dsl} <- actions({:ok, dsl}, own),
+         own_deny? = own_interface?(dsl, :deny),
          {:ok, dsl} <- interfaces({:ok, dsl}),
+         dsl = if(own_deny? or not interface?(dsl), do: dsl, else: denial(dsl)),
          {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
          {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
          do: calculations({:ok, dsl})
@@ -186,6 +188,19 @@ defmodule AshAgent.Conversation.Transformer do
     argument
   end
 
+  defp own_interface?(dsl, name),
+    do: Enum.any?(Transformer.get_entities(dsl, [:code_interface]), &(&1.name == name))
+
+  # As Ash decides it.
+  defp interface?(dsl) do
+    info = Ash.Resource.Info
+
+    info.define_interface?(dsl) and
+      (info.code_interface_domain(dsl) || info.domain(dsl)) not in [nil, false]
+  end
+
+  defp denial(dsl), do: Transformer.eval(dsl, [], Denial.functions())
+
   defp interfaces(state) do
     Enum.reduce(@interfaces, state, fn {name, opts}, state ->
       Builder.add_new_interface(state, name, opts)
@@ -230,9 +245,9 @@ defmodule AshAgent.Conversation.Transformer do
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
         implementation = {Row, show: name, conversation: resource}
-        Builder.add_new_calculation(state, name, type, implementation, [public?: true] ++ opts)
+        Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
       else
-        opts = [public?: true] ++ unsorted() ++ opts
+        opts = Keyword.merge([public?: true] ++ unsorted(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
       end
     end)

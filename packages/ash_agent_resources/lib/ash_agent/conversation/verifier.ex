@@ -18,8 +18,49 @@ defmodule AshAgent.Conversation.Verifier do
          :ok <- column(dsl),
          :ok <- iterations(dsl),
          :ok <- llm(dsl),
-         do: options(dsl)
+         :ok <- options(dsl),
+         :ok <- changes(dsl),
+         do: creates(dsl)
   end
+
+  # Ash asks a change only when it runs.
+  defp changes(dsl) do
+    for(
+      %{changes: changes} <- Verifier.get_entities(dsl, [:actions]),
+      %{change: {Conversation.Change, opts}} <- changes,
+      {:error, words} <- [Conversation.Change.init(opts)],
+      do: words
+    )
+    |> case do
+      [] -> :ok
+      [words | _] -> error(dsl, [:actions], words)
+    end
+  end
+
+  # A record without a conversation answers nothing.
+  defp creates(dsl) do
+    allowed = Conversation.Info.option(dsl, :without_conversation)
+
+    bare =
+      for %{type: :create, name: name, changes: changes} <-
+            Verifier.get_entities(dsl, [:actions]),
+          name not in allowed,
+          not Enum.any?(changes, &begins?/1),
+          do: name
+
+    case bare do
+      [] ->
+        :ok
+
+      [name | _] ->
+        {:warn,
+         "the create action #{inspect(name)} of #{inspect(Verifier.get_persisted(dsl, :module))} makes records without a conversation: add " <>
+           "`change {AshAgent.Conversation.Change, does: :start}` to it, or `without_conversation #{inspect(bare)}` to the section conversation"}
+    end
+  end
+
+  defp begins?(%{change: {Conversation.Change, does: name}}), do: name in [:start, :fork]
+  defp begins?(_other), do: false
 
   defp key(dsl) do
     case Ash.Resource.Info.primary_key(dsl) do

@@ -23,6 +23,21 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
   end
 
+  defmodule MyApp.Heard do
+    @moduledoc false
+    # Tells whoever listens to a record of its notifications.
+    use Ash.Notifier
+
+    def listen(id), do: :global.register_name({__MODULE__, id}, self())
+
+    @impl true
+    def notify(%{action: action, data: data, metadata: metadata}) do
+      listener = :global.whereis_name({__MODULE__, data.id})
+      if is_pid(listener), do: send(listener, {:heard, action.name, metadata})
+      :ok
+    end
+  end
+
   defmodule MyApp.Accounts do
     @moduledoc false
     use Ash.Domain, validate_config_inclusion?: false
@@ -60,15 +75,26 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       resource(MyApp.Chat.Conversation)
       resource(MyApp.Chat.Iteration)
       resource(MyApp.Chat.Case)
+      resource(MyApp.Chat.Phone)
+      resource(MyApp.Chat.PhoneIteration)
       resource(MyApp.Chat.Project)
       resource(MyApp.Chat.Memory)
       resource(MyApp.Chat.Note)
+      resource(MyApp.Chat.Adviser)
     end
 
     # Says back what it was told; a test gives another one in the action's context.
     def llm(context) do
       %{content: text} = context |> AshAgent.Context.to_messages() |> List.last()
       {:ok, %{content: "You said: #{text}"}}
+    end
+
+    # Gives a typed answer.
+    def adviser do
+      fn _context ->
+        call = %{id: "1", name: "submit_answer", arguments: %{"content" => "Tea.", "score" => 7}}
+        {:ok, %{tool_calls: [call]}}
+      end
     end
 
     def tools, do: AshAgent.Tools.actions(MyApp.Chat.Note, [:write])
@@ -125,7 +151,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       domain: MyApp.Chat,
       data_layer: AshPostgres.DataLayer,
       authorizers: [Ash.Policy.Authorizer],
-      notifiers: [AshAgent.Integration.Heard],
+      notifiers: [MyApp.Heard],
       extensions: [AshAgent.Conversation, AshArchival.Resource]
 
     postgres do
@@ -216,6 +242,80 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
   end
 
+  defmodule MyApp.Chat.Phone do
+    @moduledoc false
+    # A support desk sees that there are conversations, and not their words.
+    use Ash.Resource,
+      domain: MyApp.Chat,
+      data_layer: AshPostgres.DataLayer,
+      authorizers: [Ash.Policy.Authorizer],
+      extensions: [AshAgent.Conversation]
+
+    postgres do
+      table("phones")
+      repo(MyApp.Chat.Repo)
+    end
+
+    conversation do
+      iterations(MyApp.Chat.PhoneIteration)
+      llm(&MyApp.Chat.llm/1)
+    end
+
+    policies do
+      policy always() do
+        authorize_if(always())
+      end
+    end
+
+    field_policies do
+      field_policy [:transcript, :last_message] do
+        forbid_if(actor_attribute_equals(:role, :desk))
+        authorize_if(always())
+      end
+
+      field_policy :* do
+        authorize_if(always())
+      end
+    end
+  end
+
+  defmodule MyApp.Chat.PhoneIteration do
+    @moduledoc false
+    use Ash.Resource,
+      domain: MyApp.Chat,
+      data_layer: AshPostgres.DataLayer,
+      authorizers: [Ash.Policy.Authorizer],
+      extensions: [AshAgent.Conversation.Iteration]
+
+    iteration do
+      conversation(MyApp.Chat.Phone)
+    end
+
+    policies do
+      policy always() do
+        authorize_if(always())
+      end
+    end
+  end
+
+  defmodule MyApp.Chat.Adviser do
+    @moduledoc false
+    use Ash.Resource, domain: MyApp.Chat, extensions: [AshAgent.Resource]
+
+    resource do
+      require_primary_key?(false)
+    end
+
+    agent do
+      client(&MyApp.Chat.adviser/0)
+      output(AshAgent.Integration.Reply)
+
+      input do
+        argument(:message, :string, allow_nil?: false)
+      end
+    end
+  end
+
   defmodule MyApp.Chat.Project do
     @moduledoc false
     use Ash.Resource, domain: MyApp.Chat, data_layer: AshPostgres.DataLayer
@@ -265,10 +365,31 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     conversation do
       llm(&MyApp.Chat.llm/1)
+      without_conversation([:import])
     end
 
     actions do
       defaults([:read, :destroy])
+
+      create :open do
+        accept([:project_id])
+        argument(:topic, :string, allow_nil?: false)
+        argument(:input, :string, public?: false)
+
+        change(fn changeset, _context ->
+          topic = Ash.Changeset.get_argument(changeset, :topic)
+          Ash.Changeset.force_set_argument(changeset, :input, "About #{topic}")
+        end)
+
+        change({AshAgent.Conversation.Change, does: :start})
+      end
+
+      update :ask do
+        accept([])
+        argument(:input, :string, allow_nil?: false)
+        require_atomic?(false)
+        change({AshAgent.Conversation.Change, does: :say})
+      end
 
       # Rows of an import, without conversations.
       create(:import)
@@ -291,6 +412,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     conversation do
       name("memory")
+      without_conversation([:import])
       store(MyApp.Chat.MemoryStore)
       llm(&MyApp.Chat.llm/1)
     end
