@@ -346,7 +346,7 @@ defmodule AshAgent.Context do
   `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
   text, and results `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last
   iteration, or the next number, in which case an empty iteration opens. Without iterations, the context has an empty
-  first one.
+  first one, and the number may be 0, as ash_agent stores it.
 
   Results are taken from an iteration's `:tool_calls`, or from the messages that show them if the calls have no results.
 

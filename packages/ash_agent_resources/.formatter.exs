@@ -1,6 +1,44 @@
+# The options of the sections, which applications write without parentheses with `import_deps: [:ash_agent_resources]`.
+options = [
+  :action,
+  :actor_persister,
+  :allowed_tools,
+  :approval,
+  :authority,
+  :budget_strategy,
+  :client,
+  :conversation,
+  :deltas,
+  :description,
+  :function,
+  :hooks,
+  :iterations,
+  :llm,
+  :max_iterations,
+  :max_total_tokens,
+  :name,
+  :on_error,
+  :options,
+  :output,
+  :parameters,
+  :permission_rules,
+  :prompt,
+  :store,
+  :system_prompt,
+  :timeout,
+  :token_budget,
+  :tools,
+  :without_conversation
+]
+
+locals_without_parens =
+  [argument: 2, argument: 3, client: 2, tool: 1, tool: 2] ++
+    for(option <- options, do: {option, 1})
+
 [
   inputs: [
     "{mix,.formatter}.exs",
     "{lib,test}/**/*.{ex,exs}"
-  ]
+  ],
+  export: [locals_without_parens: locals_without_parens]
 ]

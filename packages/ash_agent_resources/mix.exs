@@ -31,14 +31,16 @@ defmodule AshAgentResources.MixProject do
   end
 
   # Where Hex is missing, Ash comes from the application that bin/integration is given.
-  @libraries [:ash, :ash_postgres, :spark, :splode]
+  @libraries [:ash, :ash_archival, :ash_postgres, :spark, :splode]
 
   defp libraries do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
     for app <- @libraries, libraries && File.dir?(Path.join(libraries, "#{app}")), do: app
   end
 
-  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
+  defp elixirc_paths(env) when env in [:test, :integration],
+    do: ["lib", "test/support", "test/grown/lib"]
+
   defp elixirc_paths(_env), do: ["lib"]
 
   defp deps do
@@ -49,6 +51,7 @@ defmodule AshAgentResources.MixProject do
           {:spark, "~> 2.2"},
           {:splode, "~> 0.2"},
           {:ash_postgres, "~> 2.0", optional: true},
+          {:ash_archival, "~> 2.0", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else
@@ -64,7 +67,8 @@ defmodule AshAgentResources.MixProject do
     [
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_resources/changelog.html"},
-      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md)
+      files:
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md)
     ]
   end
 

@@ -117,38 +117,57 @@ defmodule AshAgent.Integration.ConversationSetupTest do
 
       @args ~w(AshAgent.Integration.Made --domain AshAgent.Integration.Open --repo AshAgent.Integration.Repo --table made_chats)
 
-      test "writes a resource and a migration that work", %{tmp_dir: dir, run: run} do
-        run.(@args ++ ~w(--tenant org))
+      test "writes resources that work after `mix ash.codegen`", %{tmp_dir: dir, run: run} do
+        domain = "AshAgent.Integration.Making"
+
+        run.(
+          ~w(AshAgent.Integration.Made --domain #{domain} --repo AshAgent.Integration.Repo --table made_chats --tenant org)
+        )
+
         lib = Path.join(dir, "lib/ash_agent/integration")
         paths = for name <- ["made.ex", "iteration.ex"], do: Path.join(lib, name)
+        making = Path.join(lib, "making.ex")
 
-        [migration] =
-          Path.wildcard(Path.join(dir, "priv/repo/migrations/*_create_made_chats.exs"))
+        File.write!(making, """
+        defmodule #{domain} do
+          use Ash.Domain, validate_config_inclusion?: false
+
+          resources do
+            resource AshAgent.Integration.Made
+            resource AshAgent.Integration.Iteration
+          end
+        end
+        """)
 
         # Its policies forbid everything, which the test has to get around.
         # By name: the compiler does not know it.
         made = Module.concat(["AshAgent.Integration.Made"])
 
-        capture_io(:stderr, fn ->
-          {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(opened(paths))
-        end)
+        said =
+          capture_io(:stderr, fn ->
+            {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile([making | opened(paths)])
+          end)
 
-        [{migrations, _}] = Code.compile_file(migration)
-
+        refute said =~ "may not be compatible"
         Repo.query!("DROP TABLE IF EXISTS made_chats")
+        migrations = Path.join(dir, "migrations")
 
-        :ok = Ecto.Migrator.up(Repo, 1, migrations, log: false)
+        # As the task calls them, in no order.
+        for extension <- [AshAgent.Conversation, AshPostgres.DataLayer],
+            do:
+              extension.codegen(
+                ~w(--name made --domains #{domain} --migration-path #{migrations} --snapshot-path #{dir}/snapshots)
+              )
+
+        Ecto.Migrator.run(Repo, migrations, :up, all: true, log: false)
 
         context = %{ash_agent: %{options: [llm: AshAgent.LLM.Scripted.new(["Hello!"])]}}
         chat = made.start!(%{title: "a", input: "Hi"}, tenant: "acme", context: context)
         assert chat.__metadata__.run.output == "Hello!"
         chat = Ash.load!(chat, [:transcript, iterations: :content], tenant: "acme")
-        assert [_, _, _] = chat.transcript
+        assert [%{role: :user}, %{role: :assistant}] = chat.transcript
         assert [%{content: %{messages: [_, %{content: "Hello!"}]}}] = chat.iterations
         assert Ash.read!(made, tenant: "other") == []
-
-        :ok = Ecto.Migrator.down(Repo, 1, migrations, log: false)
-        assert %{rows: [[nil]]} = Repo.query!("SELECT cast(to_regclass('made_chats') as text)")
       end
 
       defp opened(paths) do

@@ -72,11 +72,14 @@ for {resource, moduletags, integrations} <- [
       do: record |> Ash.load!(name, opts(opts)) |> Map.fetch!(name)
 
     defp texts(record) do
-      for %{content: content} <- show(record, :transcript), is_binary(content), do: content
+      for %{content: content} <- Context.to_messages(show(record, :context)),
+          is_binary(content),
+          do: content
     end
 
     defp reason({:error, %{errors: [%Conversation.Error{reason: reason}]}}), do: reason
 
+    defp key(record), do: Conversation.Info.key(record)
     defp store(tenant \\ "acme"), do: Conversation.Info.store(@resource, tenant)
 
     defp delete_call(id \\ "1"),
@@ -108,7 +111,7 @@ for {resource, moduletags, integrations} <- [
 
       assert %{role: :assistant, content: "You said: Hi"} = chat.last_message
       assert {chat.message_count, chat.current_iteration, chat.total_tokens} == {3, 1, 0}
-      assert chat.context[:id] == chat.id
+      assert chat.context[:id] == key(chat)
       assert is_integer(chat.revision)
     end
 
@@ -126,7 +129,7 @@ for {resource, moduletags, integrations} <- [
       chat = @resource.say!(chat, nil, %{parts: parts}, opts())
 
       assert [_, "One", _, "Two", "You said: Two", "A picture."] = texts(chat)
-      assert {:ok, history} = Store.history(store(), chat.id)
+      assert {:ok, history} = Store.history(store(), key(chat))
       assert length(history) >= 3
       iterations = show(chat, :current_iteration)
       assert iterations == 3
@@ -137,7 +140,7 @@ for {resource, moduletags, integrations} <- [
         assert %{rows: [[^iterations]]} =
                  Repo.query!(
                    "SELECT count(*) FROM #{prefix}ash_agent_iterations WHERE conversation_id = $1",
-                   [chat.id]
+                   [key(chat)]
                  )
       end
     end
@@ -177,7 +180,7 @@ for {resource, moduletags, integrations} <- [
              |> Enum.chunk_every(2)
              |> Enum.all?(fn [said, answer] -> answer == "You said: " <> said end)
 
-      assert Store.waiting(store(), chat.id) == {:ok, []}
+      assert Store.waiting(store(), key(chat)) == {:ok, []}
     end
 
     test "tools get the actor and the tenant of whoever spoke" do
@@ -312,7 +315,7 @@ for {resource, moduletags, integrations} <- [
     test "what was cut short can be changed when its claim is over" do
       echo()
       chat = start(%{input: "One"})
-      {:ok, _} = until(fn -> with({:error, _} <- claim(chat.id, 1), do: nil) end)
+      {:ok, _} = until(fn -> with({:error, _} <- claim(key(chat), 1), do: nil) end)
       assert until(fn -> match?({:ok, _}, @resource.rewind(chat, 1, opts())) end)
       assert @resource.say!(chat, "Two", opts()).__metadata__.run.output == "You said: Two"
     end
@@ -323,8 +326,8 @@ for {resource, moduletags, integrations} <- [
     test "messages that wait for nobody are answered by whoever resumes" do
       echo()
       chat = start(%{input: "One"})
-      {:ok, _} = Store.enqueue(store(), chat.id, "Two")
-      {:ok, _} = Store.enqueue(store(), chat.id, "Three")
+      {:ok, _} = Store.enqueue(store(), key(chat), "Two")
+      {:ok, _} = Store.enqueue(store(), key(chat), "Three")
       @resource.resume!(chat, opts())
       assert ["One", _, "Two", _, "Three", "You said: Three"] = tl(texts(chat))
     end
@@ -333,10 +336,10 @@ for {resource, moduletags, integrations} <- [
       echo()
       chat = start(%{input: "One"})
       # The session of the start may just be ending.
-      claim = until(fn -> claimed(chat.id) end)
+      claim = until(fn -> claimed(key(chat)) end)
       chat = @resource.say!(chat, "Two", opts())
       refute Map.has_key?(chat.__metadata__, :run)
-      assert {:ok, [%{input: "Two"}]} = Store.waiting(store(), chat.id)
+      assert {:ok, [%{input: "Two"}]} = Store.waiting(store(), key(chat))
 
       for action <- [:resume, :cancel],
           do: assert(reason(apply(@resource, action, [chat, opts()])) == :busy)
@@ -390,7 +393,7 @@ for {resource, moduletags, integrations} <- [
       assert ["One", _] = tl(texts(fork))
       @resource.say!(fork, "Other", opts())
       assert ["One", _, "Two", _] = tl(texts(chat))
-      assert show(fork, :context)[:origin].id == chat.id
+      assert show(fork, :context)[:origin].id == key(chat)
 
       assert {:error, _} = @resource.fork(chat.id, %{}, opts(actor: @bob))
       assert {:error, _} = @resource.fork(chat.id, %{}, opts(tenant: "other"))
@@ -401,7 +404,7 @@ for {resource, moduletags, integrations} <- [
       echo()
       chat = start(%{input: "One"})
       Ash.destroy!(chat, opts())
-      assert Store.fetch(store(), chat.id) == {:error, :not_found}
+      assert Store.fetch(store(), key(chat)) == {:error, :not_found}
     end
 
     test "policies decide, and tenants are apart" do
@@ -420,7 +423,7 @@ for {resource, moduletags, integrations} <- [
       assert show(chat, :message_count) == 3
 
       if @resource == SchemaChat,
-        do: assert(Store.fetch(store("other"), chat.id) == {:error, :not_found})
+        do: assert(Store.fetch(store("other"), key(chat)) == {:error, :not_found})
     end
 
     test "notifies of the pieces of an answer, and of the end" do
@@ -476,12 +479,12 @@ for {resource, moduletags, integrations} <- [
 
                    chat = start()
                    assert texts(chat) == ["You talk about anything."]
-                   send(test, {:rolled_back, chat.id})
+                   send(test, {:rolled_back, key(chat)})
                    Repo.rollback(:over)
                  end)
 
-        assert_receive {:rolled_back, id}
-        assert Store.fetch(store(), id) == {:error, :not_found}
+        assert_receive {:rolled_back, key}
+        assert Store.fetch(store(), key) == {:error, :not_found}
         assert length(Ash.read!(@resource, opts())) == count
       end
     end

@@ -52,8 +52,8 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
         for iteration <- chat.iterations do
           content = Context.get_iteration(chat.context, iteration.number)
-          # The system prompt is the conversation's.
-          messages = Enum.reject(content.messages, &(&1.role == :system))
+          # The system prompt is the conversation's, and so is who asked.
+          messages = for m <- content.messages, m.role != :system, do: Map.delete(m, :metadata)
           assert iteration.content == %{content | messages: messages}
           assert iteration.conversation_id == chat.id
           assert iteration.started_at == content.started_at
@@ -148,7 +148,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
         Repo.query!(
           "UPDATE #{prefix}ash_agent_iterations SET document = '{\"SECRET\": 1}' WHERE conversation_id = $1 AND number = 1",
-          [chat.id]
+          [AshAgent.Conversation.Info.key(chat)]
         )
 
         query = Ash.Query.filter(@iteration, conversation_id == ^chat.id)

@@ -16,7 +16,10 @@ defmodule AshAgent.ChatContext.SharingTest do
   end
 
   # The reductions of a call.
-  defp cost(fun) do
+  # The least of several: a NIF counts the time that it takes, and the machine may be busy.
+  defp cost(fun), do: Enum.min(for _ <- 1..5, do: count_reductions(fun))
+
+  defp count_reductions(fun) do
     parent = self()
 
     {pid, monitor} =

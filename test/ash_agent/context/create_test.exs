@@ -177,6 +177,13 @@ defmodule AshAgent.Context.CreateTest do
   end
 
   describe "create/1" do
+    test "takes the number that ash_agent stores before the first iteration" do
+      for attributes <- [%{current_iteration: 0}, %{"iterations" => [], "current_iteration" => 0}] do
+        assert {:ok, %{current_iteration: 1} = context} = Context.create(attributes)
+        assert Context.count_messages(context) == 0
+      end
+    end
+
     test "makes one empty iteration of nothing" do
       for attributes <- [
             %{},

@@ -92,6 +92,8 @@ impl Context {
         match number {
             None => Ok(()),
             Some(number) if number == last => Ok(()),
+            // ash_agent counts from there before the first message.
+            Some(0) if last == 1 && self.count_messages() == 0 => Ok(()),
             Some(number) if number.checked_sub(1) == Some(last) => {
                 self.log.check_nothing_pending()?;
                 self.log.complete(at);
@@ -129,7 +131,7 @@ impl Attributes {
             current_key: fields.key("current_iteration"),
             id: take(&mut fields, "id", take_id, "non-empty text")?,
             iterations: take(&mut fields, "iterations", take_list, "a list of iterations")?,
-            current: take(&mut fields, "current_iteration", take_number, NUMBER)?,
+            current: take(&mut fields, "current_iteration", take_current, NUMBER)?,
             metadata: take_metadata(&mut fields)?,
             origin: take_origin(&mut fields)?,
             created_at: take(&mut fields, "created_at", take_time, TIME)?,
@@ -206,6 +208,14 @@ fn take_number(fields: &mut Fields, name: &str) -> Result<Option<u64>, NotThat> 
     match fields.take_given(name) {
         None => Ok(None),
         Some(Value::Int(number @ 1..)) => Ok(u64::try_from(number).ok()),
+        Some(_) => Err(NotThat),
+    }
+}
+
+fn take_current(fields: &mut Fields, name: &str) -> Result<Option<u64>, NotThat> {
+    match fields.take_given(name) {
+        None => Ok(None),
+        Some(Value::Int(number @ 0..)) => Ok(u64::try_from(number).ok()),
         Some(_) => Err(NotThat),
     }
 }

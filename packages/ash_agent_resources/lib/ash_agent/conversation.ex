@@ -69,6 +69,30 @@ defmodule AshAgent.Conversation do
           "The store of the messages, or a function that gets the tenant and returns it, or `:column`. Required unless the data " <>
             "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
       ],
+      name: [
+        type: :string,
+        doc:
+          "What the store knows the resource by: its part of a conversation's key, see `AshAgent.Conversation.Info.key/1`. Without colons. " <>
+            "Defaults to the table in PostgreSQL, or else to the name of the module."
+      ],
+      authority: [
+        type: {:one_of, [:asker, :resumer]},
+        default: :asker,
+        doc:
+          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes."
+      ],
+      actor_persister: [
+        type: :atom,
+        doc:
+          "A module with `store/1` and `lookup/1`, as an `AshOban.ActorPersister`: what is stored of an actor with each message, and how it " <>
+            "is found again. Records of Ash resources need none."
+      ],
+      without_conversation: [
+        type: {:list, :atom},
+        default: [],
+        doc:
+          "Create actions that make records without a conversation on purpose, as an import may. Others are a warning of the compiler."
+      ],
       deltas: [
         type: :boolean,
         default: true,
@@ -118,10 +142,12 @@ defmodule AshAgent.Conversation do
 
   ## Where the messages are
 
-  The record has only attributes of your application. The messages are in the tables of `AshAgent.Store`, under the record's id: a row
+  The record has only attributes of your application. The messages are in the tables of `AshAgent.Store`, under a key that has the
+  resource's name and the record's id, `"conversations:7"`, so that the conversations of two resources never meet: a row
   for each iteration, so that a turn costs the same to write at any length, and with the journal of tool calls that runs after a crash
   need. With AshPostgres they are in the same database. `:start`, `:fork`, `:rewind`, decisions and the message of a `:say` are written
-  in the action's transaction, and each write of a turn in a statement of its own. Destroying the record deletes its messages.
+  in the action's transaction, and each write of a turn in a statement of its own. Destroying the record deletes its messages, unless the
+  action is `soft?`, as those of AshArchival are.
 
   With `iterations MyApp.Chat.Iteration`, the rows are a resource as well, to read, filter, count and load as `iterations`: see
   `AshAgent.Conversation.Iteration`.
@@ -134,7 +160,8 @@ defmodule AshAgent.Conversation do
 
   ## Actions
 
-  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface.
+  Each can be replaced by one of your own with the same name, and each has a function of the same name in the code interface. Actions of
+  your own use `AshAgent.Conversation.Change`.
 
   | action | |
   |---|---|
@@ -164,20 +191,29 @@ defmodule AshAgent.Conversation do
 
   ## The actor and the tenant
 
-  Policies of the resource decide who may do what, as for any resource. Tools get `:actor`, `:tenant` and `:domain` of the action, the
-  resource as `:agent`, and the record's id as `:conversation_id`. None of them is stored. `:resume` answers with the actor who resumes.
+  Policies of the resource decide who may do what, as for any resource; `:approve` and `:deny` have policies of their own, and a decision
+  knows who made it. Tools get `:actor`, `:tenant` and `:domain` of the action, the shared context of the action as `:shared`, the resource
+  as `:agent`, and the record's id as `:conversation_id`.
+
+  Tools run as who asked, whoever approves and resumes. For that the message keeps the resource and the key of the actor, which `:resume`
+  reads anew, and the shared context, such as a locale. Of other actors, it keeps the `id`: they can resume what they asked for, and
+  for anybody else to do it the section needs an `actor_persister`. With `authority :resumer`, tools run as who resumes.
 
   With multitenancy by attribute the record guards its messages. By schema, the tables of the store are in the tenant's schema.
 
   ## Calculations
 
-  `context`, `transcript`, `last_message`, `message_count`, `current_iteration`, `pending_tool_calls`, `total_tokens`, `status`
-  (`:idle`, `:running`, `:paused`) and `revision`. Each conversation that you load them for is read once, however many you load.
+  `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count` are read by the database with AshPostgres,
+  and a list can be filtered and sorted by them. `message_count` looks at all iterations; the others cost as much as a join. As all that the
+  database calculates, they can be loaded for a record that is at hand.
+
+  `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all of them,
+  are read from the store, for each conversation once. Nothing can be filtered or sorted by these.
 
   ## Deltas
 
   Notifiers of the resource, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams a notification of the action
-  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. At the end of a turn comes one with
+  `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. When a message of `:say` is stored comes one with `metadata.said`, at the end of a turn one with
   `metadata.ended`: `:answered`, `:paused` or `:failed`.
 
       pub_sub do
@@ -201,4 +237,24 @@ defmodule AshAgent.Conversation do
     sections: [@conversation],
     transformers: [AshAgent.Conversation.Transformer],
     verifiers: [AshAgent.Conversation.Verifier]
+
+  @doc """
+  Waits until the sessions have ended that a process, or one that it has started, has begun, and returns `:ok`.
+
+  A session releases its conversation after it has answered. A test calls this before it gives back the connection of its sandbox; see the
+  guide "Testing". After `timeout` milliseconds, it does not wait any more.
+
+      on_exit(fn ->
+        AshAgent.Conversation.await_turns(test)
+        Ecto.Adapters.SQL.Sandbox.stop_owner(owner)
+      end)
+  """
+  @doc since: "0.1.0"
+  @spec await_turns(pid(), non_neg_integer()) :: :ok
+  def await_turns(caller, timeout \\ 5_000) when is_pid(caller) and is_integer(timeout),
+    do: AshAgent.Conversation.Runner.await_turns(caller, timeout)
+
+  @doc false
+  # `mix ash.codegen` calls it.
+  def codegen(argv), do: AshAgent.Conversation.Codegen.run(argv)
 end

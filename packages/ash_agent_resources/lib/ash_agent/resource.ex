@@ -259,15 +259,11 @@ defmodule AshAgent.Resource do
 
   ## Agents as tools
 
-  An agent is called by a tool of another one as by any code, with the actor of the call:
+  The action of an agent is a tool as any other one. It runs with the actor of the call, and gives the model the agent's answer:
 
       tool :research do
         description "Looks something up in the handbook"
-        parameters question: [type: :string, required: true]
-
-        function fn %{question: question}, %{actor: actor, tenant: tenant} ->
-          with {:ok, result} <- MyApp.Researcher.call(question, actor: actor, tenant: tenant), do: {:ok, result.output}
-        end
+        action {MyApp.Researcher, :call}
       end
 
   `AshAgent.Runtime.SubAgent` makes tools that also share the limits of the run.

@@ -63,7 +63,9 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     def await_held, do: Wait.until(fn -> Process.whereis(:held) end, @wait) && :ok
 
     def texts(id) do
-      for %{content: text} <- chat(id, [:transcript]).transcript, is_binary(text), do: text
+      for %{content: text} <- Context.to_messages(chat(id, [:context]).context),
+          is_binary(text),
+          do: text
     end
 
     def status(id), do: chat(id, [:status]).status

@@ -322,6 +322,7 @@ defmodule AshAgent.Integration.Kept do
       conversation do
         llm(&AshAgent.Integration.Chats.llm/0)
         store(:column)
+        without_conversation([:bare])
       end
     end
   end

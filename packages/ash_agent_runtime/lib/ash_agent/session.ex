@@ -139,8 +139,9 @@ defmodule AshAgent.Session do
 
   @doc false
   # For `AshAgent.Sessions`: a conversation that `from` holds may be claimed, and one that cannot be claimed is not a crash.
-  def start_sealed(opts, from) when is_function(opts, 0),
-    do: start_server(opts.(), from: from, quiet?: true)
+  # `callers` are the `$callers` of the session's processes, for a database that knows whose connection they may use.
+  def start_sealed(opts, from, callers \\ []) when is_function(opts, 0),
+    do: start_server(opts.(), from: from, quiet?: true, callers: callers)
 
   defp start_server(opts, more) do
     init = Options.prepare!(opts) ++ [tag: __MODULE__] ++ more

@@ -202,7 +202,8 @@ defmodule AshAgent.Store do
     if kept.value == nil,
       do: raise(ArgumentError, "the conversation was not loaded: call fetch/2 with it first")
 
-    unless is_struct(value, kept.value.__struct__) and id_of!(value) == kept.id,
+    # Not the id that it is kept under: `rename/3` gives it another one.
+    unless is_struct(value, kept.value.__struct__) and id_of!(value) == id_of!(kept.value),
       do:
         raise(
           ArgumentError,
@@ -339,6 +340,30 @@ defmodule AshAgent.Store do
   @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
   def delete(store, id) when is_binary(id),
     do: if(Options.id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
+
+  @doc """
+  Gives a conversation another id, and returns `:ok`.
+
+  All that is stored with it comes along. The context itself keeps the id that it was made with, since the keys of its
+  calls are made of that one. Returns `{:error, :not_found}`, `{:error, :exists}` if there is a conversation with the new id, and
+  `{:error, {:owned, owner}}` if it is claimed. A store of your own supports it with a function `rename/3`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "7"))
+      iex> AshAgent.Store.rename(store, "7", "conversations:7")
+      :ok
+      iex> {:ok, kept} = AshAgent.Store.fetch(store, "conversations:7")
+      iex> {kept.id, kept.value[:id], AshAgent.Store.fetch(store, "7")}
+      {"conversations:7", "7", {:error, :not_found}}
+  """
+  @doc since: "0.1.0"
+  @spec rename(t(), id(), id()) :: :ok | {:error, :exists | refusal() | Error.t()}
+  def rename(store, from, to) when is_binary(from) and is_binary(to) do
+    id!(to)
+    if Options.id?(from), do: call(store, :rename, [from, to]), else: {:error, :not_found}
+  end
 
   @doc """
   Returns the writes of a conversation, oldest first: `{:ok, [%{revision:, epoch:, owner:, at:, note:}]}`.

@@ -61,4 +61,29 @@ defmodule AshAgent.Store.Conformance.Conversations do
     assert value[:origin] == %{id: context[:id], iteration: context.current_iteration}
     assert_raise ArgumentError, fn -> Store.append(store, kept, fork) end
   end
+
+  check "goes on under another id, where the store can rename", %{store: store} do
+    if function_exported?(store.__struct__, :rename, 3) do
+      context = talk()
+      kept = create!(store, context)
+      kept = append!(store, kept, Context.add_user_message(context, "More"))
+      fork = create!(store, Context.fork(context, id: new_id()))
+      {old, new} = {kept.id, new_id()}
+
+      assert {:error, :exists} = Store.rename(store, old, fork.id)
+      assert :ok = Store.rename(store, old, new)
+      assert {:error, :not_found} = Store.rename(store, old, new)
+      assert {:error, :not_found} = Store.fetch(store, old)
+      assert {:ok, %{parent_id: ^new}} = Store.fetch(store, fork.id)
+      assert {:error, :not_found} = Store.append(store, kept, kept.value)
+
+      {:ok, claim} = Store.claim(store, new, owner: "a")
+      {:ok, claim} = Store.fetch(store, claim)
+      assert {:error, {:owned, "a"}} = Store.rename(store, new, old)
+      {:ok, later} = Store.append(store, claim, Context.add_user_message(claim.value, "Again"))
+      assert {:ok, %{value: value, metadata: metadata}} = Store.fetch(store, new)
+      assert Context.equal?(value, later.value)
+      assert metadata == kept.metadata
+    end
+  end
 end

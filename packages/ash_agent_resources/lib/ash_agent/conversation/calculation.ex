@@ -16,7 +16,8 @@ defmodule AshAgent.Conversation.Calculation do
   def calculate([%resource{} | _] = records, [show: :stored], context) do
     store = Conversation.Info.store(resource, context.tenant)
     ids = Enum.map(records, &Conversation.Info.id/1)
-    with :ok <- readable(resource, ids, context), do: fetch_all(store, ids)
+    keys = Enum.map(records, &Conversation.Info.key/1)
+    with :ok <- readable(resource, ids, context), do: fetch_all(store, keys)
   end
 
   def calculate(records, [show: name], _context),
@@ -40,10 +41,10 @@ defmodule AshAgent.Conversation.Calculation do
 
   defp readable(_resource, _ids, _context), do: :ok
 
-  defp fetch_all(store, ids) do
-    ids
-    |> Enum.reduce_while([], fn id, read ->
-      case Store.fetch(store, id) do
+  defp fetch_all(store, keys) do
+    keys
+    |> Enum.reduce_while([], fn key, read ->
+      case Store.fetch(store, key) do
         {:ok, stored} -> {:cont, [stored | read]}
         {:error, :not_found} -> {:cont, [nil | read]}
         {:error, reason} -> {:halt, {:error, Conversation.Error.exception(reason: reason)}}
@@ -53,12 +54,21 @@ defmodule AshAgent.Conversation.Calculation do
   end
 
   defp show(:context, stored), do: stored.value
-  defp show(:transcript, stored), do: Context.to_messages(stored.value)
-  defp show(:last_message, stored), do: stored.value |> Context.to_messages() |> List.last()
+  defp show(:transcript, stored), do: transcript(stored)
+  defp show(:last_message, stored), do: stored |> transcript() |> List.last()
   defp show(:message_count, stored), do: Context.count_messages(stored.value)
   defp show(:current_iteration, stored), do: stored.value.current_iteration
   defp show(:pending_tool_calls, stored), do: Context.undecided_tool_calls(stored.value)
   defp show(:total_tokens, stored), do: Context.get_cumulative_tokens(stored.value).total_tokens
   defp show(:status, stored), do: stored.status
   defp show(:revision, stored), do: stored.revision
+  defp show(:last_activity_at, stored), do: stored.updated_at
+
+  # The system prompt is the application's.
+  defp transcript(stored) do
+    stored.value
+    |> Context.to_messages()
+    |> Enum.reject(&(&1.role == :system))
+    |> Conversation.Asker.hide()
+  end
 end

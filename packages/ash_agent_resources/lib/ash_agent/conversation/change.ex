@@ -1,18 +1,62 @@
 defmodule AshAgent.Conversation.Change do
-  @moduledoc false
+  @moduledoc """
+  The change of the actions of `AshAgent.Conversation`, for actions of your own.
 
-  # What each action does. Messages, decisions and branches are written in the action's transaction, turns run after it.
+      actions do
+        create :open do
+          accept [:title]
+          argument :input, :string
+          change {AshAgent.Conversation.Change, does: :start}
+        end
+
+        update :ask do
+          accept []
+          argument :input, :string, allow_nil?: false
+          require_atomic? false
+          change {AshAgent.Conversation.Change, does: :say}
+        end
+      end
+
+  `does` is the name of one of the actions, and the change reads its arguments, those that the action has:
+
+  | `does` | type | arguments |
+  |---|---|---|
+  | `:start` | create | `input` or `parts`, `metadata`, `wait` |
+  | `:fork` | create | `source_id`, `iteration`, `revision` |
+  | `:say` | update | `input` or `parts`, `metadata`, `wait` |
+  | `:resume` | update | `wait` |
+  | `:approve` | update | `call_id`, `arguments` |
+  | `:deny` | update | `call_id`, `reason` |
+  | `:cancel` | update | none |
+  | `:rewind` | update | `iteration`, `revision` |
+
+  Messages, decisions and branches are written in the action's transaction, and turns run after it. An argument that callers do not
+  give is `public?: false`, and set by a change before this one.
+  """
 
   use Ash.Resource.Change
 
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
-  alias AshAgent.Conversation.{Info, Runner}
+  alias AshAgent.Conversation.{Asker, Info, Runner}
 
+  @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
+  # The last two are the extension's own.
+  @does @actions ++ [:delta, :delete]
+
+  @doc false
+  @impl true
+  def init([does: name] = opts) when name in @does, do: {:ok, opts}
+
+  def init(_opts),
+    do: {:error, "expected does: with one of #{Enum.map_join(@actions, ", ", &inspect/1)}"}
+
+  @doc false
   @impl true
   def change(changeset, [does: name], context), do: does(name, changeset, context)
 
   # Deleting needs only the record that was destroyed.
+  @doc false
   @impl true
   def atomic(changeset, [does: :delete] = opts, context),
     do: {:ok, change(changeset, opts, context)}
@@ -20,10 +64,12 @@ defmodule AshAgent.Conversation.Change do
   def atomic(_changeset, opts, _context),
     do: {:not_atomic, "#{opts[:does]} of a conversation writes its messages"}
 
-  # A change of all destroy actions.
+  # A change of all destroy actions. A soft one keeps the record, and with it the conversation.
+  defp does(:delete, %{action: %{soft?: true}} = changeset, _context), do: changeset
+
   defp does(:delete, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      case Store.delete(store(changeset), Info.id(record)) do
+      case Store.delete(store(changeset), Info.key(record)) do
         {:error, %Store.Error{} = error} -> failed(error)
         _deleted -> {:ok, record}
       end
@@ -31,26 +77,27 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp does(:start, changeset, context) do
-    message = message(changeset)
+    message = message(changeset, context)
 
     changeset
     |> checked(message, :optional)
     |> Changeset.after_action(fn changeset, record ->
       create(changeset, record, first(changeset.resource, record, message))
     end)
-    |> then(&if(message == {:ok, nil}, do: &1, else: turn(&1, context, :resume)))
+    |> then(&if(message == {:ok, nil}, do: &1, else: turn(&1, context, :start)))
   end
 
   defp does(:say, changeset, context) do
-    message = message(changeset)
+    message = message(changeset, context)
 
     changeset
     |> checked(message, :required)
+    |> touch()
     |> Changeset.before_action(&waits_for_nobody/1)
     |> Changeset.after_action(fn changeset, record ->
       {:ok, {input, metadata}} = message
 
-      case Store.enqueue(store(changeset), Info.id(record), input, metadata: metadata) do
+      case Store.enqueue(store(changeset), Info.key(record), input, metadata: metadata) do
         {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
         {:error, reason} -> failed(reason)
       end
@@ -63,7 +110,7 @@ defmodule AshAgent.Conversation.Change do
   defp does(:approve, changeset, context) do
     edited(changeset, [status: :paused], fn conversation ->
       shown = Changeset.get_argument(changeset, :arguments)
-      opts = [by: by(context)] ++ if shown, do: [arguments: shown], else: []
+      opts = [by: Asker.identity(context.actor)] ++ if shown, do: [arguments: shown], else: []
       Context.approve_tool_call(conversation, call_id(changeset), opts)
     end)
   end
@@ -71,13 +118,16 @@ defmodule AshAgent.Conversation.Change do
   defp does(:deny, changeset, context) do
     edited(changeset, [status: :paused], fn conversation ->
       reason = Changeset.get_argument(changeset, :reason)
-      Context.deny_tool_call(conversation, call_id(changeset), reason, by: by(context))
+
+      Context.deny_tool_call(conversation, call_id(changeset), reason,
+        by: Asker.identity(context.actor)
+      )
     end)
   end
 
   defp does(:cancel, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
-      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.id(record)) do
+      if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
         {:ok, record}
       else
         edit(changeset, record, [status: :idle], fn conversation ->
@@ -107,7 +157,7 @@ defmodule AshAgent.Conversation.Change do
       forked(fn ->
         source = changeset.context.ash_agent_source.value
         source = if iteration, do: Context.rewind(source, to: iteration), else: source
-        Context.fork(source, id: Info.id(record))
+        Context.fork(source, id: Info.key(record))
       end)
       |> case do
         {:ok, fork} -> create(changeset, record, fork)
@@ -125,8 +175,8 @@ defmodule AshAgent.Conversation.Change do
   ## Messages
 
   # What a message's text or parts are, or nil.
-  defp message(changeset) do
-    metadata = Changeset.get_argument(changeset, :metadata) || %{}
+  defp message(changeset, context) do
+    metadata = Asker.put(Changeset.get_argument(changeset, :metadata) || %{}, changeset, context)
 
     case {Changeset.get_argument(changeset, :input), Changeset.get_argument(changeset, :parts)} do
       {nil, nil} -> {:ok, nil}
@@ -151,9 +201,22 @@ defmodule AshAgent.Conversation.Change do
   defp checked(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
   defp checked(changeset, _message, _needed), do: changeset
 
+  # Ash moves the time of an update that changes something, and this one writes elsewhere. In a column, the turn moves it.
+  defp touch(changeset) do
+    column? = Info.option(changeset.resource, :store) == :column
+
+    case Ash.Resource.Info.attribute(changeset.resource, :updated_at) do
+      %{update_default: now} when is_function(now, 0) and not column? ->
+        Changeset.force_change_attribute(changeset, :updated_at, now.())
+
+      _own ->
+        changeset
+    end
+  end
+
   # Nothing is said to a conversation that waits for decisions.
   defp waits_for_nobody(changeset) do
-    case Store.fetch(store(changeset), Info.id(changeset.data)) do
+    case Store.fetch(store(changeset), Info.key(changeset.data)) do
       {:ok, %{status: :paused}} -> error(changeset, :paused)
       {:ok, _stored} -> changeset
       {:error, reason} -> error(changeset, reason)
@@ -161,7 +224,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp first(resource, record, {:ok, message}) do
-    empty = resource |> Info.system_prompt(record) |> empty(Info.id(record))
+    empty = resource |> Info.system_prompt(record) |> empty(Info.key(record))
 
     case message do
       nil -> empty
@@ -198,12 +261,21 @@ defmodule AshAgent.Conversation.Change do
     end)
     |> Changeset.after_transaction(fn
       changeset, {:ok, record} ->
-        job = if kind == :prompt, do: {:prompt, record.__metadata__.prompt}, else: :resume
-        changeset |> Runner.new(record, context) |> Runner.run(job, wait?(changeset))
+        run(kind, Runner.new(changeset, record, context), wait?(changeset))
 
       _changeset, error ->
         error
     end)
+  end
+
+  defp run(:start, turn, wait?), do: Runner.run(turn, :resume, wait?)
+
+  defp run(:prompt, turn, wait?),
+    do: Runner.run(turn, {:prompt, turn.record.__metadata__.prompt}, wait?)
+
+  # Whoever resumes goes on with what somebody else may have asked.
+  defp run(:resume, turn, wait?) do
+    with {:ok, turn} <- Runner.as_asker(turn), do: Runner.run(turn, :resume, wait?)
   end
 
   defp wait?(changeset), do: Changeset.get_argument(changeset, :wait) != false
@@ -218,7 +290,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp edit(changeset, record, opts, fun) do
     revision = Changeset.get_argument(changeset, :revision)
-    place = {changeset.resource, changeset.to_tenant, Info.id(record)}
+    place = {changeset.resource, changeset.to_tenant, Info.key(record)}
 
     case Runner.edit(store(changeset), place, revision, opts, fun) do
       :ok -> {:ok, record}
@@ -237,7 +309,7 @@ defmodule AshAgent.Conversation.Change do
     revision = Changeset.get_argument(changeset, :revision)
 
     with {:ok, record} <- Ash.get(changeset.resource, id, opts),
-         {:ok, stored} <- Store.fetch(store(changeset), Info.id(record)) do
+         {:ok, stored} <- Store.fetch(store(changeset), Info.key(record)) do
       if revision in [nil, stored.revision], do: {:ok, stored}, else: failed(:changed)
     else
       {:error, %Store.Error{} = error} -> failed(error)
@@ -253,16 +325,6 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)
-
-  # Who decided, for the audit: an actor's key, and nothing else of it.
-  defp by(%{actor: %resource{} = actor}) do
-    if Ash.Resource.Info.resource?(resource),
-      do: "#{Ash.Resource.Info.short_name(resource)}:#{Info.id(actor)}",
-      else: inspect(resource)
-  end
-
-  defp by(%{actor: %{id: id}}) when is_binary(id) or is_integer(id), do: to_string(id)
-  defp by(_context), do: nil
 
   defp store(changeset), do: Info.store(changeset.resource, changeset.tenant)
 

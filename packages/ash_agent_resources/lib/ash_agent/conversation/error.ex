@@ -6,6 +6,7 @@ defmodule AshAgent.Conversation.Error do
     * `:paused` - calls wait for decisions
     * `:in_transaction` - the action cannot run in a transaction of the caller
     * `:no_message` - neither `input` nor `parts` was given, or both
+    * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
     * `:changed` - the conversation is not at the given `revision` any more
     * `:not_found` - the store has no such conversation
     * `:interrupted` - the process that ran the turn died
@@ -28,6 +29,11 @@ defmodule AshAgent.Conversation.Error do
       "a turn sees what is committed, and cannot run in a transaction: call the action outside of it"
 
   defp words(:no_message), do: "expected either input or parts"
+
+  defp words(:no_actor),
+    do:
+      "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer"
+
   defp words(:changed), do: "the conversation has changed since it was read: read it again"
   defp words(:not_found), do: "the store has no conversation with the record's id"
 
@@ -39,4 +45,18 @@ defmodule AshAgent.Conversation.Error do
 
   defp words(error) when is_exception(error), do: Exception.message(error)
   defp words(_other), do: "the conversation could not be changed"
+
+  @doc false
+  # Where a form shows it: beside the text, or above all fields.
+  def field(%{reason: :no_message}), do: :input
+  def field(%{reason: %AshAgent.Context.Error{}}), do: :input
+  def field(_error), do: :_form
+end
+
+if Code.ensure_loaded?(AshPhoenix.FormData.Error) do
+  defimpl AshPhoenix.FormData.Error, for: AshAgent.Conversation.Error do
+    alias AshAgent.Conversation.Error
+
+    def to_form_error(error), do: {Error.field(error), Error.message(error), []}
+  end
 end

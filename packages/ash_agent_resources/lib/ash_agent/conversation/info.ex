@@ -47,12 +47,64 @@ defmodule AshAgent.Conversation.Info do
     Store.Postgres.new(repo, if(prefix, do: [prefix: prefix], else: []))
   end
 
+  @doc """
+  Returns the key under which the store keeps a record's conversation: the `name` of its resource, a colon, and the record's primary key.
+
+  It is the id of the stored context, and the one that the functions of `AshAgent.Store` take.
+
+      AshAgent.Conversation.Info.key(conversation)
+      #=> "conversations:0190e9b2-6f3c-7f55-9f5d-1c2b0d1e4a57"
+  """
+  @doc since: "0.1.0"
+  @spec key(Ash.Resource.record()) :: String.t()
+  def key(%resource{} = record), do: key(resource, id(record))
+
   @doc false
-  # The id of a record's conversation.
-  def id(%resource{} = record) do
-    [key] = Ash.Resource.Info.primary_key(resource)
-    to_string(Map.fetch!(record, key))
+  def key(resource, id) do
+    # Such a record is its own row.
+    if option(resource, :store) == :column, do: id, else: prefix(resource) <> id
   end
+
+  @doc false
+  # What the keys of a resource begin with. A name has no colon, so that no two records have one key.
+  def prefix(resource), do: name(resource) <> ":"
+
+  @doc """
+  Returns the name of a resource in the keys of its conversations: the option `name`, or else its table in PostgreSQL, or else the
+  name of its module.
+  """
+  @doc since: "0.1.0"
+  @spec name(module() | map()) :: String.t()
+  def name(resource), do: option(resource, :name) || table(resource) || module(resource)
+
+  defp table(resource) do
+    # Called by name: AshPostgres may be missing when this is compiled.
+    if Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer,
+      do: apply(AshPostgres.DataLayer.Info, :table, [resource])
+  end
+
+  defp module(resource), do: inspect(Extension.get_persisted(resource, :module))
+
+  @doc false
+  # The id of a record, as tools get it.
+  def id(%resource{} = record), do: to_string(Map.fetch!(record, primary_key(resource)))
+
+  @doc false
+  def primary_key(resource) do
+    [key] = Ash.Resource.Info.primary_key(resource)
+    key
+  end
+
+  @doc false
+  # Whether the messages are in tables of AshPostgres, which its queries can read as well.
+  def tables?(resource) do
+    option(resource, :store) == nil and
+      Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer
+  end
+
+  @doc false
+  # The schema of those tables, quoted for SQL with its dot, or "".
+  def schema(resource, tenant), do: resource |> store(tenant) |> Map.fetch!(:prefix)
 
   @doc false
   # Whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.

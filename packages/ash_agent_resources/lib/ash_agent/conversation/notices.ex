@@ -20,6 +20,9 @@ defmodule AshAgent.Conversation.Notices do
     end
   end
 
+  @doc "Says that a message is stored, before the model is asked."
+  def said(turn, id), do: if(heard?(turn), do: notify(turn, %{said: id}))
+
   @doc "Says that a turn is over: `:answered`, `:paused` or `:failed`."
   def ended(turn, how), do: if(heard?(turn), do: notify(turn, %{ended: how}))
 

@@ -4,7 +4,7 @@ defmodule AshAgent.Conversation.Runner do
   # Turns of a conversation, in the one session that it has in the cluster, and changes while it has none.
 
   alias AshAgent.{Context, Conversation, Session, Store}
-  alias AshAgent.Conversation.{Info, Notices}
+  alias AshAgent.Conversation.{Asker, Info, Notices}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Owner
 
@@ -22,13 +22,12 @@ defmodule AshAgent.Conversation.Runner do
   @doc "What a turn of a record needs, from the action that begins it."
   def new(changeset, record, context) do
     resource = changeset.resource
-    id = Info.id(record)
 
     %__MODULE__{
       resource: resource,
       domain: changeset.domain,
       record: record,
-      id: id,
+      id: Info.key(record),
       tenant: changeset.to_tenant,
       store: Info.store(resource, changeset.tenant),
       options: changeset.context[:ash_agent][:options] || [],
@@ -37,23 +36,56 @@ defmodule AshAgent.Conversation.Runner do
         domain: changeset.domain,
         actor: context.actor,
         tenant: changeset.tenant,
-        conversation_id: id
+        shared: Asker.shared(changeset),
+        conversation_id: Info.id(record)
       }
     }
+  end
+
+  @doc "The same turn as whoever asked for it, or the error of a turn whose asker cannot be found."
+  def as_asker(%__MODULE__{} = turn) do
+    with {:ok, stored} <- Store.fetch(turn.store, turn.id),
+         {:ok, turn} <- as_asker(turn, Asker.of(stored.value)) do
+      {:ok, turn}
+    else
+      {:error, reason} -> refused(reason)
+    end
+  end
+
+  defp as_asker(turn, asker) do
+    given = turn.runtime_context
+
+    with :asker <- Info.option(turn.resource, :authority),
+         {:ok, runtime_context} <- Asker.restore(turn, asker, given) do
+      {:ok, %{turn | runtime_context: runtime_context}}
+    else
+      :resumer -> {:ok, turn}
+      {:error, reason} -> {:error, reason}
+    end
   end
 
   @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
   def run(%__MODULE__{} = turn, job, wait?) do
     # That of an earlier action.
     turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+    with {:prompt, id} <- job, do: Notices.said(turn, id)
     if wait?, do: run(turn, job), else: run_later(turn, job)
   end
 
   # A process of its own waits, and gets the session's messages.
   defp run_later(turn, job) do
-    spawn(fn -> Sealed.run(fn -> run(turn, job) end) end)
+    callers = callers()
+
+    spawn(fn ->
+      Process.put(:"$callers", callers)
+      Sealed.run(fn -> run(turn, job) end)
+    end)
+
     {:ok, turn.record}
   end
+
+  # With them a turn uses the connection that a test has checked out.
+  defp callers, do: [self() | Process.get(:"$callers", [])]
 
   defp run(turn, job) do
     case in_session(turn, &ask(&1, turn, job)) do
@@ -70,8 +102,9 @@ defmodule AshAgent.Conversation.Runner do
   # Messages that wait since their process died are answered by whoever resumes.
   defp continued(turn, :resume, %Result{} = ended) do
     with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
-         %{id: prompt} <- Enum.find(prompts, &(&1.kind == :prompt)) do
-      case in_session(turn, &ask(&1, turn, {:prompt, prompt})) do
+         %{} = waiting <- Enum.find(prompts, &(&1.kind == :prompt)) do
+      case answer(turn, waiting) do
+        {:error, :no_actor} -> failed(turn, :no_actor)
         {:ok, %Result{} = ended} -> continued(turn, :resume, ended)
         {:paused, paused} -> told(turn, paused)
         {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
@@ -84,6 +117,11 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   defp continued(turn, _job, ended), do: told(turn, ended)
+
+  defp answer(turn, waiting) do
+    with {:ok, turn} <- as_asker(turn, Asker.of_metadata(waiting.metadata)),
+         do: in_session(turn, &ask(&1, turn, {:prompt, waiting.id}))
+  end
 
   defp told(turn, ended) do
     Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
@@ -111,7 +149,17 @@ defmodule AshAgent.Conversation.Runner do
 
     answer = with {:ok, ref} <- answer, do: await(ref, monitor)
     Process.demonitor(monitor, [:flush])
+    settle(session)
     answer
+  end
+
+  # A session gives its conversation back after it has answered. Whoever acts next finds it free, also in a transaction on the only
+  # connection of a test. One that has more to do answers at once.
+  defp settle(session) do
+    _status = Session.status(session)
+    :ok
+  catch
+    :exit, _reason -> :ok
   end
 
   defp await(ref, monitor) do
@@ -170,7 +218,7 @@ defmodule AshAgent.Conversation.Runner do
 
     child = %{
       id: Session,
-      start: {Session, :start_sealed, [fn -> opts end, Owner.reserve()]},
+      start: {Session, :start_sealed, [fn -> opts end, Owner.reserve(), callers()]},
       restart: :temporary
     }
 
@@ -198,6 +246,28 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
+
+  @doc "Waits for the sessions that a process has begun."
+  def await_turns(caller, timeout) do
+    monitors =
+      for {_id, session, _type, _modules} when is_pid(session) <-
+            DynamicSupervisor.which_children(@sessions),
+          {:dictionary, dictionary} <- [Process.info(session, :dictionary)],
+          caller in Keyword.get(dictionary, :"$callers", []),
+          do: Process.monitor(session)
+
+    until = System.monotonic_time(:millisecond) + timeout
+    Enum.each(monitors, &await_end(&1, until))
+  end
+
+  defp await_end(monitor, until) do
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> :ok
+    after
+      max(until - System.monotonic_time(:millisecond), 0) ->
+        Process.demonitor(monitor, [:flush])
+    end
+  end
 
   ## Without a session
 

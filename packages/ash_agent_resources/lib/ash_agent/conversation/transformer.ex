@@ -8,20 +8,21 @@ defmodule AshAgent.Conversation.Transformer do
   import Ash.Expr
 
   alias Ash.Resource.Builder
-  alias AshAgent.Conversation.{Calculation, Change, Info, Iteration}
-  alias AshAgent.Context
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Info, Iteration, Row}
   alias Spark.Dsl.Transformer
 
   @calculations [
-    context: Context.AshType,
-    transcript: {:array, :map},
-    last_message: :map,
-    message_count: :integer,
-    current_iteration: :integer,
-    pending_tool_calls: {:array, :map},
-    total_tokens: :integer,
-    status: :atom,
-    revision: :integer
+    {:context, Context.AshType, [public?: false]},
+    {:transcript, {:array, :map}, []},
+    {:last_message, :map, []},
+    {:message_count, :integer, []},
+    {:current_iteration, :integer, []},
+    {:pending_tool_calls, {:array, :map}, []},
+    {:total_tokens, :integer, []},
+    {:status, :atom, [constraints: [one_of: Store.Conversation.statuses()]]},
+    {:revision, :integer, []},
+    {:last_activity_at, :utc_datetime_usec, []}
   ]
 
   @interfaces [
@@ -29,7 +30,7 @@ defmodule AshAgent.Conversation.Transformer do
     say: [args: [{:optional, :input}]],
     resume: [],
     approve: [args: [:call_id]],
-    deny: [args: [:call_id, {:optional, :reason}]],
+    deny_call: [action: :deny, args: [:call_id]],
     cancel: [],
     rewind: [args: [:iteration]],
     fork: [args: [:source_id]]
@@ -46,7 +47,9 @@ defmodule AshAgent.Conversation.Transformer do
     with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
          {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
          {:ok, dsl} <- actions({:ok, dsl}, own),
+         own_deny? = own_interface?(dsl, :deny),
          {:ok, dsl} <- interfaces({:ok, dsl}),
+         dsl = if(own_deny? or not interface?(dsl), do: dsl, else: denial(dsl)),
          {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
          {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
          do: calculations({:ok, dsl})
@@ -54,10 +57,23 @@ defmodule AshAgent.Conversation.Transformer do
 
   # What a stranger may set of a new conversation.
   defp own(dsl) do
-    for %{public?: true, writable?: true, name: name} <-
-          Transformer.get_entities(dsl, [:attributes]),
-        do: name
+    attributes =
+      for %{public?: true, writable?: true, name: name} <-
+            Transformer.get_entities(dsl, [:attributes]),
+          do: name
+
+    # Ash makes those of relationships after this.
+    related =
+      for %{type: :belongs_to, define_attribute?: true, attribute_writable?: true} = relationship <-
+            Transformer.get_entities(dsl, [:relationships]),
+          public?(relationship),
+          do: relationship.source_attribute || :"#{relationship.name}_id"
+
+    Enum.uniq(attributes ++ related)
   end
+
+  defp public?(%{attribute_public?: nil, public?: public?}), do: public?
+  defp public?(%{attribute_public?: public?}), do: public?
 
   defp attributes({:ok, dsl} = state) do
     keyed? = Enum.any?(Transformer.get_entities(dsl, [:attributes]), & &1.primary_key?)
@@ -97,7 +113,7 @@ defmodule AshAgent.Conversation.Transformer do
 
   defp actions(state, own) do
     state
-    |> add(:read, :read, primary?: true)
+    |> add(:read, :read, primary?: true, pagination: pagination())
     |> add(:destroy, :destroy, primary?: true)
     |> add(:create, :start, accept: own, arguments: message() ++ wait(), changes: does(:start))
     |> add(:create, :fork,
@@ -118,16 +134,20 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:delta, [])
   end
 
-  defp add({:ok, dsl} = state, :read, name, opts) do
-    if Enum.any?(
-         Transformer.get_entities(dsl, [:actions]),
-         &(&1.type == :read and &1.primary?)
-       ),
+  # Ash makes the actions of `defaults` after this.
+  defp add({:ok, dsl} = state, type, name, opts) do
+    defaults = Transformer.get_option(dsl, [:actions], :defaults) || []
+
+    if Enum.any?(defaults, &(&1 == name or match?({^name, _accept}, &1))) or
+         (type == :read and primary_read?(dsl)),
        do: state,
-       else: Builder.add_new_action(state, :read, name, opts)
+       else: Builder.add_new_action(state, type, name, opts)
   end
 
-  defp add(state, type, name, opts), do: Builder.add_new_action(state, type, name, opts)
+  defp add(error, _type, _name, _opts), do: error
+
+  defp primary_read?(dsl),
+    do: Enum.any?(Transformer.get_entities(dsl, [:actions]), &(&1.type == :read and &1.primary?))
 
   defp update(state, name, arguments) do
     add(state, :update, name,
@@ -136,6 +156,18 @@ defmodule AshAgent.Conversation.Transformer do
       arguments: arguments,
       changes: does(name)
     )
+  end
+
+  defp pagination do
+    {:ok, pagination} =
+      Builder.build_pagination(
+        keyset?: true,
+        offset?: true,
+        required?: false,
+        countable: true
+      )
+
+    pagination
   end
 
   defp does(name) do
@@ -156,6 +188,19 @@ defmodule AshAgent.Conversation.Transformer do
     argument
   end
 
+  defp own_interface?(dsl, name),
+    do: Enum.any?(Transformer.get_entities(dsl, [:code_interface]), &(&1.name == name))
+
+  # As Ash decides it.
+  defp interface?(dsl) do
+    info = Ash.Resource.Info
+
+    info.define_interface?(dsl) and
+      (info.code_interface_domain(dsl) || info.domain(dsl)) not in [nil, false]
+  end
+
+  defp denial(dsl), do: Transformer.eval(dsl, [], Denial.functions())
+
   defp interfaces(state) do
     Enum.reduce(@interfaces, state, fn {name, opts}, state ->
       Builder.add_new_interface(state, name, opts)
@@ -171,10 +216,16 @@ defmodule AshAgent.Conversation.Transformer do
 
     Builder.add_new_relationship(dsl, :has_many, :iterations, resource,
       no_attributes?: true,
+      # The attribute of the iterations has another type.
+      validate_destination_attribute?: false,
       filters: [
         Iteration.Transformer.filter(
           :has_many,
-          expr(conversation_id == type(parent(^ref(key)), :string))
+          Iteration.Transformer.keyed(
+            expr(parent(^ref(key))),
+            expr(conversation_id),
+            Info.prefix(dsl)
+          )
         )
       ],
       sort: [number: :asc],
@@ -182,12 +233,25 @@ defmodule AshAgent.Conversation.Transformer do
     )
   end
 
-  # The others are made from `stored`, so that a conversation is read once.
-  defp calculations(state) do
-    state = Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored})
+  # Those of the stored row are read by the database, where it has the row. The others are made from `stored`, so that a
+  # conversation is read once; nothing can be filtered by them.
+  defp calculations({:ok, dsl} = state) do
+    rows = if Info.tables?(dsl), do: Row.shown(), else: []
+    resource = Transformer.get_persisted(dsl, :module)
 
-    Enum.reduce(@calculations, state, fn {name, type}, state ->
-      Builder.add_new_calculation(state, name, type, {Calculation, show: name}, public?: true)
+    state =
+      Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored}, unsorted())
+
+    Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
+      if name in rows do
+        implementation = {Row, show: name, conversation: resource}
+        Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
+      else
+        opts = Keyword.merge([public?: true] ++ unsorted(), opts)
+        Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
+      end
     end)
   end
+
+  defp unsorted, do: [filterable?: false, sortable?: false]
 end

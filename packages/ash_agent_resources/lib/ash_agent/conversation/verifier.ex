@@ -13,18 +13,74 @@ defmodule AshAgent.Conversation.Verifier do
   @impl true
   def verify(dsl) do
     with :ok <- key(dsl),
+         :ok <- name(dsl),
          :ok <- store(dsl),
          :ok <- column(dsl),
          :ok <- iterations(dsl),
          :ok <- llm(dsl),
-         do: options(dsl)
+         :ok <- options(dsl),
+         :ok <- changes(dsl),
+         do: creates(dsl)
   end
+
+  # Ash asks a change only when it runs.
+  defp changes(dsl) do
+    for(
+      %{changes: changes} <- Verifier.get_entities(dsl, [:actions]),
+      %{change: {Conversation.Change, opts}} <- changes,
+      {:error, words} <- [Conversation.Change.init(opts)],
+      do: words
+    )
+    |> case do
+      [] -> :ok
+      [words | _] -> error(dsl, [:actions], words)
+    end
+  end
+
+  # A record without a conversation answers nothing.
+  defp creates(dsl) do
+    allowed = Conversation.Info.option(dsl, :without_conversation)
+
+    bare =
+      for %{type: :create, name: name, changes: changes} <-
+            Verifier.get_entities(dsl, [:actions]),
+          name not in allowed,
+          not Enum.any?(changes, &begins?/1),
+          do: name
+
+    case bare do
+      [] ->
+        :ok
+
+      [name | _] ->
+        {:warn,
+         "the create action #{inspect(name)} of #{inspect(Verifier.get_persisted(dsl, :module))} makes records without a conversation: add " <>
+           "`change {AshAgent.Conversation.Change, does: :start}` to it, or `without_conversation #{inspect(bare)}` to the section conversation"}
+    end
+  end
+
+  defp begins?(%{change: {Conversation.Change, does: name}}), do: name in [:start, :fork]
+  defp begins?(_other), do: false
 
   defp key(dsl) do
     case Ash.Resource.Info.primary_key(dsl) do
       [_one] -> :ok
       _other -> error(dsl, [:attributes], "a conversation needs a primary key of one attribute")
     end
+  end
+
+  # "a:b" with the key 1 would be "a" with the key "b:1".
+  defp name(dsl) do
+    name = Conversation.Info.name(dsl)
+
+    if name != "" and not String.contains?(name, ":"),
+      do: :ok,
+      else:
+        error(
+          dsl,
+          [:conversation, :name],
+          "expected a name without colons, got: #{inspect(name)}; set one with `name`"
+        )
   end
 
   defp store(dsl) do

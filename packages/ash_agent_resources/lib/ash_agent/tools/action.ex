@@ -3,6 +3,8 @@ defmodule AshAgent.Tools.Action do
 
   # An action as a tool.
 
+  alias AshAgent.Resource.Output
+  alias AshAgent.Runtime.{Paused, Result}
   alias AshAgent.Tools.{Failure, Inputs, Query, Schema, Shown}
 
   @doc "The definition of the tool, as `AshAgent.Runtime.Tool.new/1` takes it."
@@ -301,13 +303,14 @@ defmodule AshAgent.Tools.Action do
 
   defp options(tool, tool_context) do
     given = Map.take(tool_context, [:agent, :idempotency_key])
+    shared = if tool_context[:shared] in [nil, %{}], do: %{}, else: %{shared: tool_context.shared}
 
     [
       domain: tool.domain,
       actor: tool_context[:actor],
       tenant: tool_context[:tenant],
       authorize?: true,
-      context: %{ash_agent: given}
+      context: Map.put(shared, :ash_agent, given)
     ]
   end
 
@@ -347,11 +350,25 @@ defmodule AshAgent.Tools.Action do
       :ok ->
         {:ok, "done"}
 
+      # An agent gives the model its answer.
+      {:ok, %Result{output: output}} ->
+        {:ok, answer(output, tool.resource)}
+
+      {:ok, %Paused{}} ->
+        {:error, "the agent waits for a decision about its own calls, which nobody can make here"}
+
       {:ok, value} ->
         {:ok, Shown.value(value, tool.action.returns, tool.action.constraints || [])}
 
       {:error, error} ->
         {:error, error}
+    end
+  end
+
+  defp answer(output, resource) do
+    case Output.shape(resource) do
+      {:ok, %{type: type, constraints: constraints}} -> Shown.value(output, type, constraints)
+      _text -> Shown.value(output, nil, [])
     end
   end
 

@@ -1,15 +1,14 @@
 defmodule Mix.Tasks.AshAgent.Gen.Conversation do
-  @shortdoc "Writes Ash resources for conversations and their iterations, and the migration"
+  @shortdoc "Writes Ash resources for conversations and their iterations"
 
   @moduledoc """
-  Writes an Ash resource with `AshAgent.Conversation` in PostgreSQL, one for its iterations, and the migration of their tables.
+  Writes an Ash resource with `AshAgent.Conversation` in PostgreSQL, and one for its iterations.
 
       mix ash_agent.gen.conversation MyApp.Chat.Conversation --domain MyApp.Chat --repo MyApp.Repo
 
-  It writes `lib/my_app/chat/conversation.ex`, `lib/my_app/chat/iteration.ex` and a file in `priv/repo/migrations`, and overwrites
-  nothing. The migration creates the table of the resource and, unless another migration has done so, those of
-  `AshAgent.Store.Postgres`. Afterwards, add both resources to their domain, choose the model, the tools and the policies, and run
-  `mix ecto.migrate`.
+  It writes `lib/my_app/chat/conversation.ex` and `lib/my_app/chat/iteration.ex`, and overwrites nothing. Afterwards, add both resources to
+  their domain, choose the model, the tools and the policies, and run `mix ash.codegen add_conversations` and `mix ash.migrate`: the
+  first makes all migrations, also those of the tables of `AshAgent.Store.Postgres`.
 
   ## Options
 
@@ -18,7 +17,6 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     * `--iterations MODULE` - the resource of the iterations. Defaults to `Iteration` beside the conversation.
     * `--table NAME` - the resource's table. Defaults to `conversations`.
     * `--tenant NAME` - the attribute of the tenant, for multitenancy by attribute.
-    * `--migrations PATH` - the folder of migrations. Defaults to `priv/repo/migrations`.
   """
 
   use Mix.Task
@@ -28,10 +26,9 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     repo: :string,
     iterations: :string,
     table: :string,
-    tenant: :string,
-    migrations: :string
+    tenant: :string
   ]
-  @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--iterations MODULE] [--table NAME] [--tenant NAME] [--migrations PATH]"
+  @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--iterations MODULE] [--table NAME] [--tenant NAME]"
 
   @impl true
   def run(args) do
@@ -57,8 +54,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       domain: module!(opts[:domain] || Mix.raise("--domain is missing; #{@usage}")),
       repo: module!(opts[:repo] || Mix.raise("--repo is missing; #{@usage}")),
       table: table,
-      tenant: opts[:tenant],
-      migrations: opts[:migrations] || "priv/repo/migrations"
+      tenant: opts[:tenant]
     }
   end
 
@@ -77,15 +73,11 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       path(facts.iterations) => iterations(facts)
     }
 
-    name = "create_#{facts.table}"
-
-    for path <-
-          Map.keys(resources) ++ Path.wildcard(Path.join(facts.migrations, "*_#{name}.exs")),
+    for path <- Map.keys(resources),
         File.exists?(path),
         do: Mix.raise("#{path} exists already; remove it or choose other names")
 
     for {path, text} <- resources, do: create(path, text)
-    create(Path.join(facts.migrations, "#{timestamp()}_#{name}.exs"), migration(facts))
   end
 
   defp path(module), do: Path.join("lib", Macro.underscore(module) <> ".ex")
@@ -95,8 +87,6 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     File.write!(path, [text |> Code.format_string!() |> IO.iodata_to_binary(), ?\n])
     Mix.shell().info("* creating #{path}")
   end
-
-  defp timestamp, do: Calendar.strftime(DateTime.utc_now(), "%Y%m%d%H%M%S")
 
   defp resource(facts) do
     """
@@ -159,31 +149,6 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     multitenancy do
       strategy :attribute
       attribute :#{attribute}
-    end
-    """
-  end
-
-  defp migration(facts) do
-    """
-    defmodule #{facts.repo}.Migrations.Create#{Macro.camelize(facts.table)} do
-      use Ecto.Migration
-
-      def up do
-        create table(:#{facts.table}, primary_key: false) do
-          add :id, :uuid, primary_key: true
-          add :title, :text
-          #{if facts.tenant, do: "add :#{facts.tenant}, :text, null: false"}
-          add :inserted_at, :utc_datetime_usec, null: false
-          add :updated_at, :utc_datetime_usec, null: false
-        end
-
-        AshAgent.Store.Postgres.Migrations.up(version: #{AshAgent.Store.Postgres.Migrations.latest()})
-      end
-
-      # The tables of the store may hold other conversations.
-      def down do
-        drop table(:#{facts.table})
-      end
     end
     """
   end

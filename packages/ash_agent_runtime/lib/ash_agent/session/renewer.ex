@@ -25,9 +25,12 @@ defmodule AshAgent.Session.Renewer do
 
   defp start(store, kept, lease, renewed_at) do
     session = self()
+    callers = [session | Process.get(:"$callers", [])]
 
     pid =
       spawn(fn ->
+        Process.put(:"$callers", callers)
+
         renew_later(%__MODULE__{
           store: store,
           kept: kept,

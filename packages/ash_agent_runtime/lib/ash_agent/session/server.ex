@@ -44,6 +44,8 @@ defmodule AshAgent.Session.Server do
   def init(opts), do: Sealed.run(fn -> open(opts) end)
 
   defp open(opts) do
+    with [_ | _] = callers <- opts[:callers], do: Process.put(:"$callers", callers)
+
     case load(opts) do
       {:ok, context, claim} ->
         if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)

@@ -32,6 +32,9 @@ defmodule AshAgent.Store.Relational do
         @doc false
         defdelegate unquote(name)(unquote_splicing(args)), to: AshAgent.Store.Relational
       end
+
+      @doc false
+      defdelegate rename(store, from, to), to: AshAgent.Store.Relational
     end
   end
 
@@ -156,6 +159,20 @@ defmodule AshAgent.Store.Relational do
   def delete(store, id) do
     with {:ok, rows} <- run(store, :delete, &SQL.delete/1, id: text(id)),
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
+  end
+
+  def rename(store, from, to) do
+    answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn
+      [_row] -> :ok
+      [] -> not_renamed(store, from, to)
+    end)
+  end
+
+  defp not_renamed(store, from, to) do
+    case refused(store, %Conversation{id: from}) do
+      {:error, :stale} -> if(from == to, do: :ok, else: {:error, :exists})
+      error -> error
+    end
   end
 
   def enqueue(store, id_or_claim, %Context{} = message, opts) do

@@ -297,6 +297,45 @@ defmodule AshAgent.Store.SQL do
     %{guard: guard, effects: [], answer: nil}
   end
 
+  @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
+  @spec rename(dialect()) :: operation()
+  def rename(d) do
+    guard = """
+    insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
+      owner, lease_until, created_at, updated_at)
+    select #{field("id")}, o.kind, o.parent_id, o.document, o.metadata, o.active, o.status, o.revision, o.epoch + 1,
+      o.queued, null, null, o.created_at, o.updated_at
+    from input, {conversations} as o where o.id = #{field("from")} and (o.owner is null or o.lease_until < #{now(d)})
+    on conflict (id) do nothing
+    returning #{summary(d)}
+    """
+
+    # The rows of iterations refer to those of branches, which are copied. The old ones go with the old conversation.
+    branches = """
+    insert into {branches} (conversation_id, number, base, since, updated_at, label, document)
+    select guard.id, b.number, b.base, b.since, b.updated_at, b.label, b.document
+    from guard, input, {branches} as b where b.conversation_id = #{field("from")}
+    """
+
+    moved =
+      for table <- ~w(iterations calls prompts history) do
+        """
+        update {#{table}} set conversation_id = guard.id from guard, input
+        where {#{table}}.conversation_id = #{field("from")}
+        """
+      end
+
+    forks = """
+    update {conversations} set parent_id = guard.id from guard, input where {conversations}.parent_id = #{field("from")}
+    """
+
+    old = """
+    delete from {conversations} where id = (select #{field("from")} from input) and exists (select 1 from guard)
+    """
+
+    %{guard: guard, effects: [branches | moved] ++ [forks, old], answer: nil}
+  end
+
   ## Reading
 
   @doc "Why a guard gave no row."

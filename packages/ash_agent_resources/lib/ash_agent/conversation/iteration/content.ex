@@ -6,18 +6,61 @@ defmodule AshAgent.Conversation.Iteration.Content do
   use Ash.Resource.Calculation
 
   alias AshAgent.{Context, Store}
+  alias AshAgent.Conversation.{Asker, Info}
 
   @impl true
   def load(_query, _opts, _context), do: [:document, :number]
 
   @impl true
-  def calculate(records, _opts, _context) do
+  def calculate(records, _opts, context) do
+    with {:ok, contents} <- read(records), do: {:ok, hide(contents, records, context)}
+  end
+
+  # The words of a transcript that a field policy hides are here as well.
+  defp hide(contents, [%resource{} | _] = records, %{authorize?: true} = context) do
+    conversation = Info.conversation(resource)
+
+    if policies?(conversation) do
+      shown = shown(conversation, records, context)
+
+      for {content, record} <- Enum.zip(contents, records) do
+        if record.conversation_id in shown,
+          do: content,
+          else: %Ash.ForbiddenField{field: :content, type: :calculation}
+      end
+    else
+      contents
+    end
+  end
+
+  defp hide(contents, _records, _context), do: contents
+
+  defp policies?(conversation) do
+    Ash.Policy.Authorizer in Ash.Resource.Info.authorizers(conversation) and
+      Ash.Policy.Info.field_policies_for_field(conversation, :transcript) != []
+  end
+
+  defp shown(conversation, records, context) do
+    key = Info.primary_key(conversation)
+    ids = records |> Enum.map(& &1.conversation_id) |> Enum.uniq()
+    opts = [actor: context.actor, tenant: context.tenant, authorize?: true, page: false]
+
+    conversation
+    |> Ash.Query.do_filter([{key, [in: ids]}])
+    |> Ash.Query.load(:transcript)
+    |> Ash.read!(opts)
+    |> Enum.reject(&is_struct(&1.transcript, Ash.ForbiddenField))
+    |> Enum.map(&Info.id/1)
+  end
+
+  defp read(records) do
     head = "" |> Context.new(id: "-") |> Context.dump()
 
     Enum.reduce_while(records, {:ok, []}, fn record, {:ok, read} ->
       case Context.load(%{head | "iterations" => [record.document]}) do
         {:ok, context} ->
-          {:cont, {:ok, [Context.get_iteration(context, record.number) | read]}}
+          iteration = Context.get_iteration(context, record.number)
+          {:cont, {:ok, [Map.update!(iteration, :messages, &Asker.hide/1) | read]}}
 
         {:error, _error} ->
           reason = {:corrupt, "what the table holds is not an iteration"}

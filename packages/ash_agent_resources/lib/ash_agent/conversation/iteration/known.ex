@@ -13,14 +13,23 @@ defmodule AshAgent.Conversation.Iteration.Known do
   @impl true
   def prepare(%{resource: resource} = query, _opts, _context) do
     conversation = Conversation.conversation(resource)
-    [key] = Info.primary_key(conversation)
+    key = Conversation.primary_key(conversation)
 
-    if query.tenant == nil and Info.multitenancy_strategy(conversation) == :attribute and
+    query
+    |> Ash.Query.before_action(&check_tenant(&1, conversation))
+    |> Ash.Query.do_filter(expr(exists(conversation, not is_nil(^ref(key)))))
+  end
+
+  # Not before: Ash prepares an aggregate to sort conversations by before it gives it their tenant.
+  defp check_tenant(%{tenant: nil} = query, conversation) do
+    if Info.multitenancy_strategy(conversation) == :attribute and
          not Info.multitenancy_global?(conversation) do
-      required = Ash.Error.Invalid.TenantRequired.exception(resource: resource)
+      required = Ash.Error.Invalid.TenantRequired.exception(resource: query.resource)
       Ash.Query.add_error(query, required)
     else
-      Ash.Query.do_filter(query, expr(exists(conversation, not is_nil(^ref(key)))))
+      query
     end
   end
+
+  defp check_tenant(query, _conversation), do: query
 end

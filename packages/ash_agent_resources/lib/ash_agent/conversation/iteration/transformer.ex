@@ -9,7 +9,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
 
   alias Ash.Resource.Builder
   alias AshAgent.Conversation.Info
-  alias AshAgent.Conversation.Iteration.{Content, Known, Readable}
+  alias AshAgent.Conversation.Iteration.{Content, Key, Known, Readable}
   alias Spark.Dsl.Transformer
 
   @impl true
@@ -20,7 +20,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
     conversation = Code.ensure_compiled!(Info.conversation(dsl))
 
     with :ok <- policies(dsl, conversation),
-         {:ok, dsl} <- attributes(place(dsl, conversation)),
+         {:ok, dsl} <- attributes(place(dsl, conversation), Info.prefix(conversation)),
          {:ok, dsl} <- relationship(dsl, conversation),
          {:ok, dsl} <- Builder.add_new_action(dsl, :read, :read, primary?: true),
          {:ok, dsl} <- Builder.add_preparation(dsl, Known),
@@ -61,41 +61,53 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
       else: dsl
   end
 
-  defp attributes(dsl) do
+  defp attributes(dsl, prefix) do
     key = [primary_key?: true, allow_nil?: false, public?: true]
 
     {:ok, dsl}
-    |> Builder.add_attribute(:conversation_id, :string, key)
+    |> Builder.add_attribute(:conversation_id, Key, [constraints: [prefix: prefix]] ++ key)
     |> Builder.add_attribute(:number, :integer, key)
     |> Builder.add_attribute(:document, :map, select_by_default?: false, sensitive?: true)
   end
 
   defp relationship(dsl, conversation) do
-    [key] = Ash.Resource.Info.primary_key(conversation)
+    key = Info.primary_key(conversation)
     attribute = Ash.Resource.Info.attribute(conversation, key)
     type = Ash.Type.storage_type(attribute.type, attribute.constraints)
 
     Builder.add_new_relationship(dsl, :has_one, :conversation, conversation,
       no_attributes?: true,
-      filters: [filter(:has_one, same(type, key))],
+      validate_destination_attribute?: false,
+      filters: [filter(:has_one, same(type, key, Info.prefix(conversation)))],
       public?: true
     )
   end
 
-  # The store's ids are text, and some may be of conversations without a record. A UUID is
+  # The store's keys are text, and some may be of conversations without a record. A UUID is
   # compared as one, since the key's index is of those.
-  defp same(:uuid, key) do
+  defp same(:uuid, key, prefix) do
+    prefix = expr(type(^prefix, :string))
+
     expr(
       ^ref(key) ==
         fragment(
-          "(case when ? ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then cast(? as uuid) end)",
+          "(case when left(?, length(?)) = ? and substr(?, length(?) + 1) ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then cast(substr(?, length(?) + 1) as uuid) end)",
           parent(conversation_id),
-          parent(conversation_id)
+          ^prefix,
+          ^prefix,
+          parent(conversation_id),
+          ^prefix,
+          parent(conversation_id),
+          ^prefix
         )
     )
   end
 
-  defp same(_other, key), do: expr(type(^ref(key), :string) == parent(conversation_id))
+  defp same(_other, key, prefix), do: keyed(ref(key), expr(parent(conversation_id)), prefix)
+
+  @doc "Whether a record's key is that of a conversation in the store."
+  def keyed(id, key, prefix),
+    do: expr(fragment("(? || cast(? as text) = ?)", type(^prefix, :string), ^id, ^key))
 
   @doc "A filter of a relationship."
   def filter(type, filter) do

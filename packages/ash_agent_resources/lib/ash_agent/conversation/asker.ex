@@ -1,0 +1,128 @@
+defmodule AshAgent.Conversation.Asker do
+  @moduledoc false
+
+  # Who asked for a turn, in which language and with which scopes: stored with the message, so that its tools run as them,
+  # whoever approves or resumes. Of an actor only what finds it again is stored.
+
+  alias AshAgent.Context
+  alias AshAgent.Conversation.Info
+
+  # Among the metadata of a message.
+  @key "ash_agent"
+
+  @doc "The metadata of a message, with who asks."
+  def put(metadata, changeset, context) do
+    asker = %{
+      "by" => identity(context.actor),
+      "actor" => persist(changeset.resource, context.actor),
+      "shared" => shared(changeset)
+    }
+
+    Map.put(metadata, @key, Map.reject(asker, fn {_name, value} -> value in [nil, %{}] end))
+  end
+
+  @doc "The messages as others may see them."
+  def hide(messages), do: Enum.map(messages, &hide_one/1)
+
+  defp hide_one(%{metadata: %{@key => _asker} = metadata} = message) do
+    case Map.delete(metadata, @key) do
+      none when none == %{} -> Map.delete(message, :metadata)
+      metadata -> %{message | metadata: metadata}
+    end
+  end
+
+  defp hide_one(message), do: message
+
+  @doc "The context that the action passes on to other actions."
+  def shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
+
+  @doc "Who asked for the turn of a conversation, or nil."
+  def of(%Context{} = conversation) do
+    conversation
+    |> Context.get_iteration_messages(Context.turn_start(conversation))
+    |> Enum.filter(&(&1.role == :user))
+    |> Enum.find_value(&of_metadata(&1[:metadata] || %{}))
+  end
+
+  @doc "The same of a message that waits."
+  def of_metadata(metadata), do: metadata[@key]
+
+  @doc "The runtime context of a turn that goes on: that of whoever asked."
+  def restore(_turn, nil, given), do: {:ok, given}
+
+  def restore(turn, %{} = asker, given) do
+    with {:ok, actor} <- actor(turn, asker["by"], asker["actor"], given.actor),
+         do: {:ok, %{given | actor: actor, shared: asker["shared"] || %{}}}
+  end
+
+  def restore(_turn, _other, _given), do: {:error, :no_actor}
+
+  defp actor(turn, by, stored, given) do
+    persister = Info.option(turn.resource, :actor_persister)
+
+    cond do
+      # It is the one who resumes, as they are now.
+      by == identity(given) -> {:ok, given}
+      by == nil -> {:ok, nil}
+      persister != nil and stored != nil -> looked_up(persister.lookup(stored))
+      true -> looked_up(find(stored, turn.runtime_context.tenant))
+    end
+  end
+
+  defp looked_up({:ok, actor}) when actor != nil, do: {:ok, actor}
+  defp looked_up(_none), do: {:error, :no_actor}
+
+  @doc "An actor's key, and nothing else of it: what a decision knows of whoever made it."
+  def identity(nil), do: nil
+
+  def identity(%resource{} = actor) do
+    if Ash.Resource.Info.resource?(resource),
+      do: "#{Ash.Resource.Info.short_name(resource)}:#{Enum.join(key(actor), ",")}",
+      else: named(actor) || digest(actor)
+  end
+
+  def identity(actor), do: named(actor) || digest(actor)
+
+  defp named(%{id: id}) when is_binary(id) or is_integer(id), do: to_string(id)
+  defp named(_actor), do: nil
+
+  # Nothing else tells two of them apart.
+  defp digest(actor),
+    do:
+      "sha256:" <>
+        (:sha256 |> :crypto.hash(:erlang.term_to_binary(actor)) |> Base.encode16(case: :lower))
+
+  defp key(%resource{} = actor),
+    do: for(name <- Ash.Resource.Info.primary_key(resource), do: Map.fetch!(actor, name))
+
+  defp persist(resource, actor) do
+    persister = Info.option(resource, :actor_persister)
+
+    cond do
+      actor == nil -> nil
+      persister != nil -> persister.store(actor)
+      is_struct(actor) and Ash.Resource.Info.resource?(actor.__struct__) -> record(actor)
+      true -> nil
+    end
+  end
+
+  defp record(%resource{} = actor) do
+    key = for name <- Ash.Resource.Info.primary_key(resource), do: {name, Map.fetch!(actor, name)}
+    %{"resource" => inspect(resource), "key" => Map.new(key)}
+  end
+
+  defp find(%{"resource" => name, "key" => %{} = key}, tenant) do
+    resource = Module.safe_concat([name])
+    if Ash.Resource.Info.resource?(resource), do: get(resource, key, tenant)
+  rescue
+    _ in ArgumentError -> nil
+  end
+
+  defp find(_other, _tenant), do: nil
+
+  # Whoever may not be seen may still ask.
+  defp get(resource, key, tenant) do
+    tenant = if Ash.Resource.Info.multitenancy_strategy(resource), do: tenant
+    Ash.get(resource, key, authorize?: false, tenant: tenant)
+  end
+end

@@ -1,0 +1,276 @@
+defmodule AshAgent.Conversation.Codegen do
+  @moduledoc false
+
+  # The migrations that conversations need, for `mix ash.codegen`: the tables of the store, and what ties the tables of
+  # resources to them. The migrations that there are tell what has been done, so that those of other releases count as well.
+
+  alias Ash.Error.Framework.PendingCodegen
+  alias AshAgent.Conversation.{Info, Migrations}
+  alias AshAgent.Store
+
+  @switches [
+    domains: :string,
+    migration_path: :string,
+    tenant_migration_path: :string,
+    name: :string,
+    dry_run: :boolean,
+    check: :boolean,
+    dev: :boolean,
+    quiet: :boolean,
+    snapshots_only: :boolean
+  ]
+
+  @doc "Does what `mix ash.codegen` asks of extensions."
+  @spec run([String.t() | nil]) :: :ok
+  def run(argv) do
+    {opts, _rest, _others} = argv |> named() |> OptionParser.parse(switches: @switches)
+
+    pending = if opts[:snapshots_only], do: [], else: pending(opts)
+    if pending == [], do: :ok, else: write(pending, argv, opts)
+  end
+
+  # `mix ash.codegen` passes on that there is no name.
+  defp named(argv) do
+    case Enum.find_index(argv, &is_nil/1) do
+      nil -> argv
+      at -> Enum.take(argv, at - 1) ++ Enum.drop(argv, at + 1)
+    end
+  end
+
+  defp write(pending, argv, opts) do
+    cond do
+      opts[:check] ->
+        raise PendingCodegen, diff: files(pending, opts)
+
+      opts[:dry_run] ->
+        for {path, text} <- files(pending, opts), do: Mix.shell().info("#{path}\n#{text}")
+        :ok
+
+      true ->
+        # The tables of the resources come before what is tied to them. Extensions are in no order.
+        apply(AshPostgres.DataLayer, :codegen, [argv])
+
+        for {path, text} <- files(pending, opts),
+            do: Mix.Generator.create_file(path, text, quiet: opts[:quiet] || false)
+
+        :ok
+    end
+  end
+
+  ## What is missing
+
+  defp pending(opts) do
+    resources = for domain <- domains(opts), resource <- conversations(domain), do: resource
+
+    for {{folder, repo, tenants?}, resources} <- Enum.group_by(resources, &place(&1, opts)),
+        done = done(folder, opts),
+        steps = steps(Enum.uniq(resources), tenants?, done),
+        steps != [],
+        do: %{folder: folder, repo: repo, steps: steps}
+  end
+
+  defp domains(opts) do
+    case opts[:domains] do
+      none when none in [nil, ""] ->
+        for app <- apps(), domain <- Application.get_env(app, :ash_domains, []), do: domain
+
+      domains ->
+        for name <- String.split(domains, ",", trim: true), do: Module.concat([name])
+    end
+  end
+
+  defp apps do
+    case Mix.Project.apps_paths() do
+      nil -> [Mix.Project.config()[:app]]
+      paths -> paths |> Map.keys() |> Enum.sort()
+    end
+  end
+
+  defp conversations(domain) do
+    for resource <- Ash.Domain.Info.resources(Code.ensure_compiled!(domain)),
+        Info.conversation?(Code.ensure_compiled!(resource)),
+        Info.tables?(resource),
+        postgres(:migrate?, resource),
+        do: resource
+  end
+
+  # Called by name: AshPostgres may be missing when this is compiled.
+  defp postgres(name, resource), do: apply(AshPostgres.DataLayer.Info, name, [resource])
+  defp repo(resource), do: apply(AshPostgres.DataLayer.Info, :repo, [resource, :mutate])
+
+  defp place(resource, opts) do
+    repo = repo(resource)
+    tenants? = Ash.Resource.Info.multitenancy_strategy(resource) == :context
+    {folder(repo, tenants?, opts), repo, tenants?}
+  end
+
+  defp folder(repo, tenants?, opts) do
+    name = if tenants?, do: "tenant_migrations", else: "migrations"
+    setting = if tenants?, do: :tenant_migration_path, else: :migration_path
+    config = repo.config()
+
+    priv =
+      config[:priv] || "priv/" <> (repo |> Module.split() |> List.last() |> Macro.underscore())
+
+    opts[setting] || config[:"#{name}_path"] ||
+      Path.join([Mix.Project.deps_paths()[config[:otp_app]] || File.cwd!(), priv, name])
+  end
+
+  # The calls of both modules of migrations in a folder. Those of --dev are made anew without it.
+  defp done(folder, opts) do
+    for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
+        opts[:dev] || not String.ends_with?(path, "_dev.exs"),
+        {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
+        call <- calls(code),
+        do: call
+  end
+
+  defp calls(code) do
+    {_code, calls} =
+      Macro.prewalk(code, [], fn
+        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} = node, calls ->
+          {node, call(Enum.take(module, -2), args) ++ calls}
+
+        node, calls ->
+          {node, calls}
+      end)
+
+    calls
+  end
+
+  defp call([_, :Migrations] = module, args) do
+    opts = List.first(args) || []
+    if Keyword.keyword?(opts), do: [{module, opts}], else: []
+  end
+
+  defp call(_module, _args), do: []
+
+  defp steps(resources, tenants?, done) do
+    prefixes = resources |> Enum.map(&prefix(&1, tenants?)) |> Enum.uniq()
+
+    stores =
+      for prefix <- prefixes,
+          installed = installed(done, prefix),
+          installed < Store.Postgres.Migrations.latest(),
+          do: {:store, prefix, installed}
+
+    ties =
+      for resource <- resources,
+          {prefix, tie} <- [{prefix(resource, tenants?), tie(resource)}],
+          not tied?(done, tie, prefix),
+          do: {:tie, prefix, tie}
+
+    stores ++ ties
+  end
+
+  defp prefix(_resource, true), do: :tenant
+  defp prefix(resource, false), do: postgres(:schema, resource)
+
+  defp tie(resource) do
+    key = Ash.Resource.Info.attribute(resource, Info.primary_key(resource))
+
+    [
+      version: Migrations.latest(),
+      table: postgres(:table, resource),
+      key: to_string(key.source),
+      name: Info.name(resource)
+    ]
+  end
+
+  defp installed(done, prefix) do
+    versions =
+      for {[:Postgres, :Migrations], opts} <- done,
+          prefix(opts) == prefix,
+          do: Keyword.get(opts, :version, Store.Postgres.Migrations.latest())
+
+    Enum.max(versions, fn -> 0 end)
+  end
+
+  defp tied?(done, tie, prefix) do
+    Enum.any?(done, fn {module, opts} ->
+      module == [:Conversation, :Migrations] and prefix(opts) == prefix and
+        Keyword.take(opts, Keyword.keys(tie)) |> Enum.sort() == Enum.sort(tie)
+    end)
+  end
+
+  defp prefix(opts) do
+    case opts[:prefix] do
+      text when is_binary(text) or is_nil(text) -> text
+      _code -> :tenant
+    end
+  end
+
+  ## The files
+
+  defp files(pending, opts) do
+    name = opts[:name] || "add_conversations"
+    dev = if opts[:dev], do: "_dev", else: ""
+
+    for %{folder: folder, repo: repo, steps: steps} <- pending do
+      module = Module.concat([repo, "Migrations", Macro.camelize(name <> "_ash_agent" <> dev)])
+      path = Path.join(folder, "#{version(folder)}_#{name}_ash_agent#{dev}.exs")
+      {path, text(module, steps)}
+    end
+  end
+
+  # After all that there are.
+  defp version(folder) do
+    now = DateTime.utc_now() |> Calendar.strftime("%Y%m%d%H%M%S") |> String.to_integer()
+
+    for(
+      path <- Path.wildcard(Path.join(folder, "*.exs")),
+      {version, _rest} <- [Integer.parse(Path.basename(path))],
+      do: version + 1
+    )
+    |> Enum.max(fn -> now end)
+    |> max(now)
+  end
+
+  defp text(module, steps) do
+    formatted = """
+    defmodule #{inspect(module)} do
+      @moduledoc \"\"\"
+      The tables of conversations, and what ties the tables of resources to them.
+
+      This file was generated with `mix ash.codegen`.
+      \"\"\"
+
+      use Ecto.Migration
+
+      def up do
+        #{Enum.map_join(steps, "\n", &up/1)}
+      end
+
+      def down do
+        #{steps |> Enum.reverse() |> Enum.map_join("\n", &down/1)}
+      end
+    end
+    """
+
+    [formatted |> Code.format_string!() |> IO.iodata_to_binary(), ?\n] |> IO.iodata_to_binary()
+  end
+
+  @store "AshAgent.Store.Postgres.Migrations"
+  @conversation "AshAgent.Conversation.Migrations"
+
+  defp up({:store, prefix, _installed}),
+    do: "#{@store}.up(#{options([version: Store.Postgres.Migrations.latest()], prefix)})"
+
+  defp up({:tie, prefix, tie}), do: "#{@conversation}.up(#{options(tie, prefix)})"
+
+  defp down({:store, prefix, installed}),
+    do: "#{@store}.down(#{options([version: installed + 1], prefix)})"
+
+  defp down({:tie, prefix, tie}), do: "#{@conversation}.down(#{options(tie, prefix)})"
+
+  defp options(opts, prefix) do
+    given =
+      case prefix do
+        nil -> []
+        :tenant -> ["prefix: prefix()"]
+        prefix -> ["prefix: #{inspect(prefix)}"]
+      end
+
+    Enum.join(for({name, value} <- opts, do: "#{name}: #{inspect(value)}") ++ given, ", ")
+  end
+end

@@ -1,0 +1,156 @@
+defmodule AshAgent.Conversation.Migrations do
+  @moduledoc """
+  Ties the table of a resource to its conversations in the same database. `mix ash.codegen` writes the migrations that call it.
+
+      def up do
+        AshAgent.Store.Postgres.Migrations.up(version: 1)
+        AshAgent.Conversation.Migrations.up(version: 1, table: "conversations", key: "id", name: "conversations")
+      end
+
+  Version 1 does two things.
+
+  Conversations that are stored under the bare id of a record, as releases before it did, get the key that has the resource's name. A
+  bare id that two resources have belongs to the one whose migration comes first. Stop the application before: a conversation that a
+  turn is running for is an error, and the migration can be run again.
+
+  Triggers delete the conversation of each row that the database deletes, by whatever statement, a cascade included. `TRUNCATE` deletes all
+  conversations of the resource. In a transaction, they are gone with its end.
+
+  For stores that are elsewhere, see `AshAgent.Conversation.Upkeep`.
+  """
+
+  alias AshAgent.{Options, Store}
+
+  @latest 1
+
+  @schema [
+    version: [type: :pos_integer, required: true, doc: "the version to reach."],
+    table: [type: :string, required: true, doc: "the resource's table."],
+    key: [type: :string, default: "id", doc: "the column of the primary key."],
+    name: [
+      type: :string,
+      required: true,
+      doc: "the name of the resource, see `AshAgent.Conversation.Info.name/1`."
+    ],
+    prefix: [type: :string, doc: "the schema of the tables. Defaults to the `search_path`."]
+  ]
+
+  @doc """
+  Returns the latest version.
+
+      iex> AshAgent.Conversation.Migrations.latest()
+      1
+  """
+  @doc since: "0.1.0"
+  @spec latest() :: pos_integer()
+  def latest, do: @latest
+
+  @doc """
+  Ties a table to its conversations, within an Ecto migration. The tables of the store come first.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+  """
+  @doc since: "0.1.0"
+  @spec up(keyword()) :: :ok
+  def up(opts) do
+    opts = validate!(opts)
+    repo = migration(:repo, [])
+    migration(:execute, [fn -> rename(repo, opts) end])
+    Enum.each(sql(opts), &migration(:execute, [&1]))
+  end
+
+  @doc "Removes the triggers, within an Ecto migration. The keys stay as they are. Takes the options of `up/1`."
+  @doc since: "0.1.0"
+  @spec down(keyword()) :: :ok
+  def down(opts) do
+    opts = validate!(opts)
+    migration(:execute, ["drop function if exists #{function(opts)} cascade"])
+    :ok
+  end
+
+  # Called by name: Ecto may be missing when this is compiled.
+  defp migration(function, args), do: apply(Ecto.Migration, function, args)
+
+  defp validate!(opts) do
+    opts = Options.validate!(opts, @schema)
+
+    if opts[:version] in 1..@latest,
+      do: opts,
+      else: raise(ArgumentError, "expected a version from 1 to #{@latest}")
+  end
+
+  @doc false
+  # The statements of the triggers.
+  def sql(opts) do
+    conversations = "#{schema(opts)}ash_agent_conversations"
+    name = literal(opts[:name] <> ":")
+    table = table(opts)
+
+    [
+      """
+      create or replace function #{function(opts)} returns trigger language plpgsql as $ash_agent$
+      begin
+        if tg_op = 'TRUNCATE' then
+          delete from #{conversations} where left(id, #{String.length(opts[:name]) + 1}) = #{name};
+        else
+          delete from #{conversations} where id = #{name} || cast(old.#{quoted(opts[:key])} as text);
+        end if;
+        return null;
+      end
+      $ash_agent$
+      """,
+      "drop trigger if exists ash_agent_delete on #{table}",
+      "create trigger ash_agent_delete after delete on #{table} for each row execute function #{function(opts)}",
+      "drop trigger if exists ash_agent_truncate on #{table}",
+      "create trigger ash_agent_truncate after truncate on #{table} for each statement execute function #{function(opts)}"
+    ]
+  end
+
+  @doc false
+  # Gives keys to conversations under bare ids, and returns how many.
+  def rename(repo, opts) do
+    key = "cast(t.#{quoted(opts[:key] || "id")} as text)"
+
+    %{rows: rows} =
+      repo.query!(
+        "select #{key} from #{table(opts)} as t join #{schema(opts)}ash_agent_conversations as c on c.id = #{key}",
+        [],
+        log: false
+      )
+
+    store = Store.Postgres.new(repo, Keyword.take(opts, [:prefix]))
+    Enum.sum(for [id] <- rows, do: rename!(store, id, opts[:name]))
+  end
+
+  @doc false
+  # A conversation that has its key already is not this record's.
+  def rename!(store, id, name) do
+    case Store.rename(store, id, "#{name}:#{id}") do
+      :ok ->
+        1
+
+      {:error, reason} when reason in [:exists, :not_found] ->
+        0
+
+      {:error, {:owned, _owner}} ->
+        raise "a turn of the conversation #{inspect(id)} is running: stop what runs it, and try again"
+
+      {:error, error} ->
+        raise error
+    end
+  end
+
+  defp table(opts), do: schema(opts) <> quoted(opts[:table])
+
+  # The names of functions are cut off at 63 bytes, and tables are not.
+  defp function(opts) do
+    digest = :md5 |> :crypto.hash(opts[:table]) |> Base.encode16(case: :lower)
+    schema(opts) <> quoted("ash_agent_delete_" <> digest) <> "()"
+  end
+
+  defp schema(opts), do: Store.Postgres.quoted(opts[:prefix])
+  defp quoted(name), do: ~s("#{String.replace(name, ~s("), ~s(""))}")
+  defp literal(text), do: "'#{String.replace(text, "'", "''")}'"
+end

@@ -1,0 +1,46 @@
+defmodule AshAgent.Conversation.Row do
+  @moduledoc false
+
+  # Calculations that the database makes of the stored row, so that lists can be filtered and sorted by them.
+
+  use Ash.Resource.Calculation
+
+  import Ash.Expr
+
+  alias AshAgent.Conversation.Info
+
+  # A message with results of its tool calls is followed by one that has them.
+  @messages """
+  (select coalesce(sum(case when jsonb_path_exists(m, '$.tool_calls[*].result') then 2 else 1 end), 0)
+    from {iterations} as i, jsonb_array_elements(i.document -> 'messages') as m where i.conversation_id = c.id)
+  + (select count(*) from {branches} as b
+    where b.conversation_id = c.id and coalesce(jsonb_typeof(b.document -> 'system'), 'null') <> 'null')
+  """
+
+  @columns [
+    status: "c.status",
+    revision: "c.revision",
+    last_activity_at: "c.updated_at",
+    message_count: @messages
+  ]
+
+  @doc "The names of these calculations."
+  def shown, do: Keyword.keys(@columns)
+
+  @impl true
+  def expression([show: name, conversation: resource], context) do
+    schema = Info.schema(resource, context.tenant)
+
+    # What a fragment has between question marks is text.
+    select =
+      "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
+      |> String.replace(~r/\{(\w+)\}/, fn table ->
+        name = String.trim(table, "{") |> String.trim("}")
+        String.replace("#{schema}ash_agent_#{name}", "?", "\\?")
+      end)
+
+    key = ref(Info.primary_key(resource))
+    prefix = expr(type(^Info.prefix(resource), :string))
+    %Ash.Query.Call{name: :fragment, args: [select, prefix, key], operator?: false}
+  end
+end

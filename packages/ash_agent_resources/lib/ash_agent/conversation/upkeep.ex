@@ -1,0 +1,108 @@
+defmodule AshAgent.Conversation.Upkeep do
+  @moduledoc """
+  Looks after conversations that are not in the database of their records: those of resources with a `store`.
+
+  With AshPostgres and its own store, the migrations of `mix ash.codegen` do the same, see `AshAgent.Conversation.Migrations`.
+  """
+
+  alias AshAgent.Conversation.{Info, Migrations}
+  alias AshAgent.{Options, Store}
+
+  @page 1_000
+
+  @sweep [
+    tenant: [type: :any, doc: "the tenant whose store is swept. Defaults to `nil`."],
+    older_than: [
+      type: :non_neg_integer,
+      default: 3_600,
+      doc:
+        "seconds. Younger conversations stay, since their record may be in a transaction that is not over."
+    ]
+  ]
+
+  @doc """
+  Deletes the conversations of a resource whose records are gone, however those were deleted, and returns `{:ok, count}` or
+  `{:error, error}`.
+
+  Archived records count as there, whatever the resource's read actions and its base filter show. Call it from a job that runs once a day,
+  for instance. It reads the keys of all records.
+
+  ## Options
+
+  #{Options.docs(@sweep)}
+
+  ## Examples
+
+      AshAgent.Conversation.Upkeep.sweep(MyApp.Chat.Conversation, tenant: "acme")
+      #=> {:ok, 2}
+  """
+  @doc since: "0.1.0"
+  @spec sweep(module(), keyword()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
+  def sweep(resource, opts \\ []) do
+    opts = Options.validate!(opts, @sweep)
+    store = Info.store(resource, opts[:tenant])
+    until = DateTime.add(DateTime.utc_now(), -opts[:older_than], :second)
+    # The store is read first, so that a record that is made meanwhile is among the records.
+    with {:ok, stored} <- stored(store, Info.prefix(resource), by: :created_at, until: until),
+         {:ok, ids} <- ids(resource, opts[:tenant]) do
+      gone = stored -- Enum.map(ids, &Info.key(resource, &1))
+
+      Enum.reduce_while(gone, {:ok, 0}, fn key, {:ok, count} ->
+        case Store.delete(store, key) do
+          :ok -> {:cont, {:ok, count + 1}}
+          {:error, :not_found} -> {:cont, {:ok, count}}
+          {:error, error} -> {:halt, {:error, error}}
+        end
+      end)
+    end
+  end
+
+  defp stored(store, prefix, opts, found \\ []) do
+    with {:ok, page} <- Store.list(store, [limit: @page] ++ opts) do
+      found =
+        found ++ for %{id: id} <- page.conversations, String.starts_with?(id, prefix), do: id
+
+      if page.next,
+        do: stored(store, prefix, Keyword.put(opts, :after, page.next), found),
+        else: {:ok, found}
+    end
+  end
+
+  @doc """
+  Gives conversations that are stored under the bare id of a record the key that has the resource's name, and returns `{:ok, count}`.
+
+  Call it once for each resource and tenant after the update to this release, when no turn runs; a running one raises. A bare id that two
+  resources have belongs to the one that comes first.
+
+  ## Examples
+
+      AshAgent.Conversation.Upkeep.rename_keys(MyApp.Chat.Conversation)
+      #=> {:ok, 120}
+  """
+  @doc since: "0.1.0"
+  @spec rename_keys(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
+  def rename_keys(resource, tenant \\ nil) do
+    store = Info.store(resource, tenant)
+
+    with {:ok, ids} <- ids(resource, tenant) do
+      renamed = for id <- ids, do: Migrations.rename!(store, id, Info.name(resource))
+      {:ok, Enum.sum(renamed)}
+    end
+  end
+
+  # Past all preparations: those of AshArchival would hide records that are there.
+  defp ids(resource, tenant) do
+    key = Info.primary_key(resource)
+    query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
+
+    with {:ok, query} <- in_tenant(query, resource, tenant),
+         {:ok, records} <- Ash.DataLayer.run_query(query, resource),
+         do: {:ok, Enum.map(records, &to_string(Map.fetch!(&1, key)))}
+  end
+
+  defp in_tenant(query, resource, tenant) do
+    if Ash.Resource.Info.multitenancy_strategy(resource) == :context,
+      do: Ash.DataLayer.set_tenant(resource, query, Ash.ToTenant.to_tenant(tenant, resource)),
+      else: {:ok, query}
+  end
+end

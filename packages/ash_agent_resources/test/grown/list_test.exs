@@ -1,0 +1,150 @@
+if Code.ensure_loaded?(MyApp.DataCase) do
+  defmodule MyApp.ListTest do
+    # A page of conversations, with filters and sorts.
+    use MyApp.DataCase, async: true
+
+    require Ash.Query
+
+    alias AshAgent.Context
+    alias AshAgent.Conversation.Info
+    alias AshAgent.Store
+    alias MyApp.Chat.{Conversation, Repo}
+
+    setup do
+      ann = user("ann")
+      %{opts: [actor: ann, tenant: "acme"], bob: [actor: user("bob"), tenant: "acme"]}
+    end
+
+    defp titles(query, opts) do
+      case Ash.read!(query, opts) do
+        %{results: results} -> Enum.map(results, & &1.title)
+        results -> Enum.map(results, & &1.title)
+      end
+    end
+
+    test "can be filtered and sorted by the stored row", %{opts: opts, bob: bob} do
+      one = Conversation.start!(%{title: "one", input: "Hi"}, opts)
+      Conversation.start!(%{title: "two"}, opts)
+      call = %{id: "1", name: "note_write", arguments: %{"text" => "x"}}
+      context = answers([%{tool_calls: [call]}, "Done."])
+      three = Conversation.start!(%{title: "three", input: "Write"}, [context: context] ++ opts)
+      Conversation.start!(%{title: "bob's", input: "Hi"}, bob)
+
+      assert Conversation |> Ash.Query.filter(status == :paused) |> titles(opts) == ["three"]
+
+      assert Conversation
+             |> Ash.Query.filter(message_count > 2 and status == :idle)
+             |> titles(opts) == ["one"]
+
+      assert Conversation |> Ash.Query.sort(message_count: :desc, title: :asc) |> titles(opts) ==
+               ~w(one three two)
+
+      assert Conversation |> Ash.Query.sort(last_activity_at: :desc) |> titles(opts) ==
+               ~w(three two one)
+
+      assert Conversation
+             |> Ash.Query.sort(revision: :desc, title: :asc)
+             |> titles(opts)
+             |> List.last() == "two"
+
+      # From outside.
+      assert Conversation |> Ash.Query.filter_input(%{status: "paused"}) |> titles(opts) == [
+               "three"
+             ]
+
+      assert Conversation |> Ash.Query.sort_input("-last_activity_at") |> titles(opts) ==
+               ~w(three two one)
+
+      assert {:error, %Ash.Error.Invalid{}} =
+               Conversation |> Ash.Query.filter_input(%{total_tokens: 1}) |> Ash.read(opts)
+
+      # What the database counts is what the context has.
+      manager = [actor: user("mia", :manager), tenant: "acme"]
+
+      paused =
+        Conversation.approve!(three, "1", manager)
+        |> Conversation.resume!([context: context] ++ opts)
+
+      for record <- [one, paused] do
+        record = Ash.load!(record, [:message_count, :context, :last_activity_at, :status], opts)
+        assert record.message_count == Context.count_messages(record.context)
+        assert %DateTime{} = record.last_activity_at
+        assert record.status == :idle
+      end
+    end
+
+    test "has pages by keyset and offset", %{opts: opts} do
+      for n <- 1..5, do: Conversation.start!(%{title: "#{n}"}, opts)
+      query = Ash.Query.sort(Conversation, last_activity_at: :desc)
+      page = Ash.read!(query, [page: [limit: 2, count: true]] ++ opts)
+      assert {Enum.map(page.results, & &1.title), page.count} == {["5", "4"], 5}
+      assert Enum.map(Ash.page!(page, :next).results, & &1.title) == ["3", "2"]
+      page = Ash.read!(query, [page: [limit: 2, offset: 4]] ++ opts)
+      assert Enum.map(page.results, & &1.title) == ["1"]
+    end
+
+    test "can be sorted by aggregates of iterations, in its tenant", %{opts: opts} do
+      one = Conversation.start!(%{title: "one", input: "Hi"}, opts)
+      Conversation.start!(%{title: "two", input: "Hi"}, opts)
+      Conversation.say!(one, "Again", opts)
+      other = Keyword.put(opts, :tenant, "other")
+      Conversation.start!(%{title: "other", input: "Hi"}, other)
+      query = Ash.Query.sort(Conversation, iteration_count: :desc)
+      assert titles(query, opts) == ["one", "two"]
+
+      assert query |> Ash.Query.load([:iteration_count, :tokens]) |> titles(opts) == [
+               "one",
+               "two"
+             ]
+
+      assert titles(query, other) == ["other"]
+    end
+
+    test "updated_at moves with say", %{opts: opts} do
+      chat = Conversation.start!(%{}, opts)
+      said = Conversation.say!(chat, "Hi", opts)
+      assert DateTime.compare(said.updated_at, chat.updated_at) == :gt
+    end
+
+    test "20 with their status are at most two statements", %{opts: opts} do
+      for n <- 1..20, do: long(Conversation.start!(%{title: "#{n}"}, opts))
+      loads = [:status, :revision, :last_activity_at]
+      query = Ash.Query.load(Conversation, loads)
+      assert statements(fn -> assert length(Ash.read!(query, opts)) == 20 end) <= 2
+
+      plain = time(fn -> Ash.read!(Conversation, opts) end)
+      with_status = time(fn -> Ash.read!(Ash.Query.load(Conversation, :status), opts) end)
+      assert with_status < 3 * plain
+    end
+
+    # 100 turns of 4 KB.
+    defp long(chat) do
+      store = Info.store(Conversation, "acme")
+      {:ok, kept} = Store.fetch(store, Info.key(chat))
+      text = String.duplicate("x", 2_000)
+
+      context =
+        Enum.reduce(1..100, kept.value, fn _n, context ->
+          context |> Context.add_user_message(text) |> Context.add_assistant_message(text)
+        end)
+
+      {:ok, _} = Store.append(store, kept, context)
+    end
+
+    defp time(fun) do
+      for(_ <- 1..9, do: fun |> :timer.tc() |> elem(0)) |> Enum.sort() |> Enum.at(4)
+    end
+
+    defp statements(fun) do
+      test = self()
+      count = :counters.new(1, [])
+      id = {__MODULE__, make_ref()}
+      event = Repo.config()[:telemetry_prefix] ++ [:query]
+      counted = fn _, _, _, _ -> if self() == test, do: :counters.add(count, 1, 1) end
+      :telemetry.attach(id, event, counted, nil)
+      fun.()
+      :telemetry.detach(id)
+      :counters.get(count, 1)
+    end
+  end
+end

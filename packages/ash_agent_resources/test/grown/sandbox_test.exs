@@ -1,0 +1,25 @@
+if Code.ensure_loaded?(MyApp.DataCase) do
+  # Two files at once, each with connections of its own.
+  for name <- [MyApp.SandboxTest, MyApp.SandboxToo] do
+    defmodule name do
+      use MyApp.DataCase, async: true
+
+      alias MyApp.Chat.Conversation
+
+      for n <- 1..5 do
+        test "a turn uses the test's connection, and nobody else sees it (#{n})" do
+          opts = [actor: user("ann"), tenant: "acme"]
+          chat = Conversation.start!(%{title: "#{unquote(n)}", input: "Hi"}, opts)
+          assert chat.__metadata__.run.output == "You said: Hi"
+
+          task = Task.async(fn -> Conversation.say!(chat, "Again", opts) end)
+          assert Task.await(task).__metadata__.run.output == "You said: Again"
+
+          # Nobody waits for this one, and the test does before it gives the connection back.
+          Conversation.say!(chat, "Later", %{wait: false}, opts)
+          assert [%{title: _}] = Ash.read!(Conversation, authorize?: false, tenant: "acme")
+        end
+      end
+    end
+  end
+end
