@@ -15,7 +15,12 @@ const FLOORS: [&str; 11] = [
 ];
 
 /// Files beside the folders, and whose floor they are on: errors hold values and nothing else.
-const BESIDE: [(&str, &str); 3] = [("error", "value"), ("fault", "value"), ("reason", "value")];
+const BESIDE: [(&str, &str); 4] = [
+    ("error", "value"),
+    ("failure", "value"),
+    ("fault", "value"),
+    ("reason", "value"),
+];
 
 /// The sources: module path and text.
 type Sources = BTreeMap<Vec<String>, String>;

@@ -226,14 +226,27 @@ defmodule AshAgent.Runtime do
     started = System.monotonic_time()
 
     reply =
-      ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-        context |> Run.new(opts, supervisor, within) |> Loop.run()
-      end)
+      if undecided?(context, opts[:kept], opts[:approval]),
+        do: {:error, %Error{reason: {:missing_option, :approval}, context: context}},
+        else: execute(context, opts, within)
 
     metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
     ended(opts[:on_event], started, reply, metadata)
     reply
   end
+
+  defp execute(context, opts, within) do
+    ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
+      context |> Run.new(opts, supervisor, within) |> Loop.run()
+    end)
+  end
+
+  @doc false
+  # A conversation that was stored as paused waits for decisions wherever it is opened: without somebody to ask, they are missing.
+  def undecided?(context, %{status: :paused}, approval) when not is_function(approval),
+    do: Context.undecided_tool_calls(context) != []
+
+  def undecided?(_context, _kept, _approval), do: false
 
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its

@@ -33,6 +33,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:store_error, reason}` - the run's store did not take a write: `:stale`, `{:owned, owner}` or `:not_found`, see
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
       Nothing was started after that. Calls that have no result are pending
+    * `{:missing_option, :approval}` - the stored conversation is paused for decisions, and there is no `:approval`; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
@@ -52,6 +53,7 @@ defmodule AshAgent.Runtime.Error do
           | {:on_change_error, term()}
           | {:store_error,
              AshAgent.Store.refusal() | AshAgent.Store.Error.t() | {:started, [String.t()]}}
+          | {:missing_option, :approval}
           | :cancelled
           | :drained
           | {:exit, term()}
@@ -160,6 +162,11 @@ defmodule AshAgent.Runtime.Error do
     "the run ended because its store failed: " <>
       Exception.message(error) <>
       ". Calls without a result are pending: fetch the conversation, and run again"
+  end
+
+  defp describe({:missing_option, :approval}) do
+    "the conversation is paused until its calls are decided, so none was run. Pass :approval, or decide about each call first: " <>
+      "AshAgent.Context.undecided_tool_calls/1 lists them"
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"

@@ -29,7 +29,7 @@ defmodule AshAgent.Session.Server do
 
   use GenServer
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
 
@@ -72,10 +72,12 @@ defmodule AshAgent.Session.Server do
     }
   end
 
-  # Pending calls may need a decision only if the session asks for decisions.
+  # Pending calls may need a decision if the session asks for decisions, or if the conversation was paused for one.
   defp first_status(context, claim, approval) do
-    waits? = is_function(approval) and Context.pending_tool_calls(context) != []
-    if waits? and (claim == nil or claim.kept.status != :running), do: :paused, else: :idle
+    stored = claim && claim.kept.status
+    asks? = is_function(approval) or stored == :paused
+    waits? = asks? and stored != :running and Context.pending_tool_calls(context) != []
+    if waits?, do: :paused, else: :idle
   end
 
   defp load(opts) do
@@ -293,8 +295,13 @@ defmodule AshAgent.Session.Server do
     start_or_enqueue(job, session)
   end
 
-  defp accept({:resume, opts}, client, session) when is_list(opts),
-    do: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+  defp accept({:resume, opts}, client, session) when is_list(opts) do
+    %{context: context, claim: claim, runtime: runtime} = session
+
+    if Runtime.undecided?(context, claim && claim.kept, runtime[:approval]),
+      do: refuse(session, {:missing_option, :approval}),
+      else: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+  end
 
   defp accept({:stored, id, opts}, client, %{claim: %Claim{}} = session)
        when is_binary(id) and is_list(opts),
@@ -386,7 +393,8 @@ defmodule AshAgent.Session.Server do
   defp refuse(session, {:store_error, %Context.Error{} = error}),
     do: {:reply, {:error, error}, session}
 
-  defp refuse(session, {kind, _} = reason) when kind in [:store_error, :on_change_error] do
+  defp refuse(session, {kind, _} = reason)
+       when kind in [:store_error, :on_change_error, :missing_option] do
     error = %Error{reason: reason, context: session.context}
     session = if Claim.lost?(reason), do: Run.lose(session, reason), else: session
     {:reply, {:error, error}, session}

@@ -208,6 +208,44 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert statuses(session, ~w(a)) == [:cancelled]
     end
 
+    test "stays paused wherever it is opened from a store" do
+      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      own = [id: "c", store: store, llm: llm(~w(a b))]
+      session = start(own)
+      assert {:paused, _} = Session.prompt(session, "Hi")
+      GenServer.stop(session)
+
+      # Nobody is there to ask.
+      session = start(own ++ [approval: nil])
+      assert {:paused, [%{id: "a"}, %{id: "b"}]} = Session.status(session)
+      assert {:error, :paused} = Session.prompt(session, "More")
+
+      assert {:error, %Error{reason: {:missing_option, :approval}} = error} =
+               Session.resume(session)
+
+      assert Exception.message(error) =~ "Pass :approval"
+      assert {:error, %Error{}} = Session.resume_async(session)
+      GenServer.stop(session)
+
+      {:ok, kept} = AshAgent.Store.fetch(store, "c")
+      opts = [llm: llm(~w(a b)), tools: %{"ask" => fn _ -> {:ok, 1} end}]
+
+      assert {:error, %{reason: {:missing_option, :approval}}} =
+               AshAgent.Runtime.run(kept.value, [store: store, kept: kept] ++ opts)
+
+      refute_received :ran
+
+      # Decided calls need nobody.
+      session = start(own ++ [approval: nil])
+      :ok = Session.approve(session, "a")
+      assert {:error, %Error{reason: {:missing_option, :approval}}} = Session.resume(session)
+      refute_received :ran
+      :ok = Session.deny(session, "b", "no")
+      assert {:ok, %{output: "Done"}} = Session.resume(session)
+      assert_received :ran
+      refute_received :ran
+    end
+
     test "is paused again after a restart with what was stored" do
       test = self()
       session = start(llm: llm(~w(a b)), on_change: &send(test, {:changed, &1}))
