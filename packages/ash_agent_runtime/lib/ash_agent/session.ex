@@ -252,7 +252,8 @@ defmodule AshAgent.Session do
   there, before it is asked again. A model that has answered by then is asked once more.
 
   With a store the message is stored before `:ok`, and not lost when the session dies. One that comes when the run is just
-  over becomes a prompt of its own. Returns `{:error, :idle}` or `{:error, :paused}` when nothing runs,
+  over becomes a prompt of its own. Returns `{:error, :idle}` or `{:error, :paused}` when nothing runs, `{:error, :full}` or
+  `{:error, :too_large}` beyond the session's limits (`:max_queue`, `:max_queue_bytes`, `:max_input_bytes`),
   `{:error, %AshAgent.Context.Error{}}` when the input is not one, and `{:error, %AshAgent.Runtime.Error{}}` with
   `{:store_error, reason}` when it could not be stored.
 
@@ -428,7 +429,8 @@ defmodule AshAgent.Session do
   def snapshot(session), do: session |> call(:snapshot, :snapshot) |> Subscribers.load_snapshot()
 
   @doc """
-  Sends every change of the session to the calling process from now on, and returns `{:ok, ref, snapshot}` with the current state.
+  Sends every change of the session to the calling process from now on, and returns `{:ok, ref, snapshot}` with the current state,
+  or `{:error, :full}` beyond `:max_subscribers`.
 
   Changes are messages `{AshAgent.Session, ref, number, change}`, numbered without gaps from `snapshot.number + 1` on. A change is
 
@@ -463,14 +465,20 @@ defmodule AshAgent.Session do
       2
   """
   @doc since: "0.1.0"
-  @spec subscribe(session(), keyword()) :: {:ok, reference(), snapshot()}
+  @spec subscribe(session(), keyword()) :: {:ok, reference(), snapshot()} | {:error, :full}
   def subscribe(session, opts \\ []) do
     opts = Options.validate!(opts, :subscribe)
     server = GenServer.whereis(session) || exit({:noproc, {__MODULE__, :subscribe, [session]}})
     ref = Process.monitor(server)
 
-    snapshot = call(server, {:subscribe, ref, opts[:limit]}, :subscribe)
-    {:ok, ref, Subscribers.load_snapshot(snapshot)}
+    case call(server, {:subscribe, ref, opts[:limit]}, :subscribe) do
+      {:error, :full} ->
+        Process.demonitor(ref, [:flush])
+        {:error, :full}
+
+      snapshot ->
+        {:ok, ref, Subscribers.load_snapshot(snapshot)}
+    end
   end
 
   @doc """

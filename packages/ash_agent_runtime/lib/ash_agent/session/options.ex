@@ -46,7 +46,26 @@ defmodule AshAgent.Session.Options do
     max_queue: [
       type: :non_neg_integer,
       default: 100,
-      doc: "how many prompts may wait; more get `{:error, :busy}`."
+      doc:
+        "how many prompts may wait; more get `{:error, :busy}`. As many messages of `steer/3` may; more get `{:error, :full}`."
+    ],
+    max_queue_bytes: [
+      type: :non_neg_integer,
+      default: 67_108_864,
+      doc: "how many bytes those that wait may have together, with the same errors."
+    ],
+    max_input_bytes: [
+      type: :pos_integer,
+      default: 33_554_432,
+      doc:
+        "how many bytes a prompt, a message of `steer/3` or a decision may have, metadata and options included; larger ones get " <>
+          "`{:error, :too_large}`."
+    ],
+    max_subscribers: [
+      type: :non_neg_integer,
+      default: 1_000,
+      doc:
+        "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more."
     ],
     hibernate_after:
       @timeout ++

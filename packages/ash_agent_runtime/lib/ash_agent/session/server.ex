@@ -36,6 +36,11 @@ defmodule AshAgent.Session.Server do
   # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
   @unasked 10_000
 
+  # The options of what others may send.
+  @limits [:max_queue, :max_queue_bytes, :max_input_bytes, :max_subscribers]
+
+  # The length of an improper list is none.
+  defguardp is_options(opts) when length(opts) >= 0
   defguardp is_input(input) when is_binary(input) or is_list(input) or is_map(input)
 
   ## Starting
@@ -64,7 +69,7 @@ defmodule AshAgent.Session.Server do
       context: context,
       tag: opts[:tag],
       when_busy: opts[:when_busy],
-      max_queue: opts[:max_queue],
+      limits: opts |> Keyword.take(@limits) |> Map.new(),
       claim: claim,
       runtime: Keyword.put(opts[:runtime], :supervisor, supervisor),
       idle_timeout: if(claim, do: opts[:idle], else: :infinity),
@@ -255,7 +260,7 @@ defmodule AshAgent.Session.Server do
        do: steer(input, metadata, session)
 
   defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
-       when verdict in [:approved, :denied] and is_binary(id) and is_list(opts),
+       when verdict in [:approved, :denied] and is_binary(id) and is_options(opts),
        do: decide(decision, opts, session)
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
@@ -272,6 +277,11 @@ defmodule AshAgent.Session.Server do
     subscribers = Subscribers.catch_up(session.subscribers, pid, session.number)
     {:reply, Subscribers.pack_snapshot(session, pid), %{session | subscribers: subscribers}}
   end
+
+  defp handle_request({:subscribe, ref, limit}, _from, session)
+       when is_reference(ref) and is_integer(limit) and
+              map_size(session.subscribers) >= session.limits.max_subscribers,
+       do: {:reply, {:error, :full}, session}
 
   defp handle_request({:subscribe, ref, limit}, {pid, _tag}, session)
        when is_reference(ref) and is_integer(limit) do
@@ -290,12 +300,16 @@ defmodule AshAgent.Session.Server do
   defp accept(_job, _client, %{status: :draining} = session),
     do: {:reply, {:error, :draining}, session}
 
-  defp accept({:prompt, input, opts}, client, session) when is_input(input) and is_list(opts) do
+  defp accept({:prompt, input, opts}, client, session)
+       when is_input(input) and is_options(opts) do
     job = %Job{kind: :prompt, input: input, opts: opts, client: client}
-    start_or_enqueue(job, session)
+
+    if State.too_large?(session, {input, opts}),
+      do: {:reply, {:error, :too_large}, session},
+      else: start_or_enqueue(job, session)
   end
 
-  defp accept({:resume, opts}, client, session) when is_list(opts) do
+  defp accept({:resume, opts}, client, session) when is_options(opts) do
     %{context: context, claim: claim, runtime: runtime} = session
 
     if Runtime.undecided?(context, claim && claim.kept, runtime[:approval]),
@@ -304,7 +318,7 @@ defmodule AshAgent.Session.Server do
   end
 
   defp accept({:stored, id, opts}, client, %{claim: %Claim{}} = session)
-       when is_binary(id) and is_list(opts),
+       when is_binary(id) and is_options(opts),
        do: accept_stored(id, opts, client, session)
 
   defp accept(_job, _client, session), do: reply_unknown(session)
@@ -317,7 +331,7 @@ defmodule AshAgent.Session.Server do
     do: {:noreply, Run.start(session, job)}
 
   defp start_or_enqueue(job, session) do
-    if session.run != nil and State.full?(session) do
+    if session.run != nil and State.full?(session, job.input) do
       {:reply, {:error, :busy}, session}
     else
       case store_job(job, session.claim) do
@@ -364,7 +378,9 @@ defmodule AshAgent.Session.Server do
     do: {:reply, {:error, status}, session}
 
   defp steer(input, metadata, session) do
-    with :ok <- check_message(input, metadata),
+    with false <- State.too_large?(session, {input, metadata}) && {:error, :too_large},
+         false <- State.steers_full?(session, input) && {:error, :full},
+         :ok <- check_message(input, metadata),
          {:ok, id} <- Claim.enqueue(session.claim, :steer, input, metadata) do
       steer = %{id: id, input: input, metadata: metadata}
       {:reply, :ok, %{session | steers: session.steers ++ [steer]}}
@@ -383,7 +399,9 @@ defmodule AshAgent.Session.Server do
   defp decide(_decision, _opts, %{run: %Run{}} = session), do: {:reply, {:error, :busy}, session}
 
   defp decide(decision, opts, session) do
-    case Decision.make(session, decision, opts) do
+    too_large? = State.too_large?(session, {decision, opts})
+
+    case if(too_large?, do: {:error, :too_large}, else: Decision.make(session, decision, opts)) do
       {:ok, session} -> {:reply, :ok, session}
       {:error, {:store_error, _} = reason} -> refuse(State.mark_stale(session), reason)
       {:error, reason} -> refuse(session, reason)

@@ -15,13 +15,14 @@ defmodule AshAgent.Session.State do
   #   * `tag` - the first element of the session's messages
   #   * `queue` - an `AshAgent.Session.Job` for each prompt that waits
   #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`
-  #   * `when_busy`, `max_queue` - the options that limit the queue
+  #   * `when_busy` - whether prompts may wait
+  #   * `limits` - the options of what others may send, `max_queue` and so on, as a map
   #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
   #   * `runtime` - the options of each run
   #   * `idle_timeout`, `idle_timer` - how long nobody may need the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
   #   * `ignored` - how many messages were not understood
-  @enforce_keys [:status, :context, :tag, :when_busy, :max_queue, :claim, :runtime]
+  @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime]
   @nothing [:run, :response, :idle_timer, number: 0, ignored: 0, stop_when_idle: false]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
@@ -33,9 +34,24 @@ defmodule AshAgent.Session.State do
   def public_status(%__MODULE__{status: :idle}), do: :idle
   def public_status(%__MODULE__{}), do: :running
 
-  @doc "Returns true if another prompt would be one too many."
-  def full?(%__MODULE__{when_busy: when_busy, max_queue: max, queue: queue}),
-    do: when_busy == :error or :queue.len(queue) >= max
+  @doc "Returns true if a prompt may not wait."
+  def full?(%__MODULE__{when_busy: when_busy, limits: limits, queue: queue} = state, input) do
+    when_busy == :error or :queue.len(queue) >= limits.max_queue or no_room?(state, input)
+  end
+
+  @doc "Returns true if a message for the turn that runs may not wait."
+  def steers_full?(%__MODULE__{limits: limits, steers: steers} = state, input),
+    do: length(steers) >= limits.max_queue or no_room?(state, input)
+
+  defp no_room?(%{limits: limits, queue: queue, steers: steers}, input) do
+    waiting = for %{input: input} <- steers ++ :queue.to_list(queue), do: size(input)
+    Enum.sum(waiting) + size(input) > limits.max_queue_bytes
+  end
+
+  @doc "Returns true if this is more than others may send at once."
+  def too_large?(%__MODULE__{limits: limits}, term), do: size(term) > limits.max_input_bytes
+
+  defp size(term), do: :erlang.external_size(term)
 
   @doc "Returns true if a stored prompt waits in the queue."
   def queued?(%__MODULE__{queue: queue}, id),
@@ -88,7 +104,8 @@ defmodule AshAgent.Session.State do
     queued = if :queue.is_queue(state.queue), do: :queue.len(state.queue), else: :not_shown
 
     state
-    |> Map.take([:context, :when_busy, :max_queue, :ignored, :number])
+    |> Map.take([:context, :when_busy, :ignored, :number])
+    |> Map.merge(state.limits)
     |> Map.merge(%{running: state.run != nil, paused: state.status == :paused, queued: queued})
     |> Map.put(:subscribers, map_size(state.subscribers))
   end
