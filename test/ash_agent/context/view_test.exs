@@ -1201,17 +1201,14 @@ defmodule AshAgent.Context.ViewTest do
       end
     end
 
+    # More than linear work, or waiting, takes longer than this.
+    @tag timeout: 60_000
     test "take linear time, whatever the pattern" do
       text = String.duplicate("a", 100_000) <> "!"
       context = Context.new(text)
 
       for pattern <- ["(a+)+$", "(a|a)*b", "(a|aa)+$", "(.*)*x", "^(([a-z])+.)+[A-Z]([a-z])+$"] do
-        {time, _} =
-          :timer.tc(fn ->
-            context |> Context.put_masks([{pattern, ""}]) |> Context.to_messages()
-          end)
-
-        assert time < 2_000_000
+        assert [_] = context |> Context.put_masks([{pattern, ""}]) |> Context.to_messages()
       end
     end
 
@@ -1718,15 +1715,13 @@ defmodule AshAgent.Context.ViewTest do
       assert accepted?(%{"max_result_bytes" => 1}) in [true, false]
     end
 
+    # More than linear work, or waiting, takes longer than this.
+    @tag timeout: 60_000
     test "with a million covers take linear time" do
       document = turns(5) |> Context.dump()
       covers = List.duplicate(%{"first" => 1, "last" => 1}, 300_000)
 
-      {time, result} =
-        :timer.tc(fn -> Context.load(Map.put(document, "view", %{"covers" => covers})) end)
-
-      assert {:error, _} = result
-      assert time < 10_000_000
+      assert {:error, _} = Context.load(Map.put(document, "view", %{"covers" => covers}))
     end
   end
 

@@ -261,16 +261,14 @@ defmodule AshAgent.ToolboxTest do
       assert_gone(read_pid(path))
     end
 
+    # More than linear work, or waiting, takes longer than this.
+    @tag timeout: 60_000
     test "do not stay when the program ends and leaves some, nor keep the result waiting", %{
       dir: dir
     } do
       path = Path.join(dir, "pid")
 
-      {time, result} =
-        :timer.tc(fn -> run(dir, "sleep 100 & echo $! >\"#{path}\"; echo -n done") end)
-
-      assert result == {:ok, "done"}
-      assert time < 5_000_000
+      assert run(dir, "sleep 100 & echo $! >\"#{path}\"; echo -n done") == {:ok, "done"}
       assert_gone(read_pid(path))
     end
 
