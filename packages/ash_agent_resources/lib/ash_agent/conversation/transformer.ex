@@ -240,18 +240,24 @@ defmodule AshAgent.Conversation.Transformer do
     resource = Transformer.get_persisted(dsl, :module)
 
     state =
-      Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored}, unsorted())
+      Builder.add_new_calculation(
+        state,
+        :stored,
+        :term,
+        {Calculation, show: :stored},
+        forbid_sorting()
+      )
 
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
         implementation = {Row, show: name, conversation: resource}
         Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
       else
-        opts = Keyword.merge([public?: true] ++ unsorted(), opts)
+        opts = Keyword.merge([public?: true] ++ forbid_sorting(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
       end
     end)
   end
 
-  defp unsorted, do: [filterable?: false, sortable?: false]
+  defp forbid_sorting, do: [filterable?: false, sortable?: false]
 end

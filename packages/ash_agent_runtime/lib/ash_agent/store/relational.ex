@@ -72,7 +72,7 @@ defmodule AshAgent.Store.Relational do
 
   def append(store, %Conversation{} = kept, value, opts) do
     {fields, lines} = Changes.of(value, kept.value, kept.lines)
-    finished = for call <- opts[:finished], do: called(call, state: text(call.state))
+    finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
     taken = for id <- opts[:taken], do: Changes.object(id: text(id))
 
     fields =
@@ -84,19 +84,19 @@ defmodule AshAgent.Store.Relational do
         ) ++ fields
 
     answer(write(store, :append, fields), fn
-      [] -> refused(store, kept)
+      [] -> refuse(store, kept)
       [row] -> {:ok, keep(row, value, lines, claim(kept), kept.lease)}
     end)
   end
 
   def start(store, %Conversation{} = kept, calls) do
-    started = for call <- calls, do: called(call, [])
+    started = for call <- calls, do: encode_call(call, [])
 
     answer(
       run(store, :start, &SQL.start/1, fence(kept) ++ [started: Changes.list(started)]),
       fn
         [] ->
-          refused(store, kept)
+          refuse(store, kept)
 
         [row | _] = rows ->
           keys = for row <- rows, key = List.last(row), do: key
@@ -119,7 +119,7 @@ defmodule AshAgent.Store.Relational do
     answer(run(store, :claim, &SQL.claim/1, fields), fn
       # Released in the meantime: once more.
       [] ->
-        with {:error, :stale} <- refused(store, %Conversation{id: id}),
+        with {:error, :stale} <- refuse(store, %Conversation{id: id}),
              do: claim(store, id, opts)
 
       [row] ->
@@ -127,18 +127,18 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  def renew(store, %Conversation{} = kept), do: held(store, :renew, &SQL.renew/1, kept, [])
+  def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
 
   def release(store, %Conversation{} = kept, opts) do
     status = opts[:status] && text(opts[:status])
 
-    with {:ok, kept} <- held(store, :release, &SQL.release/1, kept, status: status),
+    with {:ok, kept} <- run_fenced(store, :release, &SQL.release/1, kept, status: status),
          do: {:ok, %{kept | claimed?: false}}
   end
 
-  defp held(store, name, operation, kept, fields) do
+  defp run_fenced(store, name, operation, kept, fields) do
     answer(run(store, name, operation, fence(kept) ++ fields), fn
-      [] -> refused(store, kept)
+      [] -> refuse(store, kept)
       [row] -> {:ok, keep(row, kept.value, kept.lines, kept.owner, kept.lease)}
     end)
   end
@@ -169,7 +169,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp not_renamed(store, from, to) do
-    case refused(store, %Conversation{id: from}) do
+    case refuse(store, %Conversation{id: from}) do
       {:error, :stale} -> if(from == to, do: :ok, else: {:error, :exists})
       error -> error
     end
@@ -186,7 +186,7 @@ defmodule AshAgent.Store.Relational do
 
     answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
       [] when is_binary(id_or_claim) -> {:error, :not_found}
-      [] -> refused(store, id_or_claim)
+      [] -> refuse(store, id_or_claim)
       [_row] -> {:ok, opts[:id]}
     end)
   end
@@ -330,7 +330,7 @@ defmodule AshAgent.Store.Relational do
   defp statuses(statuses),
     do: Changes.list(for status <- List.wrap(statuses), do: Changes.object(status: text(status)))
 
-  defp called(call, fields) do
+  defp encode_call(call, fields) do
     fields =
       [key: text(call.key), attempt: Integer.to_string(Map.get(call, :attempt, 1))] ++ fields
 
@@ -387,7 +387,7 @@ defmodule AshAgent.Store.Relational do
     %{kept | value: value, lines: lines, claimed?: owner != nil, lease: lease}
   end
 
-  defp refused(store, kept) do
+  defp refuse(store, kept) do
     answer(read(store, :state, &SQL.state/1, id: text(kept.id)), fn
       [] -> {:error, :not_found}
       [row] -> {:error, reason(Conversation.from_row(row), claim(kept))}
@@ -444,7 +444,7 @@ defmodule AshAgent.Store.Relational do
     head = rows |> hd() |> Enum.at(@branch)
     list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
 
-    with {:ok, chat} <- ChatContext.from_snapshot(joined(head, [~s("branches":), list])) do
+    with {:ok, chat} <- ChatContext.from_snapshot(join_fields(head, [~s("branches":), list])) do
       lines =
         for {stored, branch} <- Enum.zip(branches, ChatContext.branches(chat)) do
           facts = %{
@@ -463,13 +463,13 @@ defmodule AshAgent.Store.Relational do
 
   defp branch(branch, names) do
     base = if branch.base, do: [~s("base":), names[branch.base], ?,], else: []
-    joined(branch.label, [base, ~s("context":), branch.context])
+    join_fields(branch.label, [base, ~s("context":), branch.context])
   end
 
   defp document(head, updated_at, since, iterations) do
     since = if since, do: [~s("since":), Integer.to_string(since), ?,], else: []
 
-    joined(head, [
+    join_fields(head, [
       since,
       ~s("updated_at":"),
       updated_at,
@@ -480,6 +480,6 @@ defmodule AshAgent.Store.Relational do
   end
 
   # An object's text with more fields; it is never empty.
-  defp joined(object, fields),
+  defp join_fields(object, fields),
     do: IO.iodata_to_binary([binary_part(object, 0, byte_size(object) - 1), ?,, fields, ?}])
 end

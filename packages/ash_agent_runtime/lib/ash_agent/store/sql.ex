@@ -72,7 +72,7 @@ defmodule AshAgent.Store.SQL do
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
   # A list that names no row of the statement around it, so that databases make it once and look rows up in it by their key.
-  defp listed(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
+  defp select_list(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -88,7 +88,7 @@ defmodule AshAgent.Store.SQL do
   end
 
   # Who writes is alive.
-  defp renewed(d),
+  defp renew_lease(d),
     do: "case when c.owner is null then null else #{later(d, field("lease"))} end"
 
   defp metadata(d) do
@@ -120,7 +120,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
       parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
       document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
-      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renewed(d)}
+      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
     from input where #{fence()}
     returning #{summary(d)}
     """
@@ -192,7 +192,7 @@ defmodule AshAgent.Store.SQL do
     """
     update {prompts} set document = null, revision = guard.revision
     from guard
-    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{listed(d, "taken", "id")}) and {prompts}.revision is null
+    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{select_list(d, "taken", "id")}) and {prompts}.revision is null
     """
   end
 
@@ -200,7 +200,7 @@ defmodule AshAgent.Store.SQL do
   @spec start(dialect()) :: operation()
   def start(d) do
     guard = """
-    update {conversations} as c set lease_until = #{renewed(d)} from input where #{fence()} returning #{summary(d)}
+    update {conversations} as c set lease_until = #{renew_lease(d)} from input where #{fence()} returning #{summary(d)}
     """
 
     effect = """
@@ -230,17 +230,17 @@ defmodule AshAgent.Store.SQL do
 
   @doc "A longer lease, or the end of the claim."
   @spec renew(dialect()) :: operation()
-  def renew(d), do: held(d, "lease_until = #{later(d, field("lease"))}")
+  def renew(d), do: guard_claim(d, "lease_until = #{later(d, field("lease"))}")
 
   @spec release(dialect()) :: operation()
   def release(d) do
-    held(
+    guard_claim(
       d,
       "owner = null, lease_until = null, status = coalesce(#{field("status")}, c.status), updated_at = #{now(d)}"
     )
   end
 
-  defp held(d, change) do
+  defp guard_claim(d, change) do
     guard = """
     update {conversations} as c set #{change} from input
     where c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
@@ -389,10 +389,10 @@ defmodule AshAgent.Store.SQL do
       for filter <- filters do
         case filter do
           :states ->
-            " and j.state in (#{listed(d, "states", "state")})"
+            " and j.state in (#{select_list(d, "states", "state")})"
 
           :keys ->
-            " and j.key in (#{listed(d, "keys", "key")})"
+            " and j.key in (#{select_list(d, "keys", "key")})"
         end
       end
 
