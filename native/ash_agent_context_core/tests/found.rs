@@ -234,3 +234,23 @@ fn an_item_that_names_a_call_needs_no_output() {
     let context = request(body, Provider::OpenAiResponses);
     assert_eq!(sent(&context, Provider::OpenAiResponses), body);
 }
+
+/// Items in the content of a message counted as items when they were written, and not when they were read.
+#[test]
+fn items_in_a_message_are_refused() {
+    for part in [
+        r#"{"type":"new_call","call_id":"a"}"#,
+        r#"{"type":"reasoning","id":"rs_1","summary":[]}"#,
+    ] {
+        for role in ["user", "developer", "assistant"] {
+            let body = format!(r#"{{"input":[{{"role":"{role}","content":[{part}]}}]}}"#);
+            let read =
+                Context::from_request(Value::text(&body), Provider::OpenAiResponses, defaults());
+            let error = read.unwrap_err().to_string();
+            assert!(
+                error.contains("a part of a message, not an item"),
+                "{error}"
+            );
+        }
+    }
+}
