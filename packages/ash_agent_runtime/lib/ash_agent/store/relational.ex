@@ -35,6 +35,10 @@ defmodule AshAgent.Store.Relational do
 
       @doc false
       defdelegate rename(store, from, to), to: AshAgent.Store.Relational
+      @doc false
+      defdelegate erase(store, opts), to: AshAgent.Store.Erasure
+      @doc false
+      defdelegate prune(store, opts), to: AshAgent.Store.Erasure
     end
   end
 
@@ -161,6 +165,26 @@ defmodule AshAgent.Store.Relational do
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
+  @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
+  def erase(store, ids),
+    do: run(store, :erase, &SQL.erase(&1, :listed), ids: listed(ids))
+
+  @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
+  def prune(store, opts, limit) do
+    given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
+    names = Keyword.keys(given)
+    fields = given ++ [limit: Integer.to_string(limit)]
+    run(store, {:prune, names}, &SQL.erase(&1, names), fields)
+  end
+
+  @doc "The ids of the forks and children of the conversations of these ids."
+  def children(store, ids) do
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: listed(ids)),
+         do: {:ok, List.flatten(rows)}
+  end
+
+  defp listed(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
+
   def rename(store, from, to) do
     answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn
       [_row] -> :ok
@@ -252,16 +276,7 @@ defmodule AshAgent.Store.Relational do
     by = opts[:by]
     limit = opts[:limit]
 
-    given = [
-      statuses: opts[:status] && statuses(opts[:status]),
-      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
-      parent_id: opts[:parent_id] && text(opts[:parent_id]),
-      since: opts[:since] && time(opts[:since]),
-      until: opts[:until] && time(opts[:until]),
-      after: opts[:after] && time(elem(opts[:after], 0))
-    ]
-
-    given = for {key, value} <- given, value != nil, do: {key, value}
+    given = filters(opts)
     filters = Keyword.keys(given)
     after_id = if opts[:after], do: [after_id: text(elem(opts[:after], 1))], else: []
     fields = given ++ after_id ++ [limit: Integer.to_string(limit)]
@@ -273,6 +288,19 @@ defmodule AshAgent.Store.Relational do
       next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
       {:ok, %{conversations: found, next: next}}
     end)
+  end
+
+  defp filters(opts) do
+    given = [
+      statuses: opts[:status] && statuses(opts[:status]),
+      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
+      parent_id: opts[:parent_id] && text(opts[:parent_id]),
+      since: opts[:since] && time(opts[:since]),
+      until: opts[:until] && time(opts[:until]),
+      after: opts[:after] && time(elem(opts[:after], 0))
+    ]
+
+    for {key, value} <- given, value != nil, do: {key, value}
   end
 
   def history(store, id, opts) do
@@ -361,11 +389,15 @@ defmodule AshAgent.Store.Relational do
   defp kind(%Context{}), do: :context
   defp kind(%ChatContext{}), do: :chat
 
+  # The conversations of sub-agents name their parent in their metadata.
   defp origin(%Context{} = context) do
-    case context[:origin] do
-      %{id: id} -> if AshAgent.Store.Options.id?(id), do: [parent_id: text(id)], else: []
-      nil -> []
-    end
+    parent =
+      case context[:origin] do
+        %{id: id} -> id
+        nil -> Context.metadata(context)[:parent_id]
+      end
+
+    if AshAgent.Store.Options.id?(parent), do: [parent_id: text(parent)], else: []
   end
 
   defp origin(%ChatContext{}), do: []

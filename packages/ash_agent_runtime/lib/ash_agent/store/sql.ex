@@ -16,10 +16,12 @@ defmodule AshAgent.Store.SQL do
 
   @type dialect :: :postgres | :sqlite
   @type operation :: %{
-          guard: String.t(),
-          effects: [String.t()],
+          required(:guard) => String.t(),
+          required(:effects) => [String.t()],
           # The effect whose rows are joined to the guard's.
-          answer: non_neg_integer() | nil
+          required(:answer) => non_neg_integer() | nil,
+          # The conversations that are the guard's, for SQLite. Without it, the one of the input's id.
+          optional(:over) => String.t()
         }
 
   ## In what they differ
@@ -51,8 +53,9 @@ defmodule AshAgent.Store.SQL do
 
   defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
-  defp skip_locked(:postgres), do: "for update skip locked"
-  defp skip_locked(:sqlite), do: ""
+  # Rows of one table of a query, for the statement alone. SQLite has one writer.
+  defp locked(:postgres, row, how), do: "for update of #{row} #{how}"
+  defp locked(:sqlite, _row, _how), do: ""
 
   defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
 
@@ -258,7 +261,7 @@ defmodule AshAgent.Store.SQL do
     from input, (
       select e.id as due from input, {conversations} as e
       where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
-      order by e.lease_until limit (select #{number("limit")} from input) #{lock_of(d)}
+      order by e.lease_until limit (select #{number("limit")} from input) #{locked(d, "e", "skip locked")}
     ) as d
     where c.id = d.due
     returning #{summary(d)}
@@ -266,9 +269,6 @@ defmodule AshAgent.Store.SQL do
 
     %{guard: guard, effects: [], answer: nil}
   end
-
-  defp lock_of(:postgres), do: "for update of e skip locked"
-  defp lock_of(d), do: skip_locked(d)
 
   @doc "A message that waits for its turn: from anybody, or from an owner only while that is the owner."
   @spec enqueue(dialect()) :: operation()
@@ -296,6 +296,39 @@ defmodule AshAgent.Store.SQL do
 
     %{guard: guard, effects: [], answer: nil}
   end
+
+  @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
+  @spec erase(dialect(), [atom()] | :listed) :: operation()
+  def erase(d, :listed) do
+    erased("c.id in (#{listed(d, "ids", "id")}) #{locked(d, "c", "")}")
+  end
+
+  def erase(d, filters) do
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
+
+    erased("""
+    c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
+    #{locked(d, "c", "skip locked")}
+    """)
+  end
+
+  defp erased(condition) do
+    over = "select c.id from input, {conversations} as c where #{condition}"
+
+    counts =
+      for table <- ~w(iterations calls prompts history),
+          do:
+            ", (select count(*) from {#{table}} as r where r.conversation_id = c.id) as #{table}"
+
+    effect = "delete from {conversations} where id in (select guard.id from guard)"
+    guard = "select c.id#{counts} from (#{over}) as c"
+    %{guard: guard, effects: [effect], answer: nil, over: over}
+  end
+
+  @doc "The forks and children of the conversations of a list."
+  def children(d),
+    do:
+      "select c.id from input, {conversations} as c where c.parent_id in (#{listed(d, "ids", "id")})"
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
   @spec rename(dialect()) :: operation()
@@ -376,6 +409,16 @@ defmodule AshAgent.Store.SQL do
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
   defp filter(_d, :after, _by, after_it), do: after_it
 
+  # Neither written since, nor sent a message.
+  defp filter(d, :age, _by, _after) do
+    since = later(d, field("age"))
+
+    """
+    c.updated_at < #{since} and not exists (select 1 from {prompts} as p
+      where p.conversation_id = c.id and p.revision is null and p.at >= #{since})
+    """
+  end
+
   def history(d) do
     """
     select h.revision, h.epoch, h.owner, #{iso(d, "h.at")} as at_text, cast(h.document as text) as document_text
@@ -423,9 +466,11 @@ defmodule AshAgent.Store.SQL do
 
   @doc "An operation as statements for one transaction, the guard first."
   @spec many(operation()) :: [String.t()]
-  def many(%{guard: guard, effects: effects}) do
-    with_guard =
-      "with #{input(:sqlite)}, guard as (select * from {conversations} where id = #{"cast($1 as text)"} ->> 'id')\n"
+  def many(%{guard: guard, effects: effects} = operation) do
+    over =
+      operation[:over] || "select * from {conversations} where id = cast($1 as text) ->> 'id'"
+
+    with_guard = "with #{input(:sqlite)}, guard as (#{over})\n"
 
     ["with #{input(:sqlite)}\n" <> guard | Enum.map(effects, &(with_guard <> &1))]
   end
