@@ -201,12 +201,10 @@ defmodule AshAgent.Conversation.Change do
   defp check_message(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
   defp check_message(changeset, _message, _needed), do: changeset
 
-  # Ash moves the time of an update that changes something, and this one writes elsewhere. In a column, the turn moves it.
+  # Ash moves the time of an update that changes something, and this one writes elsewhere.
   defp touch(changeset) do
-    column? = Info.option(changeset.resource, :store) == :column
-
     case Ash.Resource.Info.attribute(changeset.resource, :updated_at) do
-      %{update_default: now} when is_function(now, 0) and not column? ->
+      %{update_default: now} when is_function(now, 0) ->
         Changeset.force_change_attribute(changeset, :updated_at, now.())
 
       _own ->

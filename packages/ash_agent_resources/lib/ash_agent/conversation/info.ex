@@ -3,7 +3,6 @@ defmodule AshAgent.Conversation.Info do
   Reads the section `conversation` of a resource.
   """
 
-  alias AshAgent.Conversation.Column
   alias AshAgent.Store
   alias Spark.Dsl.{Extension, Transformer}
 
@@ -26,13 +25,10 @@ defmodule AshAgent.Conversation.Info do
   def store(resource, tenant) do
     case option(resource, :store) do
       nil -> postgres(resource, tenant)
-      :column -> %Column{resource: resource, domain: domain(resource), tenant: tenant}
       store when is_function(store, 1) -> store.(tenant)
       store -> store
     end
   end
-
-  defp domain(resource), do: Ash.Resource.Info.domain(resource)
 
   # Called by name: AshPostgres may be missing when this is compiled.
   defp postgres(resource, tenant) do
@@ -60,10 +56,7 @@ defmodule AshAgent.Conversation.Info do
   def key(%resource{} = record), do: key(resource, id(record))
 
   @doc false
-  def key(resource, id) do
-    # Such a record is its own row.
-    if option(resource, :store) == :column, do: id, else: prefix(resource) <> id
-  end
+  def key(resource, id), do: prefix(resource) <> id
 
   @doc false
   # What the keys of a resource begin with. A name has no colon, so that no two records have one key.
