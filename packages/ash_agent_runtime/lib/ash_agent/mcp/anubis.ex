@@ -209,7 +209,7 @@ defmodule AshAgent.MCP.Anubis do
   def list_tools(%{client: client}, cursor, timeout) do
     call_connected(fn ->
       with :ok <- Anubis.Client.await_ready(client, timeout: timeout) do
-        bound_heap(client, timeout)
+        limit_heap(client, timeout)
         opts = if cursor, do: [cursor: cursor, timeout: timeout], else: [timeout: timeout]
 
         case Anubis.Client.list_tools(client, opts) do
@@ -224,7 +224,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   # Whatever the client makes of a message must not take all memory.
-  defp bound_heap(client, timeout) do
+  defp limit_heap(client, timeout) do
     bounded = fn state ->
       Process.flag(:max_heap_size, %{size: @max_heap, kill: true, error_logger: true})
       state

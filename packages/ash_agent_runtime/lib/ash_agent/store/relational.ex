@@ -167,7 +167,7 @@ defmodule AshAgent.Store.Relational do
 
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: run(store, :erase, &SQL.erase(&1, :listed), ids: listed(ids))
+    do: run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
@@ -179,11 +179,11 @@ defmodule AshAgent.Store.Relational do
 
   @doc "The ids of the forks and children of the conversations of these ids."
   def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: listed(ids)),
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: encode_ids(ids)),
          do: {:ok, List.flatten(rows)}
   end
 
-  defp listed(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
+  defp encode_ids(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
 
   def rename(store, from, to) do
     answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn

@@ -54,8 +54,8 @@ defmodule AshAgent.Store.SQL do
   defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
   # Rows of one table of a query, for the statement alone. SQLite has one writer.
-  defp locked(:postgres, row, how), do: "for update of #{row} #{how}"
-  defp locked(:sqlite, _row, _how), do: ""
+  defp lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
+  defp lock_rows(:sqlite, _row, _how), do: ""
 
   defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
 
@@ -261,7 +261,7 @@ defmodule AshAgent.Store.SQL do
     from input, (
       select e.id as due from input, {conversations} as e
       where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
-      order by e.lease_until limit (select #{number("limit")} from input) #{locked(d, "e", "skip locked")}
+      order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
     ) as d
     where c.id = d.due
     returning #{summary(d)}
@@ -300,19 +300,19 @@ defmodule AshAgent.Store.SQL do
   @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
   @spec erase(dialect(), [atom()] | :listed) :: operation()
   def erase(d, :listed) do
-    erased("c.id in (#{listed(d, "ids", "id")}) #{locked(d, "c", "")}")
+    erase_rows("c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
   end
 
   def erase(d, filters) do
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
 
-    erased("""
+    erase_rows("""
     c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
-    #{locked(d, "c", "skip locked")}
+    #{lock_rows(d, "c", "skip locked")}
     """)
   end
 
-  defp erased(condition) do
+  defp erase_rows(condition) do
     over = "select c.id from input, {conversations} as c where #{condition}"
 
     counts =
@@ -328,7 +328,7 @@ defmodule AshAgent.Store.SQL do
   @doc "The forks and children of the conversations of a list."
   def children(d),
     do:
-      "select c.id from input, {conversations} as c where c.parent_id in (#{listed(d, "ids", "id")})"
+      "select c.id from input, {conversations} as c where c.parent_id in (#{select_list(d, "ids", "id")})"
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
   @spec rename(dialect()) :: operation()
