@@ -254,3 +254,20 @@ fn items_in_a_message_are_refused() {
         }
     }
 }
+
+/// A part of the user's with a role was sent as a message of its own, which said nothing when it was read.
+#[test]
+fn a_part_with_a_role_is_no_message() {
+    for role in ["assistant", "system", "user"] {
+        let part = format!(r#"{{"id":"m","role":"{role}","words":"c"}}"#);
+        let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        for provider in [Provider::OpenAiChat, Provider::Mistral] {
+            assert_eq!(sent(&request(&body, provider), provider), body);
+        }
+    }
+    let row = r#"{"messages":[{"role":"narrator","words":"c"},{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(
+        sent(&request(row, Provider::OpenAiChat), Provider::OpenAiChat),
+        row
+    );
+}
