@@ -14,6 +14,14 @@ defmodule AshAgent.Store.Conformance.Searching do
         |> Context.add_assistant_message("I look", [call])
         |> Context.add_tool_results([{"a", {:ok, %{place: ["the warehouse"]}}}])
         |> Context.add_assistant_message("It waits in the warehouse.")
+        |> Context.add_user_message([
+          %{type: :text, text: "See the picture"},
+          %{
+            type: :image,
+            media_type: "image/png",
+            data: Base.encode64(:crypto.strong_rand_bytes(3_000))
+          }
+        ])
 
       kept = create!(store, context)
       find = &find(store, &1, metadata: %{mark: mark})
@@ -25,6 +33,7 @@ defmodule AshAgent.Store.Conformance.Searching do
       assert [%{iteration: 1}] = find.("übersee")
       assert [%{iteration: 1}] = find.("LANE where")
       assert [%{iteration: 1}, %{iteration: 2}] = Enum.sort_by(find.("warehouse"), & &1.iteration)
+      assert [%{snippet: "See the picture"}] = find.("picture")
       assert [] = find.("parcel elephant")
       assert [] = find.(new_id())
       for nothing <- ["", " '\"*%-", <<255>>, "\u{0}"], do: assert([] = find.(nothing))

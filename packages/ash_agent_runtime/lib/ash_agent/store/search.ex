@@ -6,7 +6,7 @@ defmodule AshAgent.Store.Search do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store.{Blobs, Conversation, Relational}
+  alias AshAgent.Store.{Blobs, Conversation, Error, Relational}
 
   @most_words 32
   @leading 60
@@ -44,6 +44,9 @@ defmodule AshAgent.Store.Search do
           )
       end
     end
+  rescue
+    _error in [ArgumentError, Context.Error, FunctionClauseError, MatchError] ->
+      {:error, %Error{reason: {:corrupt, "what the tables hold is not a store's"}}}
   end
 
   defp page(found, next), do: %{results: Enum.map(found, &Map.delete(&1, :row)), next: next}
@@ -101,7 +104,7 @@ defmodule AshAgent.Store.Search do
       ~s("view":{"covers":[],"masks":),
       JSON.encode(masks),
       ~s(},"iterations":[),
-      Blobs.put_back(document, fn _id -> "" end),
+      Blobs.put_back(document, fn _id -> "AA==" end),
       ~s(]})
     ]
     |> IO.iodata_to_binary()
