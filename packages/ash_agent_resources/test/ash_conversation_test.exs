@@ -1,9 +1,8 @@
-alias AshAgent.Integration.{ColumnChat, MemoryChat, SchemaChat, TableChat}
+alias AshAgent.Integration.{MemoryChat, SchemaChat, TableChat}
 
 # In memory beside SQLite, and in PostgreSQL with tenants by attribute and by schema.
 for {resource, moduletags, integrations} <- [
       {MemoryChat, [:ash], ["Ash"]},
-      {ColumnChat, [:ash], ["Ash"]},
       {TableChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]},
       {SchemaChat, [:ash, :postgres], ["Ash", "AshPostgres", "Postgrex", "PostgreSQL"]}
     ],

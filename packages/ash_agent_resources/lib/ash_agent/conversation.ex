@@ -66,7 +66,7 @@ defmodule AshAgent.Conversation do
       store: [
         type: {:or, [{:fun, 1}, :any]},
         doc:
-          "The store of the messages, or a function that gets the tenant and returns it, or `:column`. Required unless the data " <>
+          "The store of the messages, or a function that gets the tenant and returns it. Required unless the data " <>
             "layer is AshPostgres; then it defaults to `AshAgent.Store.Postgres` in the resource's repository, in the tenant's schema if there is one."
       ],
       name: [
@@ -151,12 +151,6 @@ defmodule AshAgent.Conversation do
 
   With `iterations MyApp.Chat.Iteration`, the rows are a resource as well, to read, filter, count and load as `iterations`: see
   `AshAgent.Conversation.Iteration`.
-
-  With `store :column`, they are in the record itself instead: the context in the attribute `kept`, all else in `kept_state`, and an
-  optimistic lock, `kept_version`, so that of two writers at once the second one tries again. It needs no tables, and works in data
-  layers with such locks, such as `Ash.DataLayer.Ets` and AshPostgres. But each write reads and writes the whole conversation, whose
-  journal and list of writes grow as well. Use it for tests, and for conversations of at most some hundred messages. In a data layer without
-  transactions, your own updates of a record may overwrite what a turn writes at the same time.
 
   ## Actions
 

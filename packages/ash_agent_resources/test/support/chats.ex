@@ -49,6 +49,12 @@ defmodule AshAgent.Integration.Chats do
     migrate([])
   end
 
+  def tables(AshAgent.Integration.TableColumns) do
+    query!("DROP TABLE IF EXISTS kept_chats")
+    query!(AshAgent.Integration.TableColumns.table())
+    migrate([])
+  end
+
   def tables(AshAgent.Integration.SchemaChat) do
     for schema <- ~w(acme other) do
       query!("DROP SCHEMA IF EXISTS #{schema} CASCADE")
@@ -128,31 +134,6 @@ defmodule AshAgent.Integration.MemoryChat do
     system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
     approval(&AshAgent.Integration.Chats.approval/2)
     store(&AshAgent.Integration.Chats.store/1)
-  end
-end
-
-defmodule AshAgent.Integration.ColumnChat do
-  @moduledoc false
-  use Ash.Resource,
-    domain: AshAgent.Integration.Talk,
-    data_layer: Ash.DataLayer.Ets,
-    authorizers: [Ash.Policy.Authorizer],
-    notifiers: [AshAgent.Integration.Heard],
-    extensions: [AshAgent.Conversation]
-
-  use AshAgent.Integration.Chats
-
-  multitenancy do
-    strategy(:attribute)
-    attribute(:org)
-  end
-
-  conversation do
-    llm(&AshAgent.Integration.Chats.llm/0)
-    tools(&AshAgent.Integration.Chats.tools/1)
-    system_prompt(&AshAgent.Integration.Chats.system_prompt/1)
-    approval(&AshAgent.Integration.Chats.approval/2)
-    store(:column)
   end
 end
 
@@ -270,83 +251,50 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
   end
 end
 
-defmodule AshAgent.Integration.Kept do
+defmodule AshAgent.Integration.Columns do
   @moduledoc false
-  # The store in a column, for the tests of stores: those create conversations without records.
+  # Records that `store :column` of earlier releases has written.
 
-  @behaviour AshAgent.Store
-
-  alias AshAgent.Conversation.{Column, Info}
-
-  defstruct [:column]
-
-  def new(resource), do: %__MODULE__{column: Info.store(resource, nil)}
-
-  @impl true
-  def create(%{column: column}, context, opts) do
-    # Ash.DataLayer.Ets would put another record in the place of the first one.
-    unless match?({:ok, _record}, Ash.get(column.resource, context[:id])),
-      do: Ash.create!(column.resource, %{id: context[:id]}, action: :bare)
-
-    Column.create(column, context, opts)
-  end
-
-  for {name, arity} <- AshAgent.Store.behaviour_info(:callbacks), name != :create do
-    args = Macro.generate_arguments(arity - 1, __MODULE__)
-    @impl true
-    def unquote(name)(%{column: column}, unquote_splicing(args)),
-      do: Column.unquote(name)(column, unquote_splicing(args))
-  end
-
-  defmacro __using__(_opts) do
+  defmacro __using__(store: store) do
     quote do
       attributes do
-        attribute(:id, :string,
-          primary_key?: true,
-          allow_nil?: false,
-          constraints: [trim?: false, allow_empty?: true]
-        )
+        attribute(:id, :string, primary_key?: true, allow_nil?: false, public?: true)
+        attribute(:kept, AshAgent.Context.AshType, public?: true)
+        attribute(:kept_state, :string, constraints: [trim?: false], public?: true)
       end
 
       actions do
-        create :bare do
-          accept([:id])
-        end
-
-        update :touch do
-          accept([])
-          change(set_attribute(:inserted_at, &DateTime.utc_now/0))
-        end
+        defaults([:read, create: :*])
       end
 
       conversation do
         llm(&AshAgent.Integration.Chats.llm/0)
-        store(:column)
-        without_conversation([:bare])
+        store(unquote(store))
+        without_conversation([:create])
       end
     end
   end
 end
 
-defmodule AshAgent.Integration.MemoryKept do
+defmodule AshAgent.Integration.MemoryColumns do
   @moduledoc false
   use Ash.Resource,
     domain: AshAgent.Integration.Open,
     data_layer: Ash.DataLayer.Ets,
     extensions: [AshAgent.Conversation]
 
-  use AshAgent.Integration.Kept
+  use AshAgent.Integration.Columns, store: AshAgent.Integration.Conversations
 end
 
 if Code.ensure_loaded?(AshPostgres.DataLayer) do
-  defmodule AshAgent.Integration.TableKept do
+  defmodule AshAgent.Integration.TableColumns do
     @moduledoc false
     use Ash.Resource,
       domain: AshAgent.Integration.Open,
       data_layer: AshPostgres.DataLayer,
       extensions: [AshAgent.Conversation]
 
-    use AshAgent.Integration.Kept
+    use AshAgent.Integration.Columns, store: nil
 
     postgres do
       table("kept_chats")
@@ -377,7 +325,6 @@ defmodule AshAgent.Integration.Talk do
 
   resources do
     resource(AshAgent.Integration.MemoryChat)
-    resource(AshAgent.Integration.ColumnChat)
 
     if Code.ensure_loaded?(AshPostgres.DataLayer) do
       resource(AshAgent.Integration.TableChat)

@@ -282,7 +282,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
-  def renew(store, %Conversation{} = kept), do: call(store, :renew, [claimed!(kept)])
+  def renew(store, %Conversation{} = kept), do: call(store, :renew, [check_claimed!(kept)])
 
   @doc """
   Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
@@ -302,7 +302,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def release(store, %Conversation{} = kept, opts \\ []),
-    do: call(store, :release, [claimed!(kept), Options.validate!(opts, :release)])
+    do: call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
 
   @doc """
   Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
@@ -633,7 +633,7 @@ defmodule AshAgent.Store do
     opts = Options.validate!(opts, :enqueue)
     message = Context.new(input, metadata: opts[:metadata])
     opts = Keyword.put_new(opts, :id, message[:id])
-    id = if is_binary(id), do: id, else: claimed!(id)
+    id = if is_binary(id), do: id, else: check_claimed!(id)
 
     if not is_binary(id) or Options.id?(id),
       do: call(store, :enqueue, [id, message, opts]),
@@ -691,8 +691,8 @@ defmodule AshAgent.Store do
         )
   end
 
-  defp claimed!(%Conversation{claimed?: true} = kept), do: kept
+  defp check_claimed!(%Conversation{claimed?: true} = kept), do: kept
 
-  defp claimed!(%Conversation{}),
+  defp check_claimed!(%Conversation{}),
     do: raise(ArgumentError, "expected a claim, as claim/3 or a write of its holder returns it")
 end

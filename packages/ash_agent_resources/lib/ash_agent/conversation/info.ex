@@ -3,7 +3,6 @@ defmodule AshAgent.Conversation.Info do
   Reads the section `conversation` of a resource.
   """
 
-  alias AshAgent.Conversation.Column
   alias AshAgent.Store
   alias Spark.Dsl.{Extension, Transformer}
 
@@ -26,13 +25,10 @@ defmodule AshAgent.Conversation.Info do
   def store(resource, tenant) do
     case option(resource, :store) do
       nil -> postgres(resource, tenant)
-      :column -> %Column{resource: resource, domain: domain(resource), tenant: tenant}
       store when is_function(store, 1) -> store.(tenant)
       store -> store
     end
   end
-
-  defp domain(resource), do: Ash.Resource.Info.domain(resource)
 
   # Called by name: AshPostgres may be missing when this is compiled.
   defp postgres(resource, tenant) do
@@ -60,10 +56,7 @@ defmodule AshAgent.Conversation.Info do
   def key(%resource{} = record), do: key(resource, id(record))
 
   @doc false
-  def key(resource, id) do
-    # Such a record is its own row.
-    if option(resource, :store) == :column, do: id, else: prefix(resource) <> id
-  end
+  def key(resource, id), do: prefix(resource) <> id
 
   @doc false
   # What the keys of a resource begin with. A name has no colon, so that no two records have one key.
@@ -133,17 +126,17 @@ defmodule AshAgent.Conversation.Info do
           value != [],
           do: {name, value}
 
-    own = [llm: made(option(resource, :llm)), tools: made(option(resource, :tools), record)]
+    own = [llm: make(option(resource, :llm)), tools: make(option(resource, :tools), record)]
     option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
   end
 
   @doc false
-  def system_prompt(resource, record), do: made(option(resource, :system_prompt), record)
+  def system_prompt(resource, record), do: make(option(resource, :system_prompt), record)
 
   # Functions of arity 1 and 2 are models.
-  defp made(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
+  defp make(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
 
-  defp made(function, _record) when is_function(function, 0), do: function.()
-  defp made(function, record) when is_function(function, 1), do: function.(record)
-  defp made(value, _record), do: value
+  defp make(function, _record) when is_function(function, 0), do: function.()
+  defp make(function, record) when is_function(function, 1), do: function.(record)
+  defp make(value, _record), do: value
 end

@@ -45,7 +45,6 @@ defmodule AshAgent.Conversation.Transformer do
     own = own(dsl)
 
     with {:ok, dsl} <- attributes({:ok, Info.extended(dsl)}),
-         {:ok, dsl} <- column(dsl, Info.option(dsl, :store)),
          {:ok, dsl} <- actions({:ok, dsl}, own),
          own_deny? = own_interface?(dsl, :deny),
          {:ok, dsl} <- interfaces({:ok, dsl}),
@@ -93,23 +92,6 @@ defmodule AshAgent.Conversation.Transformer do
       public?: true,
       default: &Ash.UUID.generate/0
     ]
-
-  # See `AshAgent.Conversation.Column`.
-  defp column(dsl, :column) do
-    # Ash warns where a data layer always selects everything.
-    large = [
-      select_by_default?: not Ash.DataLayer.data_layer_can?(dsl, :select),
-      sensitive?: true
-    ]
-
-    {:ok, dsl}
-    |> Builder.add_attribute(:kept, Context.AshType, large)
-    |> Builder.add_attribute(:kept_state, :string, [constraints: [trim?: false]] ++ large)
-    |> Builder.add_attribute(:kept_version, :integer, allow_nil?: false, default: 0)
-    |> Builder.add_action(:read, :kept)
-  end
-
-  defp column(dsl, _store), do: {:ok, dsl}
 
   defp actions(state, own) do
     state
@@ -240,18 +222,24 @@ defmodule AshAgent.Conversation.Transformer do
     resource = Transformer.get_persisted(dsl, :module)
 
     state =
-      Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored}, unsorted())
+      Builder.add_new_calculation(
+        state,
+        :stored,
+        :term,
+        {Calculation, show: :stored},
+        forbid_sorting()
+      )
 
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
         implementation = {Row, show: name, conversation: resource}
         Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
       else
-        opts = Keyword.merge([public?: true] ++ unsorted(), opts)
+        opts = Keyword.merge([public?: true] ++ forbid_sorting(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
       end
     end)
   end
 
-  defp unsorted, do: [filterable?: false, sortable?: false]
+  defp forbid_sorting, do: [filterable?: false, sortable?: false]
 end

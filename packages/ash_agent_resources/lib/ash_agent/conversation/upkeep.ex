@@ -5,7 +5,7 @@ defmodule AshAgent.Conversation.Upkeep do
   With AshPostgres and its own store, the migrations of `mix ash.codegen` do the same, see `AshAgent.Conversation.Migrations`.
   """
 
-  alias AshAgent.Conversation.{Info, Migrations}
+  alias AshAgent.Conversation.{Columns, Info, Migrations}
   alias AshAgent.{Options, Store}
 
   @page 1_000
@@ -43,7 +43,8 @@ defmodule AshAgent.Conversation.Upkeep do
     store = Info.store(resource, opts[:tenant])
     until = DateTime.add(DateTime.utc_now(), -opts[:older_than], :second)
     # The store is read first, so that a record that is made meanwhile is among the records.
-    with {:ok, stored} <- stored(store, Info.prefix(resource), by: :created_at, until: until),
+    with {:ok, stored} <-
+           list_stored(store, Info.prefix(resource), by: :created_at, until: until),
          {:ok, ids} <- ids(resource, opts[:tenant]) do
       gone = stored -- Enum.map(ids, &Info.key(resource, &1))
 
@@ -57,13 +58,13 @@ defmodule AshAgent.Conversation.Upkeep do
     end
   end
 
-  defp stored(store, prefix, opts, found \\ []) do
+  defp list_stored(store, prefix, opts, found \\ []) do
     with {:ok, page} <- Store.list(store, [limit: @page] ++ opts) do
       found =
         found ++ for %{id: id} <- page.conversations, String.starts_with?(id, prefix), do: id
 
       if page.next,
-        do: stored(store, prefix, Keyword.put(opts, :after, page.next), found),
+        do: list_stored(store, prefix, Keyword.put(opts, :after, page.next), found),
         else: {:ok, found}
     end
   end
@@ -90,14 +91,49 @@ defmodule AshAgent.Conversation.Upkeep do
     end
   end
 
-  # Past all preparations: those of AshArchival would hide records that are there.
+  @doc """
+  Moves the conversations that `store :column` of earlier releases kept in their records into the store of the resource, and returns
+  `{:ok, count}`.
+
+  The resource names a store, or none with AshPostgres, and has the columns as attributes of its own until they are empty of use:
+
+      attribute :kept, AshAgent.Context.AshType
+      attribute :kept_state, :string, constraints: [trim?: false]
+      attribute :kept_version, :integer, allow_nil?: false, default: 0
+
+  Call it once for each tenant when no turn runs; a running one raises. Contexts, statuses, revisions with their notes, the journal of
+  calls and messages that wait come along; the times of writes are those of the move, in the same order. The records stay as they are, and
+  a second call moves nothing.
+
+  ## Examples
+
+      AshAgent.Conversation.Upkeep.move_columns(MyApp.Chat.Conversation)
+      #=> {:ok, 120}
+  """
+  @doc since: "0.1.0"
+  @spec move_columns(module(), term()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
+  def move_columns(resource, tenant \\ nil) do
+    with {:ok, records} <- records(resource, tenant) do
+      rows =
+        for %{kept: context, kept_state: state} = record <- records,
+            state != nil,
+            do: {Info.id(record), Info.key(record), context, state}
+
+      {:ok, Columns.move!(Info.store(resource, tenant), rows)}
+    end
+  end
+
   defp ids(resource, tenant) do
-    key = Info.primary_key(resource)
+    with {:ok, records} <- records(resource, tenant),
+         do: {:ok, Enum.map(records, &Info.id/1)}
+  end
+
+  # Past all preparations: those of AshArchival would hide records that are there.
+  defp records(resource, tenant) do
     query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
 
     with {:ok, query} <- in_tenant(query, resource, tenant),
-         {:ok, records} <- Ash.DataLayer.run_query(query, resource),
-         do: {:ok, Enum.map(records, &to_string(Map.fetch!(&1, key)))}
+         do: Ash.DataLayer.run_query(query, resource)
   end
 
   defp in_tenant(query, resource, tenant) do

@@ -15,7 +15,6 @@ defmodule AshAgent.Conversation.Verifier do
     with :ok <- key(dsl),
          :ok <- name(dsl),
          :ok <- store(dsl),
-         :ok <- column(dsl),
          :ok <- iterations(dsl),
          :ok <- llm(dsl),
          :ok <- options(dsl),
@@ -84,30 +83,25 @@ defmodule AshAgent.Conversation.Verifier do
   end
 
   defp store(dsl) do
-    if Conversation.Info.option(dsl, :store) != nil or
-         Verifier.get_persisted(dsl, :data_layer) == AshPostgres.DataLayer do
-      :ok
-    else
-      error(
-        dsl,
-        [:conversation, :store],
-        "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
-          "AshAgent.Store.SQLite in your supervision tree, or :column for small ones in the record itself"
-      )
-    end
-  end
+    case {Conversation.Info.option(dsl, :store), Verifier.get_persisted(dsl, :data_layer)} do
+      {:column, _data_layer} ->
+        error(
+          dsl,
+          [:conversation, :store],
+          "store :column is gone: name a store, such as the name of an AshAgent.Store.SQLite in your supervision tree, or leave `store` " <>
+            "out with AshPostgres; AshAgent.Conversation.Upkeep.move_columns/2 moves what the columns hold"
+        )
 
-  # Whoever writes second has to notice it.
-  defp column(dsl) do
-    if Conversation.Info.option(dsl, :store) != :column or
-         Ash.DataLayer.data_layer_can?(dsl, :changeset_filter) do
-      :ok
-    else
-      error(
-        dsl,
-        [:conversation, :store],
-        "store :column needs a data layer with optimistic locks, which this one has not: name another store"
-      )
+      {nil, data_layer} when data_layer != AshPostgres.DataLayer ->
+        error(
+          dsl,
+          [:conversation, :store],
+          "a conversation without AshPostgres needs a store: name one with `store`, such as the name of an " <>
+            "AshAgent.Store.SQLite in your supervision tree"
+        )
+
+      _other ->
+        :ok
     end
   end
 

@@ -34,7 +34,7 @@ defmodule AshAgent.Store.Changes do
     lines = place(lines(value), kept)
     active = active(value, lines)
     changes = changes(lines, before != nil and active(before, kept) == active, active)
-    {changes, blobs} = Enum.map_reduce(changes, {%{}, known}, &without_media/2)
+    {changes, blobs} = Enum.map_reduce(changes, {%{}, known}, &take_media/2)
     rows = MapSet.new(changes, & &1.row)
     gone = for line <- kept, line.row not in rows, do: line.row
     cuts = for %{cut: {first, last}} = line <- changes, do: cut(line.row, first, last)
@@ -48,12 +48,12 @@ defmodule AshAgent.Store.Changes do
       gone: for(row <- gone, do: object(branch: Integer.to_string(row)))
     ]
 
-    fields = for {key, value} <- fields, value != [], do: {key, joined(value)}
-    {head(value, before) ++ fields, Enum.map(changes, &kept/1), blobs}
+    fields = for {key, value} <- fields, value != [], do: {key, join(value)}
+    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1), blobs}
   end
 
   # The metadata of a head are read by themselves.
-  defp without_media(line, blobs) do
+  defp take_media(line, blobs) do
     {iterations, blobs} =
       Enum.map_reduce(line.iterations, blobs, fn {number, text}, {blobs, known} ->
         {text, more, known} = Blobs.take(text, known)
@@ -74,8 +74,8 @@ defmodule AshAgent.Store.Changes do
   @spec list([iodata()]) :: iodata()
   def list(items), do: [?[, Enum.intersperse(items, ?,), ?]]
 
-  defp joined(text) when is_binary(text), do: text
-  defp joined(items), do: list(items)
+  defp join(text) when is_binary(text), do: text
+  defp join(items), do: list(items)
 
   ## Lines
 
@@ -117,7 +117,8 @@ defmodule AshAgent.Store.Changes do
     Enum.find_value(lines, &(&1.number == number && &1.row))
   end
 
-  defp kept(line), do: Map.take(line, [:number, :row, :origin, :base, :since, :context, :name])
+  defp take_kept(line),
+    do: Map.take(line, [:number, :row, :origin, :base, :since, :context, :name])
 
   ## Changes
 
@@ -130,7 +131,7 @@ defmodule AshAgent.Store.Changes do
       change = if stands?(change, by_row), do: change, else: whole(change)
       # The metadata of the conversation are those of its active branch.
       if change.row == active and not same_active? and change.head == nil,
-        do: headed(change),
+        do: put_head(change),
         else: change
     end
   end
@@ -144,11 +145,11 @@ defmodule AshAgent.Store.Changes do
 
   defp change(%{was: was} = line, _lines) do
     if was.name == line.name and Changes.same?(was.context, line.context),
-      do: unchanged(line),
-      else: changed(line)
+      do: keep_line(line),
+      else: change_line(line)
   end
 
-  defp unchanged(line) do
+  defp keep_line(line) do
     Map.merge(line, %{
       base: line.was.base,
       since: line.was.since,
@@ -160,7 +161,7 @@ defmodule AshAgent.Store.Changes do
     })
   end
 
-  defp changed(%{was: was} = line) do
+  defp change_line(%{was: was} = line) do
     {head, updated_at, iterations} = Changes.since(line.context, was.context)
     {iterations, since} = from(iterations, was, line.context)
 
@@ -217,7 +218,7 @@ defmodule AshAgent.Store.Changes do
     line |> Map.merge(new) |> Map.put(:cut, line.was && cut(line.context, line.was.context, nil))
   end
 
-  defp headed(line) do
+  defp put_head(line) do
     {head, updated_at, _iterations} = Changes.since(line.context, nil)
     %{line | head: head, updated_at: updated_at, write?: true}
   end

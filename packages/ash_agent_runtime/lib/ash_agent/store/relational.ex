@@ -61,7 +61,7 @@ defmodule AshAgent.Store.Relational do
         history: Terms.encode!(opts[:note])
       ] ++ origin(value) ++ changes
 
-    with {:ok, media} <- media(store, blobs) do
+    with {:ok, media} <- put_media(store, blobs) do
       answer(write(store, :create, fields ++ media), fn
         [] ->
           {:error, :exists}
@@ -101,7 +101,7 @@ defmodule AshAgent.Store.Relational do
 
   ## Media
 
-  defp media(store, blobs) do
+  defp put_media(store, blobs) do
     with {:ok, stored} <- store |> Map.get(:blobs) |> Blobs.store(blobs) do
       items =
         for {id, place, data} <- stored,
@@ -120,7 +120,7 @@ defmodule AshAgent.Store.Relational do
   defp inline(store, id, rows) do
     if rows |> Enum.concat() |> Enum.any?(&Blobs.referred?/1) do
       with {:ok, blobs} <- read(store, :blobs, &SQL.blobs/1, id: text(id)),
-           {:ok, data} <- data(Map.get(store, :blobs), blobs) do
+           {:ok, data} <- read_media(Map.get(store, :blobs), blobs) do
         back =
           &if(Blobs.referred?(&1),
             do: Blobs.put_back(&1, fn id -> Map.fetch!(data, id) end),
@@ -134,7 +134,7 @@ defmodule AshAgent.Store.Relational do
     end
   end
 
-  defp data(where, blobs) do
+  defp read_media(where, blobs) do
     Enum.reduce_while(blobs, {:ok, %{}}, fn [id, place, data], {:ok, found} ->
       case Blobs.read(where, place, data) do
         {:ok, data} -> {:cont, {:ok, Map.put(found, id, data)}}
@@ -147,7 +147,7 @@ defmodule AshAgent.Store.Relational do
 
   def append(store, %Conversation{} = kept, value, opts) do
     {changes, lines, {blobs, known}} = Changes.of(value, kept.value, kept.lines, kept.blobs)
-    finished = for call <- opts[:finished], do: called(call, state: text(call.state))
+    finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
     taken = for id <- opts[:taken], do: Changes.object(id: text(id))
 
     fields =
@@ -158,10 +158,10 @@ defmodule AshAgent.Store.Relational do
           do: {key, Changes.list(items)}
         ) ++ changes
 
-    with {:ok, media} <- media(store, blobs) do
+    with {:ok, media} <- put_media(store, blobs) do
       answer(write(store, :append, fields ++ media), fn
         [] ->
-          refused(store, kept)
+          refuse(store, kept)
 
         [row] ->
           next = keep(row, value, lines, claim(kept), kept.lease)
@@ -171,13 +171,13 @@ defmodule AshAgent.Store.Relational do
   end
 
   def start(store, %Conversation{} = kept, calls) do
-    started = for call <- calls, do: called(call, [])
+    started = for call <- calls, do: encode_call(call, [])
 
     answer(
       run(store, :start, &SQL.start/1, fence(kept) ++ [started: Changes.list(started)]),
       fn
         [] ->
-          refused(store, kept)
+          refuse(store, kept)
 
         [row | _] = rows ->
           keys = for row <- rows, key = List.last(row), do: key
@@ -201,7 +201,7 @@ defmodule AshAgent.Store.Relational do
     answer(run(store, :claim, &SQL.claim/1, fields), fn
       # Released in the meantime: once more.
       [] ->
-        with {:error, :stale} <- refused(store, %Conversation{id: id}),
+        with {:error, :stale} <- refuse(store, %Conversation{id: id}),
              do: claim(store, id, opts)
 
       [row] ->
@@ -209,19 +209,19 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  def renew(store, %Conversation{} = kept), do: held(store, :renew, &SQL.renew/1, kept, [])
+  def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
 
   def release(store, %Conversation{} = kept, opts) do
     status = opts[:status] && text(opts[:status])
 
-    with {:ok, kept} <- held(store, :release, &SQL.release/1, kept, status: status),
+    with {:ok, kept} <- run_fenced(store, :release, &SQL.release/1, kept, status: status),
          do: {:ok, %{kept | claimed?: false}}
   end
 
-  defp held(store, name, operation, kept, fields) do
+  defp run_fenced(store, name, operation, kept, fields) do
     answer(run(store, name, operation, fence(kept) ++ fields), fn
       [] ->
-        refused(store, kept)
+        refuse(store, kept)
 
       [row] ->
         {:ok, %{keep(row, kept.value, kept.lines, kept.owner, kept.lease) | blobs: kept.blobs}}
@@ -242,30 +242,30 @@ defmodule AshAgent.Store.Relational do
   end
 
   def delete(store, id) do
-    with {:ok, rows} <- gone(store, run(store, :delete, &SQL.delete/1, id: text(id))),
+    with {:ok, rows} <- delete_media(store, run(store, :delete, &SQL.delete/1, id: text(id))),
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
   # The last of each row is where media are that the database has not.
-  defp gone(store, {:ok, rows}) do
+  defp delete_media(store, {:ok, rows}) do
     places = for row <- rows, places = List.last(row), place <- JSON.decode!(places), do: place
 
     with :ok <- store |> Map.get(:blobs) |> Blobs.delete(places),
          do: {:ok, Enum.map(rows, &List.delete_at(&1, -1))}
   end
 
-  defp gone(_store, error), do: error
+  defp delete_media(_store, error), do: error
 
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: gone(store, run(store, :erase, &SQL.erase(&1, :listed), ids: listed(ids)))
+    do: delete_media(store, run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids)))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
     given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
     names = Keyword.keys(given)
     fields = given ++ [limit: Integer.to_string(limit)]
-    gone(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
+    delete_media(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
   end
 
   @doc "Iterations that have all words, as rows of `AshAgent.Store.SQL.search/2`."
@@ -298,11 +298,11 @@ defmodule AshAgent.Store.Relational do
 
   @doc "The ids of the forks and children of the conversations of these ids."
   def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: listed(ids)),
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: encode_ids(ids)),
          do: {:ok, List.flatten(rows)}
   end
 
-  defp listed(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
+  defp encode_ids(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
 
   def rename(store, from, to) do
     answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn
@@ -312,7 +312,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp not_renamed(store, from, to) do
-    case refused(store, %Conversation{id: from}) do
+    case refuse(store, %Conversation{id: from}) do
       {:error, :stale} -> if(from == to, do: :ok, else: {:error, :exists})
       error -> error
     end
@@ -329,7 +329,7 @@ defmodule AshAgent.Store.Relational do
 
     answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
       [] when is_binary(id_or_claim) -> {:error, :not_found}
-      [] -> refused(store, id_or_claim)
+      [] -> refuse(store, id_or_claim)
       [_row] -> {:ok, opts[:id]}
     end)
   end
@@ -477,7 +477,7 @@ defmodule AshAgent.Store.Relational do
   defp statuses(statuses),
     do: Changes.list(for status <- List.wrap(statuses), do: Changes.object(status: text(status)))
 
-  defp called(call, fields) do
+  defp encode_call(call, fields) do
     fields =
       [key: text(call.key), attempt: Integer.to_string(Map.get(call, :attempt, 1))] ++ fields
 
@@ -538,7 +538,7 @@ defmodule AshAgent.Store.Relational do
     %{kept | value: value, lines: lines, claimed?: owner != nil, lease: lease}
   end
 
-  defp refused(store, kept) do
+  defp refuse(store, kept) do
     answer(read(store, :state, &SQL.state/1, id: text(kept.id)), fn
       [] -> {:error, :not_found}
       [row] -> {:error, reason(Conversation.from_row(row), claim(kept))}
@@ -592,19 +592,19 @@ defmodule AshAgent.Store.Relational do
 
   # The document of rows, and its branches.
   defp snapshot(:context, [_row] = rows) do
-    [branch] = Enum.map(rows, &stored_branch/1)
+    [branch] = Enum.map(rows, &read_branch/1)
     {branch.context, [branch]}
   end
 
   defp snapshot(:chat, rows) do
-    branches = Enum.map(rows, &stored_branch/1)
+    branches = Enum.map(rows, &read_branch/1)
     names = Map.new(branches, &{&1.row, &1.name})
     head = rows |> hd() |> Enum.at(@branch)
     list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
-    {joined(head, [~s("branches":), list]), branches}
+    {join_fields(head, [~s("branches":), list]), branches}
   end
 
-  defp stored_branch(row) do
+  defp read_branch(row) do
     [_document, _active, row, base, since, updated_at, label, head, iterations] =
       Enum.drop(row, @branch)
 
@@ -622,13 +622,13 @@ defmodule AshAgent.Store.Relational do
 
   defp branch(branch, names) do
     base = if branch.base, do: [~s("base":), names[branch.base], ?,], else: []
-    joined(branch.label, [base, ~s("context":), branch.context])
+    join_fields(branch.label, [base, ~s("context":), branch.context])
   end
 
   defp document(head, updated_at, since, iterations) do
     since = if since, do: [~s("since":), Integer.to_string(since), ?,], else: []
 
-    joined(head, [
+    join_fields(head, [
       since,
       ~s("updated_at":"),
       updated_at,
@@ -639,6 +639,6 @@ defmodule AshAgent.Store.Relational do
   end
 
   # An object's text with more fields; it is never empty.
-  defp joined(object, fields),
+  defp join_fields(object, fields),
     do: IO.iodata_to_binary([binary_part(object, 0, byte_size(object) - 1), ?,, fields, ?}])
 end

@@ -54,8 +54,8 @@ defmodule AshAgent.Store.SQL do
   defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
   # Rows of one table of a query, for the statement alone. SQLite has one writer.
-  defp locked(:postgres, row, how), do: "for update of #{row} #{how}"
-  defp locked(:sqlite, _row, _how), do: ""
+  defp lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
+  defp lock_rows(:sqlite, _row, _how), do: ""
 
   defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
 
@@ -94,17 +94,17 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
-  defp found(:postgres),
+  defp match_words(:postgres),
     do: {"{texts} as t", "t.words @@ to_tsquery('simple', #{field("query")})"}
 
-  defp found(:sqlite),
+  defp match_words(:sqlite),
     do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
 
   defp array(:postgres, value), do: "cast(json_agg(#{value}) as text)"
   defp array(:sqlite, value), do: "json_group_array(json(#{value}))"
 
-  defp places(:postgres), do: "b.place"
-  defp places(:sqlite), do: "json_quote(b.place)"
+  defp place_of(:postgres), do: "b.place"
+  defp place_of(:sqlite), do: "json_quote(b.place)"
 
   defp part(:postgres, column, path),
     do: "#{column} -> '#{Enum.join(path, "' -> '")}'"
@@ -120,7 +120,7 @@ defmodule AshAgent.Store.SQL do
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
   # A list that names no row of the statement around it, so that databases make it once and look rows up in it by their key.
-  defp listed(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
+  defp select_list(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -136,7 +136,7 @@ defmodule AshAgent.Store.SQL do
   end
 
   # Who writes is alive.
-  defp renewed(d),
+  defp renew_lease(d),
     do: "case when c.owner is null then null else #{later(d, field("lease"))} end"
 
   defp metadata(d) do
@@ -168,7 +168,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
       parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
       document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
-      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renewed(d)}
+      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
     from input where #{fence()}
     returning #{summary(d)}
     """
@@ -257,7 +257,7 @@ defmodule AshAgent.Store.SQL do
     """
     update {prompts} set document = null, revision = guard.revision
     from guard
-    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{listed(d, "taken", "id")}) and {prompts}.revision is null
+    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{select_list(d, "taken", "id")}) and {prompts}.revision is null
     """
   end
 
@@ -265,7 +265,7 @@ defmodule AshAgent.Store.SQL do
   @spec start(dialect()) :: operation()
   def start(d) do
     guard = """
-    update {conversations} as c set lease_until = #{renewed(d)} from input where #{fence()} returning #{summary(d)}
+    update {conversations} as c set lease_until = #{renew_lease(d)} from input where #{fence()} returning #{summary(d)}
     """
 
     effect = """
@@ -295,17 +295,17 @@ defmodule AshAgent.Store.SQL do
 
   @doc "A longer lease, or the end of the claim."
   @spec renew(dialect()) :: operation()
-  def renew(d), do: held(d, "lease_until = #{later(d, field("lease"))}")
+  def renew(d), do: guard_claim(d, "lease_until = #{later(d, field("lease"))}")
 
   @spec release(dialect()) :: operation()
   def release(d) do
-    held(
+    guard_claim(
       d,
       "owner = null, lease_until = null, status = coalesce(#{field("status")}, c.status), updated_at = #{now(d)}"
     )
   end
 
-  defp held(d, change) do
+  defp guard_claim(d, change) do
     guard = """
     update {conversations} as c set #{change} from input
     where c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
@@ -323,7 +323,7 @@ defmodule AshAgent.Store.SQL do
     from input, (
       select e.id as due from input, {conversations} as e
       where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
-      order by e.lease_until limit (select #{number("limit")} from input) #{locked(d, "e", "skip locked")}
+      order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
     ) as d
     where c.id = d.due
     returning #{summary(d)}
@@ -352,24 +352,24 @@ defmodule AshAgent.Store.SQL do
   end
 
   @spec delete(dialect()) :: operation()
-  def delete(d), do: erased(d, "c.id = #{field("id")} #{locked(d, "c", "")}")
+  def delete(d), do: erase_rows(d, "c.id = #{field("id")} #{lock_rows(d, "c", "")}")
 
   @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
   @spec erase(dialect(), [atom()] | :listed) :: operation()
   def erase(d, :listed) do
-    erased(d, "c.id in (#{listed(d, "ids", "id")}) #{locked(d, "c", "")}")
+    erase_rows(d, "c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
   end
 
   def erase(d, filters) do
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
 
-    erased(d, """
+    erase_rows(d, """
     c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
-    #{locked(d, "c", "skip locked")}
+    #{lock_rows(d, "c", "skip locked")}
     """)
   end
 
-  defp erased(d, condition) do
+  defp erase_rows(d, condition) do
     over = "select c.id from input, {conversations} as c where #{condition}"
 
     counts =
@@ -380,7 +380,7 @@ defmodule AshAgent.Store.SQL do
     effect = "delete from {conversations} where id in (select guard.id from guard)"
 
     places =
-      "(select #{array(d, places(d))} from {blobs} as b where b.conversation_id = c.id and b.place is not null) as places"
+      "(select #{array(d, place_of(d))} from {blobs} as b where b.conversation_id = c.id and b.place is not null) as places"
 
     guard = "select c.id#{counts}, #{places} from (#{over}) as c"
     %{guard: guard, effects: [effect], answer: nil, over: over}
@@ -389,7 +389,7 @@ defmodule AshAgent.Store.SQL do
   @doc "The forks and children of the conversations of a list."
   def children(d),
     do:
-      "select c.id from input, {conversations} as c where c.parent_id in (#{listed(d, "ids", "id")})"
+      "select c.id from input, {conversations} as c where c.parent_id in (#{select_list(d, "ids", "id")})"
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
   @spec rename(dialect()) :: operation()
@@ -483,7 +483,7 @@ defmodule AshAgent.Store.SQL do
 
   @doc "Iterations that have all words of a query, those written last first, with the masks of their conversation."
   def search(d, filters) do
-    {from, match} = found(d)
+    {from, match} = match_words(d)
     place = "t.at, t.conversation_id, t.branch, t.number"
 
     after_it =
@@ -523,10 +523,10 @@ defmodule AshAgent.Store.SQL do
       for filter <- filters do
         case filter do
           :states ->
-            " and j.state in (#{listed(d, "states", "state")})"
+            " and j.state in (#{select_list(d, "states", "state")})"
 
           :keys ->
-            " and j.key in (#{listed(d, "keys", "key")})"
+            " and j.key in (#{select_list(d, "keys", "key")})"
         end
       end
 
