@@ -27,8 +27,10 @@ defmodule AshAgent.Store.Conformance do
     Finding,
     Hostile,
     Journal,
+    Media,
     Model,
     Prompts,
+    Searching,
     Writers
   }
 
@@ -53,7 +55,7 @@ defmodule AshAgent.Store.Conformance do
   def groups(chats?) do
     [Conversations] ++
       if(chats?, do: [Chats], else: []) ++
-      [Writers, Claims, Journal, Prompts, Finding, Erasing, Hostile, Model]
+      [Writers, Claims, Journal, Prompts, Finding, Searching, Media, Erasing, Hostile, Model]
   end
 
   defp describe_group(group) do

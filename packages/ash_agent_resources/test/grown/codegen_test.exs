@@ -25,7 +25,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert migrations(folder) == names
 
       text = File.read!(Path.join([folder, "migrations", ours]))
-      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 1)"
+      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 2)"
       for table <- ~w(conversations cases), do: assert(text =~ ~s(table: "#{table}"))
 
       assert %{rows: [[true]]} =
@@ -45,20 +45,30 @@ if Code.ensure_loaded?(MyApp.DataCase) do
     end
 
     test "what another release has made counts", %{tmp_dir: folder} do
-      File.mkdir_p!(Path.join(folder, "migrations"))
+      store = Path.join(folder, "migrations/1_store.exs")
+      File.mkdir_p!(Path.dirname(store))
 
-      File.write!(Path.join(folder, "migrations/1_store.exs"), """
-      defmodule MyApp.Chat.Repo.Migrations.Store do
-        use Ecto.Migration
-        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 1)
+      for version <- [1, 2] do
+        File.write!(store, """
+        defmodule MyApp.Chat.Repo.Migrations.Store do
+          use Ecto.Migration
+          def up, do: AshAgent.Store.Postgres.Migrations.up(version: #{version})
+        end
+        """)
+
+        codegen(folder, ["first"])
+        [ours] = migrations(folder, "*_first_ash_agent")
+        file = Path.join([folder, "migrations", ours])
+        text = File.read!(file)
+        assert text =~ ~s(table: "cases")
+
+        # From the version that is there to the latest one, and back.
+        if version == 1,
+          do: assert(text =~ ~r/Store.Postgres.Migrations.up\(version: 2\).*down\(version: 2\)/s),
+          else: refute(text =~ "Store.Postgres")
+
+        File.rm!(file)
       end
-      """)
-
-      codegen(folder, ["first"])
-      [ours] = migrations(folder, "*_first_ash_agent")
-      text = File.read!(Path.join([folder, "migrations", ours]))
-      refute text =~ "Store.Postgres"
-      assert text =~ ~s(table: "cases")
     end
 
     test "an own update action with a validation works" do

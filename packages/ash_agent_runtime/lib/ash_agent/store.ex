@@ -101,7 +101,25 @@ defmodule AshAgent.Store do
           iterations: non_neg_integer(),
           calls: non_neg_integer(),
           prompts: non_neg_integer(),
-          writes: non_neg_integer()
+          writes: non_neg_integer(),
+          blobs: non_neg_integer()
+        }
+
+  @typedoc """
+  An iteration that `search/3` has found.
+
+    * `:id` - the conversation's id
+    * `:branch` - the name of the branch that has it, or `nil` for a context
+    * `:iteration` - its number
+    * `:at` - when it was written last
+    * `:snippet` - the text around the first word
+  """
+  @type result :: %{
+          id: id(),
+          branch: String.t() | nil,
+          iteration: pos_integer(),
+          at: DateTime.t(),
+          snippet: String.t()
         }
 
   # Options are checked and have their defaults; ids are strings that any database accepts.
@@ -431,6 +449,59 @@ defmodule AshAgent.Store do
   def rename(store, from, to) when is_binary(from) and is_binary(to) do
     id!(to)
     if Options.id?(from), do: call(store, :rename, [from, to]), else: {:error, :not_found}
+  end
+
+  @doc """
+  Finds iterations whose messages have all words of a query, those written last first, and returns `{:ok, %{results: results, next: cursor}}`.
+
+  It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Case does not
+  matter, order and punctuation do not either, and there are no operators. Pass `next` as the option `:after` to get the next page.
+
+  A conversation's masks hold, those that it has now: what they hide is neither found nor shown. Reads the index and the iterations that have
+  the words. A store of your own supports it with a function `search/3`.
+
+  ## Options
+
+  #{Options.docs(:search)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Where is my parcel?", id: "c1", metadata: %{user: 7}))
+      iex> {:ok, %{results: [found], next: nil}} = AshAgent.Store.search(store, "my PARCEL", metadata: %{user: 7})
+      iex> {found.id, found.iteration, found.snippet}
+      {"c1", 1, "Where is my parcel?"}
+  """
+  @doc since: "0.1.0"
+  @spec search(t(), String.t(), keyword()) ::
+          {:ok, %{results: [result()], next: tuple() | nil}} | {:error, Error.t()}
+  def search(store, query, opts \\ []) when is_binary(query),
+    do: call(store, :search, [query, Options.validate!(opts, :search)])
+
+  @doc """
+  Returns a stored conversation as a document, as `AshAgent.Context.dump/2` or `AshAgent.ChatContext.dump/2` makes it: `{:ok, document}`.
+
+  Images and files of #{div(2_048 * 3, 4)} bytes or more are kept beside the conversation: their `data` is `{"$blob": "sha256:..."}`. With `inline: true`, they
+  are in the document, which can then be loaded. A store of your own supports it with a function `dump/3`.
+
+  ## Options
+
+  #{Options.docs(:dump)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> context = AshAgent.Context.new("Hello!", id: "c1")
+      iex> {:ok, _} = AshAgent.Store.create(store, context)
+      iex> {:ok, document} = AshAgent.Store.dump(store, "c1", inline: true)
+      iex> document == AshAgent.Context.dump(context)
+      true
+  """
+  @doc since: "0.1.0"
+  @spec dump(t(), id(), keyword()) :: {:ok, map()} | {:error, :not_found | Error.t()}
+  def dump(store, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, :dump)
+    if Options.id?(id), do: call(store, :dump, [id, opts]), else: {:error, :not_found}
   end
 
   @doc """

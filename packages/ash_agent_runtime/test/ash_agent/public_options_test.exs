@@ -47,6 +47,8 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Store, :history} => [store(), "c1"],
       {Store, :list} => [store()],
       {Store, :prune} => [store()],
+      {Store, :dump} => [store(), "c1"],
+      {Store, :search} => [store(), "word"],
       {Store, :release} => [store(), kept()],
       {SQLite, :open} => [":memory:"],
       {Postgres, :new} => [__MODULE__],

@@ -32,6 +32,9 @@ defmodule AshAgent.Store.Conformance.Helpers do
     fetched
   end
 
+  # Functions that a store may leave out.
+  def can?(store, function, arity), do: function_exported?(store.__struct__, function, arity)
+
   def at_once(count, function) do
     1..count
     |> Enum.map(fn number ->

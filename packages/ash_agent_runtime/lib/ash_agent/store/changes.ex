@@ -9,6 +9,7 @@ defmodule AshAgent.Store.Changes do
   alias AshAgent.ChatContext.Stored
   alias AshAgent.Context.Changes
   alias AshAgent.Context.JSON
+  alias AshAgent.Store.Blobs
 
   @typedoc "`number` is the branch's in memory, `row` the one in the tables."
   @type line :: %{
@@ -21,13 +22,19 @@ defmodule AshAgent.Store.Changes do
           name: {String.t(), map()} | nil
         }
 
-  @doc "The fields of a write, by their keys, and the lines as they are then."
-  @spec of(Context.t() | ChatContext.t(), Context.t() | ChatContext.t() | nil, [line()]) ::
-          {[{atom(), iodata()}], [line()]}
-  def of(value, before, kept) do
+  @doc "The fields of a write, by their keys, the lines as they are then, and the media that are new and those that are known then."
+  @spec of(
+          Context.t() | ChatContext.t(),
+          Context.t() | ChatContext.t() | nil,
+          [line()],
+          Blobs.known()
+        ) ::
+          {[{atom(), iodata()}], [line()], {%{Blobs.id() => binary()}, Blobs.known()}}
+  def of(value, before, kept, known \\ %{}) do
     lines = place(lines(value), kept)
     active = active(value, lines)
     changes = changes(lines, before != nil and active(before, kept) == active, active)
+    {changes, blobs} = Enum.map_reduce(changes, {%{}, known}, &take_media/2)
     rows = MapSet.new(changes, & &1.row)
     gone = for line <- kept, line.row not in rows, do: line.row
     cuts = for %{cut: {first, last}} = line <- changes, do: cut(line.row, first, last)
@@ -42,7 +49,18 @@ defmodule AshAgent.Store.Changes do
     ]
 
     fields = for {key, value} <- fields, value != [], do: {key, join(value)}
-    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1)}
+    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1), blobs}
+  end
+
+  # The metadata of a head are read by themselves.
+  defp take_media(line, blobs) do
+    {iterations, blobs} =
+      Enum.map_reduce(line.iterations, blobs, fn {number, text}, {blobs, known} ->
+        {text, more, known} = Blobs.take(text, known)
+        {{number, text}, {Map.merge(blobs, more), known}}
+      end)
+
+    {%{line | iterations: iterations}, blobs}
   end
 
   @doc "JSON text of an object whose values are JSON text; those that are `nil` are left out."

@@ -39,7 +39,8 @@ defmodule AshAgent.Store.Conversation do
     metadata: %{},
     claimed?: false,
     lease: 30_000,
-    lines: []
+    lines: [],
+    blobs: %{}
   ]
 
   @type status :: :idle | :running | :paused | :waiting
@@ -59,7 +60,8 @@ defmodule AshAgent.Store.Conversation do
           created_at: DateTime.t(),
           updated_at: DateTime.t(),
           lease: pos_integer(),
-          lines: list()
+          lines: list(),
+          blobs: AshAgent.Store.Blobs.known()
         }
 
   @statuses [:idle, :running, :paused, :waiting]

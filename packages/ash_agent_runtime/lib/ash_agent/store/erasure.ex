@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Erasure do
 
   alias AshAgent.Store.{Conversation, Relational}
 
-  @nothing %{ids: [], conversations: 0, iterations: 0, calls: 0, prompts: 0, writes: 0}
+  @nothing %{ids: [], conversations: 0, iterations: 0, calls: 0, prompts: 0, writes: 0, blobs: 0}
 
   ## Erasing
 
@@ -100,7 +100,7 @@ defmodule AshAgent.Store.Erasure do
   end
 
   defp count([id | counts], receipt) do
-    [iterations, calls, prompts, writes] = Enum.map(counts, &Conversation.number/1)
+    [iterations, calls, prompts, writes, blobs] = Enum.map(counts, &Conversation.number/1)
 
     %{
       ids: [id | receipt.ids],
@@ -108,7 +108,8 @@ defmodule AshAgent.Store.Erasure do
       iterations: receipt.iterations + iterations,
       calls: receipt.calls + calls,
       prompts: receipt.prompts + prompts,
-      writes: receipt.writes + writes
+      writes: receipt.writes + writes,
+      blobs: receipt.blobs + blobs
     }
   end
 

@@ -172,6 +172,31 @@ defmodule AshAgent.Store.Options do
            status: Keyword.put(@list[:status], :default, :idle)
          ] ++ Keyword.take(@list, [:metadata, :parent_id]) ++ @batch
 
+  @search [
+            id: [
+              type: {:custom, &__MODULE__.id?/1},
+              type_doc: "an id",
+              doc: "only this conversation. Defaults to all."
+            ]
+          ] ++
+            Keyword.take(@list, [:metadata, :status, :parent_id]) ++
+            [
+              after: [
+                type: {:custom, &__MODULE__.place?/1},
+                type_doc: "`next` of the previous page",
+                doc: "continues there. Defaults to the first page."
+              ],
+              limit: Keyword.put(@limit, :default, 20)
+            ]
+
+  @dump [
+    inline: [
+      type: :boolean,
+      default: false,
+      doc: "whether media are in the document, instead of references to them."
+    ]
+  ]
+
   @history [
     after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
     limit: @limit
@@ -213,6 +238,8 @@ defmodule AshAgent.Store.Options do
     list: @list,
     erase: @erase,
     prune: @prune,
+    search: @search,
+    dump: @dump,
     history: @history,
     calls: @calls,
     enqueue: @enqueue,
@@ -247,6 +274,12 @@ defmodule AshAgent.Store.Options do
   end
 
   defp text?(text), do: is_binary(text) and String.valid?(text)
+
+  @doc false
+  def place?({%DateTime{}, id, branch, number}),
+    do: id?(id) and is_integer(branch) and is_integer(number)
+
+  def place?(_other), do: false
 
   @doc false
   def cursor?({%DateTime{}, id}), do: id?(id)

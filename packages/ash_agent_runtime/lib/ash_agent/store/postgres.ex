@@ -25,10 +25,10 @@ defmodule AshAgent.Store.Postgres do
   use AshAgent.Store.Relational
 
   alias AshAgent.Options
-  alias AshAgent.Store.{Error, SQL}
+  alias AshAgent.Store.{Blobs, Error, SQL}
 
   @enforce_keys [:database, :prefix, :timeout]
-  defstruct [:database, :prefix, :timeout]
+  defstruct [:database, :prefix, :timeout, :blobs]
 
   @typedoc "A database to run statements on."
   @type database ::
@@ -37,19 +37,24 @@ defmodule AshAgent.Store.Postgres do
           | {query :: (String.t(), [term()] -> {:ok, term()} | {:error, term()}),
              transaction :: ((... -> term()) -> {:ok, term()} | {:error, term()})}
 
-  @type t :: %__MODULE__{database: database(), prefix: String.t(), timeout: pos_integer()}
+  @type t :: %__MODULE__{
+          database: database(),
+          prefix: String.t(),
+          timeout: pos_integer(),
+          blobs: {module(), term()} | nil
+        }
 
   @schema [
-    prefix: [
-      type: :string,
-      doc: "the schema of the tables. Defaults to PostgreSQL's `search_path`."
-    ],
-    timeout: [
-      type: :pos_integer,
-      default: 15_000,
-      doc: "milliseconds that a statement may take, for Ecto and Postgrex."
-    ]
-  ]
+            prefix: [
+              type: :string,
+              doc: "the schema of the tables. Defaults to PostgreSQL's `search_path`."
+            ],
+            timeout: [
+              type: :pos_integer,
+              default: 15_000,
+              doc: "milliseconds that a statement may take, for Ecto and Postgrex."
+            ]
+          ] ++ Blobs.option()
 
   @doc """
   Returns a store in a database. It does not connect yet; `AshAgent.Store.Postgres.Migrations.check/1` checks that the
@@ -74,7 +79,12 @@ defmodule AshAgent.Store.Postgres do
             "expected a repository, {Postgrex, connection}, or {query, transaction} with functions of arity 2 and 1"
     end
 
-    %__MODULE__{database: database, prefix: quoted(opts[:prefix]), timeout: opts[:timeout]}
+    %__MODULE__{
+      database: database,
+      prefix: quoted(opts[:prefix]),
+      timeout: opts[:timeout],
+      blobs: opts[:blobs]
+    }
   end
 
   defp database?(module) when is_atom(module), do: module not in [nil, true, false]

@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Relational do
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{JSON, Terms}
-  alias AshAgent.Store.{Changes, Conversation, Error, SQL}
+  alias AshAgent.Store.{Blobs, Changes, Conversation, Error, SQL}
 
   @type store :: struct()
   @type rows :: [[term()]]
@@ -39,13 +39,17 @@ defmodule AshAgent.Store.Relational do
       defdelegate erase(store, opts), to: AshAgent.Store.Erasure
       @doc false
       defdelegate prune(store, opts), to: AshAgent.Store.Erasure
+      @doc false
+      defdelegate search(store, query, opts), to: AshAgent.Store.Search
+      @doc false
+      defdelegate dump(store, id, opts), to: AshAgent.Store.Relational
     end
   end
 
   ## Writing
 
   def create(store, value, opts) do
-    {fields, lines} = Changes.of(value, nil, [])
+    {changes, lines, {blobs, known}} = Changes.of(value, nil, [])
 
     fields =
       [
@@ -55,12 +59,18 @@ defmodule AshAgent.Store.Relational do
         owner: opts[:owner] && text(opts[:owner]),
         lease: Integer.to_string(opts[:lease]),
         history: Terms.encode!(opts[:note])
-      ] ++ origin(value) ++ fields
+      ] ++ origin(value) ++ changes
 
-    answer(write(store, :create, fields), fn
-      [] -> {:error, :exists}
-      [row] -> {:ok, keep(row, value, lines, opts[:owner], opts[:lease])}
-    end)
+    with {:ok, media} <- put_media(store, blobs) do
+      answer(write(store, :create, fields ++ media), fn
+        [] ->
+          {:error, :exists}
+
+        [row] ->
+          kept = keep(row, value, lines, opts[:owner], opts[:lease])
+          {:ok, %{kept | blobs: known}}
+      end)
+    end
   end
 
   def fetch(store, id_or_kept) do
@@ -69,13 +79,74 @@ defmodule AshAgent.Store.Relational do
         {:error, :not_found}
 
       [row | _] = rows ->
-        with {:ok, kept} <- row |> Conversation.from_row() |> load(rows),
-             do: Conversation.renew(kept, id_or_kept)
+        with {:ok, rows, blobs} <- inline(store, id_of(id_or_kept), rows),
+             {:ok, kept} <- row |> Conversation.from_row() |> load(rows),
+             do: Conversation.renew(%{kept | blobs: blobs}, id_or_kept)
     end)
   end
 
+  def dump(store, id, opts) do
+    answer(read(store, :fetch, &SQL.fetch/1, id: text(id)), fn
+      [] ->
+        {:error, :not_found}
+
+      [row | _] = rows ->
+        with {:ok, rows, _blobs} <-
+               if(opts[:inline], do: inline(store, id, rows), else: {:ok, rows, []}) do
+          {text, _branches} = snapshot(Conversation.from_row(row).kind, rows)
+          {:ok, JSON.decode!(text)}
+        end
+    end)
+  end
+
+  ## Media
+
+  defp put_media(store, blobs) do
+    with {:ok, stored} <- store |> Map.get(:blobs) |> Blobs.store(blobs) do
+      items =
+        for {id, place, data} <- stored,
+            do:
+              Changes.object(
+                id: text(id),
+                place: place && text(place),
+                data: data && [?", data, ?"]
+              )
+
+      {:ok, if(items == [], do: [], else: [blobs: Changes.list(items)])}
+    end
+  end
+
+  # A second round trip only where there are media.
+  defp inline(store, id, rows) do
+    if rows |> Enum.concat() |> Enum.any?(&Blobs.referred?/1) do
+      with {:ok, blobs} <- read(store, :blobs, &SQL.blobs/1, id: text(id)),
+           {:ok, data} <- read_media(Map.get(store, :blobs), blobs) do
+        back =
+          &if(Blobs.referred?(&1),
+            do: Blobs.put_back(&1, fn id -> Map.fetch!(data, id) end),
+            else: &1
+          )
+
+        {:ok, Enum.map(rows, &Enum.map(&1, back)), Blobs.known(data)}
+      end
+    else
+      {:ok, rows, %{}}
+    end
+  end
+
+  defp read_media(where, blobs) do
+    Enum.reduce_while(blobs, {:ok, %{}}, fn [id, place, data], {:ok, found} ->
+      case Blobs.read(where, place, data) do
+        {:ok, data} -> {:cont, {:ok, Map.put(found, id, data)}}
+        error -> {:halt, error}
+      end
+    end)
+  end
+
+  ## Later writes
+
   def append(store, %Conversation{} = kept, value, opts) do
-    {fields, lines} = Changes.of(value, kept.value, kept.lines)
+    {changes, lines, {blobs, known}} = Changes.of(value, kept.value, kept.lines, kept.blobs)
     finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
     taken = for id <- opts[:taken], do: Changes.object(id: text(id))
 
@@ -85,12 +156,18 @@ defmodule AshAgent.Store.Relational do
         for(
           {key, [_ | _] = items} <- [finished: finished, taken: taken],
           do: {key, Changes.list(items)}
-        ) ++ fields
+        ) ++ changes
 
-    answer(write(store, :append, fields), fn
-      [] -> refuse(store, kept)
-      [row] -> {:ok, keep(row, value, lines, claim(kept), kept.lease)}
-    end)
+    with {:ok, media} <- put_media(store, blobs) do
+      answer(write(store, :append, fields ++ media), fn
+        [] ->
+          refuse(store, kept)
+
+        [row] ->
+          next = keep(row, value, lines, claim(kept), kept.lease)
+          {:ok, %{next | blobs: known}}
+      end)
+    end
   end
 
   def start(store, %Conversation{} = kept, calls) do
@@ -104,7 +181,8 @@ defmodule AshAgent.Store.Relational do
 
         [row | _] = rows ->
           keys = for row <- rows, key = List.last(row), do: key
-          {:ok, keep(row, kept.value, kept.lines, claim(kept), kept.lease), keys}
+          next = keep(row, kept.value, kept.lines, claim(kept), kept.lease)
+          {:ok, %{next | blobs: kept.blobs}, keys}
       end
     )
   end
@@ -142,8 +220,11 @@ defmodule AshAgent.Store.Relational do
 
   defp run_fenced(store, name, operation, kept, fields) do
     answer(run(store, name, operation, fence(kept) ++ fields), fn
-      [] -> refuse(store, kept)
-      [row] -> {:ok, keep(row, kept.value, kept.lines, kept.owner, kept.lease)}
+      [] ->
+        refuse(store, kept)
+
+      [row] ->
+        {:ok, %{keep(row, kept.value, kept.lines, kept.owner, kept.lease) | blobs: kept.blobs}}
     end)
   end
 
@@ -161,20 +242,58 @@ defmodule AshAgent.Store.Relational do
   end
 
   def delete(store, id) do
-    with {:ok, rows} <- run(store, :delete, &SQL.delete/1, id: text(id)),
+    with {:ok, rows} <- delete_media(store, run(store, :delete, &SQL.delete/1, id: text(id))),
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
+  # The last of each row is where media are that the database has not.
+  defp delete_media(store, {:ok, rows}) do
+    places = for row <- rows, places = List.last(row), place <- JSON.decode!(places), do: place
+
+    with :ok <- store |> Map.get(:blobs) |> Blobs.delete(places),
+         do: {:ok, Enum.map(rows, &List.delete_at(&1, -1))}
+  end
+
+  defp delete_media(_store, error), do: error
+
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids))
+    do: delete_media(store, run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids)))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
     given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
     names = Keyword.keys(given)
     fields = given ++ [limit: Integer.to_string(limit)]
-    run(store, {:prune, names}, &SQL.erase(&1, names), fields)
+    delete_media(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
+  end
+
+  @doc "Iterations that have all words, as rows of `AshAgent.Store.SQL.search/2`."
+  def search(store, words, quoted, opts) do
+    {cursor, opts} = Keyword.pop(opts, :after)
+
+    after_it =
+      with {at, id, branch, number} <- cursor,
+           do: [
+             after: time(at),
+             after_id: text(id),
+             branch: Integer.to_string(branch),
+             number: Integer.to_string(number)
+           ]
+
+    given =
+      if(opts[:id], do: [id: text(opts[:id])], else: []) ++
+        filters(opts) ++ Enum.take(after_it || [], 1)
+
+    names = Keyword.keys(given)
+    query = if store.__struct__.dialect() == :sqlite, do: quoted, else: words
+
+    fields =
+      given ++
+        Enum.drop(after_it || [], 1) ++
+        [query: text(query), limit: Integer.to_string(opts[:limit])]
+
+    read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
   @doc "The ids of the forks and children of the conversations of these ids."
@@ -328,7 +447,7 @@ defmodule AshAgent.Store.Relational do
 
   ## What the statements get
 
-  @sections [:branches, :iterations, :cuts, :gone, :finished, :taken]
+  @sections [:branches, :iterations, :blobs, :cuts, :gone, :finished, :taken]
 
   defp write(store, name, fields) do
     # An effect sees the rows that the ones before it have written only in SQLite: their order is that of foreign keys.
@@ -433,14 +552,13 @@ defmodule AshAgent.Store.Relational do
 
   @branch 11
 
-  defp load(%{kind: :context} = kept, [row]) do
-    [_document, _active, row, _base, _since, updated_at, _label, head, iterations] =
-      Enum.drop(row, @branch)
+  defp load(%{kind: :context} = kept, rows) do
+    {text, [branch]} = snapshot(:context, rows)
 
-    with {:ok, context} <- Context.from_snapshot(document(head, updated_at, nil, iterations)) do
+    with {:ok, context} <- Context.from_snapshot(text) do
       line = %{
         number: 1,
-        row: Conversation.number(row),
+        row: branch.row,
         origin: nil,
         base: nil,
         since: nil,
@@ -453,30 +571,9 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp load(%{kind: :chat} = kept, rows) do
-    branches =
-      for row <- rows do
-        [_document, _active, row, base, since, updated_at, label, head, iterations] =
-          Enum.drop(row, @branch)
+    {text, branches} = snapshot(:chat, rows)
 
-        [row, base, since] = Enum.map([row, base, since], &Conversation.number/1)
-        %{"name" => name} = JSON.decode!(label)
-        context = document(head, updated_at, since, iterations)
-
-        %{
-          row: row,
-          base: base,
-          since: since,
-          label: label,
-          name: JSON.encode(name),
-          context: context
-        }
-      end
-
-    names = Map.new(branches, &{&1.row, &1.name})
-    head = rows |> hd() |> Enum.at(@branch)
-    list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
-
-    with {:ok, chat} <- ChatContext.from_snapshot(join_fields(head, [~s("branches":), list])) do
+    with {:ok, chat} <- ChatContext.from_snapshot(text) do
       lines =
         for {stored, branch} <- Enum.zip(branches, ChatContext.branches(chat)) do
           facts = %{
@@ -491,6 +588,36 @@ defmodule AshAgent.Store.Relational do
 
       {:ok, %{kept | value: chat, lines: lines}}
     end
+  end
+
+  # The document of rows, and its branches.
+  defp snapshot(:context, [_row] = rows) do
+    [branch] = Enum.map(rows, &read_branch/1)
+    {branch.context, [branch]}
+  end
+
+  defp snapshot(:chat, rows) do
+    branches = Enum.map(rows, &read_branch/1)
+    names = Map.new(branches, &{&1.row, &1.name})
+    head = rows |> hd() |> Enum.at(@branch)
+    list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
+    {join_fields(head, [~s("branches":), list]), branches}
+  end
+
+  defp read_branch(row) do
+    [_document, _active, row, base, since, updated_at, label, head, iterations] =
+      Enum.drop(row, @branch)
+
+    [row, base, since] = Enum.map([row, base, since], &Conversation.number/1)
+
+    %{
+      row: row,
+      base: base,
+      since: since,
+      label: label,
+      name: label && JSON.encode(JSON.decode!(label)["name"]),
+      context: document(head, updated_at, since, iterations)
+    }
   end
 
   defp branch(branch, names) do

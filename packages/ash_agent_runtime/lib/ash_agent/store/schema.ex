@@ -4,7 +4,9 @@ defmodule AshAgent.Store.Schema do
   # The tables of the stores, by versions: a version is what brings a database from the one before it to itself. A released
   # version is never changed; what is to be different is the next one.
 
-  @latest 1
+  alias AshAgent.Store.SQL
+
+  @latest 2
 
   def latest, do: @latest
 
@@ -13,6 +15,9 @@ defmodule AshAgent.Store.Schema do
     do: dialect |> statements(version) |> Enum.map(&put_types(dialect, &1))
 
   @spec down(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
+  # The parents that it has filled in stay.
+  def down(_dialect, 2), do: for(table <- ~w(texts blobs), do: "drop table if exists {#{table}}")
+
   def down(_dialect, 1) do
     for table <- ~w(history prompts calls iterations branches conversations),
         do: "drop table if exists {#{table}}"
@@ -104,6 +109,46 @@ defmodule AshAgent.Store.Schema do
     ] ++ own(dialect, 1)
   end
 
+  # Media, and the words that a search finds an iteration by.
+  defp statements(dialect, 2) do
+    [
+      """
+      create table {blobs} (
+        conversation_id text not null references {conversations} (id) on delete cascade,
+        id text not null,
+        place text,
+        data text,
+        primary key (conversation_id, id)
+      )
+      """,
+      """
+      create table {texts} (
+        #{if dialect == :sqlite, do: "id integer primary key,"}
+        conversation_id text not null,
+        branch bigint not null,
+        number bigint not null,
+        at time_of_day not null,
+        words #{if dialect == :postgres, do: "tsvector", else: "text"} not null,
+        #{if dialect == :postgres, do: "primary key", else: "unique"} (conversation_id, branch, number),
+        foreign key (conversation_id, branch, number) references {iterations} (conversation_id, branch, number)
+          on delete cascade on update cascade
+      )
+      """
+    ] ++
+      own(dialect, 2) ++
+      [
+        """
+        insert into {texts} (conversation_id, branch, number, at, words)
+        select i.conversation_id, i.branch, i.number, c.updated_at, #{SQL.words(dialect, "i.document")}
+        from {iterations} as i join {conversations} as c on c.id = i.conversation_id
+        """,
+        """
+        update {conversations} set parent_id = metadata ->> ':parent_id'
+        where parent_id is null and kind = 'context' and length(metadata ->> ':parent_id') between 1 and 512
+        """
+      ]
+  end
+
   # SQLite looks at metadata row by row.
   defp own(:postgres, 1),
     do: [
@@ -111,6 +156,27 @@ defmodule AshAgent.Store.Schema do
     ]
 
   defp own(:sqlite, 1), do: []
+
+  defp own(:postgres, 2),
+    do: ["create index ash_agent_texts_words on {on_texts} using gin (words)"]
+
+  # The index has no copy of the words, and overwrites what is deleted.
+  defp own(:sqlite, 2) do
+    delete = "insert into {words} ({words}, rowid, words) values ('delete', old.id, old.words);"
+
+    insert = "insert into {words} (rowid, words) values (new.id, new.words);"
+
+    [
+      """
+      create virtual table {words} using fts5 (words, content='ash_agent_texts', content_rowid='id',
+        tokenize='unicode61 remove_diacritics 0')
+      """,
+      "insert into {words} ({words}, rank) values ('secure-delete', 1)",
+      "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
+      "create trigger ash_agent_texts_delete after delete on {texts} begin #{delete} end",
+      "create trigger ash_agent_texts_update after update of words on {texts} begin #{delete} #{insert} end"
+    ]
+  end
 
   defp put_types(dialect, statement) do
     {json, time} = if dialect == :postgres, do: {"jsonb", "timestamptz"}, else: {"text", "text"}

@@ -66,6 +66,51 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
+  # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
+  @longest_text 100_000
+
+  @doc "What an iteration is found by."
+  def words(:postgres, document) do
+    paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
+
+    found =
+      for path <- paths,
+          do: "select jsonb_path_query(#{document}, '$.messages[*].#{path}') as word"
+
+    """
+    to_tsvector('simple', left(coalesce((select string_agg(w.word #>> '{}', ' ')
+      from (#{Enum.join(found, " union all ")}) as w where jsonb_typeof(w.word) = 'string'), ''), #{@longest_text}))
+    """
+  end
+
+  def words(:sqlite, document) do
+    # Releases of SQLite differ in which keys they quote.
+    paths = ~w"].content% tool_calls%.name tool_calls%.arguments% tool_calls%.result%"
+    found = for path <- paths, do: "w.fullkey like '$.messages[%#{path}'"
+
+    """
+    substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
+      where w.type = 'text' and w.key not in ('type', '$blob') and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
+    """
+  end
+
+  defp match_words(:postgres),
+    do: {"{texts} as t", "t.words @@ to_tsquery('simple', #{field("query")})"}
+
+  defp match_words(:sqlite),
+    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
+
+  defp array(:postgres, value), do: "cast(json_agg(#{value}) as text)"
+  defp array(:sqlite, value), do: "json_group_array(json(#{value}))"
+
+  defp place_of(:postgres), do: "b.place"
+  defp place_of(:sqlite), do: "json_quote(b.place)"
+
+  defp part(:postgres, column, path),
+    do: "#{column} -> '#{Enum.join(path, "' -> '")}'"
+
+  defp part(:sqlite, column, path), do: "#{column} -> '$.#{Enum.join(path, ".")}'"
+
   ## What they share
 
   defp int(text), do: "cast(#{text} as bigint)"
@@ -132,7 +177,7 @@ defmodule AshAgent.Store.SQL do
   end
 
   # An append of one iteration has the first three, whatever the length of the conversation.
-  defp effects(d, sections), do: for(section <- sections, do: effect(d, section))
+  defp effects(d, sections), do: Enum.flat_map(sections, &List.wrap(effect(d, &1)))
 
   defp effect(d, :branches) do
     """
@@ -147,11 +192,28 @@ defmodule AshAgent.Store.SQL do
   end
 
   defp effect(d, :iterations) do
+    rows = "from guard, input, #{each(d, "iterations")} where true"
+    key = "guard.id, #{number_of("branch")}, #{number_of("number")}"
+
+    [
+      """
+      insert into {iterations} (conversation_id, branch, number, document)
+      select #{key}, r.value -> 'document' #{rows}
+      on conflict (conversation_id, branch, number) do update set document = excluded.document
+      """,
+      """
+      insert into {texts} (conversation_id, branch, number, at, words)
+      select #{key}, #{now(d)}, #{words(d, "(r.value -> 'document')")} #{rows}
+      on conflict (conversation_id, branch, number) do update set at = excluded.at, words = excluded.words
+      """
+    ]
+  end
+
+  defp effect(d, :blobs) do
     """
-    insert into {iterations} (conversation_id, branch, number, document)
-    select guard.id, #{number_of("branch")}, #{number_of("number")}, r.value -> 'document'
-    from guard, input, #{each(d, "iterations")} where true
-    on conflict (conversation_id, branch, number) do update set document = excluded.document
+    insert into {blobs} (conversation_id, id, place, data)
+    select guard.id, #{of("id")}, #{of("place")}, #{of("data")} from guard, input, #{each(d, "blobs")} where true
+    on conflict (conversation_id, id) do nothing
     """
   end
 
@@ -290,38 +352,37 @@ defmodule AshAgent.Store.SQL do
   end
 
   @spec delete(dialect()) :: operation()
-  def delete(d) do
-    guard =
-      "delete from {conversations} where id = (select #{field("id")} from input) returning #{summary(d)}"
-
-    %{guard: guard, effects: [], answer: nil}
-  end
+  def delete(d), do: erase_rows(d, "c.id = #{field("id")} #{lock_rows(d, "c", "")}")
 
   @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
   @spec erase(dialect(), [atom()] | :listed) :: operation()
   def erase(d, :listed) do
-    erase_rows("c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
+    erase_rows(d, "c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
   end
 
   def erase(d, filters) do
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
 
-    erase_rows("""
+    erase_rows(d, """
     c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
     #{lock_rows(d, "c", "skip locked")}
     """)
   end
 
-  defp erase_rows(condition) do
+  defp erase_rows(d, condition) do
     over = "select c.id from input, {conversations} as c where #{condition}"
 
     counts =
-      for table <- ~w(iterations calls prompts history),
+      for table <- ~w(iterations calls prompts history blobs),
           do:
             ", (select count(*) from {#{table}} as r where r.conversation_id = c.id) as #{table}"
 
     effect = "delete from {conversations} where id in (select guard.id from guard)"
-    guard = "select c.id#{counts} from (#{over}) as c"
+
+    places =
+      "(select #{array(d, place_of(d))} from {blobs} as b where b.conversation_id = c.id and b.place is not null) as places"
+
+    guard = "select c.id#{counts}, #{places} from (#{over}) as c"
     %{guard: guard, effects: [effect], answer: nil, over: over}
   end
 
@@ -351,7 +412,7 @@ defmodule AshAgent.Store.SQL do
     """
 
     moved =
-      for table <- ~w(iterations calls prompts history) do
+      for table <- ~w(iterations calls prompts history blobs) do
         """
         update {#{table}} set conversation_id = guard.id from guard, input
         where {#{table}}.conversation_id = #{field("from")}
@@ -404,6 +465,7 @@ defmodule AshAgent.Store.SQL do
     do: "exists (select 1 from #{each(d, "statuses")} where #{of("status")} = c.status)"
 
   defp filter(d, :metadata, _by, _after), do: contains(d)
+  defp filter(_d, :id, _by, _after), do: "c.id = #{field("id")}"
   defp filter(_d, :parent_id, _by, _after), do: "c.parent_id = #{field("parent_id")}"
   defp filter(d, :since, by, _after), do: "c.#{by} >= #{time(d, field("since"))}"
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
@@ -417,6 +479,35 @@ defmodule AshAgent.Store.SQL do
     c.updated_at < #{since} and not exists (select 1 from {prompts} as p
       where p.conversation_id = c.id and p.revision is null and p.at >= #{since})
     """
+  end
+
+  @doc "Iterations that have all words of a query, those written last first, with the masks of their conversation."
+  def search(d, filters) do
+    {from, match} = match_words(d)
+    place = "t.at, t.conversation_id, t.branch, t.number"
+
+    after_it =
+      "(#{place}) < (#{time(d, field("after"))}, #{field("after_id")}, #{number("branch")}, #{number("number")})"
+
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
+
+    """
+    select t.conversation_id, t.branch, t.number, #{iso(d, "t.at")} as at_text, cast(b.label as text) as label_text,
+      (select #{array(d, part(d, "m.document", ~w(view masks)))} from {branches} as m
+        where m.conversation_id = t.conversation_id) as masks,
+      cast(i.document as text) as document_text
+    from input, #{from}
+      join {conversations} as c on c.id = t.conversation_id
+      join {branches} as b on b.conversation_id = t.conversation_id and b.number = t.branch
+      join {iterations} as i on i.conversation_id = t.conversation_id and i.branch = t.branch and i.number = t.number
+    where #{match}#{conditions}
+    order by t.at desc, t.conversation_id desc, t.branch desc, t.number desc limit (select #{number("limit")} from input)
+    """
+  end
+
+  @doc "The media of a conversation."
+  def blobs(_d) do
+    "select b.id, b.place, b.data from input, {blobs} as b where b.conversation_id = #{field("id")}"
   end
 
   def history(d) do

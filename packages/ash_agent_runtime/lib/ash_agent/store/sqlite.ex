@@ -20,35 +20,35 @@ defmodule AshAgent.Store.SQLite do
   use AshAgent.Store.Relational
 
   alias AshAgent.Options
-  alias AshAgent.Store.{Error, Schema, SQL}
+  alias AshAgent.Store.{Blobs, Error, Schema, SQL}
   alias AshAgent.Store.SQLite.Native
 
   @enforce_keys [:ref]
-  defstruct [:ref]
+  defstruct [:ref, :blobs]
 
-  @type t :: %__MODULE__{ref: reference()}
+  @type t :: %__MODULE__{ref: reference(), blobs: {module(), term()} | nil}
 
   @page 4096
 
   @schema [
-    synchronous: [
-      type: {:in, [:full, :normal]},
-      default: :full,
-      doc:
-        "`:full` returns from a write when it is on the disk. `:normal` is faster, but the last writes may be lost if the machine, " <>
-          "and not only the VM, crashes. Neither damages the file."
-    ],
-    busy_timeout: [
-      type: :pos_integer,
-      default: 5_000,
-      doc: "milliseconds to wait while another program writes."
-    ],
-    max_bytes: [
-      type: :pos_integer,
-      doc:
-        "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."
-    ]
-  ]
+            synchronous: [
+              type: {:in, [:full, :normal]},
+              default: :full,
+              doc:
+                "`:full` returns from a write when it is on the disk. `:normal` is faster, but the last writes may be lost if the machine, " <>
+                  "and not only the VM, crashes. Neither damages the file."
+            ],
+            busy_timeout: [
+              type: :pos_integer,
+              default: 5_000,
+              doc: "milliseconds to wait while another program writes."
+            ],
+            max_bytes: [
+              type: :pos_integer,
+              doc:
+                "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."
+            ]
+          ] ++ Blobs.option()
 
   @doc """
   Opens a store and returns `{:ok, store}` or `{:error, %AshAgent.Store.Error{}}`. Creates the file and its tables if they are missing.
@@ -84,7 +84,8 @@ defmodule AshAgent.Store.SQLite do
         if(opts[:max_bytes], do: max(1, div(opts[:max_bytes], @page)), else: 4_294_967_294)
     }
 
-    with {:ok, ref} <- native_open(path, settings), do: migrate(%__MODULE__{ref: ref})
+    with {:ok, ref} <- native_open(path, settings),
+         do: migrate(%__MODULE__{ref: ref, blobs: opts[:blobs]})
   end
 
   # Without a name each connection has a file of its own.

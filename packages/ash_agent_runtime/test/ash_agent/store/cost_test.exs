@@ -89,6 +89,18 @@ defmodule AshAgent.Store.CostTest do
     assert bytes < 2_000
   end
 
+  test "media are written once", %{store: store} do
+    data = Base.encode64(:crypto.strong_rand_bytes(300_000))
+    image = %{type: :image, media_type: "image/png", data: data}
+    {:ok, kept} = Store.create(store, Context.new([image], id: "m"))
+    {kept, _, bytes} = cost(store, kept, Context.add_assistant_message(kept.value, "x"))
+    assert bytes < 2_000
+    {:ok, kept} = Store.fetch(store, kept.id)
+    {_kept, sections, bytes} = cost(store, kept, Context.add_user_message(kept.value, [image]))
+    assert sections == [:branches, :iterations, :history]
+    assert bytes < 2_000
+  end
+
   test "a system prompt is not written again", %{store: store} do
     prompt = String.duplicate("p", 100_000)
     {:ok, kept} = Store.create(store, Context.new("x", id: "p", system_prompt: prompt))

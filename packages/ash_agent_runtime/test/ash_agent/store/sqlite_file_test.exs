@@ -241,17 +241,19 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "tables of a newer release are refused", %{path: path} do
     store = open!(path)
     script(store, "pragma user_version = 7")
-    assert {:error, %Error{reason: {:schema, 7, 1}} = error} = SQLite.open(path)
+    assert {:error, %Error{reason: {:schema, 7, 2}} = error} = SQLite.open(path)
     assert Exception.message(error) =~ "newer release"
   end
 
   test "what is deleted is not in the file any more", %{path: path} do
     store = open!(path)
-    {:ok, kept} = Store.create(store, Context.new("the secret word", id: "c"))
+    {:ok, kept} = Store.create(store, Context.new("the secret word xylograph", id: "c"))
     {:ok, _} = Store.enqueue(store, "c", "the secret word")
     :ok = Store.delete(store, kept.id)
     checkpoint(store)
     refute File.read!(path) =~ "secret word"
+    # Nor in the index of the search.
+    refute File.read!(path) =~ "xylograph"
     refute File.exists?(path <> "-wal") and File.read!(path <> "-wal") =~ "secret word"
   end
 

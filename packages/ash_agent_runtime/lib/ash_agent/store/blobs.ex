@@ -1,0 +1,196 @@
+defmodule AshAgent.Store.Blobs do
+  @moduledoc """
+  Keeps the media of stored conversations somewhere else, such as in S3: a behaviour.
+
+  Stores take images and files out of a conversation's documents and keep each once a conversation, under the digest of its bytes
+  (`sha256:` and 64 hexadecimal digits). By default they are in the table `ash_agent_blobs`. With the option `:blobs`, a module with these
+  callbacks has the bytes, and the table only says where:
+
+      AshAgent.Store.Postgres.new(MyApp.Repo, blobs: {MyApp.Media, bucket: "agents"})
+
+      defmodule MyApp.Media do
+        @behaviour AshAgent.Store.Blobs
+
+        @impl true
+        def put(config, "sha256:" <> digest, bytes) do
+          key = digest <> "/" <> Base.encode16(:crypto.strong_rand_bytes(8))
+          with :ok <- MyApp.S3.put(config[:bucket], key, bytes), do: {:ok, key}
+        end
+
+        @impl true
+        def get(config, key), do: MyApp.S3.get(config[:bucket], key)
+
+        @impl true
+        def delete(config, keys), do: MyApp.S3.delete_all(config[:bucket], keys)
+      end
+
+  `c:put/3` is called before a conversation is written, and `c:delete/2` after it was deleted. If the node dies in between, or if `delete/2`
+  fails, objects stay that no conversation has. Return another place each time, as above, or an object may be deleted that another
+  conversation has as well.
+
+  Blobs that were stored before the option was given, or by another module, are read from where they are as long as the places are known there.
+  """
+
+  @typedoc "What the option `:blobs` gives beside the module."
+  @type config :: term()
+
+  @typedoc "The digest of the bytes: `sha256:` and 64 hexadecimal digits."
+  @type id :: String.t()
+
+  @typedoc "Where a blob is, for `c:get/2` and `c:delete/2`."
+  @type place :: String.t()
+
+  @callback put(config(), id(), bytes :: binary()) :: {:ok, place()} | {:error, term()}
+  @callback get(config(), place()) :: {:ok, binary()} | {:error, term()}
+  @callback delete(config(), [place()]) :: :ok | {:error, term()}
+
+  alias AshAgent.Store.Error
+
+  # Shorter ones stay where they are.
+  @least 2_048
+
+  @mark ~s("data":")
+  # No text of a user gives this key, see the guide on storage.
+  @reference ~r/\{"\$blob": ?"(sha256:[0-9a-f]{64})"\}/
+
+  @typedoc false
+  # The ids of texts that were seen before, by digests of those: decoding base64 is what takes time.
+  @type known :: %{binary() => id()}
+
+  @doc false
+  # JSON text without its media, those that are not known, in base64 by ids, and what is known then.
+  @spec take(binary(), known()) :: {iodata(), %{id() => binary()}, known()}
+  def take(json, known) when byte_size(json) < @least, do: {json, %{}, known}
+  def take(json, known), do: take(json, 0, :binary.matches(json, @mark), [], %{}, known)
+
+  defp take(json, from, [], taken, blobs, known), do: {[taken, rest(json, from)], blobs, known}
+
+  defp take(json, from, [{at, length} | marks], taken, blobs, known) do
+    start = at + length
+
+    with {:ok, data} <- media(json, start), {:ok, digest, id} <- id(data, known) do
+      before = binary_part(json, from, start - 1 - from)
+      taken = [taken, before, ~s({"$blob":"), id, ~s("})]
+      blobs = if known[digest], do: blobs, else: Map.put(blobs, id, data)
+      next = start + byte_size(data) + 1
+      take(json, next, marks, taken, blobs, Map.put(known, digest, id))
+    else
+      :error -> take(json, from, marks, taken, blobs, known)
+    end
+  end
+
+  defp media(json, start) do
+    case :binary.match(json, ~s("), scope: {start, byte_size(json) - start}) do
+      {stop, 1} when stop - start >= @least -> {:ok, binary_part(json, start, stop - start)}
+      _other -> :error
+    end
+  end
+
+  @doc false
+  # What is stored under these ids.
+  @spec known(%{id() => binary()}) :: known()
+  def known(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
+
+  defp id(data, known) do
+    digest = :crypto.hash(:sha256, data)
+
+    with nil <- known[digest],
+         {:ok, bytes} <- Base.decode64(data),
+         true <- same?(bytes, data) do
+      {:ok, digest, "sha256:" <> Base.encode16(:crypto.hash(:sha256, bytes), case: :lower)}
+    else
+      id when is_binary(id) -> {:ok, digest, id}
+      _no_media -> :error
+    end
+  end
+
+  # Bytes give this text again, if their last ones do.
+  defp same?(bytes, data) do
+    last = rem(byte_size(bytes) - 1, 3) + 1
+
+    Base.encode64(binary_part(bytes, byte_size(bytes), -last)) ==
+      binary_part(data, byte_size(data), -4)
+  end
+
+  defp rest(json, from), do: binary_part(json, from, byte_size(json) - from)
+
+  @doc false
+  def referred?(json), do: is_binary(json) and :binary.match(json, ~s("$blob")) != :nomatch
+
+  @doc false
+  # The reverse: `data` returns what an id stands for.
+  def put_back(json, data) do
+    @reference
+    |> Regex.split(json, include_captures: true)
+    |> Enum.map(fn part ->
+      case Regex.run(@reference, part) do
+        [^part, id] -> [?", data.(id), ?"]
+        _text -> part
+      end
+    end)
+    |> IO.iodata_to_binary()
+  end
+
+  @doc false
+  # Where blobs go: `{place, nil}`, or the data for the table.
+  def store(nil, blobs), do: {:ok, for({id, data} <- blobs, do: {id, nil, data})}
+
+  def store({module, config}, blobs) do
+    Enum.reduce_while(blobs, {:ok, []}, fn {id, data}, {:ok, stored} ->
+      case guarded(fn -> module.put(config, id, Base.decode64!(data)) end) do
+        {:ok, place} when is_binary(place) -> {:cont, {:ok, [{id, place, nil} | stored]}}
+        _error -> {:halt, unavailable(module)}
+      end
+    end)
+  end
+
+  @doc false
+  def read(_where, nil, data), do: {:ok, data}
+  def read(nil, _place, _data), do: {:error, %Error{reason: {:unavailable, "no option :blobs"}}}
+
+  def read({module, config}, place, _data) do
+    case guarded(fn -> module.get(config, place) end) do
+      {:ok, bytes} when is_binary(bytes) -> {:ok, Base.encode64(bytes)}
+      _error -> unavailable(module)
+    end
+  end
+
+  @doc false
+  def delete(_where, []), do: :ok
+  def delete(nil, _places), do: :ok
+
+  def delete({module, config}, places) do
+    case guarded(fn -> module.delete(config, places) end) do
+      :ok -> :ok
+      _error -> unavailable(module)
+    end
+  end
+
+  # What foreign code raises may show anything.
+  defp guarded(function) do
+    function.()
+  rescue
+    _exception -> :error
+  catch
+    _kind, _reason -> :error
+  end
+
+  defp unavailable(module), do: {:error, %Error{reason: {:unavailable, inspect(module)}}}
+
+  @doc false
+  def option?(nil), do: true
+  def option?({module, _config}), do: is_atom(module)
+  def option?(_other), do: false
+
+  @doc false
+  def option do
+    [
+      blobs: [
+        type: {:custom, &__MODULE__.option?/1},
+        type_doc: "a tuple `{module, config}`",
+        doc:
+          "keeps images and files, see `AshAgent.Store.Blobs`. By default, they are in a table of the store."
+      ]
+    ]
+  end
+end

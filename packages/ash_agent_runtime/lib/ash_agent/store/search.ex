@@ -1,0 +1,159 @@
+defmodule AshAgent.Store.Search do
+  @moduledoc false
+
+  # What a database finds by its words is looked at again as a reader of the conversation would see it: with the masks that it has
+  # now. Nothing that these hide is shown or found.
+
+  alias AshAgent.Context
+  alias AshAgent.Context.JSON
+  alias AshAgent.Store.{Blobs, Conversation, Error, Relational}
+
+  @most_words 32
+  @leading 60
+  @trailing 140
+
+  def search(store, query, opts) do
+    case words(query) do
+      [] -> {:ok, %{results: [], next: nil}}
+      words -> search(store, words, opts, opts[:limit], [])
+    end
+  end
+
+  # Rows whose words are hidden are not results, so there may be more rows than results to read.
+  defp search(store, words, opts, left, found) do
+    with {:ok, rows} <- Relational.search(store, query(words), quoted(words), opts) do
+      results = for row <- rows, result = result(row, words), do: result
+      {results, rest} = Enum.split(results, left)
+      found = found ++ results
+      left = left - length(results)
+
+      cond do
+        left == 0 and (rest != [] or length(rows) == opts[:limit]) ->
+          {:ok, page(found, cursor(List.last(results)))}
+
+        length(rows) < opts[:limit] ->
+          {:ok, page(found, nil)}
+
+        true ->
+          search(
+            store,
+            words,
+            Keyword.put(opts, :after, row_cursor(List.last(rows))),
+            left,
+            found
+          )
+      end
+    end
+  rescue
+    _error in [ArgumentError, Context.Error, FunctionClauseError, MatchError] ->
+      {:error, %Error{reason: {:corrupt, "what the tables hold is not a store's"}}}
+  end
+
+  defp page(found, next), do: %{results: Enum.map(found, &Map.delete(&1, :row)), next: next}
+
+  # PostgreSQL knows the case of letters beyond ASCII only where the database's locale has them.
+  defp query(words) do
+    Enum.map_join(words, " & ", fn word ->
+      forms = [word, String.downcase(word), String.capitalize(word), String.upcase(word)]
+      "(" <> (forms |> Enum.uniq() |> Enum.map_join(" | ", &"'#{&1}'")) <> ")"
+    end)
+  end
+
+  # FTS5's operators are words as others in quotes.
+  defp quoted(words), do: Enum.map_join(words, " ", &~s("#{&1}"))
+
+  defp words(query) do
+    if String.valid?(query),
+      do:
+        ~r/[\p{L}\p{N}\p{M}]+/u
+        |> Regex.scan(query)
+        |> List.flatten()
+        |> Enum.uniq()
+        |> Enum.take(@most_words),
+      else: []
+  end
+
+  defp cursor(result), do: row_cursor(result.row)
+
+  defp row_cursor([id, branch, number, at | _]),
+    do: {Conversation.time(at), id, Conversation.number(branch), Conversation.number(number)}
+
+  defp result([id, branch, number, at, label, masks, document], words) do
+    texts = document |> shown(masks) |> Enum.filter(&is_binary/1)
+    patterns = for word <- words, do: Regex.compile!(Regex.escape(word), "iu")
+
+    if Enum.all?(patterns, fn pattern -> Enum.any?(texts, &(&1 =~ pattern)) end) do
+      %{
+        id: id,
+        branch: label && JSON.decode!(label)["name"],
+        iteration: Conversation.number(number),
+        at: Conversation.time(at),
+        snippet: snippet(texts, hd(patterns)),
+        row: [id, branch, number, at]
+      }
+    end
+  end
+
+  # A conversation of this iteration alone.
+  defp shown(document, masks) do
+    time = "1970-01-01T00:00:00.000000Z"
+    masks = for list <- JSON.decode!(masks), list != nil, mask <- list, do: mask
+
+    [
+      ~s({"version":1,"id":"-","created_at":"#{time}","updated_at":"#{time}","metadata":{},),
+      ~s("view":{"covers":[],"masks":),
+      JSON.encode(masks),
+      ~s(},"iterations":[),
+      Blobs.put_back(document, fn _id -> "AA==" end),
+      ~s(]})
+    ]
+    |> IO.iodata_to_binary()
+    |> Context.from_snapshot!()
+    |> Context.to_messages()
+    |> Enum.flat_map(&texts/1)
+  end
+
+  defp texts(message) do
+    calls =
+      for call <- message[:tool_calls] || [], do: [to_string(call.name), strings(call.arguments)]
+
+    parts(message.content) ++ List.flatten(calls)
+  end
+
+  defp parts(text) when is_binary(text), do: [text]
+
+  defp parts(parts) when is_list(parts),
+    do: Enum.flat_map(parts, &(parts(&1[:text]) ++ parts(&1[:content])))
+
+  defp parts(_nothing), do: []
+
+  defp strings(text) when is_binary(text), do: [text]
+
+  defp strings(map) when is_map(map) and not is_struct(map),
+    do: map |> Map.values() |> Enum.flat_map(&strings/1)
+
+  defp strings(list) when is_list(list),
+    do: if(List.improper?(list), do: [], else: Enum.flat_map(list, &strings/1))
+
+  defp strings(_other), do: []
+
+  defp snippet(texts, pattern) do
+    text = Enum.find(texts, &(&1 =~ pattern))
+    [{at, length}] = Regex.run(pattern, text, return: :index)
+    from = max(0, at - @leading)
+    to = min(byte_size(text), at + length + @trailing)
+    from = whole(text, from)
+    to = whole(text, to)
+    piece = binary_part(text, from, to - from)
+
+    if(from > 0, do: "…", else: "") <> piece <> if(to < byte_size(text), do: "…", else: "")
+  end
+
+  # No character is cut.
+  defp whole(text, at) do
+    case text do
+      <<_::binary-size(at), 2::2, _::bitstring>> -> whole(text, at - 1)
+      _boundary -> at
+    end
+  end
+end

@@ -1,0 +1,51 @@
+defmodule AshAgent.Context.CorpusTest do
+  use ExUnit.Case, async: true
+
+  # Each form of a snapshot that was ever written loads for ever, see test/corpus/README.md.
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.JSON
+
+  @contexts Path.wildcard("test/corpus/*.json") ++ ["test/fixtures/snapshot_v1.json"]
+  @chats ["test/fixtures/chat_v1.json", "test/fixtures/chat_child_v1.json"]
+
+  test "no file is missing" do
+    listed = Regex.scan(~r/^\| `(.+\.json)`/m, File.read!("test/corpus/README.md"))
+    here = "test/corpus/*.json" |> Path.wildcard() |> Enum.map(&Path.basename/1)
+    assert Enum.sort(for [_, name] <- listed, do: name) == Enum.sort(here)
+  end
+
+  for path <- @contexts do
+    test "#{path} loads, and is written as it was" do
+      text = File.read!(unquote(path))
+      assert {:ok, context} = Context.from_snapshot(text)
+      assert Context.dump(context) == JSON.decode!(text)
+      again = context |> Context.to_snapshot() |> Context.from_snapshot!()
+      assert Context.equal?(again, context)
+      # It goes on.
+      goes_on = context |> Context.interrupt() |> Context.add_user_message("More")
+      assert goes_on.current_iteration >= context.current_iteration
+      assert [_ | _] = Context.to_messages(goes_on)
+    end
+  end
+
+  for path <- @chats do
+    test "#{path} loads, and is written as it was" do
+      text = File.read!(unquote(path))
+      assert {:ok, chat} = ChatContext.from_snapshot(text)
+      again = chat |> ChatContext.to_snapshot() |> ChatContext.from_snapshot!()
+      assert ChatContext.equal?(again, chat)
+    end
+  end
+
+  # Of deltas only.
+  @elsewhere ~w(since shared)
+
+  test "the files have each field of the format" do
+    source = File.read!("native/ash_agent_context_core/src/storage/keys.rs")
+    fields = for [_, field] <- Regex.scan(~r/pub const \w+: &str = "(\w+)"/, source), do: field
+    texts = Enum.map_join(@contexts ++ @chats, &File.read!/1)
+    missing = for field <- fields -- @elsewhere, not (texts =~ ~s("#{field}":)), do: field
+    assert missing == []
+  end
+end
