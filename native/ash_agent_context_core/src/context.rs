@@ -276,8 +276,8 @@ impl Context {
         self.iterations().flat_map(move |iteration| {
             let failures = iteration.failures.iter().cloned();
             failures.map(move |mut failure| {
-                if let (Some(masks), Some(words)) = (masks, failure.words_mut()) {
-                    masks.name(words);
+                if let (Some(masks), Some(said)) = (masks, failure.said_mut()) {
+                    masks.name(said);
                 }
                 (iteration.number, failure)
             })

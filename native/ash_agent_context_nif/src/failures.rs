@@ -23,20 +23,23 @@ nif!(
         let kept: Vec<_> = context.get().failures().collect();
         let facts: Vec<_> = kept.iter().map(|(_, failure)| failure.facts()).collect();
         let encoder = Encoder::copying(env);
-        let shown = kept.iter().zip(&facts).map(|((iteration, failure), facts)| {
-            let times = [
-                (atoms::at(), Some(failure.at)),
-                (atoms::requested_at(), failure.requested_at),
-            ];
-            let shown = encoder
-                .map(facts)
-                .map_put(atoms::iteration(), iteration)
-                .unwrap_or_else(|_| encoder.map(facts));
-            times.into_iter().fold(shown, |shown, (key, at)| match at {
-                Some(at) => shown.map_put(key, encoder.time(at)).unwrap_or(shown),
-                None => shown,
-            })
-        });
+        let shown = kept
+            .iter()
+            .zip(&facts)
+            .map(|((iteration, failure), facts)| {
+                let times = [
+                    (atoms::at(), Some(failure.at)),
+                    (atoms::requested_at(), failure.requested_at),
+                ];
+                let shown = encoder
+                    .map(facts)
+                    .map_put(atoms::iteration(), iteration)
+                    .unwrap_or_else(|_| encoder.map(facts));
+                times.into_iter().fold(shown, |shown, (key, at)| match at {
+                    Some(at) => shown.map_put(key, encoder.time(at)).unwrap_or(shown),
+                    None => shown,
+                })
+            });
         Ok(shown.collect::<Vec<_>>().encode(env))
     }
 );

@@ -117,8 +117,30 @@ impl FailedRequest {
         })
     }
 
+    /// Tells whether a part of the answer came.
+    pub(crate) fn is_part(&self) -> bool {
+        self.text("part").is_some()
+    }
+
+    /// Takes the server's words away.
+    pub(crate) fn forget_said(&mut self) {
+        if let Some(said) = self.texts.last_mut() {
+            *said = None;
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        let at = TEXTS.iter().position(|known| *known == key)?;
+        self.texts.get(at)?.as_deref()
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        let at = NUMBERS.iter().position(|known| *known == key)?;
+        self.numbers.get(at).copied().flatten()
+    }
+
     /// The server's words.
-    pub(crate) fn words_mut(&mut self) -> Option<&mut Box<str>> {
+    pub(crate) fn said_mut(&mut self) -> Option<&mut Box<str>> {
         self.texts.last_mut().and_then(Option::as_mut)
     }
 
@@ -140,6 +162,38 @@ impl FailedRequest {
             (atom(key), Value::Int(number))
         }));
         Map::new(entries)
+    }
+
+    /// What went wrong, as people read it.
+    pub(crate) fn words(&self) -> String {
+        let (text, number) = (|key| self.text(key), |key| self.number(key));
+        let mut words = self.kind.name().replace('_', " ");
+        let status = number("status").map(|status| format!("status {status}"));
+        let limit = text("timeout").map(|limit| limit.replace('_', " "));
+        let known = [status, text("code").map(Into::into), limit];
+        let known: Vec<String> = known.into_iter().flatten().collect();
+        if !known.is_empty() {
+            words.push_str(&format!(" ({})", known.join(", ")));
+        }
+        let part = text("part").map(|_| "in the middle of the answer".to_owned());
+        let attempt = number("attempt").filter(|attempt| *attempt > 1);
+        let attempt = attempt.map(|attempt| format!("try {attempt}"));
+        let wait = number("wait").map(|wait| format!("tried again after {wait} ms"));
+        let count = (self.count > 1).then(|| format!("{} times", self.count));
+        let asked = text("model").map(|model| format!("by {model}"));
+        let id = text("request_id").map(|id| format!("request {id}"));
+        for more in [asked, part, attempt, wait, count, id]
+            .into_iter()
+            .flatten()
+        {
+            words.push_str(", ");
+            words.push_str(&more);
+        }
+        if let Some(said) = text(WORDS_KEY) {
+            words.push_str(": ");
+            words.push_str(said);
+        }
+        words
     }
 
     /// As JSON for a document.
@@ -196,7 +250,7 @@ impl Failures {
         }
     }
 
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &FailedRequest> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &FailedRequest> + DoubleEndedIterator {
         let kept: &[FailedRequest] = self.0.as_deref().map_or(&[], Vec::as_slice);
         kept.iter()
     }
