@@ -50,8 +50,125 @@ defmodule AshAgent.Bench.Stores do
 
       journal(store)
       loading(store)
+      statements(store)
     end
   end
+
+  # Each statement, where there are so many of what it is about: keys, calls, messages, writes, iterations or conversations.
+  defp statements(store) do
+    IO.puts(
+      "\n| ms | #{Enum.join(@lengths, " | ")} |\n|---|#{String.duplicate("---:|", length(@lengths))}"
+    )
+
+    columns = for count <- @lengths, do: of_size(store, count)
+
+    for {name, _} <- hd(columns) do
+      cells = for column <- columns, do: column |> List.keyfind(name, 0) |> elem(1) |> show()
+      IO.puts("| #{name} | #{Enum.join(cells, " | ")} |")
+    end
+  end
+
+  defp of_size(store, count) do
+    mark = %{bench: "statements #{count}"}
+    {:ok, _} = Store.erase(store, metadata: mark)
+    ids = for n <- 1..count, do: "message #{n}"
+    keys = for n <- 1..count, do: "key-of-a-call-with-43-characters-#{n}"
+    calls = for key <- keys, do: %{key: key, call: %{id: key, name: :pay}}
+
+    context =
+      Enum.reduce(1..count, Context.new("start", id: "s-#{count}", metadata: mark), &turn(&2, &1))
+
+    {create, kept} =
+      once(fn -> Store.create(store, context, owner: "bench", lease: 3_600_000) end)
+
+    {start, kept} = once(fn -> Store.start(store, kept, calls) end)
+    by_keys = often(fn -> Store.calls(store, kept.id, keys: keys) end)
+    by_state = often(fn -> Store.calls(store, kept.id, state: :started) end)
+    finished = for call <- calls, do: Map.put(call, :state, :ok)
+    {finish, kept} = once(fn -> Store.append(store, kept, kept.value, finished: finished) end)
+    for id <- ids, do: {:ok, _} = Store.enqueue(store, kept.id, "Hi", id: id)
+    {enqueue, _} = once(fn -> Store.enqueue(store, kept.id, "Hi", id: "one more") end)
+    waiting = often(fn -> Store.waiting(store, kept.id) end)
+    {taken, kept} = once(fn -> Store.append(store, kept, kept.value, taken: ids) end)
+    {append, kept} = once(fn -> Store.append(store, kept, turn(kept.value, 1)) end)
+    {renew, kept} = once(fn -> Store.renew(store, kept) end)
+    fetch = often(fn -> Store.fetch(store, kept) end)
+    search = often(fn -> Store.search(store, "dull agent", id: kept.id) end)
+    {rewind, kept} = once(fn -> Store.append(store, kept, Context.rewind(kept.value, to: 1)) end)
+    {release, kept} = once(fn -> Store.release(store, kept) end)
+    {claim, kept} = once(fn -> Store.claim(store, kept.id, owner: "bench", lease: 3_600_000) end)
+
+    kept =
+      Enum.reduce(2..count, kept, fn _, kept ->
+        {:ok, kept} = Store.append(store, kept, kept.value)
+        kept
+      end)
+
+    history = often(fn -> Store.history(store, kept.id, limit: count) end)
+    {:ok, kept} = Store.release(store, kept)
+    {rename, _} = once(fn -> Store.rename(store, kept.id, kept.id <> "-renamed") end)
+    {delete, _} = once(fn -> Store.delete(store, kept.id <> "-renamed") end)
+
+    for n <- 1..count do
+      opts = if rem(n, 2) == 0, do: [owner: "gone", lease: 1, status: :running], else: []
+
+      {:ok, _} =
+        Store.create(store, Context.new("x", id: "s-#{count}-#{n}", metadata: mark), opts)
+    end
+
+    list = often(fn -> Store.list(store, metadata: mark, limit: min(count, 100)) end)
+    expired = [owner: "bench", lease: 3_600_000, limit: div(count, 2)]
+    {expired, _} = once(fn -> Store.expired(store, expired) end)
+    {prune, _} = once(fn -> Store.prune(store, older_than: 0, metadata: mark) end)
+    {erase, _} = once(fn -> Store.erase(store, metadata: mark) end)
+
+    [
+      {"create/3, so many iterations", create},
+      {"fetch/2, so many iterations", fetch},
+      {"append/4 of a turn after so many", append},
+      {"append/4 that rewinds so many", rewind},
+      {"start/3 of so many calls", start},
+      {"append/4, finished: so many calls", finish},
+      {"calls/3, keys: so many", by_keys},
+      {"calls/3, state: of so many", by_state},
+      {"enqueue/4 after so many", enqueue},
+      {"waiting/2, so many", waiting},
+      {"append/4, taken: so many", taken},
+      {"claim/3, with a fetch", claim},
+      {"renew/2", renew},
+      {"release/3", release},
+      {"history/3, so many writes", history},
+      {"search/3 for 20 of so many iterations", search},
+      {"rename/3 with so many writes", rename},
+      {"delete/2 with so many writes", delete},
+      {"list/2, 100 of so many conversations", list},
+      {"expired/2, half of so many", expired},
+      {"prune/2, half of so many", prune},
+      {"erase/2, the other half", erase}
+    ]
+  end
+
+  # In a process of its own, so that what came before is not collected meanwhile.
+  defp once(function) do
+    heap = [min_heap_size: 4_000_000]
+
+    {pid, monitor} =
+      :erlang.spawn_opt(fn -> exit({:timed, :timer.tc(function)}) end, [:monitor | heap])
+
+    receive do
+      {:DOWN, ^monitor, :process, ^pid, {:timed, {time, :ok}}} ->
+        {time / 1000, nil}
+
+      {:DOWN, ^monitor, :process, ^pid, {:timed, {time, answer}}} when elem(answer, 0) == :ok ->
+        {time / 1000, elem(answer, 1)}
+
+      {:DOWN, ^monitor, :process, ^pid, reason} ->
+        raise "failed: #{inspect(reason)}"
+    end
+  end
+
+  defp often(function),
+    do: Harness.median(for _ <- 1..@batches, do: function |> once() |> elem(0))
 
   # What an iteration of a run takes.
   defp journal(store) do

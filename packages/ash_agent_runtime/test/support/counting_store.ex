@@ -17,13 +17,13 @@ defmodule AshAgent.Test.CountingStore do
   def dialect, do: :sqlite
 
   @impl AshAgent.Store.Relational
-  def run(counting, key, operation, json), do: count(counting, :run, key, operation, json)
+  def run(counting, key, operation, params), do: count(counting, :run, key, operation, params)
 
   @impl AshAgent.Store.Relational
-  def read(counting, key, query, json), do: count(counting, :read, key, query, json)
+  def read(counting, key, query, params), do: count(counting, :read, key, query, params)
 
-  defp count(%{store: store, to: to}, function, key, statement, json) do
-    send(to, {:store, key, byte_size(json)})
-    apply(SQLite, function, [store, key, statement, json])
+  defp count(%{store: store, to: to}, function, key, statement, params) do
+    send(to, {:store, key, byte_size(hd(params))})
+    apply(SQLite, function, [store, key, statement, params])
   end
 end

@@ -102,16 +102,16 @@ defmodule AshAgent.Store.Postgres do
 
   @doc false
   @impl AshAgent.Store.Relational
-  def run(store, key, operation, json),
-    do: cache(store, key, fn -> SQL.one(operation.()) end, json)
+  def run(store, key, operation, params),
+    do: cache(store, key, fn -> SQL.one(operation.()) end, params)
 
   @doc false
   @impl AshAgent.Store.Relational
-  def read(store, key, query, json), do: cache(store, key, query, json)
+  def read(store, key, query, params), do: cache(store, key, query, params)
 
   # There are as many as the package has functions and ways to call them.
-  defp cache(store, key, make, json) do
-    key = {__MODULE__, store.prefix, key}
+  defp cache(store, key, make, params) do
+    key = {__MODULE__, SQL.version(), store.prefix, key}
 
     statement =
       with nil <- :persistent_term.get(key, nil) do
@@ -120,7 +120,7 @@ defmodule AshAgent.Store.Postgres do
         made
       end
 
-    query(store, statement, [json])
+    query(store, statement, params)
   end
 
   @doc false

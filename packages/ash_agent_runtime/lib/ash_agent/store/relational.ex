@@ -11,11 +11,11 @@ defmodule AshAgent.Store.Relational do
   @type rows :: [[term()]]
 
   @doc "The rows of an operation: those of its guard, each beside those of the effect that answers."
-  @callback run(store(), key :: term(), (... -> SQL.operation()), json :: binary()) ::
+  @callback run(store(), key :: term(), (... -> SQL.operation()), params :: [binary()]) ::
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
   @doc "The rows of a query."
-  @callback read(store(), key :: term(), (... -> String.t()), json :: binary()) ::
+  @callback read(store(), key :: term(), (... -> String.t()), params :: [binary()]) ::
               {:ok, rows()} | {:error, AshAgent.Store.Error.t()}
 
   @doc "Which of the two the statements are written for."
@@ -53,7 +53,7 @@ defmodule AshAgent.Store.Relational do
 
     fields =
       [
-        id: text(id(value)),
+        id: id(value),
         kind: text(kind(value)),
         status: text(opts[:status]),
         owner: opts[:owner] && text(opts[:owner]),
@@ -74,7 +74,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def fetch(store, id_or_kept) do
-    answer(read(store, :fetch, &SQL.fetch/1, id: text(id_of(id_or_kept))), fn
+    answer(read(store, :fetch, &SQL.fetch/1, id: id_of(id_or_kept)), fn
       [] ->
         {:error, :not_found}
 
@@ -86,7 +86,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def dump(store, id, opts) do
-    answer(read(store, :fetch, &SQL.fetch/1, id: text(id)), fn
+    answer(read(store, :fetch, &SQL.fetch/1, id: id), fn
       [] ->
         {:error, :not_found}
 
@@ -119,7 +119,7 @@ defmodule AshAgent.Store.Relational do
   # A second round trip only where there are media.
   defp inline(store, id, rows) do
     if rows |> Enum.concat() |> Enum.any?(&Blobs.referred?/1) do
-      with {:ok, blobs} <- read(store, :blobs, &SQL.blobs/1, id: text(id)),
+      with {:ok, blobs} <- read(store, :blobs, &SQL.blobs/1, id: id),
            {:ok, data} <- read_media(Map.get(store, :blobs), blobs) do
         back =
           &if(Blobs.referred?(&1),
@@ -148,15 +148,12 @@ defmodule AshAgent.Store.Relational do
   def append(store, %Conversation{} = kept, value, opts) do
     {changes, lines, {blobs, known}} = Changes.of(value, kept.value, kept.lines, kept.blobs)
     finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
-    taken = for id <- opts[:taken], do: Changes.object(id: text(id))
 
     fields =
       fence(kept) ++
         [status: opts[:status] && text(opts[:status]), history: Terms.encode!(opts[:note])] ++
-        for(
-          {key, [_ | _] = items} <- [finished: finished, taken: taken],
-          do: {key, Changes.list(items)}
-        ) ++ changes
+        if(finished == [], do: [], else: [finished: Changes.list(finished)]) ++
+        if(opts[:taken] == [], do: [], else: [taken: texts(opts[:taken])]) ++ changes
 
     with {:ok, media} <- put_media(store, blobs) do
       answer(write(store, :append, fields ++ media), fn
@@ -191,7 +188,7 @@ defmodule AshAgent.Store.Relational do
     from = if opts[:reclaim], do: opts[:owner], else: opts[:from]
 
     fields = [
-      id: text(id),
+      id: id,
       owner: text(opts[:owner]),
       lease: Integer.to_string(opts[:lease]),
       status: opts[:status] && text(opts[:status]),
@@ -233,7 +230,7 @@ defmodule AshAgent.Store.Relational do
       owner: text(opts[:owner]),
       lease: Integer.to_string(opts[:lease]),
       limit: Integer.to_string(opts[:limit]),
-      statuses: statuses(opts[:status])
+      statuses: texts(opts[:status])
     ]
 
     answer(run(store, :expired, &SQL.expired/1, fields), fn rows ->
@@ -242,7 +239,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def delete(store, id) do
-    with {:ok, rows} <- delete_media(store, run(store, :delete, &SQL.delete/1, id: text(id))),
+    with {:ok, rows} <- delete_media(store, run(store, :delete, &SQL.delete/1, id: id)),
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
@@ -258,7 +255,7 @@ defmodule AshAgent.Store.Relational do
 
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: delete_media(store, run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids)))
+    do: delete_media(store, run(store, :erase, &SQL.erase(&1, :listed), ids: texts(ids)))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
@@ -282,7 +279,7 @@ defmodule AshAgent.Store.Relational do
            ]
 
     given =
-      if(opts[:id], do: [id: text(opts[:id])], else: []) ++
+      if(opts[:id], do: [id: opts[:id]], else: []) ++
         filters(opts) ++ Enum.take(after_it || [], 1)
 
     names = Keyword.keys(given)
@@ -298,14 +295,12 @@ defmodule AshAgent.Store.Relational do
 
   @doc "The ids of the forks and children of the conversations of these ids."
   def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: encode_ids(ids)),
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: texts(ids)),
          do: {:ok, List.flatten(rows)}
   end
 
-  defp encode_ids(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
-
   def rename(store, from, to) do
-    answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn
+    answer(run(store, :rename, &SQL.rename/1, id: to, old_id: from), fn
       [_row] -> :ok
       [] -> not_renamed(store, from, to)
     end)
@@ -319,7 +314,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   def enqueue(store, id_or_claim, %Context{} = message, opts) do
-    place = if is_binary(id_or_claim), do: [id: text(id_or_claim)], else: fence(id_or_claim)
+    place = if is_binary(id_or_claim), do: [id: id_or_claim], else: fence(id_or_claim)
 
     fields = [
       prompt: text(opts[:id]),
@@ -337,7 +332,7 @@ defmodule AshAgent.Store.Relational do
   ## Reading
 
   def waiting(store, id) do
-    answer(read(store, :waiting, &SQL.waiting/1, id: text(id)), fn rows ->
+    answer(read(store, :waiting, &SQL.waiting/1, id: id), fn rows ->
       prompts =
         for [id, kind, at, document] <- rows do
           message = Context.from_snapshot!(document)
@@ -357,39 +352,48 @@ defmodule AshAgent.Store.Relational do
   end
 
   def calls(store, id, opts) do
-    states = for state <- List.wrap(opts[:state]), do: Changes.object(state: text(state))
-    keys = for key <- List.wrap(opts[:keys]), do: Changes.object(key: text(key))
-
     given =
-      for {name, value} <- [states: states, keys: keys],
-          opts[name(name)] != nil,
-          do: {name, Changes.list(value)}
+      for {name, values} <- [states: opts[:state], keys: opts[:keys]],
+          values != nil,
+          do: {name, texts(values)}
 
     names = Keyword.keys(given)
 
-    answer(
-      read(store, {:calls, names}, &SQL.calls(&1, names), [id: text(id)] ++ given),
-      fn rows ->
-        calls =
-          for [key, attempt, epoch, state, started, ended, document] <- rows do
-            %{
-              key: key,
-              attempt: Conversation.number(attempt),
-              epoch: Conversation.number(epoch),
-              state: Conversation.word(state, AshAgent.Store.Options.call_states()),
-              started_at: Conversation.time(started),
-              ended_at: Conversation.time(ended),
-              call: if(document, do: Terms.decode!(document), else: %{})
-            }
-          end
-
-        {:ok, calls}
-      end
-    )
+    answer(read(store, {:calls, names}, &SQL.calls(&1, names), [id: id] ++ given), fn rows ->
+      notes = rows |> Enum.map(&List.last/1) |> decode_all()
+      {calls, _times} = rows |> Enum.zip(notes) |> Enum.map_reduce(%{}, &read_call/2)
+      {:ok, calls}
+    end)
   end
 
-  defp name(:states), do: :state
-  defp name(:keys), do: :keys
+  # Those started and ended together have the same times, which take longer to read than everything else.
+  defp read_call({[key, attempt, epoch, state, started, ended, _document], call}, times) do
+    times =
+      Enum.reduce(
+        [started, ended],
+        times,
+        &Map.put_new_lazy(&2, &1, fn -> Conversation.time(&1) end)
+      )
+
+    call = %{
+      key: key,
+      attempt: Conversation.number(attempt),
+      epoch: Conversation.number(epoch),
+      state: Conversation.word(state, AshAgent.Store.Options.call_states()),
+      started_at: times[started],
+      ended_at: times[ended],
+      call: call
+    }
+
+    {call, times}
+  end
+
+  # Many maps at once, and an empty one where there is none.
+  defp decode_all(documents) do
+    list = Enum.map_intersperse(documents, ?,, &(&1 || "{}"))
+    %{"all" => all} = Terms.decode!(IO.iodata_to_binary([~s({"all":[), list, "]}"]))
+    all
+  end
 
   def list(store, opts) do
     by = opts[:by]
@@ -411,7 +415,7 @@ defmodule AshAgent.Store.Relational do
 
   defp filters(opts) do
     given = [
-      statuses: opts[:status] && statuses(opts[:status]),
+      statuses: opts[:status] && texts(opts[:status]),
       metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
       parent_id: opts[:parent_id] && text(opts[:parent_id]),
       since: opts[:since] && time(opts[:since]),
@@ -424,7 +428,7 @@ defmodule AshAgent.Store.Relational do
 
   def history(store, id, opts) do
     fields = [
-      id: text(id),
+      id: id,
       after: Integer.to_string(opts[:after]),
       limit: Integer.to_string(opts[:limit])
     ]
@@ -456,26 +460,27 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp run(%module{} = store, key, operation, fields),
-    do: module.run(store, key, fn -> operation.(module.dialect()) end, json(fields))
+    do: module.run(store, key, fn -> operation.(module.dialect()) end, params(fields))
 
-  defp read(%module{} = store, key, query, fields),
-    do:
-      module.read(
-        store,
-        key,
-        fn -> SQL.read(module.dialect(), query.(module.dialect())) end,
-        json(fields)
-      )
+  defp read(%module{} = store, key, query, fields) do
+    statement = fn -> SQL.read(module.dialect(), query.(module.dialect())) end
+    module.read(store, key, statement, params(fields))
+  end
 
-  defp json(fields), do: fields |> Changes.object() |> IO.iodata_to_binary()
+  # The ids of the conversation are parameters of their own.
+  defp params(fields) do
+    {ids, fields} = Keyword.split(fields, [:id, :old_id])
+    json = fields |> Changes.object() |> IO.iodata_to_binary()
+    [json | for(name <- [:id, :old_id], id = ids[name], do: id)]
+  end
 
   defp text(atom) when is_atom(atom), do: text(Atom.to_string(atom))
   defp text(text) when is_binary(text), do: JSON.encode(text)
 
   defp time(time), do: text(DateTime.to_iso8601(DateTime.shift_zone!(time, "Etc/UTC")))
 
-  defp statuses(statuses),
-    do: Changes.list(for status <- List.wrap(statuses), do: Changes.object(status: text(status)))
+  # One call for a list, since a call for each of many texts takes longer than the database.
+  defp texts(texts), do: JSON.encode(Enum.map(List.wrap(texts), &to_string/1))
 
   defp encode_call(call, fields) do
     fields =
@@ -488,7 +493,7 @@ defmodule AshAgent.Store.Relational do
     owner = claim(kept)
 
     [
-      id: text(kept.id),
+      id: kept.id,
       epoch: Integer.to_string(kept.epoch),
       revision: Integer.to_string(kept.revision),
       owner: owner && text(owner),
@@ -539,7 +544,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp refuse(store, kept) do
-    answer(read(store, :state, &SQL.state/1, id: text(kept.id)), fn
+    answer(read(store, :state, &SQL.state/1, id: kept.id), fn
       [] -> {:error, :not_found}
       [row] -> {:error, reason(Conversation.from_row(row), claim(kept))}
     end)

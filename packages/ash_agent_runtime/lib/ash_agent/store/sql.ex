@@ -24,6 +24,10 @@ defmodule AshAgent.Store.SQL do
           optional(:over) => String.t()
         }
 
+  @doc "Differs where the statements may differ: those of a release before an upgrade take other parameters."
+  @spec version() :: binary()
+  def version, do: __MODULE__.module_info(:md5)
+
   ## In what they differ
 
   @spec now(dialect()) :: String.t()
@@ -47,6 +51,12 @@ defmodule AshAgent.Store.SQL do
 
   defp each(:postgres, key), do: "jsonb_array_elements(input.it -> '#{key}') as r(value)"
   defp each(:sqlite, key), do: "json_each(input.it, '$.#{key}') as r"
+
+  # The conversation's id, by which tables may be partitioned: a parameter of its own, so that PostgreSQL knows the partition
+  # before it runs a statement.
+  @key "cast($2 as text)"
+  # The id that it had.
+  @old_key "cast($3 as text)"
 
   defp input(:postgres),
     do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"
@@ -119,8 +129,17 @@ defmodule AshAgent.Store.SQL do
   defp of(key), do: "(r.value ->> '#{key}')"
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
-  # A list that names no row of the statement around it, so that databases make it once and look rows up in it by their key.
-  defp select_list(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
+  # A list of texts that names no row of the statement around it, so that databases make it once. They look for its rows by
+  # their key, not for their keys in it, and PostgreSQL needs no statistics to know that.
+  defp among(:postgres, column, list) do
+    texts =
+      "select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
+
+    "#{column} = any (array(#{texts}))"
+  end
+
+  defp among(:sqlite, column, list),
+    do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -131,7 +150,7 @@ defmodule AshAgent.Store.SQL do
 
   # What the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
   defp fence do
-    "c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
+    "c.id = #{@key} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
       "c.owner is not distinct from #{field("owner")}"
   end
 
@@ -150,7 +169,7 @@ defmodule AshAgent.Store.SQL do
     guard = """
     insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
       owner, lease_until, created_at, updated_at)
-    select #{field("id")}, #{field("kind")}, #{field("parent_id")}, input.it -> 'document', #{metadata(d)},
+    select #{@key}, #{field("kind")}, #{field("parent_id")}, input.it -> 'document', #{metadata(d)},
       #{number("active")}, #{field("status")}, 1, case when #{field("owner")} is null then 0 else 1 end, 0, #{field("owner")},
       case when #{field("owner")} is null then null else #{later(d, field("lease"))} end, #{now(d)}, #{now(d)}
     from input where true
@@ -227,7 +246,7 @@ defmodule AshAgent.Store.SQL do
   # What a rewind takes away.
   defp effect(d, :cuts) do
     """
-    delete from {iterations} where conversation_id in (select guard.id from guard) and exists (
+    delete from {iterations} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
       select 1 from input, #{each(d, "cuts")} where #{number_of("branch")} = {iterations}.branch
         and ({iterations}.number < #{number_of("first")} or {iterations}.number > #{number_of("last")}))
     """
@@ -235,7 +254,7 @@ defmodule AshAgent.Store.SQL do
 
   defp effect(d, :gone) do
     """
-    delete from {branches} where conversation_id in (select guard.id from guard) and exists (
+    delete from {branches} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
       select 1 from input, #{each(d, "gone")} where #{number_of("branch")} = {branches}.number)
     """
   end
@@ -257,7 +276,7 @@ defmodule AshAgent.Store.SQL do
     """
     update {prompts} set document = null, revision = guard.revision
     from guard
-    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{select_list(d, "taken", "id")}) and {prompts}.revision is null
+    where {prompts}.conversation_id = #{@key} and #{among(d, "{prompts}.id", "taken")} and coalesce({prompts}.revision, 0) = 0
     """
   end
 
@@ -285,7 +304,7 @@ defmodule AshAgent.Store.SQL do
     guard = """
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1,
       status = coalesce(#{field("status")}, c.status), lease_until = #{later(d, field("lease"))}
-    from input where c.id = #{field("id")} and (c.owner is null or c.lease_until < #{now(d)} or
+    from input where c.id = #{@key} and (c.owner is null or c.lease_until < #{now(d)} or
       c.owner = #{field("from")})
     returning #{summary(d)}
     """
@@ -308,7 +327,7 @@ defmodule AshAgent.Store.SQL do
   defp guard_claim(d, change) do
     guard = """
     update {conversations} as c set #{change} from input
-    where c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
+    where c.id = #{@key} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
     returning #{summary(d)}
     """
 
@@ -322,7 +341,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1, lease_until = #{later(d, field("lease"))}
     from input, (
       select e.id as due from input, {conversations} as e
-      where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
+      where e.lease_until < #{now(d)} and #{among(d, "e.status", "statuses")}
       order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
     ) as d
     where c.id = d.due
@@ -336,7 +355,7 @@ defmodule AshAgent.Store.SQL do
   @spec enqueue(dialect()) :: operation()
   def enqueue(d) do
     guard = """
-    update {conversations} as c set queued = c.queued + 1 from input where c.id = #{field("id")} and
+    update {conversations} as c set queued = c.queued + 1 from input where c.id = #{@key} and
       (#{field("owner")} is null or (c.owner = #{field("owner")} and c.epoch = #{number("epoch")}))
     returning #{summary(d)}, queued
     """
@@ -352,35 +371,44 @@ defmodule AshAgent.Store.SQL do
   end
 
   @spec delete(dialect()) :: operation()
-  def delete(d), do: erase_rows(d, "c.id = #{field("id")} #{lock_rows(d, "c", "")}")
+  def delete(d),
+    do:
+      erase_rows(
+        d,
+        @key,
+        "id = #{@key} and exists (select 1 from guard)",
+        "c.id = #{@key} #{lock_rows(d, "c", "")}"
+      )
+
+  @guarded "id in (select guard.id from guard)"
 
   @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
   @spec erase(dialect(), [atom()] | :listed) :: operation()
   def erase(d, :listed) do
-    erase_rows(d, "c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
+    erase_rows(d, "c.id", @guarded, "#{among(d, "c.id", "ids")} #{lock_rows(d, "c", "")}")
   end
 
   def erase(d, filters) do
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
 
-    erase_rows(d, """
+    erase_rows(d, "c.id", @guarded, """
     c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
     #{lock_rows(d, "c", "skip locked")}
     """)
   end
 
-  defp erase_rows(d, condition) do
+  defp erase_rows(d, key, which, condition) do
     over = "select c.id from input, {conversations} as c where #{condition}"
 
     counts =
       for table <- ~w(iterations calls prompts history blobs),
           do:
-            ", (select count(*) from {#{table}} as r where r.conversation_id = c.id) as #{table}"
+            ", (select count(*) from {#{table}} as r where r.conversation_id = #{key}) as #{table}"
 
-    effect = "delete from {conversations} where id in (select guard.id from guard)"
+    effect = "delete from {conversations} where #{which}"
 
     places =
-      "(select #{array(d, place_of(d))} from {blobs} as b where b.conversation_id = c.id and b.place is not null) as places"
+      "(select #{array(d, place_of(d))} from {blobs} as b where b.conversation_id = #{key} and b.place is not null) as places"
 
     guard = "select c.id#{counts}, #{places} from (#{over}) as c"
     %{guard: guard, effects: [effect], answer: nil, over: over}
@@ -388,8 +416,18 @@ defmodule AshAgent.Store.SQL do
 
   @doc "The forks and children of the conversations of a list."
   def children(d),
-    do:
-      "select c.id from input, {conversations} as c where c.parent_id in (#{select_list(d, "ids", "id")})"
+    do: "select c.id from input, {conversations} as c where #{among(d, "c.parent_id", "ids")}"
+
+  # What a conversation has, in the order of foreign keys.
+  @columns [
+    branches: "number, base, since, updated_at, label, document",
+    iterations: "branch, number, document",
+    texts: "branch, number, at, words",
+    calls: "key, attempt, epoch, state, started_at, ended_at, document",
+    prompts: "id, number, kind, at, revision, document",
+    history: "revision, epoch, owner, at, document",
+    blobs: "id, place, data"
+  ]
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
   @spec rename(dialect()) :: operation()
@@ -397,44 +435,38 @@ defmodule AshAgent.Store.SQL do
     guard = """
     insert into {conversations} as c (id, kind, parent_id, document, metadata, active, status, revision, epoch, queued,
       owner, lease_until, created_at, updated_at)
-    select #{field("id")}, o.kind, o.parent_id, o.document, o.metadata, o.active, o.status, o.revision, o.epoch + 1,
+    select #{@key}, o.kind, o.parent_id, o.document, o.metadata, o.active, o.status, o.revision, o.epoch + 1,
       o.queued, null, null, o.created_at, o.updated_at
-    from input, {conversations} as o where o.id = #{field("from")} and (o.owner is null or o.lease_until < #{now(d)})
+    from input, {conversations} as o where o.id = #{@old_key} and (o.owner is null or o.lease_until < #{now(d)})
     on conflict (id) do nothing
     returning #{summary(d)}
     """
 
-    # The rows of iterations refer to those of branches, which are copied. The old ones go with the old conversation.
-    branches = """
-    insert into {branches} (conversation_id, number, base, since, updated_at, label, document)
-    select guard.id, b.number, b.base, b.since, b.updated_at, b.label, b.document
-    from guard, input, {branches} as b where b.conversation_id = #{field("from")}
-    """
-
-    moved =
-      for table <- ~w(iterations calls prompts history blobs) do
+    # Its rows are copied, since they may belong into other partitions. The old ones go with the old conversation.
+    copied =
+      for {table, columns} <- @columns do
         """
-        update {#{table}} set conversation_id = guard.id from guard, input
-        where {#{table}}.conversation_id = #{field("from")}
+        insert into {#{table}} (conversation_id, #{columns}) select guard.id, o.#{String.replace(columns, ", ", ", o.")}
+        from guard, {#{table}} as o where o.conversation_id = #{@old_key}
         """
       end
 
     forks = """
-    update {conversations} set parent_id = guard.id from guard, input where {conversations}.parent_id = #{field("from")}
+    update {conversations} set parent_id = guard.id from guard, input where {conversations}.parent_id = #{@old_key}
     """
 
     old = """
-    delete from {conversations} where id = (select #{field("from")} from input) and exists (select 1 from guard)
+    delete from {conversations} where id = #{@old_key} and exists (select 1 from guard)
     """
 
-    %{guard: guard, effects: [branches | moved] ++ [forks, old], answer: nil}
+    %{guard: guard, effects: copied ++ [forks, old], answer: nil}
   end
 
   ## Reading
 
   @doc "Why a guard gave no row."
   def state(d),
-    do: "select #{summary(d, "c.")} from input, {conversations} as c where c.id = #{field("id")}"
+    do: "select #{summary(d, "c.")} from input, {conversations} as c where c.id = #{@key}"
 
   @doc "The whole conversation: a row for each branch."
   def fetch(d) do
@@ -442,9 +474,9 @@ defmodule AshAgent.Store.SQL do
     select #{summary(d, "c.")}, cast(c.document as text) as document_text, c.active, b.number, b.base, b.since,
       b.updated_at as branch_updated_at, cast(b.label as text) as label_text, cast(b.document as text) as head_text,
       (select string_agg(cast(i.document as text), ',' order by i.number) from {iterations} as i
-        where i.conversation_id = b.conversation_id and i.branch = b.number) as iterations_text
+        where i.conversation_id = #{@key} and i.branch = b.number) as iterations_text
     from input, {conversations} as c join {branches} as b on b.conversation_id = c.id
-    where c.id = #{field("id")} order by b.number
+    where c.id = #{@key} order by b.number
     """
   end
 
@@ -462,10 +494,10 @@ defmodule AshAgent.Store.SQL do
   end
 
   defp filter(d, :statuses, _by, _after),
-    do: "exists (select 1 from #{each(d, "statuses")} where #{of("status")} = c.status)"
+    do: among(d, "c.status", "statuses")
 
   defp filter(d, :metadata, _by, _after), do: contains(d)
-  defp filter(_d, :id, _by, _after), do: "c.id = #{field("id")}"
+  defp filter(_d, :id, _by, _after), do: "c.id = #{@key} and t.conversation_id = #{@key}"
   defp filter(_d, :parent_id, _by, _after), do: "c.parent_id = #{field("parent_id")}"
   defp filter(d, :since, by, _after), do: "c.#{by} >= #{time(d, field("since"))}"
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
@@ -507,13 +539,13 @@ defmodule AshAgent.Store.SQL do
 
   @doc "The media of a conversation."
   def blobs(_d) do
-    "select b.id, b.place, b.data from input, {blobs} as b where b.conversation_id = #{field("id")}"
+    "select b.id, b.place, b.data from input, {blobs} as b where b.conversation_id = #{@key}"
   end
 
   def history(d) do
     """
     select h.revision, h.epoch, h.owner, #{iso(d, "h.at")} as at_text, cast(h.document as text) as document_text
-    from input, {history} as h where h.conversation_id = #{field("id")} and h.revision > #{number("after")}
+    from input, {history} as h where h.conversation_id = #{@key} and h.revision > #{number("after")}
     order by h.revision limit (select #{number("limit")} from input)
     """
   end
@@ -523,17 +555,17 @@ defmodule AshAgent.Store.SQL do
       for filter <- filters do
         case filter do
           :states ->
-            " and j.state in (#{select_list(d, "states", "state")})"
+            " and " <> among(d, "j.state", "states")
 
           :keys ->
-            " and j.key in (#{select_list(d, "keys", "key")})"
+            " and " <> among(d, "j.key", "keys")
         end
       end
 
     """
     select j.key, j.attempt, j.epoch, j.state, #{iso(d, "j.started_at")} as started_text,
       #{iso(d, "j.ended_at")} as ended_text, cast(j.document as text) as document_text
-    from input, {calls} as j where j.conversation_id = #{field("id")}#{conditions}
+    from input, {calls} as j where j.conversation_id = #{@key}#{conditions}
     order by coalesce(j.started_at, j.ended_at), j.key, j.attempt
     """
   end
@@ -541,7 +573,7 @@ defmodule AshAgent.Store.SQL do
   def waiting(d) do
     """
     select p.id, p.kind, #{iso(d, "p.at")} as at_text, cast(p.document as text) as document_text
-    from input, {prompts} as p where p.conversation_id = #{field("id")} and p.revision is null order by p.number
+    from input, {prompts} as p where p.conversation_id = #{@key} and p.revision is null order by p.number
     """
   end
 
@@ -558,8 +590,7 @@ defmodule AshAgent.Store.SQL do
   @doc "An operation as statements for one transaction, the guard first."
   @spec many(operation()) :: [String.t()]
   def many(%{guard: guard, effects: effects} = operation) do
-    over =
-      operation[:over] || "select * from {conversations} where id = cast($1 as text) ->> 'id'"
+    over = operation[:over] || "select * from {conversations} where id = #{@key}"
 
     with_guard = "with #{input(:sqlite)}, guard as (#{over})\n"
 

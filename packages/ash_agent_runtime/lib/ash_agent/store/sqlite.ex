@@ -158,14 +158,14 @@ defmodule AshAgent.Store.SQLite do
 
   @doc false
   @impl AshAgent.Store.Relational
-  def run(store, key, operation, json) do
+  def run(store, key, operation, params) do
     {statements, answer} =
       cache(key, fn ->
         operation = operation.()
         {operation |> SQL.many() |> Enum.map(&SQL.named(&1, "")), operation.answer}
       end)
 
-    with {:ok, [guard | effects]} <- execute(store, :write, statements, [json]),
+    with {:ok, [guard | effects]} <- execute(store, :write, statements, params),
          do: {:ok, join_rows(guard, effects, answer)}
   end
 
@@ -179,14 +179,14 @@ defmodule AshAgent.Store.SQLite do
 
   @doc false
   @impl AshAgent.Store.Relational
-  def read(store, key, query, json) do
+  def read(store, key, query, params) do
     statements = cache(key, fn -> [SQL.named(query.(), "")] end)
-    with {:ok, [rows]} <- execute(store, :read, statements, [json]), do: {:ok, rows}
+    with {:ok, [rows]} <- execute(store, :read, statements, params), do: {:ok, rows}
   end
 
   # There are as many as the package has functions and ways to call them.
   defp cache(key, make) do
-    key = {__MODULE__, key}
+    key = {__MODULE__, SQL.version(), key}
 
     with nil <- :persistent_term.get(key, nil) do
       made = make.()
