@@ -16,7 +16,8 @@ defmodule AshAgent.Context do
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "call_1", content: "{\\"temp\\":72}", is_error: false}]}
 
   An **iteration** is one cycle of the agent loop: input, the model's answer, tool execution, results. Iterations are
-  numbered from 1, and a number is never reused. A tool result lives in the slot of its call, so a result without a call,
+  numbered from 1, and keep their numbers, whatever the view hides. Only after `rewind/2` are the numbers of the
+  iterations that it took away given to others. A tool result lives in the slot of its call, so a result without a call,
   two results for one call, or results in the wrong order cannot exist. Models see a message with the results that is made
   from the slots, in the order of the calls.
 
@@ -52,7 +53,7 @@ defmodule AshAgent.Context do
   """
 
   alias AshAgent.Context.{Calls, Enhancer, Error, Handle, Import, Libraries, Log, Native, Options}
-  alias AshAgent.Context.{Reply, Requests, Responses, Storage, Tokens, View}
+  alias AshAgent.Context.{Recall, Reply, Requests, Responses, Storage, Tokens, View}
   alias AshAgent.Response
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
@@ -865,6 +866,29 @@ defmodule AshAgent.Context do
   @spec put_masks(t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: t()
   def put_masks(%__MODULE__{} = context, masks, opts \\ []) when is_list(masks),
     do: View.put_masks(context, masks, opts)
+
+  @doc "Sets whether what the view leaves out has handles, see `AshAgent.Context.Recall.put_recall/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec put_recall(t(), boolean(), keyword()) :: t()
+  def put_recall(%__MODULE__{} = context, recall, opts \\ []) when is_boolean(recall),
+    do: Recall.put_recall(context, recall, opts)
+
+  @doc "Returns whether what the view leaves out has handles, see `AshAgent.Context.Recall.recall?/1`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec recall?(t()) :: boolean()
+  def recall?(%__MODULE__{} = context), do: Recall.recall?(context)
+
+  @doc "Reads what a handle stands for, see `AshAgent.Context.Recall.recall/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec recall(t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}
+  def recall(%__MODULE__{} = context, handle, opts \\ []) when is_binary(handle),
+    do: Recall.recall(context, handle, opts)
+
+  @doc "Searches what the view does not show, see `AshAgent.Context.Recall.search/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec search(t(), String.t(), keyword()) :: [Recall.hit()]
+  def search(%__MODULE__{} = context, words, opts \\ []) when is_binary(words),
+    do: Recall.search(context, words, opts)
 
   @doc "Runs enhancers on the context, one after the other, see `AshAgent.Context.Enhancer.run/3`."
   @doc since: "0.1.0", group: "View and budget"
