@@ -407,6 +407,7 @@ defmodule AshAgentContext.MixProject do
             "Other libraries",
             "Responses",
             "View and budget",
+            "Recall",
             "Approve",
             "Store",
             "Fork"
@@ -417,7 +418,7 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "Functions of AshAgent.Context":
-          ~r"^AshAgent\.Context\.(Calls|Import|Libraries|Log|Requests|Responses|Storage|Tokens|View)$",
+          ~r"^AshAgent\.Context\.(Calls|Import|Libraries|Log|Recall|Requests|Responses|Storage|Tokens|View)$",
         Enhancers: ~r"^AshAgent\.Context\.Enhancer",
         "Ecto and JSON": ~r"(EctoType|JSON)",
         Looking: ~r"^AshAgent\.(Trace|Prices)"

@@ -24,6 +24,7 @@ defmodule AshAgent do
   |---|---|
   | run an agent until it answers | `AshAgent.Runtime`, with `AshAgent.Runtime.Result`, `Paused` and `Error` |
   | give it tools: functions, programs, agents | `AshAgent.Runtime.Tool`, `AshAgent.Toolbox`, `AshAgent.Runtime.SubAgent` |
+  | let it read what it is no longer shown | `AshAgent.Runtime.Recall` |
   | execute calls without the loop | `AshAgent.Runtime.ToolExecutor` |
   | allow, deny and ask; look on | `AshAgent.Runtime.Permissions`, `AshAgent.Runtime.Hooks`, `AshAgent.Runtime.Events` |
   | talk to one that lives on, and watch it | `AshAgent.Session` |

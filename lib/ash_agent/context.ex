@@ -16,8 +16,9 @@ defmodule AshAgent.Context do
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "call_1", content: "{\\"temp\\":72}", is_error: false}]}
 
   An **iteration** is one cycle of the agent loop: input, the model's answer, tool execution, results. Iterations are numbered
-  from 1. A tool result lives in the slot of its call, so a result without a call, two results for one call, or results in the
-  wrong order cannot exist. Models see a message with the results that is made from the slots, in the order of the calls.
+  from 1, and keep their numbers, whatever the view hides; only `rewind/2` frees those that it takes away. A tool result lives in
+  the slot of its call, so a result without a call, two results for one call, or results in the wrong order cannot exist. Models
+  see a message with the results that is made from the slots, in the order of the calls.
 
   ## Values
 
@@ -41,15 +42,11 @@ defmodule AshAgent.Context do
   Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works only on
   the node that made it, and only while that node runs. Anywhere else, every function raises an `ArgumentError` that names
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
-
-  ## Limits
-
-  Values are at most 256 levels deep. Times are in UTC with microseconds, for the years 0 to 9999. JSON has integers of over 4,300 digits
-  as hexadecimal text.
   """
 
   alias AshAgent.Context.{Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
-  alias AshAgent.Context.{Native, Options, Reply, Requests, Responses, Storage, Tokens, View}
+  alias AshAgent.Context.{Native, Options, Recall, Reply, Requests, Responses, Storage, Tokens}
+  alias AshAgent.Context.View
   alias AshAgent.Response
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
@@ -98,11 +95,6 @@ defmodule AshAgent.Context do
   Starts a conversation with a user message.
 
   `input` is a string, a list of `t:part/0`, `%{message: text}`, or any other map, which is sent as JSON.
-
-  A string may contain invalid UTF-8, here and in every other text of a conversation: users' input and tools' output should not
-  be lost. It is kept byte by byte, in memory and in storage, and every function that shows the conversation returns it as
-  given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them; `request_report/3` lists them as
-  `:replaced_bytes`.
 
   ## Options
 
@@ -162,9 +154,8 @@ defmodule AshAgent.Context do
 
   Takes the options of `add_user_message/3`.
 
-  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results,
-  `{:duplicate_tool_call, id}` if two calls have the same id, `{:invalid_tool_call, position, key}` or `{:invalid_part,
-  position, key}`.
+  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while earlier calls wait for their results, `{:duplicate_tool_call,
+  id}` if two calls have the same id, `{:invalid_tool_call, position, key}` or `{:invalid_part, position, key}`.
 
   ## Examples
 
@@ -176,18 +167,11 @@ defmodule AshAgent.Context do
   """
   @doc since: "0.1.0", group: "Build"
   @spec add_assistant_message(t(), content(), [tool_call()], keyword()) :: t()
-  def add_assistant_message(
-        %__MODULE__{ref: ref} = context,
-        content,
-        tool_calls \\ [],
-        opts \\ []
-      )
-      when (is_binary(content) or is_list(content) or is_nil(content)) and is_list(tool_calls) do
+  def add_assistant_message(%__MODULE__{ref: ref} = context, content, calls \\ [], opts \\ [])
+      when (is_binary(content) or is_list(content) or is_nil(content)) and is_list(calls) do
     {metadata, at} = Options.stamp!(opts)
-
-    ref
-    |> Native.context_add_assistant_message(content, tool_calls, metadata, at)
-    |> Reply.put!(context)
+    reply = Native.context_add_assistant_message(ref, content, calls, metadata, at)
+    Reply.put!(reply, context)
   end
 
   @doc """
@@ -195,14 +179,10 @@ defmodule AshAgent.Context do
 
   When no call is pending any more, the iteration is complete and the next one opens.
 
-  A result may be a map that also has the times of the tool, `:started_at` and `:ended_at`, each a `DateTime` or microseconds since
-  1970, see `tool_call_times/2`.
-
   Takes the options of `add_user_message/3`. If a message's calls are answered in several steps, the metadata is merged.
 
-  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, `{:tool_call_already_answered, id, pending}`,
-  `{:duplicate_tool_result, id}`, `{:no_tool_results, pending}`, `{:no_pending_tool_calls, given}` or
-  `{:invalid_tool_result, position, key}`.
+  Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, `{:tool_call_already_answered, id, pending}`, `{:duplicate_tool_result,
+  id}`, `{:no_tool_results, pending}`, `{:no_pending_tool_calls, given}` or `{:invalid_tool_result, position, key}`.
 
   ## Examples
 
@@ -252,8 +232,7 @@ defmodule AshAgent.Context do
   @doc """
   Returns the messages of the view, oldest first, beginning with the system prompt.
 
-  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `view/1`. Costs
-  O(n). Long texts are not copied.
+  The view is the whole log unless something is hidden, summarised, cleared, shortened or masked, see `view/1`. Costs O(n).
 
   ## Options
 
@@ -293,8 +272,6 @@ defmodule AshAgent.Context do
         completed_at: nil,
         metadata: %{}
       }
-      iex> AshAgent.Context.get_iteration(context, 2)
-      nil
   """
   @doc since: "0.1.0", group: "Read"
   @spec get_iteration(t(), integer()) :: iteration() | nil
@@ -873,6 +850,29 @@ defmodule AshAgent.Context do
   @spec put_masks(t(), [{Regex.t() | String.t(), String.t()}], keyword()) :: t()
   def put_masks(%__MODULE__{} = context, masks, opts \\ []) when is_list(masks),
     do: View.put_masks(context, masks, opts)
+
+  @doc "Sets whether what the view leaves out has handles, see `AshAgent.Context.Recall.put_recall/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec put_recall(t(), boolean(), keyword()) :: t()
+  def put_recall(%__MODULE__{} = context, recall, opts \\ []) when is_boolean(recall),
+    do: Recall.put_recall(context, recall, opts)
+
+  @doc "Returns whether what the view leaves out has handles, see `AshAgent.Context.Recall.recall?/1`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec recall?(t()) :: boolean()
+  def recall?(%__MODULE__{} = context), do: Recall.recall?(context)
+
+  @doc "Reads what a handle stands for, see `AshAgent.Context.Recall.recall/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec recall(t(), String.t(), keyword()) :: {:ok, String.t()} | {:error, Error.t()}
+  def recall(%__MODULE__{} = context, handle, opts \\ []) when is_binary(handle),
+    do: Recall.recall(context, handle, opts)
+
+  @doc "Searches what the view does not show, see `AshAgent.Context.Recall.search/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec search(t(), String.t(), keyword()) :: [Recall.hit()]
+  def search(%__MODULE__{} = context, words, opts \\ []) when is_binary(words),
+    do: Recall.search(context, words, opts)
 
   @doc "Runs enhancers on the context, one after the other, see `AshAgent.Context.Enhancer.run/3`."
   @doc since: "0.1.0", group: "View and budget"

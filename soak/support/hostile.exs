@@ -79,6 +79,8 @@ defmodule AshAgent.Soak.Hostile do
       fn -> Context.expand(context, a) end,
       fn -> Context.compact(context, a, range: b) end,
       fn -> Context.put_masks(context, [{a, b}]) end,
+      fn -> Context.recall(context, a, pattern: b) end,
+      fn -> Context.search(context, a) end,
       fn -> Context.put_masks(context, [{"(a{1000}){1000}", "x"}]) end,
       fn -> Context.put_prompt_block(context, a, b) end,
       fn -> Context.add_token_usage(context, %{"input_tokens" => a, output_tokens: b}) end,

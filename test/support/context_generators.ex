@@ -79,6 +79,7 @@ defmodule AshAgent.Test.ContextGenerators do
       {4, fn -> {:clear, between(0, 2), one_of(["[cleared]", "-"])} end},
       {4, fn -> {:most, one_of([100, 150, 400, nil])} end},
       {4, fn -> {:masks, masks()} end},
+      {3, fn -> {:recall, one_of([true, false])} end},
       {2,
        fn ->
          {:block, one_of([:memory, "skills"]), one_of([nil, "", " ", "The user is Ann.\n"])}
@@ -210,6 +211,7 @@ defmodule AshAgent.Test.ContextGenerators do
     do: Context.clear_tool_results(context, keep: keep, placeholder: placeholder, at: at)
 
   defp view({:most, bytes}, context, at), do: Context.put_max_result_bytes(context, bytes, at: at)
+  defp view({:recall, recall}, context, at), do: Context.put_recall(context, recall, at: at)
   defp view({:masks, masks}, context, at), do: Context.put_masks(context, masks, at: at)
 
   defp view({:block, name, text}, context, at),

@@ -35,6 +35,8 @@ defmodule AshAgent.Context.Error do
           | {:trace_too_large, most :: pos_integer()}
           | {:feature_missing, feature :: String.t()}
           | {:invalid_pattern, pattern :: String.t(), problem :: String.t()}
+          | {:unknown_handle, text :: String.t()}
+          | {:handle_gone, handle :: String.t()}
           | {:enhancer_failed, module() | function(), reason :: term()}
           | {:unknown_branch, name :: String.t(), names :: [String.t()]}
           | {:branch_exists, name :: String.t()}
@@ -174,6 +176,14 @@ defmodule AshAgent.Context.Error do
   defp describe({:invalid_pattern, pattern, problem}) do
     "#{inspect(pattern)} is not a pattern of Rust's regex crate, which has no look-around and no backreferences: " <>
       "#{problem}. Correct the pattern, or pass literal text through Regex.escape/1"
+  end
+
+  defp describe({:unknown_handle, handle}) do
+    "#{inspect(handle)} is not a handle; handles are like 17.2-431, as they stand where something was left out"
+  end
+
+  defp describe({:handle_gone, handle}) do
+    "gone: what #{inspect(handle)} stood for is no longer part of the conversation, which was rewound since"
   end
 
   defp describe({:unknown_branch, name, names}) do

@@ -4,6 +4,11 @@ defmodule AshAgent.Context.Log do
 
   Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   Models see a view of the log, see `AshAgent.Context.View`.
+
+  A text may have invalid UTF-8: users' input and tools' output should not be lost. It is kept byte by byte, in memory and in storage, and
+  comes back as given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them, and
+  `AshAgent.Context.request_report/3` lists them as `:replaced_bytes`. Times are in UTC with microseconds, for the years 0 to 9999.
+  Integers of more than 4,300 digits are written to JSON as hexadecimal text.
   """
 
   alias AshAgent.Context.{Handle, Native, Options, Printed, Reply}
@@ -51,7 +56,8 @@ defmodule AshAgent.Context.Log do
   @type tool_call :: %{required(:name) => atom() | binary(), optional(atom()) => term()}
 
   @typedoc """
-  The result of a tool call.
+  The result of a tool call. `:started_at` and `:ended_at` are the times of the tool, each a `DateTime` or microseconds since 1970, see
+  `AshAgent.Context.tool_call_times/2`.
 
   `{:ok, term}` with any term. A list of text, image, file and provider parts is shown to the model as those parts. Otherwise
   the model reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for an empty result.

@@ -263,6 +263,24 @@ defmodule AshAgent.Context.Options do
           ],
       at: @at
     ],
+    recall: [
+      from: [type: :pos_integer, default: 1, doc: "the first line."],
+      lines: [
+        type: {:or, [:pos_integer, nil]},
+        type_doc: "a positive integer",
+        doc: "how many lines. Defaults to all that `:max_bytes` has room for."
+      ],
+      pattern: [
+        type: {:or, [:string, nil]},
+        type_doc: "a regular expression as a string",
+        doc:
+          "returns only lines that match, each with its number. The syntax is that of `AshAgent.Context.put_masks/3`."
+      ],
+      max_bytes: [type: :pos_integer, default: 8_000, doc: "how long the text may be."]
+    ],
+    search: [
+      limit: [type: :pos_integer, default: 5, doc: "how many hits to return."]
+    ],
     enhance: [
       needs: [
         type: {:custom, &__MODULE__.needs?/1},

@@ -4,6 +4,7 @@ pub mod asked;
 pub mod cost;
 pub mod fit;
 pub mod prompt;
+pub mod recall;
 pub mod shown;
 pub mod tokens;
 pub mod usage;

@@ -158,6 +158,16 @@ pub enum Error {
         /// What is wrong with it.
         problem: Box<str>,
     },
+    /// What is no handle.
+    UnknownHandle {
+        /// What was given for one.
+        handle: Box<str>,
+    },
+    /// A handle of what is not there any more, as after a rewind.
+    HandleGone {
+        /// The handle.
+        handle: Box<str>,
+    },
     /// A response that cannot be added: it failed, or is still open.
     Response(Fault),
     /// An iteration number that the context does not have.
@@ -267,6 +277,8 @@ impl Error {
                 "invalid_pattern",
                 vec![Detail::text(pattern), Detail::text(problem)],
             ),
+            Self::UnknownHandle { handle } => ("unknown_handle", vec![Detail::text(handle)]),
+            Self::HandleGone { handle } => ("handle_gone", vec![Detail::text(handle)]),
             Self::Response(fault) => return fault.reason(),
             Self::UnknownIteration {
                 number,

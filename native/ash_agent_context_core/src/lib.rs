@@ -21,6 +21,7 @@ mod view;
 
 pub use context::fit::Fit;
 pub use context::prompt::{Prompt, Unready};
+pub use context::recall::Hit;
 pub use context::Context;
 pub use error::{Error, Path, Unsupported};
 pub use failure::FailureKind;
@@ -70,6 +71,8 @@ pub use value::{json, time};
 pub use value::{Bytes, Map, Size, Value, MAX_DEPTH};
 pub use view::change::{Change, ChangeKind};
 pub use view::cover::Cover;
+pub use view::excerpt::Excerpt;
+pub use view::handle::{Handle, Handled};
 pub use view::masks::Masks;
 pub use view::rendering::{Seen, Shown};
 pub use view::{Cleared, View};

@@ -16,6 +16,7 @@ mod json;
 mod messages;
 mod nif;
 mod otlp;
+mod recall;
 mod request;
 mod resource;
 mod response;
@@ -46,7 +47,7 @@ mod atoms {
         approved, approval, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, requested_at, received_at, ended_at, calls, auto, cancelled, drop,
         cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, estimate, full, hidden,
         hidden_iterations, input_tokens, masked_text, masks,
-        max_result_bytes, media, no_messages, o200k_base, origin, output_tokens,
+        max_result_bytes, handle, score, media, no_messages, o200k_base, origin, output_tokens,
         placeholder, at, range_key = "range", reason, reasoning_tokens, shortened_result, summaries, summarized_iterations, summary,
         tool_results, total_tokens,
         range = "Elixir.Range", calendar_iso = "Elixir.Calendar.ISO", date_time = "Elixir.DateTime",

@@ -50,10 +50,21 @@ impl Context {
         }
     }
 
-    /// Of changing what the view covers, which walks its iterations at most.
+    /// Of changing what the view covers, which walks its iterations at most, and reads them where what is hidden has
+    /// handles.
     #[must_use]
     pub fn view_cost(&self) -> Cost {
-        Cost::steps(self.count_iterations())
+        let walked = Cost::steps(self.count_iterations());
+        match self.has_recall() {
+            true => walked.plus(self.recall_cost()),
+            false => walked,
+        }
+    }
+
+    /// Of reading what is not shown, or looking for words in it.
+    #[must_use]
+    pub fn recall_cost(&self) -> Cost {
+        self.whole_cost().plus(self.looks_cost())
     }
 
     /// Of [`Context::put_system_prompt`]: the texts that stand after it are put there anew.

@@ -284,7 +284,7 @@ impl Context {
                 allowed: self.compactable(None, 0, 0)?,
             });
         };
-        let summary = view::summary(first, last, text);
+        let summary = view::summary(first, last, text, self.handle_over(first, last));
         let rendering = self.rendering(u64::MAX);
         let tokens = summary.tokens(Method::Estimate, rendering).total();
         let replaced = self.view_tokens(Method::Estimate, first, last).total();

@@ -31,12 +31,7 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
         if let Some((first, cover)) = self.covers.next_if(|(first, _)| *first <= self.next) {
             self.next = cover.last.saturating_add(1);
             let rendering = self.context.rendering(u64::MAX);
-            return Some(Stretch::Cover(
-                first,
-                cover.last,
-                cover.summary.as_deref(),
-                rendering,
-            ));
+            return Some(Stretch::Cover(first, cover.last, cover.shown(), rendering));
         }
         let iteration = self.context.log.numbered(self.next)?;
         self.next += 1;
@@ -137,7 +132,10 @@ impl Context {
             None => self.log.count_messages(),
             Some(view) => {
                 let log = self.log.count_messages() - usize::from(self.system().is_some());
-                log - view.covered + view.summaries + usize::from(self.shown_system().is_some())
+                log - view.covered
+                    + view.summaries
+                    + view.notes
+                    + usize::from(self.shown_system().is_some())
             }
         }
     }
@@ -162,6 +160,7 @@ impl Context {
         self.change_view(|view| {
             view.max_result_bytes = rules.max_result_bytes;
             view.masks.clone_from(&rules.masks);
+            view.recall = rules.recall;
             view.blocks = rules.blocks.clone();
         });
         self.show_system();
@@ -200,6 +199,7 @@ impl Context {
         let hidden = Cover {
             last,
             summary: None,
+            note: self.note(first, last),
             messages: messages.sum(),
         };
         self.replace_covers(first, last, [(first, hidden)]);
@@ -223,8 +223,10 @@ impl Context {
 
     fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
         let iterations = (first..=last).filter_map(|number| self.log.numbered(number));
+        let is_hidden = summary.is_none();
         Cover {
             last,
+            note: self.note(first, last).filter(|_| is_hidden),
             summary,
             messages: iterations.map(Iteration::count_messages).sum(),
         }
@@ -256,6 +258,9 @@ impl Context {
         let mut next = first;
         for stretch in self.stretches(first, last) {
             if let Stretch::Cover(cover_first, cover_last, Some(_), _) = stretch {
+                if self.summary(cover_first).is_none() {
+                    continue;
+                }
                 if next < cover_first {
                     gaps.push((next, cover_first - 1));
                 }

@@ -50,13 +50,14 @@ impl Context {
         let all = self.tokens(Method::Estimate);
         let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
         let last = self.log.numbered(number).and_then(Iteration::last);
-        let exchange = last.and_then(|last| last.exchange.as_deref());
+        let exchange = last.and_then(|last| Some((last, last.exchange.as_deref()?)));
         let results = exchange
             .filter(|_| !self.hides(number))
-            .map_or(0, |exchange| {
+            .map_or(0, |(last, exchange)| {
                 let calls = exchange.count_calls();
                 let before = self.log.numbered(number).map_or(0, Iteration::count_calls) - calls;
-                exchange.tokens(Method::Estimate, self.rendering(number).behind(before))
+                let rendering = self.rendering(number).behind(before);
+                exchange.tokens(Method::Estimate, &last.message.calls, rendering)
             });
         all.total()
             .saturating_sub(behind.total())

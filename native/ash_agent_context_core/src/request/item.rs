@@ -154,10 +154,12 @@ impl<'a> Item<'a> {
                     None => format.message(message, out),
                 }
             }
-            Self::Results(message, exchange, rendering) => match rendering.exchange(exchange) {
-                Some(shown) => format.results(message, &shown, out),
-                None => format.results(message, exchange, out),
-            },
+            Self::Results(message, exchange, rendering) => {
+                match rendering.exchange(&message.calls, exchange) {
+                    Some(shown) => format.results(message, &shown, out),
+                    None => format.results(message, exchange, out),
+                }
+            }
         }
     }
 

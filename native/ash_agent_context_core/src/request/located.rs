@@ -14,11 +14,13 @@ pub(crate) fn covered(
     rendering: Rendering<'_>,
 ) -> Change {
     let shown = summary.and_then(|summary| rendering.message(summary));
-    let to = shown.as_ref().or(summary).and_then(view::summary_text);
+    let is_summary = summary.is_some_and(|summary| !view::is_note(summary));
+    let to = shown.as_ref().or(summary).filter(|_| is_summary);
+    let to = to.and_then(view::summary_text);
     Change {
-        what: match summary {
-            Some(_) => ChangeKind::SummarizedIterations,
-            None => ChangeKind::HiddenIterations,
+        what: match is_summary {
+            true => ChangeKind::SummarizedIterations,
+            false => ChangeKind::HiddenIterations,
         },
         from: format!("{first}..{last}"),
         to: to.map(|text| letters::utf8(text).into_owned()),

@@ -87,3 +87,5 @@ pub const ACTIVE_BRANCH: &str = "active_branch";
 pub const BRANCHES: &str = "branches";
 pub const BASE: &str = "base";
 pub const CONTEXT: &str = "context";
+pub const NOTE: &str = "note";
+pub const RECALL: &str = "recall";

@@ -45,6 +45,9 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
     if let Some(most) = view.max_result_bytes() {
         json.key(keys::MAX_RESULT_BYTES).value(&most);
     }
+    if view.recall {
+        json.key(keys::RECALL).value(&true);
+    }
     if let Some(masks) = masks {
         json.key(keys::MASKS)
             .list(masks.iter(), |json, (pattern, replacement)| {
@@ -72,17 +75,15 @@ fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
         if let Some(summary) = &cover.summary {
             message(json.key(keys::SUMMARY), summary, None);
         }
+        if let Some(note) = &cover.note {
+            message(json.key(keys::NOTE), note, None);
+        }
     });
 }
 
 /// How much a view is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
-    let summary = |cover: &Cover| {
-        cover
-            .summary
-            .as_deref()
-            .map_or(Size::new(4, 40), Message::size)
-    };
+    let summary = |cover: &Cover| cover.shown().map_or(Size::new(4, 40), Message::size);
     let covers = view
         .covers()
         .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
@@ -97,6 +98,7 @@ pub(crate) struct Stored {
     cleared: Option<Cleared>,
     max_result_bytes: Option<usize>,
     masks: Option<Arc<Masks>>,
+    recall: bool,
     blocks: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -104,6 +106,7 @@ struct Covered {
     first: u64,
     last: u64,
     summary: Option<Arc<Message>>,
+    note: Option<Arc<Message>>,
 }
 
 impl Stored {
@@ -125,6 +128,7 @@ impl Stored {
             cleared: read_given(fields, keys::CLEARED, read_cleared)?,
             max_result_bytes: read_given(fields, keys::MAX_RESULT_BYTES, read_size)?,
             masks: None,
+            recall: fields.take_given(keys::RECALL).is_some(),
             blocks: read_list(fields, keys::BLOCKS, |node| {
                 read_pair(node, keys::NAME, keys::TEXT)
             })?,
@@ -140,6 +144,7 @@ impl Stored {
         let mut view = View::default();
         view.cleared = stored.cleared.map(Arc::new);
         view.max_result_bytes = stored.max_result_bytes;
+        view.recall = stored.recall;
         view.blocks = stored.blocks.into();
         let mut behind = 1;
         for (position, covered) in stored.covers.into_iter().enumerate() {
@@ -147,6 +152,7 @@ impl Stored {
                 first,
                 last,
                 summary,
+                note,
             } = covered;
             if first < behind || last < first {
                 return Err(misplaced(
@@ -160,6 +166,7 @@ impl Stored {
                 Cover {
                     last,
                     summary,
+                    note,
                     messages,
                 },
             );
@@ -172,6 +179,7 @@ impl Stored {
         context.change_view(|view| {
             view.cleared = self.cleared.map(Arc::new);
             view.max_result_bytes = self.max_result_bytes;
+            view.recall = self.recall;
             view.masks = self.masks;
             view.blocks = self.blocks.into();
         });
@@ -182,6 +190,7 @@ impl Stored {
                 first,
                 last,
                 summary,
+                note,
             } = cover;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
@@ -191,6 +200,9 @@ impl Stored {
             match summary {
                 Some(summary) => context.put_summary(first, last, summary),
                 None => context.put_hidden(first, last),
+            }
+            if let Some(note) = note {
+                context.put_note(first, last, note);
             }
             behind = last.saturating_add(1);
         }
@@ -241,6 +253,9 @@ fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
         first: number(&mut fields, keys::FIRST)?,
         last: number(&mut fields, keys::LAST)?,
         summary: read_given(&mut fields, keys::SUMMARY, |node| {
+            read_message_as(node, Role::User, trust)
+        })?,
+        note: read_given(&mut fields, keys::NOTE, |node| {
             read_message_as(node, Role::User, trust)
         })?,
     })

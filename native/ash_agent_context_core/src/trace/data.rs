@@ -339,7 +339,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             for (first, cover) in view.covers() {
                 json.object(|json| {
                     json.field("first", &first).field("last", &cover.last);
-                    if let Some(summary) = &cover.summary {
+                    if let Some(summary) = cover.shown() {
                         let shown = look.message(summary);
                         let shown = shown.as_ref().unwrap_or(summary);
                         json.object("summary", |json| self.content(json, &shown.content));
@@ -383,8 +383,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             let mut slots = 0;
             for entry in iteration.entries() {
                 let look = self.trace.model_look(context, view, iteration.number);
+                let look = look.behind(slots);
                 let look = match cleared {
-                    true => look.behind(slots),
+                    true => look,
                     false => Rendering { cleared: 0, ..look },
                 };
                 slots += entry.message.calls.len();
@@ -411,7 +412,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let Some((exchange, said)) = entry.exchange.as_deref().zip(said.exchange()) else {
             return;
         };
-        let Some(seen) = look.exchange(exchange) else {
+        let Some(seen) = look.exchange(&entry.message.calls, exchange) else {
             return;
         };
         for (slot, (said, seen)) in said.slots().zip(seen.slots()).enumerate() {

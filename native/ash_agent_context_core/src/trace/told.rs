@@ -225,7 +225,7 @@ impl<'a> Looked<'a> {
         Self {
             entry,
             message,
-            exchange: exchange.and_then(|exchange| look.exchange(exchange)),
+            exchange: exchange.and_then(|exchange| look.exchange(&entry.message.calls, exchange)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tokens of what is shown: each message is counted once as it looks, and of a list only what is new.
 
+use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
@@ -85,7 +86,7 @@ impl Entry {
         let Some(exchange) = &self.exchange else {
             return message;
         };
-        let results = exchange.tokens(method, rendering);
+        let results = exchange.tokens(method, &self.message.calls, rendering);
         message.plus(Tokens {
             tool_results: results,
             ..Tokens::default()
@@ -117,9 +118,14 @@ impl Message {
 
 impl Exchange {
     /// Tokens of the results as they look.
-    pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> u64 {
+    pub(crate) fn tokens(
+        &self,
+        method: Method,
+        calls: &[ToolCall],
+        rendering: Rendering<'_>,
+    ) -> u64 {
         let key = key(method, rendering.key_of_results(self));
-        let count = || match rendering.exchange(self) {
+        let count = || match rendering.exchange(calls, self) {
             Some(shown) => shown.count(method),
             None => self.count(method),
         };

@@ -14,15 +14,22 @@ pub struct Cover {
     pub last: u64,
     /// What stands in their place.
     pub summary: Option<Arc<Message>>,
+    /// Where nothing stands in their place but how to get them back.
+    pub note: Option<Arc<Message>>,
     /// Their messages in the log.
     pub(crate) messages: usize,
 }
 
 impl Cover {
+    /// What a model reads in their place.
+    #[must_use]
+    pub fn shown(&self) -> Option<&Message> {
+        self.summary.as_deref().or(self.note.as_deref())
+    }
+
     pub(super) fn size(&self) -> Size {
-        let summary = self.summary.as_deref();
-        summary.map_or(Size::new(10, 0), |summary| {
-            summary.size().plus(Size::new(10, 0))
+        self.shown().map_or(Size::new(10, 0), |shown| {
+            shown.size().plus(Size::new(10, 0))
         })
     }
 }

@@ -35,6 +35,18 @@ pub struct Masks {
     pub(crate) key: u64,
 }
 
+/// Compiles a regular expression.
+///
+/// # Errors
+/// [`Error::InvalidPattern`].
+pub(crate) fn compile(pattern: &str) -> Result<Regex, Error> {
+    let compiled = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
+    compiled.map_err(|problem| Error::InvalidPattern {
+        pattern: pattern.into(),
+        problem: problem.to_string().into(),
+    })
+}
+
 #[derive(Debug)]
 struct Mask {
     pattern: Regex,
@@ -57,15 +69,8 @@ impl Masks {
                 });
             }
             (&pattern, &replacement).hash(&mut hasher);
-            let compiled = RegexBuilder::new(&pattern)
-                .size_limit(PATTERN_BYTES)
-                .build()
-                .map_err(|problem| Error::InvalidPattern {
-                    pattern,
-                    problem: problem.to_string().into(),
-                })?;
             masks.push(Mask {
-                pattern: compiled,
+                pattern: compile(&pattern)?,
                 replacement,
             });
         }

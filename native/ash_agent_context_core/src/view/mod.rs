@@ -6,9 +6,15 @@
 pub mod change;
 pub mod count;
 pub mod cover;
+pub mod excerpt;
+pub mod handle;
 pub mod masks;
+mod note;
 pub mod pairs;
 pub mod rendering;
+pub(crate) mod search;
+pub(crate) mod texts;
+mod words;
 
 use std::sync::Arc;
 
@@ -17,6 +23,7 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
+use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 
@@ -28,6 +35,8 @@ pub struct View {
     pub(crate) covered: usize,
     /// Summaries that stand in their place.
     pub(crate) summaries: usize,
+    /// Notes that do.
+    pub(crate) notes: usize,
     /// Of covers.
     covers_size: Size,
     /// Of everything else.
@@ -36,6 +45,8 @@ pub struct View {
     /// Bytes of text that a result may have.
     pub(crate) max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
+    /// Tells whether a tool reads handles: what is shortened has one then.
+    pub(crate) recall: bool,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with them.
@@ -63,6 +74,7 @@ impl PartialEq for View {
             && self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
             && self.masks == other.masks
+            && self.recall == other.recall
             && self.blocks == other.blocks
     }
 }
@@ -95,8 +107,9 @@ impl View {
         let mut pairs = self.covers().zip(other.covers());
         covers(self) == covers(other)
             && pairs.all(|((first, own), (start, other))| {
-                first == start && own.last == other.last && own.summary == other.summary
+                first == start && own.last == other.last && own.shown() == other.shown()
             })
+            && self.recall == other.recall
             && self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
             && self.blocks == other.blocks
@@ -163,6 +176,7 @@ impl View {
     pub(crate) fn put(&mut self, first: u64, cover: Cover) {
         self.covered += cover.messages;
         self.summaries += usize::from(cover.summary.is_some());
+        self.notes += usize::from(cover.note.is_some());
         self.covers_size = self.covers_size.plus(cover.size());
         self.covers.insert_mut(first, cover);
     }
@@ -172,6 +186,7 @@ impl View {
         self.covers.remove_mut(&first);
         self.covered -= cover.messages;
         self.summaries -= usize::from(cover.summary.is_some());
+        self.notes -= usize::from(cover.note.is_some());
         self.covers_size = self.covers_size.minus(cover.size());
         Some(cover)
     }
@@ -189,6 +204,9 @@ impl View {
             most: self.max_result_bytes.unwrap_or(usize::MAX),
             masks: self.masks.as_deref(),
             pairs: None,
+            recall: self.recall,
+            iteration: number,
+            before: 0,
         }
     }
 }
@@ -221,25 +239,39 @@ pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str
 }
 
 /// A user message that stands for iterations, marked as a summary of them.
-pub(crate) fn summary(first: u64, last: u64, text: &str) -> Message {
-    let range = if first == last {
-        format!("iteration {first}")
-    } else {
-        format!("iterations {first} to {last}")
+pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>) -> Message {
+    let range = match first == last {
+        true => format!("iteration {first}"),
+        false => format!("iterations {first} to {last}"),
     };
-    let content = format!("[Summary of {range} of this conversation]\n{text}");
+    let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
+    let content = format!("[Summary of {range} of this conversation{recall}]\n{text}");
+    standing("summary", first, last, content)
+}
+
+const HIDDEN: &str = "hidden";
+
+/// A user message that stands for hidden iterations.
+pub(crate) fn note(first: u64, last: u64, text: String) -> Message {
+    standing(HIDDEN, first, last, text)
+}
+
+/// Tells whether a message is such a note.
+pub(crate) fn is_note(message: &Message) -> bool {
+    let metadata = message.metadata.as_ref();
+    metadata.is_some_and(|metadata| metadata.get_named(HIDDEN).is_some())
+}
+
+/// A user message that stands for iterations, marked as what it is.
+fn standing(kind: &str, first: u64, last: u64, text: String) -> Message {
     let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
-    let marked = Map::new(vec![
+    let range = Map::new(vec![
         (Value::atom("first"), number(first)),
         (Value::atom("last"), number(last)),
     ]);
-    let metadata = Map::new(vec![(Value::atom("summary"), Value::Map(marked))]);
-    Message::new(
-        Role::User,
-        Content::Text(content.into_bytes().into()),
-        Box::default(),
-        Some(metadata),
-    )
+    let metadata = Map::new(vec![(Value::atom(kind), Value::Map(range))]);
+    let content = Content::Text(text.into_bytes().into());
+    Message::new(Role::User, content, Box::default(), Some(metadata))
 }
 
 /// Bytes that the first line of a summary has at most.

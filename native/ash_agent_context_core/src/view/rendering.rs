@@ -12,7 +12,9 @@ use crate::log::part::{Part, PartKind};
 use crate::value::letters;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
+use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
+use crate::view::note;
 use crate::view::pairs::Pairs;
 
 /// How messages of one iteration look.
@@ -29,6 +31,12 @@ pub struct Rendering<'a> {
     /// What else is sent, where halves of pairs stand in the iteration whose other halves do not stand
     /// beside them.
     pub(crate) pairs: Option<Pairs<'a>>,
+    /// Whether what is shortened tells how to get it back.
+    pub(crate) recall: bool,
+    /// The number of the iteration.
+    pub(crate) iteration: u64,
+    /// Slots of it before those that are looked at.
+    pub(crate) before: usize,
 }
 
 /// A message of the view.
@@ -61,7 +69,7 @@ impl<'a> Shown<'a> {
                 other.map(|other| Seen::Added(Box::new(other)))
             }
             MessageRef::Results(calls, exchange) => {
-                let other = self.rendering.exchange(exchange);
+                let other = self.rendering.exchange(calls, exchange);
                 other.map(|other| Seen::Results(calls, Box::new(other)))
             }
         };
@@ -89,11 +97,15 @@ impl<'a> Rendering<'a> {
         most: usize::MAX,
         masks: None,
         pairs: None,
+        recall: false,
+        iteration: 0,
+        before: 0,
     };
 
     /// The look of results with so many slots before them in the iteration.
     pub(crate) fn behind(mut self, slots: usize) -> Self {
         self.cleared = self.cleared.saturating_sub(slots);
+        self.before += slots;
         self
     }
 
@@ -145,6 +157,8 @@ impl<'a> Rendering<'a> {
         let placeholder = (cleared > 0).then_some(self.placeholder);
         (cleared, placeholder, most).hash(&mut hasher);
         self.masks.map(|masks| masks.key).hash(&mut hasher);
+        let place = self.recall.then_some((self.iteration, self.before));
+        place.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -169,14 +183,14 @@ impl<'a> Rendering<'a> {
     }
 
     /// The results as they look; `None`: as in the log.
-    pub(crate) fn exchange(&self, exchange: &Exchange) -> Option<Exchange> {
+    pub(crate) fn exchange(&self, calls: &[ToolCall], exchange: &Exchange) -> Option<Exchange> {
         if self.key_of_results(exchange) == 0 {
             return None;
         }
         let mut other = Exchange::new(exchange.count_calls());
-        for (slot, outcome) in exchange.outcomes().enumerate() {
+        for (slot, (outcome, call)) in exchange.outcomes().zip(calls).enumerate() {
             if let Some(outcome) = outcome {
-                let output = self.output(slot, outcome);
+                let output = self.output(slot, call, outcome);
                 let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
                 other.fill_shared(slot, shown.unwrap_or_else(|| outcome.clone()));
             }
@@ -211,7 +225,7 @@ impl<'a> Rendering<'a> {
         calls: &[ToolCall],
         exchange: &Exchange,
     ) -> Vec<Change> {
-        let Some(shown) = self.exchange(exchange) else {
+        let Some(shown) = self.exchange(calls, exchange) else {
             return Vec::new();
         };
         let pairs = exchange.slots().zip(shown.slots()).zip(calls).enumerate();
@@ -233,19 +247,35 @@ impl<'a> Rendering<'a> {
     }
 
     /// The result in other words; `None`: as it is.
-    fn output(&self, slot: usize, outcome: &Outcome) -> Option<Output> {
+    fn output(&self, slot: usize, call: &ToolCall, outcome: &Outcome) -> Option<Output> {
+        let handle = || {
+            let slot = self.before + slot;
+            let handle = Handle::of_result(self.iteration, slot, call, outcome);
+            self.recall.then_some(handle)
+        };
         if slot < self.cleared {
-            return Some(Output::Value(Value::text(self.placeholder)));
+            let Some(handle) = handle() else {
+                return Some(Output::Value(Value::text(self.placeholder)));
+            };
+            let note = note::of_cleared(handle, call, self.masks, outcome);
+            // What is as short stays.
+            if outcome.longest() > note.len() || matches!(outcome.output, Output::Parts(_)) {
+                return Some(Output::Value(Value::text(&note)));
+            }
         }
         let masked = self.masks.and_then(|masks| masks.output(outcome));
         let masked = masked.map(|output| Outcome::new(outcome.status, output));
         let seen = masked.as_ref().unwrap_or(outcome);
         if seen.longest() > self.most {
+            let shortening = Shortening {
+                most: self.most,
+                handle: handle(),
+            };
             return Some(match &seen.output {
-                Output::Parts(parts) => Output::Parts(shorten_parts(parts, self.most)),
+                Output::Parts(parts) => Output::Parts(shortening.parts(parts)),
                 Output::Value(_) => {
                     let text = letters::utf8(seen.text().unwrap_or_default());
-                    Output::Value(Value::text(&shorten(&text, self.most)))
+                    Output::Value(Value::text(&shortening.text(&text)))
                 }
             });
         }
@@ -253,48 +283,71 @@ impl<'a> Rendering<'a> {
     }
 }
 
-fn note(left_out: usize) -> String {
-    format!("\n[... {left_out} bytes left out ...]\n")
+/// How a text is cut to a size.
+struct Shortening {
+    most: usize,
+    handle: Option<Handle>,
 }
 
-/// How many bytes stay at the beginning and at the end, beside the note. What a tool says first
-/// matters more often than what it says last.
-fn head_and_tail(len: usize, most: usize) -> (usize, usize) {
-    let room = most.saturating_sub(note(len).len());
-    (room - room / 3, room / 3)
-}
-
-/// The beginning of the first texts and the end of the last ones, with a note between them. What is
-/// no text stays.
-fn shorten_parts(parts: &[Part], most: usize) -> Box<[Part]> {
-    let len: usize = parts.iter().map(Part::text_bytes).sum();
-    let (head, tail) = head_and_tail(len, most);
-    let mut start = 0;
-    let mut shorter = Vec::with_capacity(parts.len());
-    for part in parts {
-        let PartKind::Text(bytes) = &part.kind else {
-            shorter.push(part.clone());
-            continue;
-        };
-        let end = start + bytes.len();
-        let first = head.saturating_sub(start).min(bytes.len());
-        let last = end.saturating_sub(len - tail).min(bytes.len());
-        // The note stands where the head ends.
-        let note = (start..end)
-            .contains(&head)
-            .then(|| note(len - head - tail));
-        if first + last >= bytes.len() {
-            shorter.push(part.clone());
-        } else if first + last > 0 || note.is_some() {
-            let text = letters::utf8(bytes);
-            let text = cut(&text, first, note.as_deref().unwrap_or_default(), last);
-            let mut part = part.clone();
-            part.kind = PartKind::Text(text.into_bytes().into());
-            shorter.push(part);
+impl Shortening {
+    fn note(&self, left_out: usize) -> String {
+        match self.handle {
+            None => format!("\n[... {left_out} bytes left out ...]\n"),
+            Some(handle) => format!("\n[... {left_out} bytes left out, {RECALL} {handle} ...]\n"),
         }
-        start = end;
     }
-    shorter.into()
+
+    /// How many bytes stay at the beginning and at the end, beside the note. What a tool says first
+    /// matters more often than what it says last.
+    fn head_and_tail(&self, len: usize) -> (usize, usize) {
+        let room = self.most.saturating_sub(self.note(len).len());
+        (room - room / 3, room / 3)
+    }
+
+    /// The beginning of the first texts and the end of the last ones, with a note between them. What is
+    /// no text stays.
+    fn parts(&self, parts: &[Part]) -> Box<[Part]> {
+        let len: usize = parts.iter().map(Part::text_bytes).sum();
+        let (head, tail) = self.head_and_tail(len);
+        let mut start = 0;
+        let mut shorter = Vec::with_capacity(parts.len());
+        for part in parts {
+            let PartKind::Text(bytes) = &part.kind else {
+                shorter.push(part.clone());
+                continue;
+            };
+            let end = start + bytes.len();
+            let first = head.saturating_sub(start).min(bytes.len());
+            let last = end.saturating_sub(len - tail).min(bytes.len());
+            // The note stands where the head ends.
+            let note = (start..end)
+                .contains(&head)
+                .then(|| self.note(len - head - tail));
+            if first + last >= bytes.len() {
+                shorter.push(part.clone());
+            } else if first + last > 0 || note.is_some() {
+                let text = letters::utf8(bytes);
+                let text = cut(&text, first, note.as_deref().unwrap_or_default(), last);
+                let mut part = part.clone();
+                part.kind = PartKind::Text(text.into_bytes().into());
+                shorter.push(part);
+            }
+            start = end;
+        }
+        shorter.into()
+    }
+
+    /// Head and tail of a text, with a note of what was left out between them; `most` bytes in all, or
+    /// the note alone where that is longer.
+    fn text(&self, text: &str) -> String {
+        if text.len() <= self.most {
+            return text.to_owned();
+        }
+        let (head, tail) = self.head_and_tail(text.len());
+        let head = text.floor_char_boundary(head);
+        let tail = text.len() - text.ceil_char_boundary(text.len() - tail);
+        cut(text, head, &self.note(text.len() - head - tail), tail)
+    }
 }
 
 /// Head and tail of a text on character boundaries, with a note between them.
@@ -303,16 +356,4 @@ fn cut(text: &str, head: usize, note: &str, tail: usize) -> String {
     let tail = text.ceil_char_boundary(text.len().saturating_sub(tail));
     let (head, tail) = (text.get(..head), text.get(tail..));
     [head.unwrap_or_default(), note, tail.unwrap_or_default()].concat()
-}
-
-/// Head and tail of a text, with a note of what was left out between them; `most` bytes in all, or
-/// the note alone where that is longer.
-fn shorten(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let (head, tail) = head_and_tail(text.len(), most);
-    let head = text.floor_char_boundary(head);
-    let tail = text.len() - text.ceil_char_boundary(text.len() - tail);
-    cut(text, head, &note(text.len() - head - tail), tail)
 }

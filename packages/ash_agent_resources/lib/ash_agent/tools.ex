@@ -109,6 +109,18 @@ defmodule AshAgent.Tools do
   alias AshAgent.Tools.Action
 
   @doc """
+  Makes the tool with which a model reads what it is no longer shown, see `AshAgent.Runtime.Recall.tool/1`.
+
+  ## Examples
+
+      iex> AshAgent.Tools.recall(max_bytes: 4_000).name
+      "recall"
+  """
+  @doc since: "0.1.0"
+  @spec recall(keyword()) :: Tool.t()
+  defdelegate recall(opts \\ []), to: AshAgent.Runtime.Recall, as: :tool
+
+  @doc """
   Makes tools of the actions of a resource or a domain, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.
 
   For a resource, `actions` is a list of names, or of names with options. For a domain, it is a list of resources with such lists:

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.{Context, LLM, MCP, Runtime, Session, Sessions, Store, Toolbox, Trace}
-  alias AshAgent.Runtime.{Permissions, SubAgent, ToolExecutor}
+  alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
 
@@ -75,6 +75,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Runtime, :run} => [context],
       {Runtime, :resume} => [context],
       {SubAgent, :tool} => [],
+      {Recall, :tool} => [],
       {Session, :start_link} => [],
       {Session, :prompt} => [self(), "Hi"],
       {Session, :steer} => [self(), "Hi"],

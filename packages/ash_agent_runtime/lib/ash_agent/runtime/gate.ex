@@ -45,7 +45,7 @@ defmodule AshAgent.Runtime.Gate do
          :ok <- check_arguments(Tool.arguments(call.arguments), call),
          {:ok, call} <- prepare(gate, call, env),
          :ok <- check_arguments(ToolExecutor.check(env.tools, call), call),
-         do: approve(gate, call, env)
+         do: if(recall?(call, env), do: {:run, call}, else: approve(gate, call, env))
   end
 
   defp check_arguments({:ok, _tool_or_arguments}, _call), do: :ok
@@ -53,10 +53,21 @@ defmodule AshAgent.Runtime.Gate do
   defp check_arguments({:error, _words}, call), do: {:refused, call}
 
   defp permit(%{permissions: permissions}, call, env) do
-    if Enum.any?(permissions, &Permissions.predicates?/1),
-      do: isolate(env, env.timeout, :permissions, fn -> permission(permissions, call) end),
-      else: permission(permissions, call)
+    cond do
+      recall?(call, env) ->
+        :ok
+
+      Enum.any?(permissions, &Permissions.predicates?/1) ->
+        isolate(env, env.timeout, :permissions, fn -> permission(permissions, call) end)
+
+      true ->
+        permission(permissions, call)
+    end
   end
+
+  # The model reads what it was shown before, so nobody has to allow it.
+  defp recall?(call, env),
+    do: match?({:ok, %Tool{recall?: true}}, ToolExecutor.find(env.tools, call.name))
 
   # All have to let it through: a run within another cannot allow a call that the outer one denies.
   defp permission(permissions, call) do

@@ -7,7 +7,7 @@ defmodule AshAgent.Runtime.Run do
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Paused, Result}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Gate, Journal, Options, Paused, Recall, Result}
   alias AshAgent.Runtime.{Tool, ToolExecutor}
 
   # The settings, which stay the same:
@@ -74,7 +74,8 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    tools = opts[:tools] |> load_tools() |> Enum.filter(&Gate.offer?(gate, &1.name))
+    tools = opts[:tools] |> load_tools() |> Enum.filter(&offer?(gate, &1))
+    context = Recall.put_handles(context, tools)
 
     scope = %{
       depth: within.depth,
@@ -118,6 +119,8 @@ defmodule AshAgent.Runtime.Run do
     }
   end
 
+  defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)
+
   defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
   defp load_tools(tools), do: tools
 
@@ -133,7 +136,8 @@ defmodule AshAgent.Runtime.Run do
         else: %{}
 
     run
-    |> Map.take([:tools, :tool_context, :max_concurrency, :supervisor, :scope])
+    |> Map.take([:tools, :tool_context, :max_concurrency, :supervisor])
+    |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
     |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
     |> Map.merge(%{events: run.events, keys: keys})
   end

@@ -46,12 +46,14 @@ defmodule AshAgent.Runtime.Tool do
     parameters: %{"type" => "object"},
     timeout: nil,
     grace: 0,
-    repeat: :never
+    repeat: :never,
+    recall?: false
   ]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
-  # milliseconds after it, the tool may end by itself before it is killed.
-  @typedoc "A tool. `run`, `timeout` and `grace` are private."
+  # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
+  # AshAgent.Runtime.Recall, which permissions do not restrict.
+  @typedoc "A tool. `run`, `timeout`, `grace` and `recall?` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -59,7 +61,8 @@ defmodule AshAgent.Runtime.Tool do
           run: (map(), map() -> term()) | (map(), map(), map() -> term()),
           timeout: timeout() | nil,
           grace: non_neg_integer(),
-          repeat: repeat()
+          repeat: repeat(),
+          recall?: boolean()
         }
 
   @typedoc "Whether a call whose outcome is unknown may run again, see above."

@@ -418,7 +418,7 @@ defmodule AshAgent.Store.SQL do
   def children(d),
     do: "select c.id from input, {conversations} as c where #{among(d, "c.parent_id", "ids")}"
 
-  # What a conversation has, in the order of foreign keys.
+  # The tables of a conversation, in the order of foreign keys.
   @columns [
     branches: "number, base, since, updated_at, label, document",
     iterations: "branch, number, document",

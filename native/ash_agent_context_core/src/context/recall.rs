@@ -1,0 +1,294 @@
+//! What the view does not show, read again: by handle, or found by its words.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::call::ToolCall;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::message::{Message, Outcome, Role};
+use crate::value::json;
+use crate::value::letters;
+use crate::value::time::Time;
+use crate::view::excerpt::Excerpt;
+use crate::view::handle::{Handle, Handled, RECALL};
+use crate::view::masks::Masks;
+use crate::view::search::{Found, Search};
+use crate::view::texts::{content_text, output_text};
+use crate::view::{note, summary, summary_text};
+
+/// A text that the view does not show in full.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// How to read all of it.
+    pub handle: Handle,
+    /// What of it fits best.
+    pub text: String,
+    /// How well it fits.
+    pub score: f64,
+}
+
+impl Context {
+    /// Tells whether what the view shortens has handles.
+    #[must_use]
+    pub fn has_recall(&self) -> bool {
+        self.view().is_some_and(|view| view.recall)
+    }
+
+    /// Gives what the view shortens handles, for a tool that reads them, or takes them away.
+    ///
+    /// # Complexity
+    /// O(what is hidden)
+    #[must_use]
+    pub fn put_recall(&self, recall: bool, at: Time) -> Self {
+        let mut next = self.clone();
+        if recall == self.has_recall() {
+            return next;
+        }
+        next.change_view(|view| view.recall = recall);
+        next.note_anew();
+        next.log.updated_at = at;
+        next
+    }
+
+    /// Makes the notes of hidden iterations, and the first lines of summaries, anew.
+    pub(crate) fn note_anew(&mut self) {
+        let covers = self.view().into_iter().flat_map(|view| view.covers());
+        let covers: Vec<_> = covers
+            .map(|(first, cover)| (first, cover.clone()))
+            .collect();
+        for (first, mut cover) in covers {
+            let text = cover.summary.as_deref().and_then(summary_text);
+            if let Some(text) = text {
+                let text = letters::utf8(text);
+                let handle = self.handle_over(first, cover.last);
+                cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
+            } else if cover.summary.is_none() {
+                cover.note = self.note(first, cover.last);
+            }
+            self.change_view(|view| {
+                view.take(first);
+                view.put(first, cover);
+            });
+        }
+        self.tallies = Default::default();
+    }
+
+    /// The handle of a range, where the view has handles.
+    pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<Handle> {
+        self.has_recall().then(|| self.handle_of(first, last))
+    }
+
+    fn handle_of(&self, first: u64, last: u64) -> Handle {
+        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        Handle::of_iterations(first, last, iterations)
+    }
+
+    /// Returns what stands in the place of a hidden range.
+    pub(crate) fn note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
+        let handle = self.handle_over(first, last)?;
+        let range = match first == last {
+            true => format!("Iteration {first} is"),
+            false => format!("Iterations {first} to {last} are"),
+        };
+        let text = format!("[{range} hidden, {RECALL} {handle}]");
+        Some(Arc::new(note(first, last, text)))
+    }
+
+    /// Takes over a note that was made when the range was hidden.
+    pub(crate) fn put_note(&mut self, first: u64, last: u64, note: Arc<Message>) {
+        let same = self
+            .cover(first)
+            .filter(|(start, cover)| *start == first && cover.last == last && cover.note.is_some());
+        let Some(mut cover) = same.map(|(_, cover)| cover.clone()) else {
+            return;
+        };
+        cover.note = Some(note);
+        self.change_view(|view| {
+            view.take(first);
+            view.put(first, cover);
+        });
+    }
+
+    /// Reads what a handle is of, as models may read it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandle`] for what is no handle, [`Error::HandleGone`] when something else stands there now,
+    /// [`Error::InvalidPattern`].
+    ///
+    /// # Complexity
+    /// O(what stands there)
+    pub fn recall(&self, handle: &str, excerpt: &Excerpt<'_>) -> Result<String, Error> {
+        let known = Handle::read(handle);
+        let handle = known.ok_or_else(|| Error::UnknownHandle {
+            handle: handle.into(),
+        })?;
+        let text = self.handled_text(handle);
+        let text = text.ok_or_else(|| Error::HandleGone {
+            handle: handle.to_string().into(),
+        })?;
+        excerpt.of(&text)
+    }
+
+    fn masks(&self) -> Option<&Masks> {
+        self.view()?.masks()
+    }
+
+    fn handled_text(&self, handle: Handle) -> Option<String> {
+        match handle.of {
+            Handled::Result { iteration, call } => {
+                let slot = call.checked_sub(1)?;
+                let (call, outcome) = self.log.numbered(iteration)?.calls().nth(slot)?;
+                let outcome = outcome?;
+                (Handle::of_result(iteration, slot, call, outcome) == handle)
+                    .then(|| output_text(outcome, self.masks()).into_owned())
+            }
+            Handled::Iterations(first, last) => {
+                let known = self.first_number()..=self.current_iteration();
+                let is_known = first <= last && known.contains(&first) && known.contains(&last);
+                (is_known && self.handle_of(first, last) == handle)
+                    .then(|| self.transcript(first, last))
+            }
+        }
+    }
+
+    /// All that was said in iterations.
+    fn transcript(&self, first: u64, last: u64) -> String {
+        let mut text = String::new();
+        let iterations = (first..=last).filter_map(|number| self.log.numbered(number));
+        for entry in iterations.flat_map(Iteration::entries) {
+            for (said, words) in self.said(entry) {
+                text.push_str(said.label());
+                text.push_str(&words);
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// Returns what an entry says, as models may read it.
+    fn said<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = (Said<'a>, Cow<'a, str>)> {
+        let masks = self.masks();
+        let message = Said::Message(&entry.message);
+        let content = content_text(&entry.message.content, masks);
+        let content = (!content.is_empty()).then_some((message, content));
+        let calls = entry
+            .calls()
+            .enumerate()
+            .flat_map(move |(slot, (call, outcome))| {
+                let made = (Said::Call(call), Cow::Owned(call_text(call, masks)));
+                let result = outcome.map(|outcome| {
+                    let result = Said::Result(slot, call, outcome);
+                    (result, output_text(outcome, masks))
+                });
+                std::iter::once(made).chain(result)
+            });
+        content.into_iter().chain(calls)
+    }
+
+    /// Looks for words in what the view does not show in full: the best first, as many at most.
+    ///
+    /// # Complexity
+    /// O(the log)
+    #[must_use]
+    pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
+        let mut search = Search::new(words);
+        let mut places = Vec::new();
+        for (iteration, slots, entry, is_hidden) in self.shortened() {
+            for (said, text) in self.said(entry) {
+                let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
+                    continue;
+                };
+                if search.read(&text) {
+                    places.push((place, iteration, said, text));
+                }
+            }
+        }
+        let found = search.rank(most);
+        let hit = |found: Found| {
+            let (place, iteration, said, text) = places.get(found.text)?;
+            let handle = match (place, said) {
+                (Some(slot), Said::Result(_, call, outcome)) => {
+                    Handle::of_result(*iteration, *slot, call, outcome)
+                }
+                _ => self.handle_of(*iteration, *iteration),
+            };
+            Some(Hit {
+                handle,
+                text: search.snippet(text),
+                score: found.score,
+            })
+        };
+        found.into_iter().filter_map(hit).collect()
+    }
+
+    /// The entries of which something may not be shown in full: the number of the iteration, the slots before the entry
+    /// in it, and whether it is hidden.
+    fn shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+        self.iterations().flat_map(|iteration| {
+            let is_hidden = self.hides(iteration.number);
+            let mut slots = 0;
+            iteration.entries().map(move |entry| {
+                let before = slots;
+                slots += entry.message.calls.len();
+                (iteration.number, before, entry, is_hidden)
+            })
+        })
+    }
+
+    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was recalled.
+    #[allow(clippy::option_option)]
+    fn place_of(
+        &self,
+        iteration: u64,
+        before: usize,
+        said: &Said<'_>,
+        is_hidden: bool,
+    ) -> Option<Option<usize>> {
+        match said {
+            Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => None,
+            Said::Result(slot, _, outcome) => {
+                let look = self.rendering(iteration).behind(before);
+                let is_cut = *slot < look.cleared || outcome.longest() > look.most;
+                (is_hidden || is_cut).then_some(Some(before + slot))
+            }
+            _ => is_hidden.then_some(None),
+        }
+    }
+}
+
+/// What a text is of.
+#[derive(Clone, Copy)]
+enum Said<'a> {
+    Message(&'a Message),
+    Call(&'a ToolCall),
+    /// With its slot among those of the message.
+    Result(usize, &'a ToolCall, &'a Outcome),
+}
+
+impl Said<'_> {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Message(message) => match message.role {
+                Role::System => "system: ",
+                Role::User => "user: ",
+                Role::Assistant => "assistant: ",
+            },
+            Self::Call(_) => "call: ",
+            Self::Result(..) => "result: ",
+        }
+    }
+}
+
+fn call_text(call: &ToolCall, masks: Option<&Masks>) -> String {
+    let masked = masks.map(|masks| masks.call(call));
+    let call = masked.as_ref().unwrap_or(call);
+    let arguments = match (&call.arguments.json, call.arguments.value.as_str()) {
+        (Some(json), _) => Cow::Borrowed(&**json),
+        (None, Some(text)) => Cow::Borrowed(text),
+        (None, None) => Cow::Owned(json::write(&call.arguments.value)),
+    };
+    format!("{} {arguments}", call.name.as_str())
+}

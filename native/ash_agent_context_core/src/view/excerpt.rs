@@ -1,0 +1,116 @@
+//! A piece of a long text: some of its lines, or those that match a pattern.
+
+use crate::error::Error;
+use crate::view::masks::compile;
+
+/// Bytes after which a line counts as another one, so that a long one can be read in pieces.
+const LINE: usize = 1_000;
+
+/// Bytes on either side of a match that are shown of a long line.
+const AROUND: usize = 200;
+
+/// Which lines, and how many bytes at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Excerpt<'a> {
+    /// The first line, from 1.
+    pub from: usize,
+    /// How many lines at most.
+    pub lines: usize,
+    /// Only lines that match it.
+    pub pattern: Option<&'a str>,
+    /// Bytes that it may have, beside the last line that says what it is.
+    pub most: usize,
+}
+
+impl Excerpt<'_> {
+    /// The piece of a text, with a last line that says which it is if it is not all of the text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPattern`].
+    pub(crate) fn of(&self, text: &str) -> Result<String, Error> {
+        match self.pattern {
+            Some(pattern) => self.matches(text, pattern),
+            None => Ok(self.range(text)),
+        }
+    }
+
+    fn range(&self, text: &str) -> String {
+        let mut piece = String::new();
+        let (mut last, mut all) = (0, 0);
+        let first = self.from.max(1);
+        for line in lines(text) {
+            all += 1;
+            let is_asked = all >= first && all - first < self.lines;
+            // One line is always shown, so that whoever asks gets on.
+            let is_next = last == 0 || last + 1 == all;
+            let has_room = last == 0 || piece.len() + line.len() <= self.most;
+            if is_asked && is_next && has_room {
+                piece.push_str(line);
+                last = all;
+            }
+        }
+        if last == 0 {
+            return format!("[there are {all} lines]");
+        }
+        if first > 1 || last < all {
+            end_line(&mut piece);
+            piece.push_str(&format!("[lines {first} to {last} of {all}]"));
+        }
+        piece
+    }
+
+    fn matches(&self, text: &str, pattern: &str) -> Result<String, Error> {
+        let pattern = compile(pattern)?;
+        let mut piece = String::new();
+        let (mut shown, mut all, mut number) = (0, 0, 0);
+        for line in text.split_inclusive('\n') {
+            let found = pattern.find(line);
+            if let Some(found) = found {
+                all += 1;
+                let before = line.floor_char_boundary(found.start());
+                let at = number
+                    + 1
+                    + lines(line.get(..before).unwrap_or_default())
+                        .count()
+                        .saturating_sub(1);
+                let start = line.floor_char_boundary(before.saturating_sub(AROUND));
+                let end = line.ceil_char_boundary(found.end().min(before + AROUND) + AROUND);
+                let is_long = line.len() > 2 * AROUND;
+                let words = match is_long {
+                    true => line.get(start..end.min(line.len())).unwrap_or_default(),
+                    false => line,
+                };
+                let words = words.trim_end();
+                let is_asked = at >= self.from && shown < self.lines;
+                if is_asked && (shown == 0 || piece.len() + words.len() <= self.most) {
+                    piece.push_str(&format!("{at}: {words}\n"));
+                    shown += 1;
+                }
+            }
+            number += lines(line).count();
+        }
+        if shown < all || all == 0 {
+            piece.push_str(&format!("[{shown} of {all} matching lines]"));
+        }
+        Ok(piece)
+    }
+}
+
+fn end_line(text: &mut String) {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// The lines of a text, of which none is longer than [`LINE`].
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').flat_map(|line| {
+        let mut rest = line;
+        std::iter::from_fn(move || {
+            let end = rest.floor_char_boundary(LINE);
+            let (piece, after) = rest.split_at_checked(end)?;
+            rest = after;
+            (!piece.is_empty()).then_some(piece)
+        })
+    })
+}

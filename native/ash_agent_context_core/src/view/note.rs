@@ -1,0 +1,108 @@
+//! What is said of a result that is not shown, in few tokens: what it was, and how to get it back.
+
+use crate::log::call::ToolCall;
+use crate::log::message::Outcome;
+use crate::tokens::Method;
+use crate::value::{letters, Value};
+use crate::view::handle::{Handle, RECALL};
+use crate::view::masks::Masks;
+
+/// Tokens that a note may have.
+const TOKENS: u64 = 20;
+
+/// Bytes of a name or an argument that are looked at.
+const LONG: usize = 120;
+
+/// `[12 KB read_file lib/a.ex, recall 17.2-431]`
+pub(super) fn of_cleared(
+    handle: Handle,
+    call: &ToolCall,
+    masks: Option<&Masks>,
+    outcome: &Outcome,
+) -> String {
+    let masked = masks.map(|masks| masks.call(call));
+    let call = masked.as_ref().unwrap_or(call);
+    let size = size(outcome.longest());
+    let note = |what: &str| format!("[{size} {what}, {RECALL}");
+    let room = TOKENS.saturating_sub(handle.tokens());
+    let fits = |what: &str| {
+        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take up
+        // to three tokens, it sees one.
+        let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
+        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
+        Method::Estimate.text(note(what).as_bytes()) + off <= room
+    };
+    let name = one_line(call.name.as_str());
+    let mut what = shortened(&name, fits);
+    if what.len() == name.len() {
+        let argument = argument(&call.arguments.value).unwrap_or_default();
+        let argument = shortened(&argument, |argument| fits(&format!("{name} {argument}")));
+        what = format!("{name} {argument}");
+    }
+    format!("{} {handle}]", note(what.trim_end()))
+}
+
+/// Tells whether small and capital letters change as in no word.
+fn is_random(text: &str) -> bool {
+    let pairs = text.bytes().zip(text.bytes().skip(1));
+    let changes = pairs.filter(|(one, next)| {
+        one.is_ascii_alphanumeric()
+            && (next.is_ascii_uppercase() || one.is_ascii_digit() && next.is_ascii_lowercase())
+    });
+    changes.count() > 1
+}
+
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} KB", (bytes + 500) / 1_000),
+        _ => format!("{} MB", (bytes + 500_000) / 1_000_000),
+    }
+}
+
+/// The argument that tells most of a call: the shortest text that is more than a flag.
+fn argument(arguments: &Value) -> Option<String> {
+    const FLAG: usize = 3;
+    let texts: Vec<&str> = match arguments {
+        Value::Map(map) => map.iter().filter_map(|(_, value)| value.as_str()).collect(),
+        other => other.as_str().into_iter().collect(),
+    };
+    let shortest = |least: usize| {
+        let long = texts.iter().filter(move |text| text.len() >= least);
+        long.min_by_key(|text| text.len())
+    };
+    shortest(FLAG)
+        .or_else(|| shortest(1))
+        .map(|text| one_line(text))
+}
+
+fn one_line(text: &str) -> String {
+    let end = text.floor_char_boundary(LONG);
+    let text = text.get(..end).unwrap_or_default();
+    let words = text.split(|letter: char| letter.is_control() || letters::is_space(letter));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// As much of a text as there is room for: of a path the end, of anything else the beginning.
+fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
+    if fits(text) {
+        return text.to_owned();
+    }
+    if text.contains('/') && !text.contains(' ') {
+        let ends = text
+            .match_indices('/')
+            .filter_map(|(at, _)| text.get(at + 1..));
+        if let Some(end) = ends.into_iter().find(|end| fits(end)) {
+            return end.to_owned();
+        }
+    }
+    // A word that is cut takes up to two tokens more.
+    let fits = |start: &&str| fits(&format!("{start}.. . ."));
+    let mut starts = text
+        .char_indices()
+        .rev()
+        .filter_map(|(end, _)| text.get(..end));
+    let start = starts.find(fits);
+    start.map_or_else(String::new, |start| format!("{}..", start.trim_end()))
+}

@@ -1,0 +1,143 @@
+//! Finding texts by their words, by a scan: 2.4 MB take a few milliseconds, and nothing has to be kept.
+//!
+//! Texts are ranked by BM25. Those that have the words as they were asked for, one after the other, come first.
+
+use std::cmp::Ordering;
+
+use crate::view::words::Words;
+
+/// How fast more of the same word counts less, and how much long texts count less: the usual values of BM25.
+const K: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// What a text gains that has the words as they were asked for.
+const AS_ASKED: f64 = 1_000.0;
+
+/// Words of a question that are looked for.
+const MOST_WORDS: usize = 32;
+
+/// Bytes on either side of what was found.
+const AROUND: usize = 120;
+
+/// A search, fed with one text after the other.
+pub(crate) struct Search {
+    asked: String,
+    words: Words,
+    texts: usize,
+    length: usize,
+    found: Vec<Candidate>,
+}
+
+struct Candidate {
+    counts: Box<[u32]>,
+    length: usize,
+    is_as_asked: bool,
+}
+
+/// A text that was found, by its number among those that [`Search::read`] took.
+pub(crate) struct Found {
+    pub text: usize,
+    pub score: f64,
+}
+
+impl Search {
+    pub fn new(asked: &str) -> Self {
+        let asked = asked.trim().to_owned();
+        let words = Words::new(&asked, MOST_WORDS);
+        Self {
+            asked,
+            words,
+            texts: 0,
+            length: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Reads a text, and tells whether it has any of the words.
+    pub fn read(&mut self, text: &str) -> bool {
+        let mut counts = vec![0; self.words.len()];
+        let length = self.words.count(text.as_bytes(), &mut counts);
+        self.texts += 1;
+        self.length += length;
+        let all = counts.iter().all(|count| *count > 0);
+        // Where words have no borders, as in Chinese, what was asked for is a piece of one.
+        let may_have = all || !self.asked.is_ascii();
+        let is_as_asked = may_have && find(text, &self.asked).is_some();
+        let has_any = is_as_asked || counts.iter().any(|count| *count > 0);
+        if has_any {
+            self.found.push(Candidate {
+                counts: counts.into(),
+                length,
+                is_as_asked,
+            });
+        }
+        has_any
+    }
+
+    /// The best, as many at most.
+    pub fn rank(&self, most: usize) -> Vec<Found> {
+        let texts = self.texts as f64;
+        let average = (self.length as f64 / texts.max(1.0)).max(1.0);
+        let weights = (0..self.words.len()).map(|word| {
+            let has = |one: &&Candidate| one.counts.get(word).is_some_and(|count| *count > 0);
+            let having = self.found.iter().filter(has).count() as f64;
+            ((texts - having + 0.5) / (having + 0.5)).ln_1p()
+        });
+        let weights: Vec<f64> = weights.collect();
+        let score = |one: &Candidate| -> f64 {
+            let room = K * (1.0 - B + B * one.length as f64 / average);
+            let words = one.counts.iter().zip(&weights).map(|(count, weight)| {
+                let count = f64::from(*count);
+                weight * count * (K + 1.0) / (count + room)
+            });
+            words.sum::<f64>() + if one.is_as_asked { AS_ASKED } else { 0.0 }
+        };
+        let found = self.found.iter().enumerate();
+        let mut found: Vec<Found> = found
+            .map(|(text, one)| Found {
+                text,
+                score: score(one),
+            })
+            .collect();
+        // Of equals the newest: it is the likelier to hold.
+        found.sort_by(|a, b| {
+            let scores = b.score.partial_cmp(&a.score).unwrap_or(Ordering::Equal);
+            scores.then(b.text.cmp(&a.text))
+        });
+        found.truncate(most);
+        found
+    }
+
+    /// The piece of a text around what was asked for, or around one of its words, on one line.
+    pub fn snippet(&self, text: &str) -> String {
+        let found = find(text, &self.asked).map(|start| (start, start + self.asked.len()));
+        let (start, end) = found.or_else(|| self.words.find(text)).unwrap_or((0, 0));
+        let from = text.floor_char_boundary(start.saturating_sub(AROUND));
+        let to = text.ceil_char_boundary((end.min(start + AROUND) + AROUND).min(text.len()));
+        let words: Vec<&str> = text
+            .get(from..to)
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let before = if from > 0 { "…" } else { "" };
+        let after = if to < text.len() { "…" } else { "" };
+        format!("{before}{}{after}", words.join(" "))
+    }
+}
+
+/// Where a text has another one, whatever the case of ASCII letters.
+fn find(text: &str, other: &str) -> Option<usize> {
+    if other.is_empty() {
+        return None;
+    }
+    text.find(other).or_else(|| {
+        let first = other.as_bytes().first()?.to_ascii_lowercase();
+        let upper = first.to_ascii_uppercase();
+        let mut starts = memchr::memchr2_iter(first, upper, text.as_bytes());
+        let is_same = |start: &usize| {
+            let piece = text.as_bytes().get(*start..start + other.len());
+            piece.is_some_and(|piece| piece.eq_ignore_ascii_case(other.as_bytes()))
+        };
+        starts.find(is_same)
+    })
+}

@@ -1,0 +1,54 @@
+//! Texts as models may read them: without what is masked.
+
+use std::borrow::Cow;
+
+use crate::log::media::words_of;
+use crate::log::message::{Outcome, Output};
+use crate::log::part::{Content, Part, PartKind};
+use crate::value::letters;
+use crate::view::masks::Masks;
+
+/// What a message says; thinking is not said.
+pub(crate) fn content_text<'a>(content: &'a Content, masks: Option<&Masks>) -> Cow<'a, str> {
+    match masks.map(|masks| masks.content(content)) {
+        None => plain(content),
+        Some(masked) => plain(&masked).into_owned().into(),
+    }
+}
+
+fn plain(content: &Content) -> Cow<'_, str> {
+    match content {
+        Content::None => "".into(),
+        Content::Text(text) => letters::utf8(text),
+        Content::Parts(parts) => parts_text(parts),
+    }
+}
+
+/// What a result says.
+pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
+    match masks.and_then(|masks| masks.output(outcome)) {
+        None => said(outcome),
+        Some(masked) => said(&Outcome::new(outcome.status, masked))
+            .into_owned()
+            .into(),
+    }
+}
+
+fn said(outcome: &Outcome) -> Cow<'_, str> {
+    match &outcome.output {
+        Output::Parts(parts) => parts_text(parts),
+        Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),
+    }
+}
+
+fn parts_text(parts: &[Part]) -> Cow<'_, str> {
+    let texts = parts.iter().filter_map(|part| match &part.kind {
+        PartKind::Text(bytes) => Some(letters::utf8(bytes)),
+        kind => words_of(kind).map(Cow::Owned),
+    });
+    let mut texts: Vec<Cow<'_, str>> = texts.collect();
+    match texts.len() {
+        1 => texts.pop().unwrap_or_default(),
+        _ => texts.join("\n").into(),
+    }
+}

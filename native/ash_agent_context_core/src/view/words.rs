@@ -1,0 +1,96 @@
+//! The words of texts: runs of letters and digits, whatever their case.
+
+/// A byte in lower case; 0 where it is in no word. Bytes of letters beyond ASCII are as they are.
+#[inline]
+const fn lower(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' | b'0'..=b'9' | 0x80.. => byte,
+        b'A'..=b'Z' => byte | 0x20,
+        _ => 0,
+    }
+}
+
+/// Some words, which texts are searched for.
+pub(crate) struct Words {
+    words: Vec<Box<[u8]>>,
+    /// By hash, for the first look: of the words that a text has, nearly none is asked for.
+    may_be: [bool; FILTER],
+}
+
+const FILTER: usize = 1 << 10;
+
+impl Words {
+    /// Words of a text, as many at most.
+    pub fn new(text: &str, most: usize) -> Self {
+        let mut words: Vec<Box<[u8]>> = Vec::new();
+        let mut may_be = [false; FILTER];
+        each(text.as_bytes(), |hash, start, end| {
+            let word = text.as_bytes().get(start..end).unwrap_or_default();
+            let word: Box<[u8]> = word.to_ascii_lowercase().into();
+            if words.len() < most && !words.contains(&word) {
+                if let Some(slot) = may_be.get_mut(hash % FILTER) {
+                    *slot = true;
+                }
+                words.push(word);
+            }
+        });
+        Self { words, may_be }
+    }
+
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    fn position(&self, hash: usize, word: &[u8]) -> Option<usize> {
+        let may_be = self.may_be.get(hash % FILTER).is_some_and(|may_be| *may_be);
+        let mut words = self.words.iter();
+        may_be.then(|| words.position(|known| known.eq_ignore_ascii_case(word)))?
+    }
+
+    /// Counts these words in a text. Returns how many words it has.
+    pub fn count(&self, text: &[u8], counts: &mut [u32]) -> usize {
+        let mut length = 0;
+        each(text, |hash, start, end| {
+            length += 1;
+            let word = text.get(start..end).unwrap_or_default();
+            if let Some(count) = self.position(hash, word).and_then(|at| counts.get_mut(at)) {
+                *count += 1;
+            }
+        });
+        length
+    }
+
+    /// Where the longest of the words stands that a text has.
+    pub fn find(&self, text: &str) -> Option<(usize, usize)> {
+        let mut best = None;
+        each(text.as_bytes(), |hash, start, end| {
+            let word = text.as_bytes().get(start..end).unwrap_or_default();
+            let is_longer = best.is_none_or(|(start, end)| word.len() > end - start);
+            if is_longer && self.position(hash, word).is_some() {
+                best = Some((start, end));
+            }
+        });
+        best
+    }
+}
+
+/// Gives each word with its hash.
+#[inline]
+fn each(text: &[u8], mut word: impl FnMut(usize, usize, usize)) {
+    let (mut hash, mut start) = (0_usize, 0);
+    for (at, byte) in text.iter().enumerate() {
+        let lower = lower(*byte);
+        if lower != 0 {
+            if hash == 0 {
+                start = at;
+            }
+            hash = (hash.wrapping_mul(31).wrapping_add(usize::from(lower))) | 1 << 40;
+        } else if hash != 0 {
+            word(hash, start, at);
+            hash = 0;
+        }
+    }
+    if hash != 0 {
+        word(hash, start, text.len());
+    }
+}

@@ -1,0 +1,211 @@
+defmodule AshAgent.Runtime.RecallTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Runtime}
+  alias AshAgent.LLM.Scripted
+  alias AshAgent.Runtime.{Recall, SubAgent, ToolExecutor}
+
+  doctest AshAgent.Runtime.Recall
+
+  @file_text Enum.map_join(1..200, "\n", &"line #{&1}")
+
+  defp read_tool, do: {:read_file, fn _arguments -> {:ok, @file_text} end}
+
+  defp calls(calls) do
+    for {{name, arguments}, number} <- Enum.with_index(calls),
+        do: %{
+          id: "#{name}_#{number}_#{System.unique_integer([:positive])}",
+          name: name,
+          arguments: arguments
+        }
+  end
+
+  # The model reads a file, and then recalls with the handles that it reads in its context.
+  defp model(steps) do
+    Scripted.new(
+      Enum.map(steps, fn
+        step when is_function(step, 1) -> step
+        answer when is_binary(answer) -> answer
+        step -> %{tool_calls: calls(step)}
+      end)
+    )
+  end
+
+  defp handles(context) do
+    for %{content: [%{type: :tool_result} | _] = results} <- Context.to_messages(context),
+        %{content: text} <- results,
+        [_, handle] <- [Regex.run(~r/recall ([0-9.]+-[0-9]{3})/, text)],
+        do: handle
+  end
+
+  defp results(context) do
+    for %{tool_calls: calls} <- Context.iterations(context),
+        call <- calls,
+        do: {to_string(call.name), call.result}
+  end
+
+  defp run(context, steps, opts \\ []) do
+    {:ok, result} =
+      Runtime.run(
+        context,
+        Keyword.merge([llm: model(steps), tools: [read_tool(), Recall.tool()]], opts)
+      )
+
+    result.context
+  end
+
+  defp cleared do
+    run(Context.new("Read."), [[read_file: %{"path" => "lib/a.ex"}], "Read."])
+    |> Context.clear_tool_results(keep: 0)
+    |> Context.add_user_message("Again.")
+  end
+
+  test "reads what was cleared, and its answer is a result like any other" do
+    context = cleared()
+    assert [handle] = handles(context)
+    arguments = %{"handle" => handle, "from" => 3, "lines" => 2}
+    context = run(context, [[recall: arguments], "Done."])
+
+    assert {"recall", {:ok, "line 3\nline 4\n[lines 3 to 4 of 200]"}} =
+             context |> results() |> List.last()
+
+    context =
+      run(context |> Context.add_user_message("More"), [[recall: %{"handle" => handle}], "Done."])
+
+    assert {"recall", {:ok, @file_text}} = context |> results() |> List.last()
+    assert [_, _] = context |> Context.clear_tool_results(keep: 0) |> handles()
+  end
+
+  test "searches, and says what it cannot do" do
+    context =
+      run(cleared(), [
+        [recall: %{"query" => "line 77"}],
+        [recall: %{"query" => "zebra"}],
+        [recall: %{"handle" => "1.1-000"}, recall: %{"handle" => "nonsense"}, recall: %{}],
+        "Done."
+      ])
+
+    assert [{_, {:ok, found}}, {_, {:ok, "[nothing found]"}} | errors] =
+             context |> results() |> tl()
+
+    assert found =~ ~r/^1\.1-\d{3}: .*line 77/
+    assert [{_, {:error, "gone: " <> _}}, {_, {:error, unknown}}, {_, {:error, neither}}] = errors
+    assert unknown =~ "not a handle"
+    assert neither =~ "give a handle"
+  end
+
+  test "tells of the same recall twice in a row" do
+    context = cleared()
+    [handle] = handles(context)
+    same = [recall: %{"handle" => handle, "lines" => 1}]
+    context = run(context, [same, same, [recall: %{"handle" => handle, "lines" => 2}], "Done."])
+    assert [first, second, third] = for({"recall", {:ok, text}} <- results(context), do: text)
+    assert first =~ "line 1"
+    assert second =~ "the same as in the answer before"
+    assert third =~ "line 2"
+  end
+
+  test "needs no permission and no approval, unlike other tools" do
+    context = cleared()
+    [handle] = handles(context)
+
+    opts = [
+      allowed_tools: [:read_file],
+      permission_rules: [{:deny, "*"}],
+      approval: fn _call, _context -> {:deny, "no"} end
+    ]
+
+    context = run(context, [[recall: %{"handle" => handle}, read_file: %{}], "Done."], opts)
+
+    assert [{"recall", {:ok, @file_text}}, {"read_file", {:error, _}}] =
+             context |> results() |> tl()
+  end
+
+  test "is offered from the first request on, and handles stand only while it is" do
+    context = cleared()
+    llm = Scripted.new(["Done."])
+    {:ok, result} = Runtime.run(context, llm: llm, tools: [Recall.tool(), read_tool()])
+    assert [%{opts: opts}] = Scripted.requests(llm)
+    assert Enum.any?(opts[:tools], &(&1.name == "recall"))
+    assert [_] = handles(result.context)
+
+    {:ok, result} =
+      result.context
+      |> Context.add_user_message("Go on")
+      |> Runtime.run(llm: Scripted.new(["Yes."]))
+
+    refute Context.recall?(result.context)
+    assert [] = handles(result.context)
+
+    own = %{recall: fn _ -> {:ok, "mine"} end}
+    {:ok, result} = context |> Runtime.run(llm: Scripted.new(["Yes."]), tools: own)
+    assert Context.recall?(result.context)
+  end
+
+  test "reads the conversation of a sub-agent in the sub-agent" do
+    child =
+      SubAgent.tool(
+        name: "child",
+        llm: model([[recall: %{"query" => "secret"}], "Nothing."]),
+        tools: [Recall.tool()],
+        on_child: fn child -> send(self(), {:child, child}) end
+      )
+
+    parent = self()
+
+    child = %{
+      child
+      | run: fn arguments, tool_context, scope ->
+          outcome = child.run.(arguments, tool_context, scope)
+
+          receive do
+            {:child, context} -> send(parent, {:child, context})
+          after
+            0 -> :ok
+          end
+
+          outcome
+        end
+    }
+
+    context =
+      Context.new("The secret is 4711.")
+      |> Context.add_assistant_message("Ok.")
+      |> Context.add_user_message("Go")
+
+    context = Context.keep_last_iterations(context, 1)
+
+    {:ok, _result} =
+      Runtime.run(context,
+        llm: model([[child: %{"task" => "Look"}], "Done."]),
+        tools: [child, Recall.tool()]
+      )
+
+    assert_received {:child, context}
+    assert [{"recall", {:ok, "[nothing found]"}}] = results(context)
+  end
+
+  test "works only in a run" do
+    assert [%{result: {:error, words}}] =
+             ToolExecutor.execute_tools(
+               [%{id: "1", name: "recall", arguments: %{"query" => "a"}}],
+               [Recall.tool()],
+               %{}
+             )
+
+    assert words =~ "only in a run"
+  end
+
+  test "answers within its bytes" do
+    context = cleared()
+    [handle] = handles(context)
+    tools = [read_tool(), Recall.tool(max_bytes: 100)]
+
+    context =
+      run(context, [[recall: %{"handle" => handle}], [recall: %{"query" => "line"}], "Done."],
+        tools: tools
+      )
+
+    for {"recall", {:ok, text}} <- results(context), do: assert(byte_size(text) <= 150)
+  end
+end
