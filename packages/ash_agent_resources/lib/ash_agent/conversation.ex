@@ -79,7 +79,8 @@ defmodule AshAgent.Conversation do
         type: {:one_of, [:asker, :resumer]},
         default: :asker,
         doc:
-          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes."
+          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. What goes on by itself " <>
+            "runs as who asked."
       ],
       actor_persister: [
         type: :atom,
@@ -172,8 +173,16 @@ defmodule AshAgent.Conversation do
   `AshAgent.Runtime.Result` or `AshAgent.Runtime.Paused`. With `wait: false` they return once the message is stored. If the run fails,
   they return an `AshAgent.Conversation.Error`; the message and what was answered are kept, and `:resume` continues.
 
-  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. Do not call these three in a
-  transaction: they return an error.
+  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. In a transaction of the caller, these
+  three return at once: the message is written with the transaction, its turn begins after the commit, and a rollback leaves nothing. Ash
+  tells of the commit: in a `Repo.transaction`, pass `return_notifications?: true`, and the notifications to `Ash.Notifier.notify/1` after it.
+
+  ## Turns that were cut short
+
+  A turn ends with its node. Once nobody has it, which is at most thirty seconds later, the calculation `due` is true: an AshOban trigger on
+  it with the action `:resume`, see the guide "Oban", or an `AshAgent.Conversation.Sweeper` goes on with the turn, without a person. Calls
+  that were started are not started again, unless their tool is safe to repeat. In another store than that of AshPostgres, nothing can be
+  filtered by `due`.
 
   ## Two at once
 

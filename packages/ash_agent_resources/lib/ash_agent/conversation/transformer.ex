@@ -22,7 +22,8 @@ defmodule AshAgent.Conversation.Transformer do
     {:total_tokens, :integer, []},
     {:status, :atom, [constraints: [one_of: Store.Conversation.statuses()]]},
     {:revision, :integer, []},
-    {:last_activity_at, :utc_datetime_usec, []}
+    {:last_activity_at, :utc_datetime_usec, []},
+    {:due, :boolean, [public?: false]}
   ]
 
   @interfaces [
@@ -227,7 +228,8 @@ defmodule AshAgent.Conversation.Transformer do
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
         implementation = {Row, show: name, conversation: resource}
-        Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
+        opts = Keyword.put_new(opts, :public?, true)
+        Builder.add_new_calculation(state, name, type, implementation, opts)
       else
         opts = Keyword.merge([public?: true] ++ unsorted(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
