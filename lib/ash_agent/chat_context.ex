@@ -88,16 +88,16 @@ defmodule AshAgent.ChatContext do
       raise ArgumentError, "options :input and :context exclude each other: give one of them"
     end
 
-    (opts[:context] || opened(opts[:input], opts[:id], opts[:at])) |> begin(opts)
+    (opts[:context] || open(opts[:input], opts[:id], opts[:at])) |> begin(opts)
   end
 
-  defp opened(nil, id, at) do
+  defp open(nil, id, at) do
     times = if at, do: [created_at: at, updated_at: at], else: []
     iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
     Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
   end
 
-  defp opened(input, id, at), do: Context.new(input, id: id, at: at)
+  defp open(input, id, at), do: Context.new(input, id: id, at: at)
 
   defp begin(context, opts) do
     name = name!(opts[:branch])
@@ -143,7 +143,7 @@ defmodule AshAgent.ChatContext do
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
     opts = Options.validate!(opts, :branch)
     refuse_known!(chat, name!(name))
-    origin = named!(chat, opts[:from])
+    origin = find_named!(chat, opts[:from])
     made = chat.made + 1
     branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:iteration]))
     put(%{chat | made: made}, put_prompts(branch, opts, []))
@@ -167,7 +167,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec switch(t(), String.t()) :: t()
   def switch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: %{chat | active_branch_name: named!(chat, name).name}
+    do: %{chat | active_branch_name: find_named!(chat, name).name}
 
   @doc """
   Returns the active branch.
@@ -235,7 +235,7 @@ defmodule AshAgent.ChatContext do
   @spec update_context(t(), (Context.t() -> Context.t()), keyword()) :: t()
   def update_context(%__MODULE__{} = chat, fun, opts \\ [])
       when is_function(fun, 1) and is_list(opts) do
-    branch = chosen!(chat, Options.validate!(opts, :update_context))
+    branch = choose!(chat, Options.validate!(opts, :update_context))
 
     case fun.(branch.context) do
       %Context{} = context ->
@@ -270,7 +270,7 @@ defmodule AshAgent.ChatContext do
 
     put(
       chat,
-      chat |> chosen!(opts) |> Branch.put_system_prompt(prompt, Keyword.take(opts, [:at]))
+      chat |> choose!(opts) |> Branch.put_system_prompt(prompt, Keyword.take(opts, [:at]))
     )
   end
 
@@ -292,7 +292,7 @@ defmodule AshAgent.ChatContext do
   def put_user_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_nil(prompt)) and is_list(opts) do
     opts = Options.validate!(opts, :put_prompt)
-    put(chat, chat |> chosen!(opts) |> Branch.put_user_prompt(prompt, Keyword.take(opts, [:at])))
+    put(chat, chat |> choose!(opts) |> Branch.put_user_prompt(prompt, Keyword.take(opts, [:at])))
   end
 
   @doc """
@@ -310,7 +310,7 @@ defmodule AshAgent.ChatContext do
   @spec rename_branch(t(), String.t(), String.t()) :: t()
   def rename_branch(%__MODULE__{} = chat, name, new_name)
       when is_binary(name) and is_binary(new_name) do
-    branch = named!(chat, name)
+    branch = find_named!(chat, name)
     if new_name != name, do: refuse_known!(chat, name!(new_name))
     active = if chat.active_branch_name == name, do: new_name, else: chat.active_branch_name
     branches = Map.delete(chat.branches, name)
@@ -334,7 +334,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec delete_branch(t(), String.t()) :: t()
   def delete_branch(%__MODULE__{} = chat, name) when is_binary(name) do
-    branch = named!(chat, name)
+    branch = find_named!(chat, name)
     if name == chat.active_branch_name, do: raise(Error, reason: {:active_branch, name})
     %{chat | branches: Map.delete(chat.branches, branch.name)}
   end
@@ -383,7 +383,7 @@ defmodule AshAgent.ChatContext do
   @spec spawn_child(t(), keyword()) :: t()
   def spawn_child(%__MODULE__{} = parent, opts \\ []) when is_list(opts) do
     opts = Options.validate!(opts, :spawn_child)
-    from = named!(parent, opts[:from])
+    from = find_named!(parent, opts[:from])
 
     if opts[:id] == parent.id do
       raise ArgumentError,
@@ -392,12 +392,12 @@ defmodule AshAgent.ChatContext do
 
     own = Keyword.take(opts, [:id, :system_prompt, :user_prompt, :at, :branch])
     own = Keyword.put(own, :config, opts[:config] || parent.config)
-    %{(opts[:seed] |> seeded(from.context, opts) |> begin(own)) | parent_id: parent.id}
+    %{(opts[:seed] |> seed(from.context, opts) |> begin(own)) | parent_id: parent.id}
   end
 
-  defp seeded(nil, _parent, opts), do: opened(opts[:input], opts[:id], opts[:at])
+  defp seed(nil, _parent, opts), do: open(opts[:input], opts[:id], opts[:at])
 
-  defp seeded(range, parent, opts) do
+  defp seed(range, parent, opts) do
     context = Stored.seed(parent, range, opts[:id], opts[:at])
 
     if opts[:input],
@@ -609,11 +609,11 @@ defmodule AshAgent.ChatContext do
       else: branch
   end
 
-  defp chosen!(chat, opts), do: named!(chat, opts[:branch])
+  defp choose!(chat, opts), do: find_named!(chat, opts[:branch])
 
-  defp named!(chat, nil), do: active(chat)
+  defp find_named!(chat, nil), do: active(chat)
 
-  defp named!(chat, name) do
+  defp find_named!(chat, name) do
     with :error <- fetch_branch(chat, name) do
       raise Error, reason: {:unknown_branch, name, Enum.map(branches(chat), & &1.name)}
     else

@@ -66,7 +66,7 @@ defmodule AshAgent.Options do
   @doc "Checks one value; the error says what is expected."
   @spec check(term(), keyword()) :: :ok | {:error, expected :: String.t()}
   def check(value, option),
-    do: if(valid?(type(option), value), do: :ok, else: {:error, expected(option)})
+    do: if(valid?(type(option), value), do: :ok, else: {:error, describe_expected(option)})
 
   @doc "The schema's options as a Markdown list, for an `## Options` section."
   @spec docs(schema()) :: String.t()
@@ -107,7 +107,7 @@ defmodule AshAgent.Options do
 
     for {name, option} <- schema, option[:required], name not in given do
       raise ArgumentError,
-            "required option #{inspect(name)} not given: expected #{expected(option)}"
+            "required option #{inspect(name)} not given: expected #{describe_expected(option)}"
     end
   end
 
@@ -136,7 +136,7 @@ defmodule AshAgent.Options do
   defp check!(name, value, option) do
     with {:error, expected} <- check(value, option) do
       raise ArgumentError,
-            "invalid value for option #{inspect(name)}: expected #{expected}, got: #{got(type(option), value)}"
+            "invalid value for option #{inspect(name)}: expected #{expected}, got: #{describe_value(type(option), value)}"
     end
   end
 
@@ -172,7 +172,7 @@ defmodule AshAgent.Options do
   defp valid?({:or, []}, _value), do: false
   defp valid?({:custom, check}, value), do: check.(value)
 
-  defp expected(option), do: option[:type_doc] || words(type(option))
+  defp describe_expected(option), do: option[:type_doc] || words(type(option))
 
   defp type_doc(option), do: option[:type_doc] || words(type(option), "`")
 
@@ -202,15 +202,15 @@ defmodule AshAgent.Options do
   defp default(option), do: " Defaults to `#{inspect(option[:default])}`."
 
   # Of a list, the element that is wrong.
-  defp got({:list, type}, value) when is_list(value) do
+  defp describe_value({:list, type}, value) when is_list(value) do
     index = not List.improper?(value) and Enum.find_index(value, &(not valid?(type, &1)))
     if index, do: "#{kind(Enum.at(value, index))} at index #{index}", else: kind(value)
   end
 
-  defp got({:or, types}, value),
-    do: types |> Enum.find(:any, &match?({:list, _}, &1)) |> got(value)
+  defp describe_value({:or, types}, value),
+    do: types |> Enum.find(:any, &match?({:list, _}, &1)) |> describe_value(value)
 
-  defp got(_type, value), do: kind(value)
+  defp describe_value(_type, value), do: kind(value)
 
   @doc "What a value is, for an error: its kind, but for atoms and numbers never what it holds."
   @spec kind(term()) :: String.t()

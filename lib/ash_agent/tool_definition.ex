@@ -63,7 +63,7 @@ defmodule AshAgent.ToolDefinition do
 
   defp tool(name, definition) do
     name = to_string(name)
-    given = described(definition, name)
+    given = describe(definition, name)
     description = Map.get(given, :description)
     parameters = Map.get(given, :parameters) || @default_parameters
 
@@ -84,10 +84,10 @@ defmodule AshAgent.ToolDefinition do
     {%{name: name, description: description, parameters: parameters}, definition}
   end
 
-  defp described(%{} = definition, _name), do: definition
-  defp described(function, _name) when is_function(function), do: %{}
-  defp described({module, name}, _name) when is_atom(module) and is_atom(name), do: %{}
-  defp described(_other, name), do: refuse!(name)
+  defp describe(%{} = definition, _name), do: definition
+  defp describe(function, _name) when is_function(function), do: %{}
+  defp describe({module, name}, _name) when is_atom(module) and is_atom(name), do: %{}
+  defp describe(_other, name), do: refuse!(name)
 
   @doc "Raises for a tool that nothing can run."
   @spec refuse!(String.t() | atom()) :: no_return()

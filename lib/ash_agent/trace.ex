@@ -251,11 +251,17 @@ defmodule AshAgent.Trace do
   ## For the core: {name, id, parent | nil, position of the branch it was made of | nil, active?, handle}
 
   defp all_told(shown, children),
-    do: Enum.reduce(children, told(shown, 0, true), &(&2 ++ told(&1, length(&2), false)))
+    do:
+      Enum.reduce(
+        children,
+        list_conversations(shown, 0, true),
+        &(&2 ++ list_conversations(&1, length(&2), false))
+      )
 
-  defp told(%Context{} = context, _first, active?), do: [Printed.told(context, active?)]
+  defp list_conversations(%Context{} = context, _first, active?),
+    do: [Printed.told(context, active?)]
 
-  defp told(%ChatContext{} = chat, first, main?) do
+  defp list_conversations(%ChatContext{} = chat, first, main?) do
     branches = ChatContext.branches(chat)
     positions = branches |> Enum.with_index(first) |> Map.new(fn {of, at} -> {of.number, at} end)
 

@@ -79,12 +79,16 @@ defmodule AshAgent.ChatContext.Branch do
   @doc false
   @spec put_user_prompt(t(), String.t() | nil, keyword()) :: t()
   def put_user_prompt(%__MODULE__{} = branch, prompt, opts),
-    do: put_context(branch, Context.put_prompt_block(branch.context, @block, given(prompt), opts))
+    do:
+      put_context(
+        branch,
+        Context.put_prompt_block(branch.context, @block, reject_blank(prompt), opts)
+      )
 
   # A blank text would leave blank lines after the system prompt.
-  defp given(nil), do: nil
+  defp reject_blank(nil), do: nil
 
-  defp given(prompt),
+  defp reject_blank(prompt),
     do: if(String.valid?(prompt) and String.trim(prompt) == "", do: nil, else: prompt)
 
   defimpl Inspect do

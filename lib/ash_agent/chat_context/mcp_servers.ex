@@ -35,7 +35,7 @@ defmodule AshAgent.ChatContext.MCPServers do
   end
 
   defp server(%{} = server) when not is_struct(server) do
-    server = Map.new(server, &known/1)
+    server = Map.new(server, &to_known/1)
     {needed, defaults} = if remote?(server), do: {:url, @remote}, else: {:command, @program}
     server = Map.merge(defaults, server)
 
@@ -43,7 +43,7 @@ defmodule AshAgent.ChatContext.MCPServers do
       Enum.find([:name, needed], &(not valid?(&1, server[&1]))) ||
         Enum.find(@keys, &(is_map_key(server, &1) and not valid?(&1, server[&1])))
 
-    if wrong, do: {:error, [Atom.to_string(wrong)], expected(wrong)}, else: {:ok, server}
+    if wrong, do: {:error, [Atom.to_string(wrong)], describe(wrong)}, else: {:ok, server}
   end
 
   defp server(_other), do: {:error, [], "a map with :name and :command or :url"}
@@ -51,9 +51,9 @@ defmodule AshAgent.ChatContext.MCPServers do
   defp remote?(server), do: is_map_key(server, :url) and not is_map_key(server, :command)
 
   for key <- @keys,
-      do: defp(known({unquote(Atom.to_string(key)), value}), do: {unquote(key), value})
+      do: defp(to_known({unquote(Atom.to_string(key)), value}), do: {unquote(key), value})
 
-  defp known(pair), do: pair
+  defp to_known(pair), do: pair
 
   defp valid?(:args, args), do: texts?(args)
   defp valid?(:inherit_env, names), do: names == true or texts?(names)
@@ -67,11 +67,11 @@ defmodule AshAgent.ChatContext.MCPServers do
   defp texts?(list),
     do: is_list(list) and not List.improper?(list) and Enum.all?(list, &is_binary/1)
 
-  defp expected(:args), do: "a list of strings"
-  defp expected(:inherit_env), do: "a list of strings or true"
-  defp expected(:trust_annotations), do: "a boolean"
-  defp expected(key) when key in [:env, :headers], do: "a map of strings"
-  defp expected(_key), do: "a non-empty string"
+  defp describe(:args), do: "a list of strings"
+  defp describe(:inherit_env), do: "a list of strings or true"
+  defp describe(:trust_annotations), do: "a boolean"
+  defp describe(key) when key in [:env, :headers], do: "a map of strings"
+  defp describe(_key), do: "a non-empty string"
 
   @doc "A server to be stored: nothing empty, and of the further keys those that `lasting?` lets pass."
   @spec to_terms(map(), (term() -> boolean())) :: map()

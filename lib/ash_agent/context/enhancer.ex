@@ -132,7 +132,7 @@ defmodule AshAgent.Context.Enhancer do
     do: {:ok, context, %{skipped: Enum.reverse(skipped)}}
 
   defp each([{name, fun} | rest], context, needs, on_error, skipped) do
-    case attempt(fn -> context |> fun.(needs) |> checked(context) end) do
+    case attempt(fn -> context |> fun.(needs) |> check_return(context) end) do
       {:ok, next} ->
         each(rest, next, needs, on_error, skipped)
 
@@ -159,11 +159,11 @@ defmodule AshAgent.Context.Enhancer do
     kind, reason -> {:error, {kind, reason}}
   end
 
-  defp checked({:ok, %struct{ref: _} = next}, %struct{} = context),
+  defp check_return({:ok, %struct{ref: _} = next}, %struct{} = context),
     do: if(same_log?(context, next), do: {:ok, next}, else: {:error, :log_changed})
 
-  defp checked({:error, reason}, _context), do: {:error, reason}
-  defp checked(other, _context), do: {:error, {:bad_return, other}}
+  defp check_return({:error, reason}, _context), do: {:error, reason}
+  defp check_return(other, _context), do: {:error, {:bad_return, other}}
 
   defp same_log?(a, b),
     do: a.current_iteration == b.current_iteration and (a.ref == b.ref or equal_log?(a, b))

@@ -383,7 +383,7 @@ defmodule AshAgent.Context.Options do
     def validate!([], unquote(name)), do: unquote(Macro.escape(Options.validate!([], schema)))
   end
 
-  def validate!(opts, name), do: Options.validate!(opts, compiled(name))
+  def validate!(opts, name), do: Options.validate!(opts, compile(name))
 
   @doc "The time of a change, of the options of a function that has no others."
   @spec time!(keyword()) :: DateTime.t() | nil
@@ -418,10 +418,10 @@ defmodule AshAgent.Context.Options do
 
   @doc "The schema of this name."
   @spec schema(atom()) :: Options.schema()
-  def schema(name), do: name |> compiled() |> elem(0)
+  def schema(name), do: name |> compile() |> elem(0)
 
   for {name, schema} <- @schemas do
-    defp compiled(unquote(name)), do: unquote(schema |> Options.compile() |> Macro.escape())
+    defp compile(unquote(name)), do: unquote(schema |> Options.compile() |> Macro.escape())
   end
 
   @doc "The least limit of a result: below it, the note of what was left out takes all of the room."

@@ -61,12 +61,12 @@ defmodule AshAgent.Context.Peer do
     # A system message with metadata would not be the system prompt.
     read = if index == 0 and read.role == :system, do: Map.delete(read, :metadata), else: read
     names = Map.merge(names, names(read))
-    difference = difference(peer, foreign, decoded(read), names)
+    difference = difference(peer, foreign, decode_arguments(read), names)
 
     # Two messages with results of one answer are one here.
     apart? = results?(read) and after_results? and difference == %{}
     difference = if apart?, do: Map.take(full(peer, foreign), [:role]), else: difference
-    {noted(read, peer, difference), {names, results?(read)}}
+    {put_note(read, peer, difference), {names, results?(read)}}
   end
 
   # The difference of the system prompt is kept with the conversation.
@@ -85,7 +85,7 @@ defmodule AshAgent.Context.Peer do
       |> with_prompt(Map.take(Log.metadata(context), [peer.key()]))
       |> Enum.map_reduce(%{}, fn message, names ->
         names = Map.merge(names, names(message))
-        {written(peer, message, names), names}
+        {write_message(peer, message, names), names}
       end)
 
     messages |> Enum.concat() |> Enum.map(&peer.build(Map.merge(peer.defaults(), &1)))
@@ -109,24 +109,24 @@ defmodule AshAgent.Context.Peer do
   end
 
   # Arguments as a context shows them: they are written anew, perhaps with other spaces.
-  defp decoded(%{tool_calls: calls} = message),
+  defp decode_arguments(%{tool_calls: calls} = message),
     do: %{
       message
       | tool_calls: Enum.map(calls, &Map.update!(&1, :arguments, fn a -> arguments(a) end))
     }
 
-  defp decoded(message), do: message
+  defp decode_arguments(message), do: message
 
   ## What a message has beside what is written
 
   defp difference(peer, foreign, read, names) do
     case peer.write(read, names) do
-      [written] -> changed(full(peer, foreign), full(peer, written))
+      [written] -> compare(full(peer, foreign), full(peer, written))
       _several -> full(peer, foreign)
     end
   end
 
-  defp changed(foreign, written) do
+  defp compare(foreign, written) do
     for {key, value} <- foreign,
         value != written[key],
         into: %{},
@@ -160,9 +160,9 @@ defmodule AshAgent.Context.Peer do
 
   defp full(peer, foreign), do: Map.merge(peer.defaults(), foreign)
 
-  defp noted(message, _peer, difference) when difference == %{}, do: message
+  defp put_note(message, _peer, difference) when difference == %{}, do: message
 
-  defp noted(message, peer, difference) do
+  defp put_note(message, peer, difference) do
     note = %{place(peer, message) => %{"fields" => difference, "results" => count(message)}}
     Map.update(message, :metadata, note, &Map.merge(&1, note))
   end
@@ -180,12 +180,12 @@ defmodule AshAgent.Context.Peer do
 
   ## Writing
 
-  defp written(peer, message, names) do
+  defp write_message(peer, message, names) do
     {notes, message} = notes(peer, message)
 
     if results?(message),
       do: message.content |> chunks(peer, notes) |> Enum.flat_map(&chunk(peer, &1, names)),
-      else: restored(peer, message, notes[peer.key()], names)
+      else: restore_message(peer, message, notes[peer.key()], names)
   end
 
   # The differences, and the message as it was read.
@@ -223,9 +223,9 @@ defmodule AshAgent.Context.Peer do
   end
 
   defp chunk(peer, {results, note}, names),
-    do: restored(peer, %{role: :user, content: results}, note, names)
+    do: restore_message(peer, %{role: :user, content: results}, note, names)
 
-  defp restored(peer, message, %{"fields" => %{} = fields}, names) do
+  defp restore_message(peer, message, %{"fields" => %{} = fields}, names) do
     base =
       case peer.write(message, names) do
         [written] -> written
@@ -237,7 +237,7 @@ defmodule AshAgent.Context.Peer do
     if same?(peer, restored, message), do: [restored], else: peer.write(message, names)
   end
 
-  defp restored(peer, message, _no_note, names), do: peer.write(message, names)
+  defp restore_message(peer, message, _no_note, names), do: peer.write(message, names)
 
   defp restore([_ | _] = written, %{"each" => changes}) when length(written) == length(changes),
     do: Enum.zip_with(written, changes, &restore_element/2)

@@ -180,7 +180,8 @@ defmodule AshAgent.Context.Requests do
     do: request_options(provider, Options.validate!(opts, :request))
 
   defp request_options(provider, opts) do
-    {response, conversation} = known(provider, opts[:previous_response_id], opts[:conversation])
+    {response, conversation} =
+      check_known(provider, opts[:previous_response_id], opts[:conversation])
 
     %{
       provider: provider,
@@ -202,16 +203,16 @@ defmodule AshAgent.Context.Requests do
   defp dialect(provider, _dialect), do: not_for!(":dialect", :openai_chat, provider)
 
   # The part of the conversation that the provider keeps itself.
-  defp known(_provider, nil, nil), do: {nil, nil}
-  defp known(:openai_responses, response, nil), do: {response, nil}
-  defp known(:openai_responses, nil, conversation), do: {nil, conversation}
+  defp check_known(_provider, nil, nil), do: {nil, nil}
+  defp check_known(:openai_responses, response, nil), do: {response, nil}
+  defp check_known(:openai_responses, nil, conversation), do: {nil, conversation}
 
-  defp known(:openai_responses, _response, _conversation) do
+  defp check_known(:openai_responses, _response, _conversation) do
     raise ArgumentError,
           "options :previous_response_id and :conversation exclude each other: give one of them"
   end
 
-  defp known(provider, response, _conversation) do
+  defp check_known(provider, response, _conversation) do
     name = if response, do: ":previous_response_id", else: ":conversation"
     not_for!(name, :openai_responses, provider)
   end

@@ -74,7 +74,9 @@ defmodule AshAgent.Trace.Otlp do
   @doc "Encodes what was checked; `error` says why the last turn failed, where a conversation does not."
   @spec encode(Context.t() | ChatContext.t(), keyword(), String.t() | nil) :: binary()
   def encode(shown, opts, error \\ nil) do
-    told = [told(shown, true) | Enum.map(opts[:children], &told(&1, false))]
+    told = [
+      read_conversation(shown, true) | Enum.map(opts[:children], &read_conversation(&1, false))
+    ]
 
     given = %{
       agent: opts[:agent],
@@ -85,8 +87,8 @@ defmodule AshAgent.Trace.Otlp do
       messages: opts[:messages],
       turns: turns(opts[:turn]),
       tools: opts[:tools] && ToolDefinition.to_maps(opts[:tools]),
-      resource: Map.merge(%{"service.name" => opts[:agent]}, named(opts[:resource])),
-      attributes: named(opts[:attributes])
+      resource: Map.merge(%{"service.name" => opts[:agent]}, stringify_keys(opts[:resource])),
+      attributes: stringify_keys(opts[:attributes])
     }
 
     case Native.trace_otlp(told, opts[:masked], given) do
@@ -107,9 +109,9 @@ defmodule AshAgent.Trace.Otlp do
     :ok
   end
 
-  defp told(%Context{} = context, active?), do: Printed.told(context, active?)
+  defp read_conversation(%Context{} = context, active?), do: Printed.told(context, active?)
 
-  defp told(%ChatContext{} = chat, active?) do
+  defp read_conversation(%ChatContext{} = chat, active?) do
     branch = ChatContext.active(chat)
     {branch.name, chat.id, chat.parent_id, nil, active?, branch.context.ref}
   end
@@ -119,7 +121,7 @@ defmodule AshAgent.Trace.Otlp do
   defp turns(first..last//_), do: {first, last}
   defp turns(number), do: {number, number}
 
-  defp named(map), do: Map.new(map, fn {name, value} -> {to_string(name), value} end)
+  defp stringify_keys(map), do: Map.new(map, fn {name, value} -> {to_string(name), value} end)
 
   @doc false
   def turn?(first..last//1) when first in 1..last//1, do: true

@@ -204,3 +204,70 @@ fn a_result_has_the_id_that_its_call_was_imported_with() {
         format!(r#"{going_on},{{"text":"And?"}}]}}]}}"#)
     );
 }
+
+/// The output of an item of an unknown kind stayed where the item was left out, and answered nothing.
+#[test]
+fn an_output_goes_with_the_item_that_it_answers() {
+    let body = r#"{"input":[
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]},
+        {"type":"new_call","id":"nc_1","call_id":"a"},{"type":"function_call_output","call_id":"a","output":"1"},
+        {"type":"message","role":"user","content":[{"type":"input_text","text":"Again"}]},
+        {"type":"new_call","id":"nc_1","call_id":"b"},{"type":"function_call_output","call_id":"b","output":"2"},
+        {"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Done","annotations":[]}]}]}"#;
+    let context = request(body, Provider::OpenAiResponses);
+    let body = sent(&context, Provider::OpenAiResponses);
+    assert!(body.contains(r#""call_id":"a","output":"1""#), "{body}");
+    assert!(!body.contains(r#""call_id":"b""#), "{body}");
+    assert_eq!(
+        sent(
+            &request(&body, Provider::OpenAiResponses),
+            Provider::OpenAiResponses
+        ),
+        body
+    );
+}
+
+/// The same where the item came once and has no output: the API itself says what it does.
+#[test]
+fn an_item_that_names_a_call_needs_no_output() {
+    let body = r#"{"input":[{"role":"user","content":"Hi"},{"type":"new_call","call_id":"a"},{"type":"new_progress","call_id":"a"},{"role":"user","content":"So?"}]}"#;
+    let context = request(body, Provider::OpenAiResponses);
+    assert_eq!(sent(&context, Provider::OpenAiResponses), body);
+}
+
+/// Items in the content of a message counted as items when they were written, and not when they were read.
+#[test]
+fn items_in_a_message_are_refused() {
+    for part in [
+        r#"{"type":"new_call","call_id":"a"}"#,
+        r#"{"type":"reasoning","id":"rs_1","summary":[]}"#,
+    ] {
+        for role in ["user", "developer", "assistant"] {
+            let body = format!(r#"{{"input":[{{"role":"{role}","content":[{part}]}}]}}"#);
+            let read =
+                Context::from_request(Value::text(&body), Provider::OpenAiResponses, defaults());
+            let error = read.unwrap_err().to_string();
+            assert!(
+                error.contains("a part of a message, not an item"),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// A part of the user's with a role was sent as a message of its own, which said nothing when it was read.
+#[test]
+fn a_part_with_a_role_is_no_message() {
+    for role in ["assistant", "system", "user"] {
+        let part = format!(r#"{{"id":"m","role":"{role}","words":"c"}}"#);
+        let body = format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#);
+        for provider in [Provider::OpenAiChat, Provider::Mistral] {
+            assert_eq!(sent(&request(&body, provider), provider), body);
+        }
+    }
+    let row = r#"{"messages":[{"role":"narrator","words":"c"},{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(
+        sent(&request(row, Provider::OpenAiChat), Provider::OpenAiChat),
+        row
+    );
+}

@@ -23,6 +23,7 @@ defmodule AshAgent.Store.Conformance do
     Chats,
     Claims,
     Conversations,
+    Erasing,
     Finding,
     Hostile,
     Journal,
@@ -52,7 +53,7 @@ defmodule AshAgent.Store.Conformance do
   def groups(chats?) do
     [Conversations] ++
       if(chats?, do: [Chats], else: []) ++
-      [Writers, Claims, Journal, Prompts, Finding, Hostile, Model]
+      [Writers, Claims, Journal, Prompts, Finding, Erasing, Hostile, Model]
   end
 
   defp describe_group(group) do

@@ -146,8 +146,8 @@ defmodule AshAgent.Context.Enhancer.Budget do
     case Context.compact(context, if_new(strategy), Keyword.take(opts, [:keep_first, :keep_last])) do
       {:ok, compacted, %{reason: nil}} -> compacted
       {:ok, _dropped, %{reason: :nothing_new}} -> context
-      {:ok, _dropped, %{reason: reason}} -> unsummarized(context, reason)
-      {:error, error} -> unsummarized(context, error.reason)
+      {:ok, _dropped, %{reason: reason}} -> warn_unsummarized(context, reason)
+      {:error, error} -> warn_unsummarized(context, error.reason)
     end
   end
 
@@ -162,7 +162,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
      end}
   end
 
-  defp unsummarized(context, reason) do
+  defp warn_unsummarized(context, reason) do
     Logger.warning(
       "no summary of the older iterations (#{inspect(label(reason))}): the oldest are hidden instead, as many as needed"
     )

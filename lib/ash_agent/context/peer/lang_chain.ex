@@ -244,17 +244,17 @@ defmodule AshAgent.Context.Peer.LangChain do
   def build(fields) do
     fields =
       fields
-      |> each(:content, &built(LangChain.Message.ContentPart, @part, &1))
-      |> each(:tool_calls, &built(LangChain.Message.ToolCall, @call, &1))
+      |> each(:content, &build_struct(LangChain.Message.ContentPart, @part, &1))
+      |> each(:tool_calls, &build_struct(LangChain.Message.ToolCall, @call, &1))
       |> each(:tool_results, &build_result/1)
 
     Peer.build(LangChain.Message, fields)
   end
 
   defp build_result(result) do
-    result = each(result, :content, &built(LangChain.Message.ContentPart, @part, &1))
-    built(LangChain.Message.ToolResult, @result, result)
+    result = each(result, :content, &build_struct(LangChain.Message.ContentPart, @part, &1))
+    build_struct(LangChain.Message.ToolResult, @result, result)
   end
 
-  defp built(module, defaults, fields), do: Peer.build(module, Map.merge(defaults, fields))
+  defp build_struct(module, defaults, fields), do: Peer.build(module, Map.merge(defaults, fields))
 end

@@ -130,7 +130,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
 
   def read(%{role: role} = foreign) do
     thoughts = if role == :assistant, do: thoughts(foreign), else: []
-    content = Peer.simple(thoughts ++ said(foreign, thoughts))
+    content = Peer.simple(thoughts ++ read_said(foreign, thoughts))
     message = %{role: role, content: content}
     calls = read_calls(foreign[:tool_calls])
     message = if calls == [], do: message, else: Map.put(message, :tool_calls, calls)
@@ -142,9 +142,9 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   end
 
   # What ReqLLM made of an answer has its thoughts twice: in the details, and without signatures in the content.
-  defp said(foreign, []), do: read_content(foreign[:content])
+  defp read_said(foreign, []), do: read_content(foreign[:content])
 
-  defp said(foreign, _thoughts),
+  defp read_said(foreign, _thoughts),
     do: foreign[:content] |> read_content() |> Enum.reject(&(&1.type == :thinking))
 
   # Which provider's reasoning goes back to it, its name here, its form, and the key of its signature.

@@ -16,6 +16,8 @@ pub(crate) struct Half {
     pub key: String,
     /// Whether it is the result.
     pub is_result: bool,
+    /// Whether it is a use that its provider refuses without its result.
+    pub waits: bool,
 }
 
 /// Where a half stands.
@@ -96,6 +98,16 @@ impl SplitPairs {
     }
 }
 
+impl Half {
+    fn of(provider: Provider, id: &str, is_result: bool) -> Self {
+        Self {
+            key: format!("{}:{id}", provider.name()),
+            is_result,
+            waits: !is_result,
+        }
+    }
+}
+
 impl Part {
     /// Which pair a provider's block belongs to, if it says so.
     pub(crate) fn half(&self) -> Option<Half> {
@@ -104,14 +116,13 @@ impl Part {
         };
         let (id, is_result) = match provider {
             Provider::Anthropic => anthropic(data)?,
-            Provider::OpenAiResponses => responses(data)?,
+            Provider::OpenAiResponses => return responses(data),
             Provider::Bedrock => by_keys(data, "toolUseId", ["toolUse", "toolResult"])?,
             Provider::Gemini => by_keys(data, "id", ["toolCall", "toolResponse"])
                 .or_else(|| by_keys(data, "id", ["executableCode", "codeExecutionResult"]))?,
             _ => return None,
         };
-        let key = format!("{}:{id}", provider.name());
-        Some(Half { key, is_result })
+        Some(Half::of(*provider, id, is_result))
     }
 
     /// Returns what a provider takes once in a conversation: the id of an output item, and half a pair.
@@ -124,7 +135,8 @@ impl Part {
             }
             _ => None,
         };
-        let half = self.half().map(|half| {
+        let once = |half: &Half| half.is_result || half.waits;
+        let half = self.half().filter(once).map(|half| {
             let what = if half.is_result { "result" } else { "use" };
             format!("{what}:{}", half.key)
         });
@@ -141,12 +153,10 @@ impl ToolCall {
     pub(crate) fn program(&self) -> Option<Half> {
         let metadata = self.provider_metadata.as_ref();
         let provider = Provider::of(metadata)?;
-        let key = match metadata?.get_named("caller")? {
-            Value::Map(caller) => format!("{}:{}", provider.name(), text(caller, "tool_id")?),
-            _ => return None,
-        };
-        let is_result = false;
-        Some(Half { key, is_result })
+        match metadata?.get_named("caller")? {
+            Value::Map(caller) => Some(Half::of(provider, text(caller, "tool_id")?, false)),
+            _ => None,
+        }
     }
 }
 
@@ -164,13 +174,31 @@ fn anthropic(data: &Map) -> Option<(&str, bool)> {
     is_result.then(|| Some((text(data, "tool_use_id")?, true)))?
 }
 
-fn responses(data: &Map) -> Option<(&str, bool)> {
-    let is_result = match text(data, "type")? {
-        "program" | "shell_call" | "tool_search_call" => false,
-        "program_output" | "shell_call_output" | "tool_search_output" => true,
-        _ => return None,
+/// The API has more kinds of items than we know: each that names a call may be what an output answers.
+fn responses(data: &Map) -> Option<Half> {
+    let kind = text(data, "type")?;
+    let half = |is_result| {
+        Some(Half::of(
+            Provider::OpenAiResponses,
+            text(data, "call_id")?,
+            is_result,
+        ))
     };
-    Some((text(data, "call_id")?, is_result))
+    match kind {
+        "program" | "shell_call" | "tool_search_call" => half(false),
+        "program_output"
+        | "function_call_output"
+        | "custom_tool_call_output"
+        | "shell_call_output"
+        | "local_shell_call_output"
+        | "apply_patch_call_output"
+        | "computer_call_output"
+        | "tool_search_output" => half(true),
+        _ => half(false).map(|half| Half {
+            waits: false,
+            ..half
+        }),
+    }
 }
 
 fn by_keys<'a>(data: &'a Map, id: &str, keys: [&str; 2]) -> Option<(&'a str, bool)> {

@@ -60,7 +60,7 @@ fn keep_pairs(parts: &mut Vec<PlacedPart>) {
         .collect();
     let is_kept = |(_, part): &PlacedPart| {
         let half = part.half();
-        half.is_none_or(|half| half.is_result || answered.contains(&half.key))
+        half.is_none_or(|half| !half.waits || answered.contains(&half.key))
     };
     parts.retain(is_kept);
 }

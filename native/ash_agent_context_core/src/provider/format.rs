@@ -13,6 +13,7 @@ use crate::provider::framing::Framing;
 use crate::provider::listener::Listener;
 use crate::provider::node::Node;
 use crate::provider::writer::Writer;
+use crate::value::Map;
 
 /// All rules of a provider.
 pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
@@ -93,6 +94,11 @@ pub(crate) trait Writes: Sync {
 pub(crate) trait Reads: Sync {
     /// Takes the conversation out of a request's body.
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error>;
+
+    /// Tells whether an object is an element of its own: reading finds no neutral form for it.
+    fn is_row(&self, element: &Map) -> bool {
+        element.get_named("role").is_some()
+    }
 }
 
 /// How what comes back is read.

@@ -10,6 +10,7 @@ use crate::log::provider::Provider;
 use crate::provider::dialect::chat::reasoning::goes_back;
 use crate::provider::format::Format;
 use crate::provider::options::Options;
+use crate::provider::room;
 use crate::provider::writer::Writer;
 use crate::value::{Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
@@ -239,7 +240,7 @@ fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
             kind: PartKind::ProviderBlock { provider: of, data },
             withheld: false,
             ..
-        }] if *of == provider && data.get_named("role").is_some() => Some(data),
+        }] if *of == provider && room(provider).is_row(data) => Some(data),
         _ => None,
     }
 }

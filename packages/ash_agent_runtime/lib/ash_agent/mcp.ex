@@ -136,7 +136,7 @@ defmodule AshAgent.MCP do
   @doc since: "0.1.0"
   @spec start_link(keyword()) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(opts) when is_list(opts) do
-    opts = checked(opts)
+    opts = check_opts(opts)
     start_sealed(fn -> opts end)
   end
 
@@ -151,7 +151,7 @@ defmodule AshAgent.MCP do
 
   @doc false
   def child_spec(opts) do
-    opts = checked(opts)
+    opts = check_opts(opts)
 
     %{
       id: opts[:name] || __MODULE__,
@@ -247,19 +247,19 @@ defmodule AshAgent.MCP do
   ## Options
 
   @doc false
-  def servers?(servers), do: match?({:ok, _}, servers |> given() |> MCPServers.check())
+  def servers?(servers), do: match?({:ok, _}, servers |> take_servers() |> MCPServers.check())
 
-  defp checked(opts) do
+  defp check_opts(opts) do
     opts = Options.validate!(opts, @schema)
-    {:ok, servers} = opts[:servers] |> given() |> MCPServers.check()
+    {:ok, servers} = opts[:servers] |> take_servers() |> MCPServers.check()
     servers = Enum.map(servers, &{one_way!(&1), prefix!(&1)})
     unique!(Enum.map(servers, fn {server, _} -> server.name end), ":name")
     unique!(Enum.map(servers, fn {_, prefix} -> prefix end), ":prefix")
     Keyword.put(opts, :servers, servers)
   end
 
-  defp given(%Config{mcp_servers: servers}), do: servers
-  defp given(servers), do: servers
+  defp take_servers(%Config{mcp_servers: servers}), do: servers
+  defp take_servers(servers), do: servers
 
   defp one_way!(%{command: _, url: _} = server) do
     raise ArgumentError,
@@ -285,7 +285,7 @@ defmodule AshAgent.MCP do
 
   # Without two underscores in a row, so that the name of a tool belongs to one server.
   defp prefix!(server) do
-    prefix = server[:prefix] || derived(server.name)
+    prefix = server[:prefix] || derive_prefix(server.name)
 
     unless prefix =~ @prefix and byte_size(prefix) <= @prefix_bytes do
       raise ArgumentError,
@@ -296,7 +296,7 @@ defmodule AshAgent.MCP do
     prefix
   end
 
-  defp derived(name) do
+  defp derive_prefix(name) do
     name
     |> String.replace(~r/[^a-zA-Z0-9-]+|_+/, "_")
     |> String.replace(~r/_+/, "_")

@@ -94,6 +94,16 @@ defmodule AshAgent.Store do
           optional(:call) => map()
         }
 
+  @typedoc "What `erase/2` and `prune/2` have deleted: the ids of the conversations, and counts of what was stored with them."
+  @type receipt :: %{
+          ids: [id()],
+          conversations: non_neg_integer(),
+          iterations: non_neg_integer(),
+          calls: non_neg_integer(),
+          prompts: non_neg_integer(),
+          writes: non_neg_integer()
+        }
+
   # Options are checked and have their defaults; ids are strings that any database accepts.
   @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
   @callback fetch(struct(), id() | kept()) ::
@@ -254,7 +264,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
-  def renew(store, %Conversation{} = kept), do: call(store, :renew, [claimed!(kept)])
+  def renew(store, %Conversation{} = kept), do: call(store, :renew, [check_claimed!(kept)])
 
   @doc """
   Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
@@ -274,7 +284,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def release(store, %Conversation{} = kept, opts \\ []),
-    do: call(store, :release, [claimed!(kept), Options.validate!(opts, :release)])
+    do: call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
 
   @doc """
   Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
@@ -340,6 +350,64 @@ defmodule AshAgent.Store do
   @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
   def delete(store, id) when is_binary(id),
     do: if(Options.id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
+
+  @doc """
+  Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
+
+  Forks and children are deleted before what they come from, a batch in each transaction. So after an error, call it again: it finds what is left.
+  A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, and memory for the ids.
+
+  Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
+
+  ## Options
+
+  #{Options.docs(:erase)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> context = AshAgent.Context.new("Hello!", id: "c1", metadata: %{user: 7})
+      iex> {:ok, _} = AshAgent.Store.create(store, context)
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.fork(context, id: "c2"))
+      iex> {:ok, receipt} = AshAgent.Store.erase(store, metadata: %{user: 7})
+      iex> {Enum.sort(receipt.ids), receipt.conversations, receipt.iterations, receipt.writes}
+      {["c1", "c2"], 2, 2, 2}
+  """
+  @doc since: "0.1.0"
+  @spec erase(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
+  def erase(store, opts) do
+    opts = Options.validate!(opts, :erase)
+
+    names = Keyword.keys(opts) -- [:batch, :on_batch]
+
+    if names == [] or (:ids in names and names != [:ids]),
+      do: raise(ArgumentError, "expected :ids alone or a filter, got: #{inspect(names)}")
+
+    call(store, :erase, [opts])
+  end
+
+  @doc """
+  Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
+
+  It skips what is owned, whether the lease has ended or not, and by default what is not `:idle`. Forks and children are
+  conversations of their own, which stay until they are old themselves. A batch is one transaction; several processes may prune at once.
+  A store of your own supports it with a function `prune/2`.
+
+  ## Options
+
+  #{Options.docs(:prune)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, receipt} = AshAgent.Store.prune(store, older_than: 30 * 24 * 3600)
+      iex> receipt.conversations
+      0
+  """
+  @doc since: "0.1.0"
+  @spec prune(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
+  def prune(store, opts), do: call(store, :prune, [Options.validate!(opts, :prune)])
 
   @doc """
   Gives a conversation another id, and returns `:ok`.
@@ -494,7 +562,7 @@ defmodule AshAgent.Store do
     opts = Options.validate!(opts, :enqueue)
     message = Context.new(input, metadata: opts[:metadata])
     opts = Keyword.put_new(opts, :id, message[:id])
-    id = if is_binary(id), do: id, else: claimed!(id)
+    id = if is_binary(id), do: id, else: check_claimed!(id)
 
     if not is_binary(id) or Options.id?(id),
       do: call(store, :enqueue, [id, message, opts]),
@@ -552,8 +620,8 @@ defmodule AshAgent.Store do
         )
   end
 
-  defp claimed!(%Conversation{claimed?: true} = kept), do: kept
+  defp check_claimed!(%Conversation{claimed?: true} = kept), do: kept
 
-  defp claimed!(%Conversation{}),
+  defp check_claimed!(%Conversation{}),
     do: raise(ArgumentError, "expected a claim, as claim/3 or a write of its holder returns it")
 end

@@ -257,7 +257,7 @@ defmodule AshAgent.Toolbox do
       {^port, {:exit_status, _of_the_wrapper}} ->
         output |> IO.iodata_to_binary() |> result(state)
     after
-      left(state.deadline) -> {:error, "timed out after #{state.timeout} ms"}
+      time_left(state.deadline) -> {:error, "timed out after #{state.timeout} ms"}
     end
   end
 
@@ -328,6 +328,6 @@ defmodule AshAgent.Toolbox do
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
 
-  defp left(:infinity), do: :infinity
-  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+  defp time_left(:infinity), do: :infinity
+  defp time_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 end

@@ -22,10 +22,14 @@ impl Reads for Room {
         history.read_prompt(body, "system", system_content)?;
         history.read_list(body, "messages", "a list of messages", read_message)
     }
+
+    fn is_row(&self, element: &Map) -> bool {
+        is_row(element)
+    }
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    if is_opaque(&message) {
+    if matches!(&message, Value::Map(map) if is_row(map)) {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }
@@ -42,10 +46,10 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
 
 /// Tells whether a message has no neutral form: one of a role that we do not know, or a system message that
 /// says more than texts, such as which tools there are from here on.
-fn is_opaque(message: &Value) -> bool {
-    match name_at(message, "role") {
+fn is_row(message: &Map) -> bool {
+    match message.get_named("role").and_then(Value::as_name) {
         None | Some("user" | "assistant") => false,
-        Some("system") => match at(message, "content") {
+        Some("system") => match message.get_named("content") {
             Some(Value::List(blocks)) => blocks.iter().any(is_unknown_to_system),
             _ => false,
         },

@@ -7,6 +7,7 @@ use crate::provider::dialect::chat::read::{self, ChatDialect};
 use crate::provider::foreign::Object;
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
+use crate::value::Map;
 
 const RULES: ChatDialect = ChatDialect {
     provider: Provider::Mistral,
@@ -16,5 +17,9 @@ const RULES: ChatDialect = ChatDialect {
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
         read::read(body, history, &RULES)
+    }
+
+    fn is_row(&self, element: &Map) -> bool {
+        read::is_row(element)
     }
 }

@@ -6,10 +6,10 @@ use crate::log::message::Output;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::format::Reads;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 use crate::provider::foreign::{
-    call, each, inline_image, metadata, name_at, part, provider_block, text_part, Object,
+    call, each, inline_image, metadata, part, provider_block, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -23,11 +23,20 @@ impl Reads for Room {
             .read_each(messages, read_message)
             .map_err(|error| error.within(body.key("messages")))
     }
+
+    fn is_row(&self, element: &Map) -> bool {
+        is_row(element)
+    }
+}
+
+/// Tells whether a message has a role that we do not know.
+fn is_row(message: &Map) -> bool {
+    let role = message.get_named("role").and_then(Value::as_name);
+    role.is_some_and(|role| !["system", "user", "assistant", "tool"].contains(&role))
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
-    let known = ["system", "user", "assistant", "tool"];
-    if name_at(&message, "role").is_some_and(|role| !known.contains(&role)) {
+    if matches!(&message, Value::Map(map) if is_row(map)) {
         history.whole(provider_block(PROVIDER, message)?, false);
         return Ok(());
     }

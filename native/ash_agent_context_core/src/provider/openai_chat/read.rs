@@ -6,9 +6,14 @@ use crate::provider::dialect::chat::read::{self, OPENAI};
 use crate::provider::foreign::Object;
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
+use crate::value::Map;
 
 impl Reads for Room {
     fn read(&self, body: &mut Object, history: &mut Listener) -> Result<(), Error> {
         read::read(body, history, &OPENAI)
+    }
+
+    fn is_row(&self, element: &Map) -> bool {
+        read::is_row(element)
     }
 }

@@ -197,7 +197,10 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
             history.user(content, None);
         }
         "system" | "developer" => {
-            let content = item.content("content", |part| system_part(PROVIDER, part))?;
+            let content = item.content("content", |part| {
+                refuse_item(&part)?;
+                system_part(PROVIDER, part)
+            })?;
             said.flush(history);
             history.system(content, None);
         }
@@ -242,18 +245,32 @@ fn user_part(value: Value) -> Result<Part, Error> {
     }
     match media(&value) {
         Some(kind) => Ok(part(kind, None)),
-        None => provider_block(PROVIDER, value),
+        None => {
+            refuse_item(&value)?;
+            provider_block(PROVIDER, value)
+        }
+    }
+}
+
+/// Refuses a part that is an item: a call and what answers it never stand in a message.
+fn refuse_item(part: &Value) -> Result<(), Error> {
+    let is_item = match name_at(part, "type") {
+        Some("message" | "function_call" | "function_call_output" | "reasoning") => true,
+        _ => name_at(part, "call_id").is_some(),
+    };
+    match is_item {
+        true => Err(Error::invalid(
+            Vec::new(),
+            "a part of a message, not an item",
+        )),
+        false => Ok(()),
     }
 }
 
 fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
     let Some(words) = texts::words_key(&value) else {
-        return match name_at(&value, "type") {
-            Some("message" | "function_call" | "function_call_output" | "reasoning") => Err(
-                Error::invalid(Vec::new(), "a part of a message, not an item"),
-            ),
-            _ => provider_block(PROVIDER, value),
-        };
+        refuse_item(&value)?;
+        return provider_block(PROVIDER, value);
     };
     let notes = texts::text_notes(&value, of_message)?;
     let text = text_block(value, words)?;

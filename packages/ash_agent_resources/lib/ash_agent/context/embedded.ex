@@ -92,7 +92,7 @@ defmodule AshAgent.Context.Embedded do
 
   @doc false
   def equal?(%{__struct__: __MODULE__} = a, %{__struct__: __MODULE__} = b) do
-    kept(a) == kept(b) or
+    take_fields(a) == take_fields(b) or
       with {:ok, one} <- to_context(a), {:ok, other} <- to_context(b) do
         Context.equal?(one, other)
       else
@@ -102,16 +102,16 @@ defmodule AshAgent.Context.Embedded do
 
   def equal?(a, b), do: a == b
 
-  defp kept(embedded), do: Map.take(embedded, [:iterations, :current_iteration])
+  defp take_fields(embedded), do: Map.take(embedded, [:iterations, :current_iteration])
 
   # Stored in the form of `from_context/1` only, so that a conversation has one id.
   @doc false
   def put_conversation(%{action_type: :create} = changeset, _context) do
-    changeset |> given() |> Stored.cast_attributes(nil) |> put(changeset)
+    changeset |> take_given() |> Stored.cast_attributes(nil) |> put(changeset)
   end
 
   def put_conversation(changeset, _context) do
-    given = given(changeset)
+    given = take_given(changeset)
 
     if given == %{},
       do: changeset,
@@ -122,7 +122,7 @@ defmodule AshAgent.Context.Embedded do
   defp replace({:error, error}, _given), do: {:error, error}
 
   # Only attributes that somebody set: the number of the current iteration follows from the iterations.
-  defp given(changeset) do
+  defp take_given(changeset) do
     changeset.attributes
     |> Map.take([:iterations, :current_iteration])
     |> Map.drop(changeset.defaults)

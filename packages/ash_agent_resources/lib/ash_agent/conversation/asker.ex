@@ -67,13 +67,13 @@ defmodule AshAgent.Conversation.Asker do
       # It is the one who resumes, as they are now.
       by == identity(given) -> {:ok, given}
       by == nil -> {:ok, nil}
-      persister != nil and stored != nil -> looked_up(persister.lookup(stored))
-      true -> looked_up(find(stored, turn.runtime_context.tenant))
+      persister != nil and stored != nil -> require_actor(persister.lookup(stored))
+      true -> require_actor(find(stored, turn.runtime_context.tenant))
     end
   end
 
-  defp looked_up({:ok, actor}) when actor != nil, do: {:ok, actor}
-  defp looked_up(_none), do: {:error, :no_actor}
+  defp require_actor({:ok, actor}) when actor != nil, do: {:ok, actor}
+  defp require_actor(_none), do: {:error, :no_actor}
 
   @doc "An actor's key, and nothing else of it: what a decision knows of whoever made it."
   def identity(nil), do: nil
@@ -81,13 +81,13 @@ defmodule AshAgent.Conversation.Asker do
   def identity(%resource{} = actor) do
     if Ash.Resource.Info.resource?(resource),
       do: "#{Ash.Resource.Info.short_name(resource)}:#{Enum.join(key(actor), ",")}",
-      else: named(actor) || digest(actor)
+      else: to_name(actor) || digest(actor)
   end
 
-  def identity(actor), do: named(actor) || digest(actor)
+  def identity(actor), do: to_name(actor) || digest(actor)
 
-  defp named(%{id: id}) when is_binary(id) or is_integer(id), do: to_string(id)
-  defp named(_actor), do: nil
+  defp to_name(%{id: id}) when is_binary(id) or is_integer(id), do: to_string(id)
+  defp to_name(_actor), do: nil
 
   # Nothing else tells two of them apart.
   defp digest(actor),

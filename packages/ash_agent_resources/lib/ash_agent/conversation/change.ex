@@ -71,7 +71,7 @@ defmodule AshAgent.Conversation.Change do
   defp does(:delete, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
       case Store.delete(store(changeset), Info.key(record)) do
-        {:error, %Store.Error{} = error} -> failed(error)
+        {:error, %Store.Error{} = error} -> fail(error)
         _deleted -> {:ok, record}
       end
     end)
@@ -81,7 +81,7 @@ defmodule AshAgent.Conversation.Change do
     message = message(changeset, context)
 
     changeset
-    |> checked(message, :optional)
+    |> check_message(message, :optional)
     |> Changeset.after_action(fn changeset, record ->
       create(changeset, record, first(changeset.resource, record, message))
     end)
@@ -92,7 +92,7 @@ defmodule AshAgent.Conversation.Change do
     message = message(changeset, context)
 
     changeset
-    |> checked(message, :required)
+    |> check_message(message, :required)
     |> touch()
     |> Changeset.before_action(&waits_for_nobody/1)
     |> Changeset.after_action(fn changeset, record ->
@@ -100,7 +100,7 @@ defmodule AshAgent.Conversation.Change do
 
       case Store.enqueue(store(changeset), Info.key(record), input, metadata: metadata) do
         {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
-        {:error, reason} -> failed(reason)
+        {:error, reason} -> fail(reason)
       end
     end)
     |> turn(context, :prompt)
@@ -109,7 +109,7 @@ defmodule AshAgent.Conversation.Change do
   defp does(:resume, changeset, context), do: turn(changeset, context, :resume)
 
   defp does(:approve, changeset, context) do
-    edited(changeset, [status: :paused], fn conversation ->
+    edit_after(changeset, [status: :paused], fn conversation ->
       shown = Changeset.get_argument(changeset, :arguments)
       opts = [by: Asker.identity(context.actor)] ++ if shown, do: [arguments: shown], else: []
       Context.approve_tool_call(conversation, call_id(changeset), opts)
@@ -117,7 +117,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp does(:deny, changeset, context) do
-    edited(changeset, [status: :paused], fn conversation ->
+    edit_after(changeset, [status: :paused], fn conversation ->
       reason = Changeset.get_argument(changeset, :reason)
 
       Context.deny_tool_call(conversation, call_id(changeset), reason,
@@ -139,7 +139,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp does(:rewind, changeset, _context) do
-    edited(changeset, [status: :idle], fn conversation ->
+    edit_after(changeset, [status: :idle], fn conversation ->
       Context.rewind(conversation, to: Changeset.get_argument(changeset, :iteration))
     end)
   end
@@ -155,14 +155,14 @@ defmodule AshAgent.Conversation.Change do
     |> Changeset.after_action(fn changeset, record ->
       iteration = Changeset.get_argument(changeset, :iteration)
 
-      forked(fn ->
+      fork(fn ->
         source = changeset.context.ash_agent_source.value
         source = if iteration, do: Context.rewind(source, to: iteration), else: source
         Context.fork(source, id: Info.key(record))
       end)
       |> case do
         {:ok, fork} -> create(changeset, record, fork)
-        {:error, error} -> failed(error)
+        {:error, error} -> fail(error)
       end
     end)
   end
@@ -181,26 +181,26 @@ defmodule AshAgent.Conversation.Change do
 
     case {Changeset.get_argument(changeset, :input), Changeset.get_argument(changeset, :parts)} do
       {nil, nil} -> {:ok, nil}
-      {input, nil} -> made(input, metadata)
-      {nil, parts} -> made(parts, metadata)
+      {input, nil} -> make(input, metadata)
+      {nil, parts} -> make(parts, metadata)
       _both -> {:error, :no_message}
     end
   end
 
   # The error of a message that no context takes comes before anything is written.
-  defp made(input, metadata) do
+  defp make(input, metadata) do
     Context.new(input, metadata: metadata)
     {:ok, {input, metadata}}
   rescue
-    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, unwrapped(error)}
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, unwrap(error)}
   end
 
-  defp unwrapped(%Context.Error{} = error), do: error
-  defp unwrapped(_other), do: :no_message
+  defp unwrap(%Context.Error{} = error), do: error
+  defp unwrap(_other), do: :no_message
 
-  defp checked(changeset, {:error, reason}, _needed), do: error(changeset, reason)
-  defp checked(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
-  defp checked(changeset, _message, _needed), do: changeset
+  defp check_message(changeset, {:error, reason}, _needed), do: error(changeset, reason)
+  defp check_message(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
+  defp check_message(changeset, _message, _needed), do: changeset
 
   # Ash moves the time of an update that changes something, and this one writes elsewhere.
   defp touch(changeset) do
@@ -244,7 +244,7 @@ defmodule AshAgent.Conversation.Change do
   defp create(changeset, record, conversation) do
     case Store.create(store(changeset), conversation) do
       {:ok, _stored} -> {:ok, record}
-      {:error, reason} -> failed(reason)
+      {:error, reason} -> fail(reason)
     end
   end
 
@@ -291,7 +291,7 @@ defmodule AshAgent.Conversation.Change do
 
   ## Changes of a conversation that does not run
 
-  defp edited(changeset, opts, fun),
+  defp edit_after(changeset, opts, fun),
     do:
       Changeset.after_action(changeset, fn changeset, record ->
         edit(changeset, record, opts, fun)
@@ -303,7 +303,7 @@ defmodule AshAgent.Conversation.Change do
 
     case Runner.edit(store(changeset), place, revision, opts, fun) do
       :ok -> {:ok, record}
-      {:error, reason} -> failed(reason)
+      {:error, reason} -> fail(reason)
     end
   end
 
@@ -319,15 +319,15 @@ defmodule AshAgent.Conversation.Change do
 
     with {:ok, record} <- Ash.get(changeset.resource, id, opts),
          {:ok, stored} <- Store.fetch(store(changeset), Info.key(record)) do
-      if revision in [nil, stored.revision], do: {:ok, stored}, else: failed(:changed)
+      if revision in [nil, stored.revision], do: {:ok, stored}, else: fail(:changed)
     else
-      {:error, %Store.Error{} = error} -> failed(error)
-      {:error, :not_found} -> failed(:not_found)
+      {:error, %Store.Error{} = error} -> fail(error)
+      {:error, :not_found} -> fail(:not_found)
       {:error, error} -> {:error, error}
     end
   end
 
-  defp forked(fun) do
+  defp fork(fun) do
     {:ok, fun.()}
   rescue
     error in Context.Error -> {:error, error}
@@ -340,5 +340,5 @@ defmodule AshAgent.Conversation.Change do
   defp error(changeset, reason),
     do: Changeset.add_error(changeset, Conversation.Error.exception(reason: reason))
 
-  defp failed(reason), do: {:error, Conversation.Error.exception(reason: reason)}
+  defp fail(reason), do: {:error, Conversation.Error.exception(reason: reason)}
 end

@@ -23,14 +23,14 @@ defmodule AshAgent.Conversation.Codegen do
   @doc "Does what `mix ash.codegen` asks of extensions."
   @spec run([String.t() | nil]) :: :ok
   def run(argv) do
-    {opts, _rest, _others} = argv |> named() |> OptionParser.parse(switches: @switches)
+    {opts, _rest, _others} = argv |> drop_unnamed() |> OptionParser.parse(switches: @switches)
 
     pending = if opts[:snapshots_only], do: [], else: pending(opts)
     if pending == [], do: :ok, else: write(pending, argv, opts)
   end
 
   # `mix ash.codegen` passes on that there is no name.
-  defp named(argv) do
+  defp drop_unnamed(argv) do
     case Enum.find_index(argv, &is_nil/1) do
       nil -> argv
       at -> Enum.take(argv, at - 1) ++ Enum.drop(argv, at + 1)
@@ -63,7 +63,7 @@ defmodule AshAgent.Conversation.Codegen do
     resources = for domain <- domains(opts), resource <- conversations(domain), do: resource
 
     for {{folder, repo, tenants?}, resources} <- Enum.group_by(resources, &place(&1, opts)),
-        done = done(folder, opts),
+        done = read_done(folder, opts),
         steps = steps(Enum.uniq(resources), tenants?, done),
         steps != [],
         do: %{folder: folder, repo: repo, steps: steps}
@@ -117,7 +117,7 @@ defmodule AshAgent.Conversation.Codegen do
   end
 
   # The calls of both modules of migrations in a folder. Those of --dev are made anew without it.
-  defp done(folder, opts) do
+  defp read_done(folder, opts) do
     for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
         opts[:dev] || not String.ends_with?(path, "_dev.exs"),
         {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
@@ -150,7 +150,7 @@ defmodule AshAgent.Conversation.Codegen do
 
     stores =
       for prefix <- prefixes,
-          installed = installed(done, prefix),
+          installed = find_installed(done, prefix),
           installed < Store.Postgres.Migrations.latest(),
           do: {:store, prefix, installed}
 
@@ -177,7 +177,7 @@ defmodule AshAgent.Conversation.Codegen do
     ]
   end
 
-  defp installed(done, prefix) do
+  defp find_installed(done, prefix) do
     versions =
       for {[:Postgres, :Migrations], opts} <- done,
           prefix(opts) == prefix,

@@ -132,17 +132,17 @@ defmodule AshAgent.Conversation.Info do
           value != [],
           do: {name, value}
 
-    own = [llm: made(option(resource, :llm)), tools: made(option(resource, :tools), record)]
+    own = [llm: make(option(resource, :llm)), tools: make(option(resource, :tools), record)]
     option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
   end
 
   @doc false
-  def system_prompt(resource, record), do: made(option(resource, :system_prompt), record)
+  def system_prompt(resource, record), do: make(option(resource, :system_prompt), record)
 
   # Functions of arity 1 and 2 are models.
-  defp made(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
+  defp make(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
 
-  defp made(function, _record) when is_function(function, 0), do: function.()
-  defp made(function, record) when is_function(function, 1), do: function.(record)
-  defp made(value, _record), do: value
+  defp make(function, _record) when is_function(function, 0), do: function.()
+  defp make(function, record) when is_function(function, 1), do: function.(record)
+  defp make(value, _record), do: value
 end

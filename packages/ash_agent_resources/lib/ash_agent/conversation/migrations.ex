@@ -95,7 +95,7 @@ defmodule AshAgent.Conversation.Migrations do
         if tg_op = 'TRUNCATE' then
           delete from #{conversations} where left(id, #{String.length(opts[:name]) + 1}) = #{name};
         else
-          delete from #{conversations} where id = #{name} || cast(old.#{quoted(opts[:key])} as text);
+          delete from #{conversations} where id = #{name} || cast(old.#{quote_name(opts[:key])} as text);
         end if;
         return null;
       end
@@ -111,7 +111,7 @@ defmodule AshAgent.Conversation.Migrations do
   @doc false
   # Gives keys to conversations under bare ids, and returns how many.
   def rename(repo, opts) do
-    key = "cast(t.#{quoted(opts[:key] || "id")} as text)"
+    key = "cast(t.#{quote_name(opts[:key] || "id")} as text)"
 
     %{rows: rows} =
       repo.query!(
@@ -142,15 +142,15 @@ defmodule AshAgent.Conversation.Migrations do
     end
   end
 
-  defp table(opts), do: schema(opts) <> quoted(opts[:table])
+  defp table(opts), do: schema(opts) <> quote_name(opts[:table])
 
   # The names of functions are cut off at 63 bytes, and tables are not.
   defp function(opts) do
     digest = :md5 |> :crypto.hash(opts[:table]) |> Base.encode16(case: :lower)
-    schema(opts) <> quoted("ash_agent_delete_" <> digest) <> "()"
+    schema(opts) <> quote_name("ash_agent_delete_" <> digest) <> "()"
   end
 
   defp schema(opts), do: Store.Postgres.quoted(opts[:prefix])
-  defp quoted(name), do: ~s("#{String.replace(name, ~s("), ~s(""))}")
+  defp quote_name(name), do: ~s("#{String.replace(name, ~s("), ~s(""))}")
   defp literal(text), do: "'#{String.replace(text, "'", "''")}'"
 end

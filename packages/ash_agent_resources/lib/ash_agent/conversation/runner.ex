@@ -48,7 +48,7 @@ defmodule AshAgent.Conversation.Runner do
          {:ok, turn} <- as_asker(turn, Asker.of(stored.value)) do
       {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
     else
-      {:error, reason} -> refused(reason)
+      {:error, reason} -> refuse(reason)
     end
   end
 
@@ -92,60 +92,60 @@ defmodule AshAgent.Conversation.Runner do
   # Where nobody has said anything, a turn would ask the model about nothing.
   defp run(%{empty?: true} = turn, :resume) do
     case Store.waiting(turn.store, turn.id) do
-      {:ok, [_ | _]} -> continued(turn, :resume, nil)
+      {:ok, [_ | _]} -> continue(turn, :resume, nil)
       _none -> run(%{turn | empty?: false}, :resume)
     end
   end
 
   defp run(turn, job) do
     case in_session(turn, &ask(&1, turn, job)) do
-      {_status, %kind{} = ended} when kind in [Result, Paused] -> continued(turn, job, ended)
-      {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
-      {:error, :elsewhere} when job == :resume -> refused(:busy)
+      {_status, %kind{} = ended} when kind in [Result, Paused] -> continue(turn, job, ended)
+      {:error, %Error{reason: reason}} -> fail(turn, {:run, reason})
+      {:error, :elsewhere} when job == :resume -> refuse(:busy)
       # Another session has it: it or the next one answers.
       {:error, later} when later in [:taken, :elsewhere] -> {:ok, turn.record}
-      {:error, :paused} -> refused(:paused)
-      {:error, reason} -> failed(turn, reason)
+      {:error, :paused} -> refuse(:paused)
+      {:error, reason} -> fail(turn, reason)
     end
   end
 
   # Messages that wait since their process died are answered by whoever resumes.
-  defp continued(turn, :resume, ended) when not is_struct(ended, Paused) do
+  defp continue(turn, :resume, ended) when not is_struct(ended, Paused) do
     with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
          %{} = waiting <- Enum.find(prompts, &(&1.kind == :prompt)) do
       case answer(turn, waiting) do
-        {:error, :no_actor} -> failed(turn, :no_actor)
-        {:ok, %Result{} = ended} -> continued(turn, :resume, ended)
-        {:paused, paused} -> told(turn, paused)
-        {:error, %Error{reason: reason}} -> failed(turn, {:run, reason})
+        {:error, :no_actor} -> fail(turn, :no_actor)
+        {:ok, %Result{} = ended} -> continue(turn, :resume, ended)
+        {:paused, paused} -> tell_ended(turn, paused)
+        {:error, %Error{reason: reason}} -> fail(turn, {:run, reason})
         # Its own caller was faster.
-        _other -> told(turn, ended)
+        _other -> tell_ended(turn, ended)
       end
     else
-      _nothing -> told(turn, ended)
+      _nothing -> tell_ended(turn, ended)
     end
   end
 
-  defp continued(turn, _job, ended), do: told(turn, ended)
+  defp continue(turn, _job, ended), do: tell_ended(turn, ended)
 
   defp answer(turn, waiting) do
     with {:ok, turn} <- as_asker(turn, Asker.of_metadata(waiting.metadata)),
          do: in_session(turn, &ask(&1, turn, {:prompt, waiting.id}))
   end
 
-  defp told(turn, nil), do: {:ok, turn.record}
+  defp tell_ended(turn, nil), do: {:ok, turn.record}
 
-  defp told(turn, ended) do
+  defp tell_ended(turn, ended) do
     Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))
     {:ok, Ash.Resource.put_metadata(turn.record, :run, ended)}
   end
 
-  defp failed(turn, reason) do
+  defp fail(turn, reason) do
     Notices.ended(turn, :failed)
-    refused(reason)
+    refuse(reason)
   end
 
-  defp refused(reason), do: {:error, Conversation.Error.exception(reason: reason)}
+  defp refuse(reason), do: {:error, Conversation.Error.exception(reason: reason)}
 
   ## The session
 
@@ -199,7 +199,7 @@ defmodule AshAgent.Conversation.Runner do
             answer
 
           :gone ->
-            ended(session)
+            await_down(session)
             in_session(turn, fun, tries - 1)
         end
 
@@ -305,7 +305,7 @@ defmodule AshAgent.Conversation.Runner do
   def edit(store, {_resource, _tenant, id} = place, revision, opts, fun, tries) do
     with {:ok, stored} <- Store.fetch(store, id),
          true <- revision in [nil, stored.revision] || {:error, :changed},
-         {:ok, context} <- changed(stored.value, fun),
+         {:ok, context} <- change(stored.value, fun),
          {:ok, _stored} <- Store.append(store, stored, context, opts) do
       :ok
     else
@@ -337,7 +337,7 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  defp changed(context, fun) do
+  defp change(context, fun) do
     {:ok, fun.(context)}
   rescue
     error in Context.Error -> {:error, error}
@@ -351,14 +351,14 @@ defmodule AshAgent.Conversation.Runner do
 
       session ->
         running? = Session.status(session) == :running
-        if not running?, do: ended(session)
+        if not running?, do: await_down(session)
         running?
     end
   catch
     :exit, {_reason, {Session, _function, _arguments}} -> false
   end
 
-  defp ended(session) do
+  defp await_down(session) do
     monitor = Process.monitor(session)
 
     receive do

@@ -9,7 +9,7 @@ defmodule AshAgent.Conversation.Transformer do
 
   alias Ash.Resource.Builder
   alias AshAgent.{Context, Store}
-  alias AshAgent.Conversation.{Calculation, Change, Denial, Info, Iteration, Row}
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Row}
   alias Spark.Dsl.Transformer
 
   @calculations [
@@ -34,6 +34,7 @@ defmodule AshAgent.Conversation.Transformer do
     deny_call: [action: :deny, args: [:call_id]],
     cancel: [],
     rewind: [args: [:iteration]],
+    erase: [args: [:filter]],
     fork: [args: [:source_id]]
   ]
 
@@ -115,6 +116,12 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [])
+    |> add(:action, :erase,
+      returns: :map,
+      transaction?: true,
+      arguments: [argument(:filter, :map, allow_nil?: false)],
+      run: {Erase, []}
+    )
   end
 
   # Ash makes the actions of `defaults` after this.
@@ -223,7 +230,13 @@ defmodule AshAgent.Conversation.Transformer do
     resource = Transformer.get_persisted(dsl, :module)
 
     state =
-      Builder.add_new_calculation(state, :stored, :term, {Calculation, show: :stored}, unsorted())
+      Builder.add_new_calculation(
+        state,
+        :stored,
+        :term,
+        {Calculation, show: :stored},
+        forbid_sorting()
+      )
 
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
@@ -231,11 +244,11 @@ defmodule AshAgent.Conversation.Transformer do
         opts = Keyword.put_new(opts, :public?, true)
         Builder.add_new_calculation(state, name, type, implementation, opts)
       else
-        opts = Keyword.merge([public?: true] ++ unsorted(), opts)
+        opts = Keyword.merge([public?: true] ++ forbid_sorting(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)
       end
     end)
   end
 
-  defp unsorted, do: [filterable?: false, sortable?: false]
+  defp forbid_sorting, do: [filterable?: false, sortable?: false]
 end

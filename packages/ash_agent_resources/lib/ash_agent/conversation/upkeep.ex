@@ -107,7 +107,8 @@ defmodule AshAgent.Conversation.Upkeep do
     store = Info.store(resource, opts[:tenant])
     until = DateTime.add(DateTime.utc_now(), -opts[:older_than], :second)
     # The store is read first, so that a record that is made meanwhile is among the records.
-    with {:ok, stored} <- stored(store, Info.prefix(resource), by: :created_at, until: until),
+    with {:ok, stored} <-
+           list_stored(store, Info.prefix(resource), by: :created_at, until: until),
          {:ok, ids} <- ids(resource, opts[:tenant]) do
       gone = stored -- Enum.map(ids, &Info.key(resource, &1))
 
@@ -121,13 +122,13 @@ defmodule AshAgent.Conversation.Upkeep do
     end
   end
 
-  defp stored(store, prefix, opts, found \\ []) do
+  defp list_stored(store, prefix, opts, found \\ []) do
     with {:ok, page} <- Store.list(store, [limit: @page] ++ opts) do
       found =
         found ++ for %{id: id} <- page.conversations, String.starts_with?(id, prefix), do: id
 
       if page.next,
-        do: stored(store, prefix, Keyword.put(opts, :after, page.next), found),
+        do: list_stored(store, prefix, Keyword.put(opts, :after, page.next), found),
         else: {:ok, found}
     end
   end

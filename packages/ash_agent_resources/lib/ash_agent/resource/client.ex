@@ -45,7 +45,7 @@ defmodule AshAgent.Resource.Client do
       paths = paths(paths, opts)
       {:ok, {client, [model: model] ++ options(opts, variable, paths)}}
     else
-      _other -> {:error, expected()}
+      _other -> {:error, describe_expected()}
     end
   end
 
@@ -53,9 +53,9 @@ defmodule AshAgent.Resource.Client do
   def model(function) when is_function(function, 0), do: model(function.())
 
   def model(llm),
-    do: if(AshAgent.Section.model?(llm), do: {:ok, llm}, else: {:error, expected()})
+    do: if(AshAgent.Section.model?(llm), do: {:ok, llm}, else: {:error, describe_expected()})
 
-  defp expected do
+  defp describe_expected do
     "expected \"provider:model\" with one of the providers #{Enum.map_join(@providers, ", ", &elem(&1, 0))}, " <>
       "a model as AshAgent.LLM.t() has it, or a function of arity 0 that returns it"
   end

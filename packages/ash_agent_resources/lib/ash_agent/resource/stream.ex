@@ -75,7 +75,7 @@ defmodule AshAgent.Resource.Stream do
         {[last(reply)], %{state | ended?: true}}
 
       {:DOWN, ^monitor, :process, _pid, reason} ->
-        {[last({:error, died(reason)})], %{state | ended?: true}}
+        {[last({:error, to_exit_error(reason)})], %{state | ended?: true}}
     end
   end
 
@@ -84,8 +84,8 @@ defmodule AshAgent.Resource.Stream do
   defp last({:error, error}), do: {:error, error}
 
   # With `Sealed`, a run says which kind of failure it was. The reason of a linked process may have anything in it.
-  defp died({:failed, kind}) when is_atom(kind), do: exit_error({:failed, kind})
-  defp died(reason), do: exit_error(Events.label(:exit, reason))
+  defp to_exit_error({:failed, kind}) when is_atom(kind), do: exit_error({:failed, kind})
+  defp to_exit_error(reason), do: exit_error(Events.label(:exit, reason))
 
   defp exit_error(reason), do: Error.exception(reason: {:exit, reason}, context: nil)
 

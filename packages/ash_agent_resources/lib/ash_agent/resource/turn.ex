@@ -14,7 +14,7 @@ defmodule AshAgent.Resource.Turn do
 
   @doc "A call with a new message, from its action's input."
   def new(input, context) do
-    turn = prepared(input, context)
+    turn = prepare(input, context)
 
     with {:ok, turn} <- hook(turn, :before_call),
          {:ok, turn} <- render(turn),
@@ -22,30 +22,30 @@ defmodule AshAgent.Resource.Turn do
          {:ok, conversation} <- say(turn, input.arguments[:context]) do
       {:ok, %{turn | context: conversation}}
     else
-      {:error, error} -> {:error, told(turn, error)}
+      {:error, error} -> {:error, run_error_hooks(turn, error)}
     end
   end
 
   @doc "A call that goes on with a context as it is."
-  def resume(input, context), do: %{prepared(input, context) | context: input.arguments.context}
+  def resume(input, context), do: %{prepare(input, context) | context: input.arguments.context}
 
   @doc "Runs it, and returns what the action returns. `watch` gets the pieces of answers."
   def run(%__MODULE__{} = turn, watch \\ fn _events -> :ok end) do
     reply =
-      case Runtime.run(turn.context, watched(turn, watch)) do
+      case Runtime.run(turn.context, watch(turn, watch)) do
         {:ok, %Result{} = result} -> read(turn, result)
         {:paused, %Paused{} = paused} -> {:ok, paused}
-        {:error, error} -> {:error, failed(error)}
+        {:error, error} -> {:error, to_error(error)}
       end
 
-    with {:error, error} <- reply, do: {:error, told(turn, error)}
+    with {:error, error} <- reply, do: {:error, run_error_hooks(turn, error)}
   end
 
   ## Making ready
 
-  defp prepared(input, context) do
+  defp prepare(input, context) do
     resource = input.resource
-    shape = made!(Output.shape(resource))
+    shape = make!(Output.shape(resource))
     given = input.context[:ash_agent][:options] || []
 
     %__MODULE__{
@@ -70,9 +70,9 @@ defmodule AshAgent.Resource.Turn do
 
   defp options(resource, shape) do
     config = Info.tool_config(resource)
-    llm = made!(Client.model(Info.option(resource, :client)))
+    llm = make!(Client.model(Info.option(resource, :client)))
 
-    tools = for tool <- Info.tools(resource), do: made!(Tool.definition(tool))
+    tools = for tool <- Info.tools(resource), do: make!(Tool.definition(tool))
 
     own = [
       llm: llm,
@@ -90,8 +90,8 @@ defmodule AshAgent.Resource.Turn do
   end
 
   # The compiler has warned of it.
-  defp made!({:ok, made}), do: made
-  defp made!({:error, words}), do: raise(ArgumentError, words)
+  defp make!({:ok, made}), do: made
+  defp make!({:error, words}), do: raise(ArgumentError, words)
 
   # Whoever calls: none of it is stored, and nothing else can set it.
   defp for_caller(options, input, context) do
@@ -126,7 +126,7 @@ defmodule AshAgent.Resource.Turn do
         {:ok, Context.add_user_message(context, prompt)}
 
       {false, prompt, nil} ->
-        {:ok, Context.new(message, prompted(prompt))}
+        {:ok, Context.new(message, prompt_opts(prompt))}
 
       {false, nil, context} ->
         {:ok, Context.add_user_message(context, message)}
@@ -142,14 +142,14 @@ defmodule AshAgent.Resource.Turn do
   defp message(%{message: message}) when is_binary(message) or is_list(message), do: message
   defp message(arguments), do: arguments
 
-  defp prompted(nil), do: []
-  defp prompted(prompt), do: [system_prompt: prompt]
+  defp prompt_opts(nil), do: []
+  defp prompt_opts(prompt), do: [system_prompt: prompt]
 
   ## What a run tells while it goes on
 
-  defp watched(turn, watch) do
+  defp watch(turn, watch) do
     %{resource: resource, options: options} = turn
-    warned = warned(resource)
+    warned = budget_warner(resource)
     halts? = Info.tool_config(resource).on_error == :halt
     on_event = options[:on_event]
     on_change = options[:on_change]
@@ -163,7 +163,7 @@ defmodule AshAgent.Resource.Turn do
     end
 
     options = Keyword.put(options, :on_event, tell)
-    if halts?, do: Keyword.put(options, :on_change, &halted(run, on_change, &1)), else: options
+    if halts?, do: Keyword.put(options, :on_change, &halt(run, on_change, &1)), else: options
   end
 
   # Events and changes of a run come from the one process that runs it, a failed tool's before the change with its result.
@@ -175,7 +175,7 @@ defmodule AshAgent.Resource.Turn do
 
   defp note(_run, _event, _metadata), do: nil
 
-  defp halted(run, on_change, context) do
+  defp halt(run, on_change, context) do
     kept = on_change && on_change.(context)
 
     case {kept, Process.delete(run)} do
@@ -188,7 +188,7 @@ defmodule AshAgent.Resource.Turn do
   @threshold 80
 
   # Tells of a budget that is nearly used up, which does not end the run.
-  defp warned(resource) do
+  defp budget_warner(resource) do
     case {Info.token_budget(resource), Info.budget_strategy(resource)} do
       {budget, :warn} when budget != nil ->
         used = :counters.new(1, [])
@@ -224,24 +224,24 @@ defmodule AshAgent.Resource.Turn do
 
   defp read(turn, result) do
     case Output.read(result, turn.shape) do
-      {:ok, result} -> answered(turn, result)
+      {:ok, result} -> run_answer_hooks(turn, result)
       {:error, words} -> {:error, error({:invalid_output, words}, result.context)}
     end
   end
 
-  defp answered(turn, result) do
+  defp run_answer_hooks(turn, result) do
     with {:ok, %{call: %{response: response}}} <-
            hook(put_in(turn.call.response, result), :after_call),
          do: {:ok, response}
   end
 
-  defp failed(%Runtime.Error{
+  defp to_error(%Runtime.Error{
          reason: {:on_change_error, {__MODULE__, :tool_error, tool}},
          context: context
        }),
        do: error({:tool_error, tool}, context)
 
-  defp failed(%Runtime.Error{reason: reason, context: context}), do: error(reason, context)
+  defp to_error(%Runtime.Error{reason: reason, context: context}), do: error(reason, context)
 
   defp error(reason, context), do: Error.exception(reason: reason, context: context)
 
@@ -271,7 +271,7 @@ defmodule AshAgent.Resource.Turn do
     end
   end
 
-  defp told(turn, error) do
+  defp run_error_hooks(turn, error) do
     case hook(put_in(turn.call.error, error), :on_error) do
       {:ok, _turn} -> error
       {:error, other} -> other

@@ -326,14 +326,14 @@ defmodule AshAgent.Tools.Action do
     changeset = Ash.Changeset.for_create(tool.resource, tool.action.name, call.input, opts)
 
     with {:ok, record} <- Ash.create(changeset, rest(opts)),
-         do: {:ok, shown(record, tool, opts)}
+         do: {:ok, show(record, tool, opts)}
   end
 
   defp perform(:update, tool, call, opts) do
     with {:ok, record} <- find(tool, call.key, opts),
          changeset = Ash.Changeset.for_update(record, tool.action.name, call.input, opts),
          {:ok, record} <- Ash.update(changeset, rest(opts)),
-         do: {:ok, shown(record, tool, opts)}
+         do: {:ok, show(record, tool, opts)}
   end
 
   defp perform(:destroy, tool, call, opts) do
@@ -376,9 +376,9 @@ defmodule AshAgent.Tools.Action do
   defp find(tool, key, opts), do: Ash.get(tool.resource, key, rest(opts))
 
   # The work is done: a load that fails does not fail the call.
-  defp shown(record, %{shape: %{loaded: []} = shape}, _opts), do: Shown.record(record, shape)
+  defp show(record, %{shape: %{loaded: []} = shape}, _opts), do: Shown.record(record, shape)
 
-  defp shown(record, %{shape: shape}, opts) do
+  defp show(record, %{shape: shape}, opts) do
     case Ash.load(record, Shown.load(shape), rest(opts)) do
       {:ok, record} -> Shown.record(record, shape)
       {:error, _error} -> Shown.record(record, %{shape | loaded: []})

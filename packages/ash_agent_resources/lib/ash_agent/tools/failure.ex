@@ -23,7 +23,7 @@ defmodule AshAgent.Tools.Failure do
   def words(error, tool) do
     case Ash.Error.to_error_class(error) do
       %Forbidden{} ->
-        denied(tool)
+        deny(tool)
 
       %Invalid{errors: errors} ->
         errors
@@ -39,8 +39,8 @@ defmodule AshAgent.Tools.Failure do
   end
 
   # What may not be changed looks as if it did not exist.
-  defp denied(%{keyed?: true} = tool), do: tool.absent
-  defp denied(_tool), do: @denied
+  defp deny(%{keyed?: true} = tool), do: tool.absent
+  defp deny(_tool), do: @denied
 
   @doc "What the model reads when the action raised."
   @spec raised(atom(), term(), Exception.stacktrace(), tool()) :: String.t()
@@ -59,8 +59,8 @@ defmodule AshAgent.Tools.Failure do
 
   defp invalid(%Query.NotFound{}, tool), do: tool.absent
   defp invalid(%Changes.StaleRecord{}, tool), do: tool.absent
-  defp invalid(%Changes.ActionRequiresActor{}, tool), do: denied(tool)
-  defp invalid(%Query.ReadActionRequiresActor{}, tool), do: denied(tool)
+  defp invalid(%Changes.ActionRequiresActor{}, tool), do: deny(tool)
+  defp invalid(%Query.ReadActionRequiresActor{}, tool), do: deny(tool)
   defp invalid(%Invalid.Timeout{}, _tool), do: "the action took too long"
 
   defp invalid(%{__struct__: module, field: field} = error, tool)

@@ -48,14 +48,14 @@ defmodule AshAgent.Tools.Query do
   defp field!(resource, name, option) do
     case Ash.Resource.Info.public_field(resource, name) do
       %Ash.Resource.Attribute{} = field ->
-        typed(name, field.type, field.constraints, field.allow_nil?)
+        type_field(name, field.type, field.constraints, field.allow_nil?)
 
       %Ash.Resource.Calculation{arguments: []} = field ->
-        typed(name, field.type, field.constraints, true)
+        type_field(name, field.type, field.constraints, true)
 
       %Ash.Resource.Aggregate{} = field ->
         {:ok, type} = Ash.Resource.Info.aggregate_type(resource, field)
-        typed(name, type, field.constraints || [], true)
+        type_field(name, type, field.constraints || [], true)
 
       _other ->
         raise ArgumentError,
@@ -65,7 +65,7 @@ defmodule AshAgent.Tools.Query do
     |> schema!(resource, option)
   end
 
-  defp typed(name, type, constraints, allow_nil?),
+  defp type_field(name, type, constraints, allow_nil?),
     do: %{name: name, type: type, constraints: constraints, allow_nil?: allow_nil?}
 
   defp schema!(field, _resource, :sort), do: field
@@ -275,7 +275,7 @@ defmodule AshAgent.Tools.Query do
   @spec read(map(), Ash.Query.t(), map(), Shown.shape(), keyword()) ::
           {:ok, term()} | {:error, term()}
   def read(%{get?: true}, query, chosen, shape, opts) do
-    query = query |> chosen(chosen) |> shown(shape)
+    query = query |> apply_choice(chosen) |> select_shown(shape)
 
     with {:ok, record} when record != nil <- Ash.read_one(query, opts) do
       {:ok, Shown.record(record, shape)}
@@ -288,34 +288,35 @@ defmodule AshAgent.Tools.Query do
   def read(%{paginated?: true} = query, ash, chosen, shape, opts) do
     page = [limit: chosen.limit] ++ if query.pages?, do: [offset: chosen.offset], else: []
 
-    with {:ok, page} <- ash |> chosen(chosen) |> shown(shape) |> Ash.read([page: page] ++ opts),
-         do: {:ok, listed(page.results, page.more?, shape)}
+    with {:ok, page} <-
+           ash |> apply_choice(chosen) |> select_shown(shape) |> Ash.read([page: page] ++ opts),
+         do: {:ok, list_records(page.results, page.more?, shape)}
   end
 
   def read(_query, ash, chosen, shape, opts) do
     query =
       ash
-      |> chosen(chosen)
-      |> shown(shape)
+      |> apply_choice(chosen)
+      |> select_shown(shape)
       |> Ash.Query.limit(chosen.limit + 1)
       |> Ash.Query.offset(chosen.offset)
 
     with {:ok, records} <- Ash.read(query, opts) do
       {records, rest} = Enum.split(records, chosen.limit)
-      {:ok, listed(records, rest != [], shape)}
+      {:ok, list_records(records, rest != [], shape)}
     end
   end
 
   # As input of a stranger: private fields cannot be reached, and field policies hold.
-  defp chosen(query, %{filter: filter, sort: sort}) do
+  defp apply_choice(query, %{filter: filter, sort: sort}) do
     query = if filter == %{}, do: query, else: Ash.Query.filter_input(query, filter)
     if sort == [], do: query, else: Ash.Query.sort_input(query, sort)
   end
 
-  defp shown(query, shape),
+  defp select_shown(query, shape),
     do: query |> Ash.Query.select(Shown.select(shape)) |> Ash.Query.load(Shown.load(shape))
 
-  defp listed(records, more?, shape) do
+  defp list_records(records, more?, shape) do
     shown = %{"records" => Enum.map(records, &Shown.record(&1, shape))}
     if more?, do: Map.put(shown, "more", true), else: shown
   end

@@ -107,10 +107,10 @@ defmodule AshAgent.Tools.Schema do
         enum(type)
 
       Ash.Type.embedded_type?(type) ->
-        embedded(type, within)
+        describe_embedded(type, within)
 
       true ->
-        known(type, constraints, within)
+        describe_known(type, constraints, within)
     end
   end
 
@@ -120,7 +120,7 @@ defmodule AshAgent.Tools.Schema do
 
   defp enum?(type), do: Spark.implements_behaviour?(type, Ash.Type.Enum)
 
-  defp known(Ash.Type.Atom, constraints, _within) do
+  defp describe_known(Ash.Type.Atom, constraints, _within) do
     cond do
       values = constraints[:one_of] ->
         %{"type" => "string", "enum" => Enum.map(values, &to_string/1)}
@@ -133,27 +133,27 @@ defmodule AshAgent.Tools.Schema do
     end
   end
 
-  defp known(Ash.Type.Union, constraints, within) do
+  defp describe_known(Ash.Type.Union, constraints, within) do
     %{"anyOf" => for({_name, config} <- constraints[:types], do: variant(config, within))}
   end
 
-  defp known(Ash.Type.Vector, _constraints, _within),
+  defp describe_known(Ash.Type.Vector, _constraints, _within),
     do: %{"type" => "array", "items" => %{"type" => "number"}}
 
-  defp known(type, constraints, _within) when type in @texts do
+  defp describe_known(type, constraints, _within) when type in @texts do
     %{"type" => "string"}
     |> put("minLength", constraints[:min_length])
     |> put("maxLength", constraints[:max_length])
     |> put("pattern", pattern(constraints[:match]))
   end
 
-  defp known(type, constraints, _within) when is_map_key(@numbers, type) do
+  defp describe_known(type, constraints, _within) when is_map_key(@numbers, type) do
     %{"type" => @numbers[type]}
     |> put("minimum", number(constraints[:min]))
     |> put("maximum", number(constraints[:max]))
   end
 
-  defp known(type, constraints, within) when type in @fields do
+  defp describe_known(type, constraints, within) when type in @fields do
     case constraints[:fields] do
       [_ | _] = fields ->
         object(
@@ -172,14 +172,14 @@ defmodule AshAgent.Tools.Schema do
     end
   end
 
-  defp known(type, _constraints, _within) when is_map_key(@formats, type),
+  defp describe_known(type, _constraints, _within) when is_map_key(@formats, type),
     do: %{"type" => "string", "format" => @formats[type]}
 
-  defp known(type, _constraints, _within) when is_map_key(@plain, type),
+  defp describe_known(type, _constraints, _within) when is_map_key(@plain, type),
     do: %{"type" => @plain[type]}
 
   # A type of the application: what it is stored as.
-  defp known(type, constraints, _within) do
+  defp describe_known(type, constraints, _within) do
     case Ash.Type.storage_type(type, constraints) do
       kind when kind in [:string, :text, :citext, :binary] -> %{"type" => "string"}
       kind when kind in [:integer, :bigint] -> %{"type" => "integer"}
@@ -222,7 +222,7 @@ defmodule AshAgent.Tools.Schema do
     end
   end
 
-  defp embedded(resource, within) do
+  defp describe_embedded(resource, within) do
     if resource in within do
       %{"type" => "object"}
     else
@@ -242,14 +242,14 @@ defmodule AshAgent.Tools.Schema do
   @spec described(map(), map()) :: map()
   def described(schema, input) do
     schema
-    |> put("description", described_by(input.description, schema["description"]))
+    |> put("description", join_descriptions(input.description, schema["description"]))
     |> put("default", default(input.default))
   end
 
-  defp described_by(text, more) when is_binary(text) and is_binary(more),
+  defp join_descriptions(text, more) when is_binary(text) and is_binary(more),
     do: "#{text} (#{more})"
 
-  defp described_by(text, more), do: text || more
+  defp join_descriptions(text, more), do: text || more
 
   defp default(value) when is_number(value) or is_boolean(value) or is_binary(value), do: value
   defp default(value) when is_atom(value) and value != nil, do: to_string(value)

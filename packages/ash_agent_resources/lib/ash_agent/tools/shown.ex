@@ -15,7 +15,7 @@ defmodule AshAgent.Tools.Shown do
     %{
       resource: resource,
       attributes: attributes!(resource, fields),
-      loaded: Enum.map(load, &loaded!(resource, &1, limit)),
+      loaded: Enum.map(load, &load!(resource, &1, limit)),
       limit: limit
     }
   end
@@ -30,17 +30,17 @@ defmodule AshAgent.Tools.Shown do
     end
   end
 
-  defp loaded!(resource, {name, nested}, limit) when is_atom(name) and is_list(nested) do
+  defp load!(resource, {name, nested}, limit) when is_atom(name) and is_list(nested) do
     case Ash.Resource.Info.public_relationship(resource, name) do
       nil -> not_public!(resource, name, "relationship")
       relationship -> {name, shape!(relationship.destination, nil, nested, limit)}
     end
   end
 
-  defp loaded!(resource, name, limit) when is_atom(name) do
+  defp load!(resource, name, limit) when is_atom(name) do
     case Ash.Resource.Info.public_field(resource, name) do
       %{destination: _destination} ->
-        loaded!(resource, {name, []}, limit)
+        load!(resource, {name, []}, limit)
 
       %Ash.Resource.Calculation{} = calculation ->
         {name, {calculation.type, calculation.constraints}}
@@ -53,7 +53,7 @@ defmodule AshAgent.Tools.Shown do
     end
   end
 
-  defp loaded!(resource, _other, _limit),
+  defp load!(resource, _other, _limit),
     do:
       raise(
         ArgumentError,
@@ -101,7 +101,7 @@ defmodule AshAgent.Tools.Shown do
     loaded =
       for {name, loaded} <- shape.loaded,
           {:ok, value} <- [fetch(record, name)],
-          do: {to_string(name), loaded(value, loaded)}
+          do: {to_string(name), show_loaded(value, loaded)}
 
     Map.new(attributes ++ loaded)
   end
@@ -120,13 +120,13 @@ defmodule AshAgent.Tools.Shown do
     end
   end
 
-  defp loaded(nil, _loaded), do: nil
+  defp show_loaded(nil, _loaded), do: nil
 
-  defp loaded(records, %{} = shape) when is_list(records),
+  defp show_loaded(records, %{} = shape) when is_list(records),
     do: Enum.map(records, &record(&1, shape))
 
-  defp loaded(record, %{} = shape), do: record(record, shape)
-  defp loaded(value, {type, constraints}), do: value(value, type, constraints)
+  defp show_loaded(record, %{} = shape), do: record(record, shape)
+  defp show_loaded(value, {type, constraints}), do: value(value, type, constraints)
 
   @doc "A value as JSON. Its type says what is in it."
   @spec value(term(), term(), keyword() | nil) :: term()
@@ -182,7 +182,7 @@ defmodule AshAgent.Tools.Shown do
       module == Decimal -> Decimal.to_string(struct, :normal)
       Ash.Resource.Info.resource?(module) -> record(struct, shape!(module, nil, [], 1))
       constraints[:fields] -> fields(struct, constraints)
-      true -> dumped(struct, type, constraints)
+      true -> dump(struct, type, constraints)
     end
   end
 
@@ -203,11 +203,11 @@ defmodule AshAgent.Tools.Shown do
   defp json(_other, _type, _constraints), do: nil
 
   # Only a type of the application knows what of its structs may be seen.
-  defp dumped(_struct, type, _constraints)
+  defp dump(_struct, type, _constraints)
        when type in [nil, Ash.Type.Struct, Ash.Type.Term, Ash.Type.Map],
        do: nil
 
-  defp dumped(struct, type, constraints) do
+  defp dump(struct, type, constraints) do
     case Ash.Type.dump_to_embedded(type, struct, constraints) do
       {:ok, plain} when not is_struct(plain) -> value(plain, nil, [])
       _other -> nil

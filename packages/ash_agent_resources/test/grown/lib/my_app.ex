@@ -14,11 +14,9 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     def init(kind, config) do
       with {:ok, config} <- MyApp.Repo.init(kind, config) do
         {:ok,
-         Keyword.merge(config,
-           database: "ash_agent_grown",
-           pool: Ecto.Adapters.SQL.Sandbox,
-           pool_size: 5
-         )}
+         config
+         |> Keyword.merge(database: "ash_agent_grown", pool_size: 5)
+         |> Keyword.put_new(:pool, Ecto.Adapters.SQL.Sandbox)}
       end
     end
   end
@@ -185,7 +183,10 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
 
     relationships do
-      belongs_to(:user, MyApp.Accounts.User)
+      belongs_to :user, MyApp.Accounts.User do
+        attribute_public?(true)
+        attribute_writable?(false)
+      end
     end
 
     aggregates do
@@ -561,7 +562,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
         # They live longer than the process of the call.
         spawn(fn ->
-          {:ok, _} = Repo.start_link(log: false)
+          {:ok, _} = Repo.start_link(log: false, pool: DBConnection.ConnectionPool)
           send(caller, :started)
           Process.sleep(:infinity)
         end)

@@ -58,11 +58,11 @@ defmodule AshAgent.LLM.Bedrock do
     opts
     |> Keyword.put(:region, region)
     |> Keyword.put_new(:base_url, "https://bedrock-runtime.#{region}.amazonaws.com")
-    |> Keyword.put(:credentials, hidden(opts[:credentials]))
+    |> Keyword.put(:credentials, hide(opts[:credentials]))
   end
 
-  defp hidden(credentials) when is_map(credentials), do: fn -> credentials end
-  defp hidden(credentials), do: credentials
+  defp hide(credentials) when is_map(credentials), do: fn -> credentials end
+  defp hide(credentials), do: credentials
 
   @impl Client
   def call(opts, tools, mode) do

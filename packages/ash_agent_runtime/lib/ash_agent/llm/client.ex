@@ -403,7 +403,7 @@ defmodule AshAgent.LLM.Client do
 
   defp again?(error, delay, call) do
     error.retryable? and error.reason != :timeout and call.done < call.opts[:max_retries] and
-      delay <= call.opts[:max_retry_delay] and delay < left(call.deadline)
+      delay <= call.opts[:max_retry_delay] and delay < time_left(call.deadline)
   end
 
   # Doubles, with up to a quarter off, so that clients that failed together do not come back together.
@@ -423,12 +423,12 @@ defmodule AshAgent.LLM.Client do
   end
 
   defp timeout(:infinity), do: :infinity
-  defp timeout(deadline), do: max(left(deadline), 1)
+  defp timeout(deadline), do: max(time_left(deadline), 1)
 
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: now() + timeout
-  defp left(:infinity), do: :infinity
-  defp left(deadline), do: max(deadline - now(), 0)
+  defp time_left(:infinity), do: :infinity
+  defp time_left(deadline), do: max(deadline - now(), 0)
   defp now, do: System.monotonic_time(:millisecond)
 
   ## What clients make requests and answers with

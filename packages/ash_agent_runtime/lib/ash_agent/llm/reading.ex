@@ -132,7 +132,7 @@ defmodule AshAgent.LLM.Reading do
   def put_response(reading, response), do: %{reading | status: 200, response: response}
 
   @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."
-  def result({:ok, %{stopped: nil} = reading}), do: ended(reading)
+  def result({:ok, %{stopped: nil} = reading}), do: handle_end(reading)
 
   def result({:ok, %{stopped: :halt} = reading}),
     do: {:ok, Response.interrupt(reading.response, :halted)}
@@ -141,11 +141,14 @@ defmodule AshAgent.LLM.Reading do
   def result({:error, reason, reading}), do: broken(reading, reason)
 
   # A transport that tells no head has told nothing.
-  defp ended(%{status: nil} = reading), do: broken(reading, {:connection, :closed})
-  defp ended(%{response: nil} = reading), do: refused(reading, IO.iodata_to_binary(reading.body))
-  defp ended(%{response: %{state: :complete}} = reading), do: complete(reading)
+  defp handle_end(%{status: nil} = reading), do: broken(reading, {:connection, :closed})
 
-  defp ended(reading) do
+  defp handle_end(%{response: nil} = reading),
+    do: refuse(reading, IO.iodata_to_binary(reading.body))
+
+  defp handle_end(%{response: %{state: :complete}} = reading), do: complete(reading)
+
+  defp handle_end(reading) do
     with {:ok, response, events} <- Response.finish(reading.response),
          {:cont, reading} <- deliver(reading, response, events) do
       complete(reading)
@@ -181,7 +184,7 @@ defmodule AshAgent.LLM.Reading do
   defp broken(%{status: status, response: nil, stopped: stopped} = reading, reason)
        when is_integer(status) and status not in 200..299 and
               (stopped != nil or reason != {:timeout, :whole}),
-       do: refused(reading, "")
+       do: refuse(reading, "")
 
   defp broken(reading, %Response.Error{} = error) do
     body = IO.iodata_to_binary(reading.body)
@@ -193,10 +196,10 @@ defmodule AshAgent.LLM.Reading do
 
   defp broken(reading, reason), do: error(reading, Error.from_transport(reason))
 
-  defp refused(%{status: status} = reading, page) when status in 200..299,
+  defp refuse(%{status: status} = reading, page) when status in 200..299,
     do: error(reading, page(reading, page))
 
-  defp refused(reading, body),
+  defp refuse(reading, body),
     do: error(reading, Refusal.new(reading.status, reading.headers, body, reading.secrets))
 
   defp page(reading, page) do

@@ -152,7 +152,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   defp transport(%{command: command} = server) do
-    keep = kept(server[:inherit_env] || [], server.env)
+    keep = inherit_env(server[:inherit_env] || [], server.env)
     program = server.env["PATH"] || System.find_executable(command)
 
     if program do
@@ -164,8 +164,8 @@ defmodule AshAgent.MCP.Anubis do
     end
   end
 
-  defp kept(true, env), do: kept(Map.keys(System.get_env()), env)
-  defp kept(names, env), do: Enum.uniq(@default_env ++ names ++ Map.keys(env))
+  defp inherit_env(true, env), do: inherit_env(Map.keys(System.get_env()), env)
+  defp inherit_env(names, env), do: Enum.uniq(@default_env ++ names ++ Map.keys(env))
 
   # By telemetry alone, and from its own process, the client tells changes and why it ends. Finch does the same with each
   # request that a transport makes.
@@ -191,7 +191,7 @@ defmodule AshAgent.MCP.Anubis do
     do: tell(self(), :changed)
 
   def notified([_, _, :terminate], _measurements, %{client_name: told, reason: reason}, _config),
-    do: tell(told, {:ended, ended(reason)})
+    do: tell(told, {:ended, describe_end(reason)})
 
   def notified(_event, _measurements, _metadata, _config), do: :ok
 
@@ -199,17 +199,17 @@ defmodule AshAgent.MCP.Anubis do
     do: for({_pid, tell} <- Registry.lookup(@registry, {:tell, key}), do: tell.(message))
 
   # While it connects, a client ends with the reason that it cannot.
-  defp ended({:error, _} = error), do: error |> failure() |> elem(1)
-  defp ended(_reason), do: "has ended"
+  defp describe_end({:error, _} = error), do: error |> failure() |> elem(1)
+  defp describe_end(_reason), do: "has ended"
 
   @impl true
   def concurrent?(held), do: held.concurrent?
 
   @impl true
   def list_tools(%{client: client}, cursor, timeout) do
-    connected(fn ->
+    call_connected(fn ->
       with :ok <- Anubis.Client.await_ready(client, timeout: timeout) do
-        bound(client, timeout)
+        limit_heap(client, timeout)
         opts = if cursor, do: [cursor: cursor, timeout: timeout], else: [timeout: timeout]
 
         case Anubis.Client.list_tools(client, opts) do
@@ -224,7 +224,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   # Whatever the client makes of a message must not take all memory.
-  defp bound(client, timeout) do
+  defp limit_heap(client, timeout) do
     bounded = fn state ->
       Process.flag(:max_heap_size, %{size: @max_heap, kill: true, error_logger: true})
       state
@@ -235,13 +235,13 @@ defmodule AshAgent.MCP.Anubis do
 
   @impl true
   def call_tool(%{client: client}, name, arguments, progress) do
-    connected(fn ->
+    call_connected(fn ->
       token = Base.encode16(:crypto.strong_rand_bytes(8))
       report = fn _token, done, total -> progress.(done, total) end
       opts = [timeout: @longest, progress: [token: token, callback: report]]
       answer = Anubis.Client.call_tool(client, name, arguments, opts)
       # The client keeps it otherwise.
-      connected(fn -> Anubis.Client.unregister_progress_callback(client, token) end)
+      call_connected(fn -> Anubis.Client.unregister_progress_callback(client, token) end)
 
       with {:ok, response} <- answer, do: {:ok, response.result}, else: (error -> failure(error))
     end)
@@ -264,7 +264,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   def cancel(%{client: client}, caller) do
-    connected(fn ->
+    call_connected(fn ->
       %{pending_requests: requests} = :sys.get_state(client, @patience)
 
       for {id, %{from: {^caller, _tag}}} <- requests,
@@ -285,7 +285,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   # The reasons of exits hold requests and headers.
-  defp connected(fun) do
+  defp call_connected(fun) do
     fun.()
   catch
     :exit, _reason -> {:lost, "has ended or does not respond"}

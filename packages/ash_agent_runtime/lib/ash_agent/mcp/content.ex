@@ -14,7 +14,7 @@ defmodule AshAgent.MCP.Content do
     if size > max do
       {:error, "the result has #{size} bytes, and may have #{max}; ask for less"}
     else
-      parts = join(Enum.flat_map(items(result["content"]), &part/1) ++ structured(result))
+      parts = join(Enum.flat_map(items(result["content"]), &part/1) ++ read_structured(result))
       if result["isError"] == true, do: {:error, words(parts)}, else: {:ok, plain(parts)}
     end
   end
@@ -81,7 +81,7 @@ defmodule AshAgent.MCP.Content do
   defp text(text), do: %{type: :text, text: Listing.readable(text)}
 
   # Servers should say the same in a text, and many wrap a text or a number in an object.
-  defp structured(%{"structuredContent" => %{} = structured} = result) do
+  defp read_structured(%{"structuredContent" => %{} = structured} = result) do
     same = [structured | if(map_size(structured) == 1, do: Map.values(structured), else: [])]
 
     told? =
@@ -93,12 +93,12 @@ defmodule AshAgent.MCP.Content do
           false
       end)
 
-    if told?, do: [], else: [text(encoded(structured))]
+    if told?, do: [], else: [text(encode(structured))]
   end
 
-  defp structured(_result), do: []
+  defp read_structured(_result), do: []
 
-  defp encoded(structured) do
+  defp encode(structured) do
     JSON.encode(structured)
   rescue
     _ in [AshAgent.Context.Error, ArgumentError] -> unknown().text

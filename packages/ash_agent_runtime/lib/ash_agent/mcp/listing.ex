@@ -105,7 +105,7 @@ defmodule AshAgent.MCP.Listing do
            fit(Map.get(schema, "type", "object") == "object", "a schema that is not an object's"),
          schema = schema |> Map.drop(@refused_at_top) |> Map.put("type", "object"),
          {:ok, schema} <- properties(schema) do
-      {:ok, required(schema)}
+      {:ok, check_required(schema)}
     else
       {:error, reason} -> {:error, reason}
       :over -> {:error, "a schema that is too large or too deep"}
@@ -134,13 +134,13 @@ defmodule AshAgent.MCP.Listing do
 
   defp key?(character), do: plain?(character) or character == ?.
 
-  defp required(%{"required" => names} = schema) do
+  defp check_required(%{"required" => names} = schema) do
     if is_list(names) and Enum.all?(names, &is_binary/1),
       do: schema,
       else: Map.delete(schema, "required")
   end
 
-  defp required(schema), do: schema
+  defp check_required(schema), do: schema
 
   # What is left of the terms and bytes that a schema may have: it ends with the first that is too many.
   defp weigh(_term, {terms, _bytes}, depth) when terms <= 0 or depth == 0, do: :over

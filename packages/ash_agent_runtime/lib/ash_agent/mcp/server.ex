@@ -61,10 +61,12 @@ defmodule AshAgent.MCP.Server do
   def handle_continue(:connect, state), do: Sealed.run(fn -> {:noreply, connect(state)} end)
 
   @impl true
-  def handle_call(request, from, state), do: Sealed.run(fn -> called(request, from, state) end)
+  def handle_call(request, from, state),
+    do: Sealed.run(fn -> handle_request(request, from, state) end)
 
   @impl true
-  def handle_info(message, state), do: Sealed.run(fn -> {:noreply, told(message, state)} end)
+  def handle_info(message, state),
+    do: Sealed.run(fn -> {:noreply, handle_message(message, state)} end)
 
   @impl true
   def terminate(_reason, state), do: Sealed.run(fn -> disconnect(state) end)
@@ -74,33 +76,33 @@ defmodule AshAgent.MCP.Server do
 
   def format_status(status) do
     Map.new(status, fn
-      {:state, state} -> {:state, %{status: shown(state.status), failures: state.failures}}
+      {:state, state} -> {:state, %{status: show_status(state.status), failures: state.failures}}
       {:message, _call} -> {:message, :not_shown}
       {:log, _events} -> {:log, []}
       other -> other
     end)
   end
 
-  defp shown({:down, _words}), do: :down
-  defp shown(status), do: status
+  defp show_status({:down, _words}), do: :down
+  defp show_status(status), do: status
 
   ## What it is asked
 
-  defp called(:tools, from, %{entries: nil} = state) do
+  defp handle_request(:tools, from, %{entries: nil} = state) do
     case state.status do
       {:down, words} -> {:reply, {:error, words}, state}
       _connecting -> {:noreply, %{state | waiting: [from | state.waiting]}}
     end
   end
 
-  defp called(:tools, _from, state), do: {:reply, {:ok, state.entries}, state}
+  defp handle_request(:tools, _from, state), do: {:reply, {:ok, state.entries}, state}
 
-  defp called({:call, _, _, _}, _from, %{status: {:down, words}} = state) do
+  defp handle_request({:call, _, _, _}, _from, %{status: {:down, words}} = state) do
     {:reply, {:error, about(state, words <> "; try again later")}, state}
   end
 
   # Jobs hold nothing of the state: it has the jobs, and all of it would be copied to each worker.
-  defp called({:call, name, arguments, progress}, {caller, _} = from, state) do
+  defp handle_request({:call, name, arguments, progress}, {caller, _} = from, state) do
     %{client: client, max_result_bytes: max} = state
 
     run = fn held ->
@@ -115,37 +117,37 @@ defmodule AshAgent.MCP.Server do
 
   ## What it is told
 
-  defp told({:DOWN, monitor, :process, _pid, reason}, state) do
+  defp handle_message({:DOWN, monitor, :process, _pid, reason}, state) do
     cond do
       match?(%{monitor: ^monitor}, state.connection) ->
         down(state, state.connection.end || "has ended")
 
       is_map_key(state.jobs, monitor) ->
-        state |> ended(monitor, reason) |> go_on()
+        state |> handle_end(monitor, reason) |> go_on()
 
       true ->
-        state |> left(monitor) |> go_on()
+        state |> drop_caller(monitor) |> go_on()
     end
   end
 
-  defp told({:late, monitor}, state) when is_map_key(state.jobs, monitor) do
+  defp handle_message({:late, monitor}, state) when is_map_key(state.jobs, monitor) do
     {job, jobs} = Map.pop!(state.jobs, monitor)
     Process.demonitor(monitor, [:flush])
     Process.exit(job.pid, :kill)
     words = "did not respond within #{limit(job.kind, state)} ms"
-    go_on(finished(job, {:error, words}, %{state | jobs: jobs}))
+    go_on(finish(job, {:error, words}, %{state | jobs: jobs}))
   end
 
-  defp told({id, {:ended, words}}, %{connection: %{id: id}} = state),
+  defp handle_message({id, {:ended, words}}, %{connection: %{id: id}} = state),
     do: put_in(state.connection.end, words)
 
-  defp told({id, :changed}, %{connection: %{id: id}} = state) do
+  defp handle_message({id, :changed}, %{connection: %{id: id}} = state) do
     if not state.stale?, do: Process.send_after(self(), {:list, id}, @first_pause)
     %{state | stale?: true}
   end
 
   # A listing that waits will know the change; one under way may have missed it.
-  defp told({:list, id}, %{connection: %{id: id}} = state) do
+  defp handle_message({:list, id}, %{connection: %{id: id}} = state) do
     cond do
       :queue.any(&listing?/1, state.queue) ->
         %{state | stale?: false}
@@ -159,10 +161,10 @@ defmodule AshAgent.MCP.Server do
     end
   end
 
-  defp told(:connect, %{connection: nil} = state), do: connect(state)
+  defp handle_message(:connect, %{connection: nil} = state), do: connect(state)
 
   # Late messages of earlier connections, and the ends of linked processes, which monitors tell.
-  defp told(_other, state), do: state
+  defp handle_message(_other, state), do: state
 
   ## The connection
 
@@ -299,9 +301,9 @@ defmodule AshAgent.MCP.Server do
   defp limit(:cancel, _state), do: @patience
   defp limit({:list, _reason}, state), do: state.timeout
 
-  defp ended(state, monitor, reason) do
+  defp handle_end(state, monitor, reason) do
     {job, jobs} = Map.pop!(state.jobs, monitor)
-    finished(job, outcome(reason), %{state | jobs: jobs})
+    finish(job, outcome(reason), %{state | jobs: jobs})
   end
 
   defp outcome({:done, {:returned, {:ok, _} = result}}), do: result
@@ -315,32 +317,32 @@ defmodule AshAgent.MCP.Server do
 
   defp outcome(_killed), do: {:error, @ended}
 
-  defp finished(%{kind: :call} = job, {:lost, words}, state) do
+  defp finish(%{kind: :call} = job, {:lost, words}, state) do
     answer(state, job, {:error, words})
     down(state, words)
   end
 
-  defp finished(%{kind: :call} = job, outcome, state) do
+  defp finish(%{kind: :call} = job, outcome, state) do
     answer(state, job, outcome)
     %{state | failures: 0}
   end
 
-  defp finished(%{kind: {:list, _}}, {:ok, {entries, refused}}, state) do
+  defp finish(%{kind: {:list, _}}, {:ok, {entries, refused}}, state) do
     if refused != [], do: warn(state, refused)
     for from <- state.waiting, do: GenServer.reply(from, {:ok, entries})
     %{state | status: :ready, entries: entries, waiting: []}
   end
 
   # The tools that were there may still be. A client that makes one request at a time may still be at this one.
-  defp finished(%{kind: {:list, :changed}}, {:error, words}, state) do
+  defp finish(%{kind: {:list, :changed}}, {:error, words}, state) do
     if state.client.concurrent?(state.connection.held), do: state, else: down(state, words)
   end
 
-  defp finished(%{kind: {:list, _}}, {_, words}, state),
+  defp finish(%{kind: {:list, _}}, {_, words}, state),
     do: down(state, state.connection.end || words)
 
   # The cancelled call's worker ends by itself, or is not needed any more. A client that makes one call at a time is still at it.
-  defp finished(%{kind: :cancel, cancelled: pid}, :ok, state) do
+  defp finish(%{kind: :cancel, cancelled: pid}, :ok, state) do
     Process.exit(pid, :kill)
     running? = Enum.any?(state.jobs, fn {_monitor, job} -> job.pid == pid end)
 
@@ -349,7 +351,7 @@ defmodule AshAgent.MCP.Server do
       else: state
   end
 
-  defp finished(%{kind: :cancel}, {_, words}, state), do: down(state, words)
+  defp finish(%{kind: :cancel}, {_, words}, state), do: down(state, words)
 
   defp warn(state, refused) do
     reasons =
@@ -359,7 +361,7 @@ defmodule AshAgent.MCP.Server do
   end
 
   # A caller that ended: its call is not needed any more.
-  defp left(state, caller) do
+  defp drop_caller(state, caller) do
     case Enum.find(state.jobs, fn {_monitor, job} -> job.caller == caller end) do
       {_monitor, job} ->
         cancel(state, job.pid)

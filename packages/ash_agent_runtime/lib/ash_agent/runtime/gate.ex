@@ -40,21 +40,21 @@ defmodule AshAgent.Runtime.Gate do
   `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
-    with :ok <- permitted(gate, call, env),
-         :ok <- taken(ToolExecutor.find(env.tools, call.name), call),
-         :ok <- taken(Tool.arguments(call.arguments), call),
-         {:ok, call} <- prepared(gate, call, env),
-         :ok <- taken(ToolExecutor.check(env.tools, call), call),
-         do: approved(gate, call, env)
+    with :ok <- permit(gate, call, env),
+         :ok <- check_arguments(ToolExecutor.find(env.tools, call.name), call),
+         :ok <- check_arguments(Tool.arguments(call.arguments), call),
+         {:ok, call} <- prepare(gate, call, env),
+         :ok <- check_arguments(ToolExecutor.check(env.tools, call), call),
+         do: approve(gate, call, env)
   end
 
-  defp taken({:ok, _tool_or_arguments}, _call), do: :ok
-  defp taken({:ok, _tool, _arguments}, _call), do: :ok
-  defp taken({:error, _words}, call), do: {:refused, call}
+  defp check_arguments({:ok, _tool_or_arguments}, _call), do: :ok
+  defp check_arguments({:ok, _tool, _arguments}, _call), do: :ok
+  defp check_arguments({:error, _words}, call), do: {:refused, call}
 
-  defp permitted(%{permissions: permissions}, call, env) do
+  defp permit(%{permissions: permissions}, call, env) do
     if Enum.any?(permissions, &Permissions.predicates?/1),
-      do: isolated(env, env.timeout, :permissions, fn -> permission(permissions, call) end),
+      do: isolate(env, env.timeout, :permissions, fn -> permission(permissions, call) end),
       else: permission(permissions, call)
   end
 
@@ -67,57 +67,64 @@ defmodule AshAgent.Runtime.Gate do
     end)
   end
 
-  defp prepared(%{before: []}, call, _env), do: {:ok, call}
+  defp prepare(%{before: []}, call, _env), do: {:ok, call}
 
-  defp prepared(gate, call, env) do
+  defp prepare(gate, call, env) do
     reply =
-      isolated(env, env.timeout, :before_tool, fn ->
+      isolate(env, env.timeout, :before_tool, fn ->
         before(gate.before, call, env.tool_context)
       end)
 
     # Only arguments that the rules let through get to a tool, whoever wrote them.
     with {:ok, changed} when changed !== call <- reply,
-         :ok <- permitted(gate, changed, env),
+         :ok <- permit(gate, changed, env),
          do: {:ok, changed}
   end
 
   defp before(hooks, call, tool_context) do
     Enum.reduce_while(hooks, {:ok, call}, fn hook, {:ok, call} ->
-      case guarded(:before_tool, fn -> hook.(call, tool_context) end) do
+      case guard(:before_tool, fn -> hook.(call, tool_context) end) do
         {:returned, :ok} -> {:cont, {:ok, call}}
-        {:returned, {:ok, %{} = changed}} -> changed(call, changed)
+        {:returned, {:ok, %{} = changed}} -> check_change(call, changed)
         {:returned, {:deny, reason}} -> {:halt, {:deny, :before_tool, reason}}
-        {:returned, _} -> {:halt, undecided(:before_tool, "returned something else")}
-        {:failed, words} -> {:halt, undecided(:before_tool, words)}
+        {:returned, _} -> {:halt, deny_undecided(:before_tool, "returned something else")}
+        {:failed, words} -> {:halt, deny_undecided(:before_tool, words)}
       end
     end)
   end
 
   # A hook may change the arguments. Another call is not the one that the model asked for.
-  defp changed(%{id: id, name: name} = call, %{id: id, name: name, arguments: %{} = arguments}),
-    do: {:cont, {:ok, %{call | arguments: arguments}}}
+  defp check_change(%{id: id, name: name} = call, %{
+         id: id,
+         name: name,
+         arguments: %{} = arguments
+       }),
+       do: {:cont, {:ok, %{call | arguments: arguments}}}
 
-  defp changed(call, call), do: {:cont, {:ok, call}}
+  defp check_change(call, call), do: {:cont, {:ok, call}}
 
-  defp changed(_call, _other),
+  defp check_change(_call, _other),
     do:
       {:halt,
-       undecided(:before_tool, "returned a call with another id or name, or without arguments")}
+       deny_undecided(
+         :before_tool,
+         "returned a call with another id or name, or without arguments"
+       )}
 
-  defp approved(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
+  defp approve(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
     if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
   end
 
-  defp approved(%{approval: :auto}, call, _env), do: {:run, call}
+  defp approve(%{approval: :auto}, call, _env), do: {:run, call}
 
-  defp approved(%{approval: approval}, call, env) do
-    isolated(env, :infinity, :approval, fn ->
-      case guarded(:approval, fn -> approval.(call, env.tool_context) end) do
+  defp approve(%{approval: approval}, call, env) do
+    isolate(env, :infinity, :approval, fn ->
+      case guard(:approval, fn -> approval.(call, env.tool_context) end) do
         {:returned, :approve} -> {:approve, call}
         {:returned, :ask} -> {:ask, call}
         {:returned, {:deny, reason}} -> {:deny, :approval, reason}
-        {:returned, _} -> undecided(:approval, "returned something else")
-        {:failed, words} -> undecided(:approval, words)
+        {:returned, _} -> deny_undecided(:approval, "returned something else")
+        {:failed, words} -> deny_undecided(:approval, words)
       end
     end)
   end
@@ -127,7 +134,7 @@ defmodule AshAgent.Runtime.Gate do
 
   def result(%__MODULE__{after: hooks}, call, result, env) do
     reply =
-      isolated(env, env.timeout, :after_tool, fn ->
+      isolate(env, env.timeout, :after_tool, fn ->
         Enum.reduce_while(hooks, result, &afterwards(&1, call, &2, env.tool_context))
       end)
 
@@ -139,7 +146,7 @@ defmodule AshAgent.Runtime.Gate do
   end
 
   defp afterwards(hook, call, result, tool_context) do
-    case guarded(:after_tool, fn -> hook.(call, result, tool_context) end) do
+    case guard(:after_tool, fn -> hook.(call, result, tool_context) end) do
       {:returned, :ok} ->
         {:cont, result}
 
@@ -147,16 +154,16 @@ defmodule AshAgent.Runtime.Gate do
         {:cont, changed}
 
       {:returned, _} ->
-        {:halt, undecided(:after_tool, "returned something else")}
+        {:halt, deny_undecided(:after_tool, "returned something else")}
 
       {:failed, words} ->
-        {:halt, undecided(:after_tool, words)}
+        {:halt, deny_undecided(:after_tool, words)}
     end
   end
 
   ## The application's functions
 
-  defp guarded(name, fun) do
+  defp guard(name, fun) do
     {:returned, fun.()}
   catch
     kind, reason ->
@@ -164,17 +171,18 @@ defmodule AshAgent.Runtime.Gate do
       {:failed, Tool.failure(kind, reason)}
   end
 
-  defp undecided(:permissions, words), do: {:deny, :permissions, "a permission rule #{words}"}
+  defp deny_undecided(:permissions, words),
+    do: {:deny, :permissions, "a permission rule #{words}"}
 
-  defp undecided(:approval, words), do: {:deny, :approval, "the approval function #{words}"}
-  defp undecided(hook, words), do: {:deny, hook, "a hook (#{inspect(hook)}) #{words}"}
+  defp deny_undecided(:approval, words), do: {:deny, :approval, "the approval function #{words}"}
+  defp deny_undecided(hook, words), do: {:deny, hook, "a hook (#{inspect(hook)}) #{words}"}
 
-  defp isolated(env, limit, name, fun) do
+  defp isolate(env, limit, name, fun) do
     left = ToolExecutor.left(env.deadline)
 
     case left != 0 && reply(env.supervisor, fun, min(limit, left)) do
       {:ok, reply} -> reply
-      {:exit, _reason} -> undecided(name, "was killed")
+      {:exit, _reason} -> deny_undecided(name, "was killed")
       _late -> late(env, limit, name)
     end
   end
@@ -182,7 +190,7 @@ defmodule AshAgent.Runtime.Gate do
   defp late(env, limit, name) do
     if ToolExecutor.left(env.deadline) == 0,
       do: :timeout,
-      else: undecided(name, "took longer than #{limit} ms")
+      else: deny_undecided(name, "took longer than #{limit} ms")
   end
 
   defp reply(supervisor, fun, timeout) do

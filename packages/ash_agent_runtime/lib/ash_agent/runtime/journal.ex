@@ -18,14 +18,14 @@ defmodule AshAgent.Runtime.Journal do
         nil
 
       {store, kept} when store != nil ->
-        %__MODULE__{store: store, kept: kept!(kept, context), taken: taken}
+        %__MODULE__{store: store, kept: keep!(kept, context), taken: taken}
 
       _ ->
         raise ArgumentError, "the option :kept needs the option :store"
     end
   end
 
-  defp kept!(%Conversation{kind: :context, value: %Context{} = value} = kept, context) do
+  defp keep!(%Conversation{kind: :context, value: %Context{} = value} = kept, context) do
     if value[:id] != context[:id],
       do:
         raise(ArgumentError, "expected :kept to be the stored conversation of the given context")
@@ -33,7 +33,7 @@ defmodule AshAgent.Runtime.Journal do
     kept
   end
 
-  defp kept!(_other, _context) do
+  defp keep!(_other, _context) do
     raise ArgumentError,
           "expected :kept to be a loaded conversation of AshAgent.Store that is a context, as fetch/2 and claim/3 return it"
   end

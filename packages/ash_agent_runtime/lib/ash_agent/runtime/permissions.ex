@@ -99,7 +99,7 @@ defmodule AshAgent.Runtime.Permissions do
     rules = Enum.map(opts[:permission_rules], &rule/1)
 
     %__MODULE__{
-      allowed: allowed(opts[:allowed_tools]),
+      allowed: index_allowed(opts[:allowed_tools]),
       deny: for({:deny, _, _, _} = rule <- rules, do: rule),
       allow: for({:allow, _, _, _} = rule <- rules, do: rule)
     }
@@ -122,10 +122,10 @@ defmodule AshAgent.Runtime.Permissions do
   def check(%__MODULE__{} = permissions, call) when is_map(call) do
     name = call |> Tool.field(:name) |> Tool.name()
 
-    with :ok <- listed(permissions, name),
+    with :ok <- check_listed(permissions, name),
          arguments = arguments(Tool.field(call, :arguments)),
-         :ok <- denied(permissions.deny, name, arguments),
-         do: allowed(permissions.allow, name, arguments)
+         :ok <- check_denied(permissions.deny, name, arguments),
+         do: index_allowed(permissions.allow, name, arguments)
   end
 
   @doc """
@@ -141,7 +141,7 @@ defmodule AshAgent.Runtime.Permissions do
   @doc since: "0.1.0"
   @spec offer?(t(), name()) :: boolean()
   def offer?(%__MODULE__{} = permissions, name) when is_atom(name) or is_binary(name),
-    do: listed(permissions, Tool.name(name)) == :ok
+    do: check_listed(permissions, Tool.name(name)) == :ok
 
   @doc """
   Returns whether a name matches a pattern. Costs O(n) for each `*`.
@@ -174,9 +174,9 @@ defmodule AshAgent.Runtime.Permissions do
 
   ## Options
 
-  defp allowed(nil), do: nil
+  defp index_allowed(nil), do: nil
 
-  defp allowed(names), do: Map.new(names, &{Tool.name(&1), true})
+  defp index_allowed(names), do: Map.new(names, &{Tool.name(&1), true})
 
   defp rule({kind, pattern}),
     do: {kind, glob(pattern), nil, "{#{inspect(kind)}, #{inspect(pattern)}}"}
@@ -186,13 +186,13 @@ defmodule AshAgent.Runtime.Permissions do
 
   ## Deciding
 
-  defp listed(%{allowed: allowed}, name) do
+  defp check_listed(%{allowed: allowed}, name) do
     if allowed == nil or is_map_key(allowed, name),
       do: :ok,
       else: {:deny, "the tool #{inspect(name)} is not among the allowed ones"}
   end
 
-  defp denied(rules, name, arguments) do
+  defp check_denied(rules, name, arguments) do
     case first(rules, name, arguments) do
       nil -> :ok
       {:match, rule} -> {:deny, "the tool #{inspect(name)} is denied by the rule #{rule}"}
@@ -200,9 +200,9 @@ defmodule AshAgent.Runtime.Permissions do
     end
   end
 
-  defp allowed([], _name, _arguments), do: :ok
+  defp index_allowed([], _name, _arguments), do: :ok
 
-  defp allowed(rules, name, arguments) do
+  defp index_allowed(rules, name, arguments) do
     case first(rules, name, arguments) do
       nil -> {:deny, "no rule allows the tool #{inspect(name)}"}
       {:match, _rule} -> :ok

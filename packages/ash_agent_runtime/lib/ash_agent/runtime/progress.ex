@@ -22,15 +22,15 @@ defmodule AshAgent.Runtime.Progress do
 
     # Of several processes, one gets through.
     if now >= due and :atomics.compare_exchange(next, 1, due, now + @pause) == :ok,
-      do: send(alias, {alias, :tool_progress, measured(progress, total)})
+      do: send(alias, {alias, :tool_progress, measure(progress, total)})
 
     :ok
   end
 
   defp report(_alias, _next, _progress, _total), do: :ok
 
-  defp measured(progress, total) when is_number(total), do: %{progress: progress, total: total}
-  defp measured(progress, _total), do: %{progress: progress}
+  defp measure(progress, total) when is_number(total), do: %{progress: progress, total: total}
+  defp measure(progress, _total), do: %{progress: progress}
 
   @doc "Ends a channel, and drops what came through it."
   @spec close(reference()) :: :ok

@@ -23,7 +23,7 @@ defmodule AshAgent.Runtime.Repeat do
         unknown(gate, context, call, attempt)
 
       {:ask, function} ->
-        execution |> ask(function, call, attempt) |> answered(gate, context, call, attempt)
+        execution |> ask(function, call, attempt) |> handle_answer(gate, context, call, attempt)
     end
   end
 
@@ -48,14 +48,16 @@ defmodule AshAgent.Runtime.Repeat do
     end
   end
 
-  defp answered({:done, {:ok, _} = result}, _gate, _context, _call, _attempt),
+  defp handle_answer({:done, {:ok, _} = result}, _gate, _context, _call, _attempt),
     do: {:result, result, :ok}
 
-  defp answered({:done, {:error, _} = result}, _gate, _context, _call, _attempt),
+  defp handle_answer({:done, {:error, _} = result}, _gate, _context, _call, _attempt),
     do: {:result, result, :error}
 
-  defp answered(:not_done, _gate, _context, _call, _attempt), do: :again
-  defp answered(_unknown, gate, context, call, attempt), do: unknown(gate, context, call, attempt)
+  defp handle_answer(:not_done, _gate, _context, _call, _attempt), do: :again
+
+  defp handle_answer(_unknown, gate, context, call, attempt),
+    do: unknown(gate, context, call, attempt)
 
   defp unknown(%{approval: :auto}, _context, _call, _attempt),
     do: {:result, {:unknown, @unknown}, :unknown}

@@ -20,7 +20,7 @@ defmodule AshAgent.Store.CallKey do
       branch,
       Integer.to_string(number),
       Integer.to_string(started),
-      said(context)
+      digest_said(context)
     ]
 
     fn call_id ->
@@ -31,7 +31,7 @@ defmodule AshAgent.Store.CallKey do
   end
 
   # Lines that begin at the same time, as those of an application may that sets times, differ in what is said.
-  defp said(context) do
+  defp digest_said(context) do
     messages = Context.get_iteration_messages(context, Context.turn_start(context))
     texts = for %{role: :user, content: content} <- messages, do: text(content)
     texts |> IO.iodata_to_binary() |> then(&:crypto.hash(:sha256, &1))

@@ -41,8 +41,8 @@ defmodule AshAgent.Store.Changes do
       gone: for(row <- gone, do: object(branch: Integer.to_string(row)))
     ]
 
-    fields = for {key, value} <- fields, value != [], do: {key, joined(value)}
-    {head(value, before) ++ fields, Enum.map(changes, &kept/1)}
+    fields = for {key, value} <- fields, value != [], do: {key, join(value)}
+    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1)}
   end
 
   @doc "JSON text of an object whose values are JSON text; those that are `nil` are left out."
@@ -56,8 +56,8 @@ defmodule AshAgent.Store.Changes do
   @spec list([iodata()]) :: iodata()
   def list(items), do: [?[, Enum.intersperse(items, ?,), ?]]
 
-  defp joined(text) when is_binary(text), do: text
-  defp joined(items), do: list(items)
+  defp join(text) when is_binary(text), do: text
+  defp join(items), do: list(items)
 
   ## Lines
 
@@ -99,7 +99,8 @@ defmodule AshAgent.Store.Changes do
     Enum.find_value(lines, &(&1.number == number && &1.row))
   end
 
-  defp kept(line), do: Map.take(line, [:number, :row, :origin, :base, :since, :context, :name])
+  defp take_kept(line),
+    do: Map.take(line, [:number, :row, :origin, :base, :since, :context, :name])
 
   ## Changes
 
@@ -112,7 +113,7 @@ defmodule AshAgent.Store.Changes do
       change = if stands?(change, by_row), do: change, else: whole(change)
       # The metadata of the conversation are those of its active branch.
       if change.row == active and not same_active? and change.head == nil,
-        do: headed(change),
+        do: put_head(change),
         else: change
     end
   end
@@ -126,11 +127,11 @@ defmodule AshAgent.Store.Changes do
 
   defp change(%{was: was} = line, _lines) do
     if was.name == line.name and Changes.same?(was.context, line.context),
-      do: unchanged(line),
-      else: changed(line)
+      do: keep_line(line),
+      else: change_line(line)
   end
 
-  defp unchanged(line) do
+  defp keep_line(line) do
     Map.merge(line, %{
       base: line.was.base,
       since: line.was.since,
@@ -142,7 +143,7 @@ defmodule AshAgent.Store.Changes do
     })
   end
 
-  defp changed(%{was: was} = line) do
+  defp change_line(%{was: was} = line) do
     {head, updated_at, iterations} = Changes.since(line.context, was.context)
     {iterations, since} = from(iterations, was, line.context)
 
@@ -199,7 +200,7 @@ defmodule AshAgent.Store.Changes do
     line |> Map.merge(new) |> Map.put(:cut, line.was && cut(line.context, line.was.context, nil))
   end
 
-  defp headed(line) do
+  defp put_head(line) do
     {head, updated_at, _iterations} = Changes.since(line.context, nil)
     %{line | head: head, updated_at: updated_at, write?: true}
   end

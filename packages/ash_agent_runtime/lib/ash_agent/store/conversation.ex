@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Conversation do
   It identifies a state of the conversation (`revision`) and who may write (`epoch`); `AshAgent.Store.append/3` compares both. Keep
   the newest one and pass it to the next call. It works on this node only: `value` holds handles.
 
-    * `id`, `parent_id` - as in the context or chat. `parent_id` is the chat's, or the origin of a fork
+    * `id`, `parent_id` - as in the context or chat. `parent_id` is the chat's, the origin of a fork, or the parent of a sub-agent
     * `kind` - `:context` or `:chat`
     * `value` - the `AshAgent.Context` or `AshAgent.ChatContext`, or `nil` if it was not loaded, as in lists
     * `status` - as set by the application: `:idle`, `:running`, `:paused` or `:waiting`

@@ -135,6 +135,43 @@ defmodule AshAgent.Store.Options do
     limit: @limit
   ]
 
+  @batch [
+    batch: [
+      type: {:custom, &__MODULE__.limit?/1},
+      default: 100,
+      type_doc: "an integer from 1 to 10,000",
+      doc: "how many conversations to delete in a transaction."
+    ],
+    on_batch: [
+      type: {:fun, 1},
+      doc: "called after each transaction with the receipt of what it deleted."
+    ]
+  ]
+
+  @erase [
+           ids: [
+             type: {:list, {:custom, &__MODULE__.id?/1}},
+             type_doc: "a list of ids",
+             doc:
+               "these conversations. Their forks and children go even if they themselves are gone."
+           ]
+         ] ++
+           Keyword.take(@list, [:metadata, :status, :parent_id]) ++
+           [
+             since: Keyword.put(@list[:since], :doc, "created from this time on."),
+             until: Keyword.put(@list[:until], :doc, "created before this time.")
+           ] ++ @batch
+
+  @prune [
+           older_than: [
+             type: :non_neg_integer,
+             required: true,
+             doc:
+               "seconds, by the store's clock. Conversations that were written or sent a message since then stay."
+           ],
+           status: Keyword.put(@list[:status], :default, :idle)
+         ] ++ Keyword.take(@list, [:metadata, :parent_id]) ++ @batch
+
   @history [
     after: [type: :non_neg_integer, default: 0, doc: "the revision after which the page begins."],
     limit: @limit
@@ -174,6 +211,8 @@ defmodule AshAgent.Store.Options do
     release: @release,
     expired: @expired,
     list: @list,
+    erase: @erase,
+    prune: @prune,
     history: @history,
     calls: @calls,
     enqueue: @enqueue,

@@ -93,14 +93,14 @@ defmodule AshAgent.Store.Postgres do
   @doc false
   @impl AshAgent.Store.Relational
   def run(store, key, operation, json),
-    do: cached(store, key, fn -> SQL.one(operation.()) end, json)
+    do: cache(store, key, fn -> SQL.one(operation.()) end, json)
 
   @doc false
   @impl AshAgent.Store.Relational
-  def read(store, key, query, json), do: cached(store, key, query, json)
+  def read(store, key, query, json), do: cache(store, key, query, json)
 
   # There are as many as the package has functions and ways to call them.
-  defp cached(store, key, make, json) do
+  defp cache(store, key, make, json) do
     key = {__MODULE__, store.prefix, key}
 
     statement =
@@ -116,7 +116,7 @@ defmodule AshAgent.Store.Postgres do
   @doc false
   @spec query(t(), String.t(), [term()]) :: {:ok, [[term()]]} | {:error, Error.t()}
   def query(store, statement, params) do
-    guarded(fn ->
+    guard(fn ->
       case ask(store, statement, params) do
         {:ok, %{rows: rows}} ->
           {:ok, rows || []}
@@ -137,7 +137,7 @@ defmodule AshAgent.Store.Postgres do
   @doc false
   @spec transaction(t(), (... -> term())) :: {:ok, term()} | {:error, Error.t()}
   def transaction(store, function) do
-    guarded(fn ->
+    guard(fn ->
       case transact(store, function) do
         {:ok, value} -> {:ok, value}
         {:error, %Error{} = error} -> {:error, error}
@@ -147,7 +147,7 @@ defmodule AshAgent.Store.Postgres do
   end
 
   # What a driver raises, exits with and says may hold statements and parameters. None of it is passed on.
-  defp guarded(function) do
+  defp guard(function) do
     function.()
   rescue
     exception -> {:error, error(exception)}

@@ -35,6 +35,10 @@ defmodule AshAgent.Store.Relational do
 
       @doc false
       defdelegate rename(store, from, to), to: AshAgent.Store.Relational
+      @doc false
+      defdelegate erase(store, opts), to: AshAgent.Store.Erasure
+      @doc false
+      defdelegate prune(store, opts), to: AshAgent.Store.Erasure
     end
   end
 
@@ -72,7 +76,7 @@ defmodule AshAgent.Store.Relational do
 
   def append(store, %Conversation{} = kept, value, opts) do
     {fields, lines} = Changes.of(value, kept.value, kept.lines)
-    finished = for call <- opts[:finished], do: called(call, state: text(call.state))
+    finished = for call <- opts[:finished], do: encode_call(call, state: text(call.state))
     taken = for id <- opts[:taken], do: Changes.object(id: text(id))
 
     fields =
@@ -84,19 +88,19 @@ defmodule AshAgent.Store.Relational do
         ) ++ fields
 
     answer(write(store, :append, fields), fn
-      [] -> refused(store, kept)
+      [] -> refuse(store, kept)
       [row] -> {:ok, keep(row, value, lines, claim(kept), kept.lease)}
     end)
   end
 
   def start(store, %Conversation{} = kept, calls) do
-    started = for call <- calls, do: called(call, [])
+    started = for call <- calls, do: encode_call(call, [])
 
     answer(
       run(store, :start, &SQL.start/1, fence(kept) ++ [started: Changes.list(started)]),
       fn
         [] ->
-          refused(store, kept)
+          refuse(store, kept)
 
         [row | _] = rows ->
           keys = for row <- rows, key = List.last(row), do: key
@@ -119,7 +123,7 @@ defmodule AshAgent.Store.Relational do
     answer(run(store, :claim, &SQL.claim/1, fields), fn
       # Released in the meantime: once more.
       [] ->
-        with {:error, :stale} <- refused(store, %Conversation{id: id}),
+        with {:error, :stale} <- refuse(store, %Conversation{id: id}),
              do: claim(store, id, opts)
 
       [row] ->
@@ -127,18 +131,18 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
-  def renew(store, %Conversation{} = kept), do: held(store, :renew, &SQL.renew/1, kept, [])
+  def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
 
   def release(store, %Conversation{} = kept, opts) do
     status = opts[:status] && text(opts[:status])
 
-    with {:ok, kept} <- held(store, :release, &SQL.release/1, kept, status: status),
+    with {:ok, kept} <- run_fenced(store, :release, &SQL.release/1, kept, status: status),
          do: {:ok, %{kept | claimed?: false}}
   end
 
-  defp held(store, name, operation, kept, fields) do
+  defp run_fenced(store, name, operation, kept, fields) do
     answer(run(store, name, operation, fence(kept) ++ fields), fn
-      [] -> refused(store, kept)
+      [] -> refuse(store, kept)
       [row] -> {:ok, keep(row, kept.value, kept.lines, kept.owner, kept.lease)}
     end)
   end
@@ -161,6 +165,26 @@ defmodule AshAgent.Store.Relational do
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
+  @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
+  def erase(store, ids),
+    do: run(store, :erase, &SQL.erase(&1, :listed), ids: encode_ids(ids))
+
+  @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
+  def prune(store, opts, limit) do
+    given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
+    names = Keyword.keys(given)
+    fields = given ++ [limit: Integer.to_string(limit)]
+    run(store, {:prune, names}, &SQL.erase(&1, names), fields)
+  end
+
+  @doc "The ids of the forks and children of the conversations of these ids."
+  def children(store, ids) do
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: encode_ids(ids)),
+         do: {:ok, List.flatten(rows)}
+  end
+
+  defp encode_ids(ids), do: Changes.list(for id <- ids, do: Changes.object(id: text(id)))
+
   def rename(store, from, to) do
     answer(run(store, :rename, &SQL.rename/1, id: text(to), from: text(from)), fn
       [_row] -> :ok
@@ -169,7 +193,7 @@ defmodule AshAgent.Store.Relational do
   end
 
   defp not_renamed(store, from, to) do
-    case refused(store, %Conversation{id: from}) do
+    case refuse(store, %Conversation{id: from}) do
       {:error, :stale} -> if(from == to, do: :ok, else: {:error, :exists})
       error -> error
     end
@@ -186,7 +210,7 @@ defmodule AshAgent.Store.Relational do
 
     answer(run(store, :enqueue, &SQL.enqueue/1, place ++ fields), fn
       [] when is_binary(id_or_claim) -> {:error, :not_found}
-      [] -> refused(store, id_or_claim)
+      [] -> refuse(store, id_or_claim)
       [_row] -> {:ok, opts[:id]}
     end)
   end
@@ -252,16 +276,7 @@ defmodule AshAgent.Store.Relational do
     by = opts[:by]
     limit = opts[:limit]
 
-    given = [
-      statuses: opts[:status] && statuses(opts[:status]),
-      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
-      parent_id: opts[:parent_id] && text(opts[:parent_id]),
-      since: opts[:since] && time(opts[:since]),
-      until: opts[:until] && time(opts[:until]),
-      after: opts[:after] && time(elem(opts[:after], 0))
-    ]
-
-    given = for {key, value} <- given, value != nil, do: {key, value}
+    given = filters(opts)
     filters = Keyword.keys(given)
     after_id = if opts[:after], do: [after_id: text(elem(opts[:after], 1))], else: []
     fields = given ++ after_id ++ [limit: Integer.to_string(limit)]
@@ -273,6 +288,19 @@ defmodule AshAgent.Store.Relational do
       next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
       {:ok, %{conversations: found, next: next}}
     end)
+  end
+
+  defp filters(opts) do
+    given = [
+      statuses: opts[:status] && statuses(opts[:status]),
+      metadata: opts[:metadata] && Terms.encode!(opts[:metadata]),
+      parent_id: opts[:parent_id] && text(opts[:parent_id]),
+      since: opts[:since] && time(opts[:since]),
+      until: opts[:until] && time(opts[:until]),
+      after: opts[:after] && time(elem(opts[:after], 0))
+    ]
+
+    for {key, value} <- given, value != nil, do: {key, value}
   end
 
   def history(store, id, opts) do
@@ -330,7 +358,7 @@ defmodule AshAgent.Store.Relational do
   defp statuses(statuses),
     do: Changes.list(for status <- List.wrap(statuses), do: Changes.object(status: text(status)))
 
-  defp called(call, fields) do
+  defp encode_call(call, fields) do
     fields =
       [key: text(call.key), attempt: Integer.to_string(Map.get(call, :attempt, 1))] ++ fields
 
@@ -361,11 +389,15 @@ defmodule AshAgent.Store.Relational do
   defp kind(%Context{}), do: :context
   defp kind(%ChatContext{}), do: :chat
 
+  # The conversations of sub-agents name their parent in their metadata.
   defp origin(%Context{} = context) do
-    case context[:origin] do
-      %{id: id} -> if AshAgent.Store.Options.id?(id), do: [parent_id: text(id)], else: []
-      nil -> []
-    end
+    parent =
+      case context[:origin] do
+        %{id: id} -> id
+        nil -> Context.metadata(context)[:parent_id]
+      end
+
+    if AshAgent.Store.Options.id?(parent), do: [parent_id: text(parent)], else: []
   end
 
   defp origin(%ChatContext{}), do: []
@@ -387,7 +419,7 @@ defmodule AshAgent.Store.Relational do
     %{kept | value: value, lines: lines, claimed?: owner != nil, lease: lease}
   end
 
-  defp refused(store, kept) do
+  defp refuse(store, kept) do
     answer(read(store, :state, &SQL.state/1, id: text(kept.id)), fn
       [] -> {:error, :not_found}
       [row] -> {:error, reason(Conversation.from_row(row), claim(kept))}
@@ -444,7 +476,7 @@ defmodule AshAgent.Store.Relational do
     head = rows |> hd() |> Enum.at(@branch)
     list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
 
-    with {:ok, chat} <- ChatContext.from_snapshot(joined(head, [~s("branches":), list])) do
+    with {:ok, chat} <- ChatContext.from_snapshot(join_fields(head, [~s("branches":), list])) do
       lines =
         for {stored, branch} <- Enum.zip(branches, ChatContext.branches(chat)) do
           facts = %{
@@ -463,13 +495,13 @@ defmodule AshAgent.Store.Relational do
 
   defp branch(branch, names) do
     base = if branch.base, do: [~s("base":), names[branch.base], ?,], else: []
-    joined(branch.label, [base, ~s("context":), branch.context])
+    join_fields(branch.label, [base, ~s("context":), branch.context])
   end
 
   defp document(head, updated_at, since, iterations) do
     since = if since, do: [~s("since":), Integer.to_string(since), ?,], else: []
 
-    joined(head, [
+    join_fields(head, [
       since,
       ~s("updated_at":"),
       updated_at,
@@ -480,6 +512,6 @@ defmodule AshAgent.Store.Relational do
   end
 
   # An object's text with more fields; it is never empty.
-  defp joined(object, fields),
+  defp join_fields(object, fields),
     do: IO.iodata_to_binary([binary_part(object, 0, byte_size(object) - 1), ?,, fields, ?}])
 end

@@ -9,7 +9,8 @@ defmodule AshAgent.Store.Schema do
   def latest, do: @latest
 
   @spec up(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
-  def up(dialect, version), do: dialect |> statements(version) |> Enum.map(&typed(dialect, &1))
+  def up(dialect, version),
+    do: dialect |> statements(version) |> Enum.map(&put_types(dialect, &1))
 
   @spec down(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
   def down(_dialect, 1) do
@@ -111,7 +112,7 @@ defmodule AshAgent.Store.Schema do
 
   defp own(:sqlite, 1), do: []
 
-  defp typed(dialect, statement) do
+  defp put_types(dialect, statement) do
     {json, time} = if dialect == :postgres, do: {"jsonb", "timestamptz"}, else: {"text", "text"}
 
     # What is small is kept with its key: each page that a write touches is a write to the disk.

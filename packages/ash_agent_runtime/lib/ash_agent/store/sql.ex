@@ -16,10 +16,12 @@ defmodule AshAgent.Store.SQL do
 
   @type dialect :: :postgres | :sqlite
   @type operation :: %{
-          guard: String.t(),
-          effects: [String.t()],
+          required(:guard) => String.t(),
+          required(:effects) => [String.t()],
           # The effect whose rows are joined to the guard's.
-          answer: non_neg_integer() | nil
+          required(:answer) => non_neg_integer() | nil,
+          # The conversations that are the guard's, for SQLite. Without it, the one of the input's id.
+          optional(:over) => String.t()
         }
 
   ## In what they differ
@@ -51,8 +53,9 @@ defmodule AshAgent.Store.SQL do
 
   defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
-  defp skip_locked(:postgres), do: "for update skip locked"
-  defp skip_locked(:sqlite), do: ""
+  # Rows of one table of a query, for the statement alone. SQLite has one writer.
+  defp lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
+  defp lock_rows(:sqlite, _row, _how), do: ""
 
   defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
 
@@ -72,7 +75,7 @@ defmodule AshAgent.Store.SQL do
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
   # A list that names no row of the statement around it, so that databases make it once and look rows up in it by their key.
-  defp listed(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
+  defp select_list(d, list, key), do: "select #{of(key)} from input, #{each(d, list)}"
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -88,7 +91,7 @@ defmodule AshAgent.Store.SQL do
   end
 
   # Who writes is alive.
-  defp renewed(d),
+  defp renew_lease(d),
     do: "case when c.owner is null then null else #{later(d, field("lease"))} end"
 
   defp metadata(d) do
@@ -120,7 +123,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
       parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
       document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
-      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renewed(d)}
+      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
     from input where #{fence()}
     returning #{summary(d)}
     """
@@ -192,7 +195,7 @@ defmodule AshAgent.Store.SQL do
     """
     update {prompts} set document = null, revision = guard.revision
     from guard
-    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{listed(d, "taken", "id")}) and {prompts}.revision is null
+    where {prompts}.conversation_id = guard.id and {prompts}.id in (#{select_list(d, "taken", "id")}) and {prompts}.revision is null
     """
   end
 
@@ -200,7 +203,7 @@ defmodule AshAgent.Store.SQL do
   @spec start(dialect()) :: operation()
   def start(d) do
     guard = """
-    update {conversations} as c set lease_until = #{renewed(d)} from input where #{fence()} returning #{summary(d)}
+    update {conversations} as c set lease_until = #{renew_lease(d)} from input where #{fence()} returning #{summary(d)}
     """
 
     effect = """
@@ -230,17 +233,17 @@ defmodule AshAgent.Store.SQL do
 
   @doc "A longer lease, or the end of the claim."
   @spec renew(dialect()) :: operation()
-  def renew(d), do: held(d, "lease_until = #{later(d, field("lease"))}")
+  def renew(d), do: guard_claim(d, "lease_until = #{later(d, field("lease"))}")
 
   @spec release(dialect()) :: operation()
   def release(d) do
-    held(
+    guard_claim(
       d,
       "owner = null, lease_until = null, status = coalesce(#{field("status")}, c.status), updated_at = #{now(d)}"
     )
   end
 
-  defp held(d, change) do
+  defp guard_claim(d, change) do
     guard = """
     update {conversations} as c set #{change} from input
     where c.id = #{field("id")} and c.epoch = #{number("epoch")} and c.owner = #{field("owner")}
@@ -258,7 +261,7 @@ defmodule AshAgent.Store.SQL do
     from input, (
       select e.id as due from input, {conversations} as e
       where e.lease_until < #{now(d)} and exists (select 1 from #{each(d, "statuses")} where #{of("status")} = e.status)
-      order by e.lease_until limit (select #{number("limit")} from input) #{lock_of(d)}
+      order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
     ) as d
     where c.id = d.due
     returning #{summary(d)}
@@ -266,9 +269,6 @@ defmodule AshAgent.Store.SQL do
 
     %{guard: guard, effects: [], answer: nil}
   end
-
-  defp lock_of(:postgres), do: "for update of e skip locked"
-  defp lock_of(d), do: skip_locked(d)
 
   @doc "A message that waits for its turn: from anybody, or from an owner only while that is the owner."
   @spec enqueue(dialect()) :: operation()
@@ -296,6 +296,39 @@ defmodule AshAgent.Store.SQL do
 
     %{guard: guard, effects: [], answer: nil}
   end
+
+  @doc "Deletes the conversations of a list, or with filters those that are old and nobody's, and counts what goes with them."
+  @spec erase(dialect(), [atom()] | :listed) :: operation()
+  def erase(d, :listed) do
+    erase_rows("c.id in (#{select_list(d, "ids", "id")}) #{lock_rows(d, "c", "")}")
+  end
+
+  def erase(d, filters) do
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, nil)
+
+    erase_rows("""
+    c.owner is null#{conditions} order by c.updated_at, c.id limit (select #{number("limit")} from input)
+    #{lock_rows(d, "c", "skip locked")}
+    """)
+  end
+
+  defp erase_rows(condition) do
+    over = "select c.id from input, {conversations} as c where #{condition}"
+
+    counts =
+      for table <- ~w(iterations calls prompts history),
+          do:
+            ", (select count(*) from {#{table}} as r where r.conversation_id = c.id) as #{table}"
+
+    effect = "delete from {conversations} where id in (select guard.id from guard)"
+    guard = "select c.id#{counts} from (#{over}) as c"
+    %{guard: guard, effects: [effect], answer: nil, over: over}
+  end
+
+  @doc "The forks and children of the conversations of a list."
+  def children(d),
+    do:
+      "select c.id from input, {conversations} as c where c.parent_id in (#{select_list(d, "ids", "id")})"
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
   @spec rename(dialect()) :: operation()
@@ -376,6 +409,16 @@ defmodule AshAgent.Store.SQL do
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
   defp filter(_d, :after, _by, after_it), do: after_it
 
+  # Neither written since, nor sent a message.
+  defp filter(d, :age, _by, _after) do
+    since = later(d, field("age"))
+
+    """
+    c.updated_at < #{since} and not exists (select 1 from {prompts} as p
+      where p.conversation_id = c.id and p.revision is null and p.at >= #{since})
+    """
+  end
+
   def history(d) do
     """
     select h.revision, h.epoch, h.owner, #{iso(d, "h.at")} as at_text, cast(h.document as text) as document_text
@@ -389,10 +432,10 @@ defmodule AshAgent.Store.SQL do
       for filter <- filters do
         case filter do
           :states ->
-            " and j.state in (#{listed(d, "states", "state")})"
+            " and j.state in (#{select_list(d, "states", "state")})"
 
           :keys ->
-            " and j.key in (#{listed(d, "keys", "key")})"
+            " and j.key in (#{select_list(d, "keys", "key")})"
         end
       end
 
@@ -423,9 +466,11 @@ defmodule AshAgent.Store.SQL do
 
   @doc "An operation as statements for one transaction, the guard first."
   @spec many(operation()) :: [String.t()]
-  def many(%{guard: guard, effects: effects}) do
-    with_guard =
-      "with #{input(:sqlite)}, guard as (select * from {conversations} where id = #{"cast($1 as text)"} ->> 'id')\n"
+  def many(%{guard: guard, effects: effects} = operation) do
+    over =
+      operation[:over] || "select * from {conversations} where id = cast($1 as text) ->> 'id'"
+
+    with_guard = "with #{input(:sqlite)}, guard as (#{over})\n"
 
     ["with #{input(:sqlite)}\n" <> guard | Enum.map(effects, &(with_guard <> &1))]
   end

@@ -133,7 +133,7 @@ defmodule AshAgent.Store.SQLite do
             )
 
           with {:error, _error} <- execute(store, :script, [script], []),
-               do: migrated(store, latest)
+               do: check_migrated(store, latest)
       end
       |> case do
         {:ok, []} -> {:ok, store}
@@ -143,7 +143,7 @@ defmodule AshAgent.Store.SQLite do
   end
 
   # Another program may have made the tables at the same moment.
-  defp migrated(store, latest) do
+  defp check_migrated(store, latest) do
     case execute(store, :read, ["pragma user_version"], []) do
       {:ok, [[[^latest]]]} -> {:ok, store}
       {:ok, _other} -> {:error, %Error{reason: {:corrupt, "a database of something else"}}}
@@ -159,19 +159,19 @@ defmodule AshAgent.Store.SQLite do
   @impl AshAgent.Store.Relational
   def run(store, key, operation, json) do
     {statements, answer} =
-      cached(key, fn ->
+      cache(key, fn ->
         operation = operation.()
         {operation |> SQL.many() |> Enum.map(&SQL.named(&1, "")), operation.answer}
       end)
 
     with {:ok, [guard | effects]} <- execute(store, :write, statements, [json]),
-         do: {:ok, joined(guard, effects, answer)}
+         do: {:ok, join_rows(guard, effects, answer)}
   end
 
-  defp joined(guard, _effects, nil), do: guard
-  defp joined([], _effects, _answer), do: []
+  defp join_rows(guard, _effects, nil), do: guard
+  defp join_rows([], _effects, _answer), do: []
 
-  defp joined(guard, effects, answer) do
+  defp join_rows(guard, effects, answer) do
     found = Enum.at(effects, answer)
     for row <- guard, more <- if(found == [], do: [[nil]], else: found), do: row ++ more
   end
@@ -179,12 +179,12 @@ defmodule AshAgent.Store.SQLite do
   @doc false
   @impl AshAgent.Store.Relational
   def read(store, key, query, json) do
-    statements = cached(key, fn -> [SQL.named(query.(), "")] end)
+    statements = cache(key, fn -> [SQL.named(query.(), "")] end)
     with {:ok, [rows]} <- execute(store, :read, statements, [json]), do: {:ok, rows}
   end
 
   # There are as many as the package has functions and ways to call them.
-  defp cached(key, make) do
+  defp cache(key, make) do
     key = {__MODULE__, key}
 
     with nil <- :persistent_term.get(key, nil) do

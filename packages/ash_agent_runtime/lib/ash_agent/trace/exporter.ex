@@ -341,11 +341,11 @@ defmodule AshAgent.Trace.Exporter do
 
   defp hear({ref, reply}, %{sending: {%{ref: ref}, count}} = state) do
     Process.demonitor(ref, [:flush])
-    sent(state, count, reply)
+    handle_sent(state, count, reply)
   end
 
   defp hear({:DOWN, ref, :process, _, _}, %{sending: {%{ref: ref}, count}} = state),
-    do: sent(state, count, {:failed, count, "the process that sent them failed", []})
+    do: handle_sent(state, count, {:failed, count, "the process that sent them failed", []})
 
   defp hear(_other, state), do: state
 
@@ -353,7 +353,7 @@ defmodule AshAgent.Trace.Exporter do
   def terminate(_reason, %{size: size} = state) do
     waiting = size + in_flight(state)
     state = if waiting > 0, do: lose(state, waiting, "the exporter stops"), else: state
-    told(state)
+    warn_lost(state)
   end
 
   def terminate(_reason, _broken), do: :ok
@@ -398,16 +398,16 @@ defmodule AshAgent.Trace.Exporter do
   defp send_next(state, _now?), do: state
 
   # What the batch had no room for comes first in the next one.
-  defp sent(state, count, {outcome, lost, reason, rest}) do
+  defp handle_sent(state, count, {outcome, lost, reason, rest}) do
     queue = Enum.reduce(Enum.reverse(rest), state.queue, &:queue.in_r/2)
     done = count - length(rest)
     state = %{state | queue: queue, size: state.size + length(rest), sending: nil}
     state = if lost > 0, do: lose(state, lost, reason), else: state
-    state = if outcome == :sent, do: told(state), else: state
-    state |> flushed(done) |> send_next(true)
+    state = if outcome == :sent, do: warn_lost(state), else: state
+    state |> reply_flushed(done) |> send_next(true)
   end
 
-  defp flushed(state, done) do
+  defp reply_flushed(state, done) do
     {over, waiting} =
       state.flushing
       |> Enum.map(fn {from, left} -> {from, left - done} end)
@@ -427,9 +427,9 @@ defmodule AshAgent.Trace.Exporter do
 
   defp lose(state, count, _reason), do: %{state | lost: state.lost + count}
 
-  defp told(%{lost: 0} = state), do: state
+  defp warn_lost(%{lost: 0} = state), do: state
 
-  defp told(state) do
+  defp warn_lost(state) do
     Logger.warning("#{about(state)}, turns lost: #{state.lost}")
     %{state | lost: 0}
   end

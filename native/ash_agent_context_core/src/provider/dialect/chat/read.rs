@@ -6,7 +6,7 @@ use crate::log::kind::CallKind;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::provider::Provider;
 use crate::provider::dialect::chat::{leftovers, thought};
-use crate::value::{Value, MAX_DEPTH};
+use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
     at, call, detailed, each, inline_file, into_parts, json_like, json_part, metadata, name_at,
@@ -69,7 +69,7 @@ pub fn read_message(
     history: &mut Listener,
     dialect: &ChatDialect,
 ) -> Result<(), Error> {
-    if is_opaque(&message) {
+    if matches!(&message, Value::Map(map) if is_row(map)) {
         history.whole(provider_block(dialect.provider, message)?, false);
         return Ok(());
     }
@@ -107,8 +107,9 @@ pub fn read_message(
 }
 
 /// Tells whether a message has no neutral form: one of a role that we do not know.
-fn is_opaque(message: &Value) -> bool {
-    name_at(message, "role").is_some_and(|role| !ROLES_KNOWN.contains(&role))
+pub(crate) fn is_row(message: &Map) -> bool {
+    let role = message.get_named("role").and_then(Value::as_name);
+    role.is_some_and(|role| !ROLES_KNOWN.contains(&role))
 }
 
 /// A part of a user message.

@@ -199,14 +199,14 @@ defmodule AshAgent.Context.Stored.AshType do
   end
 
   defp value(Context, [{input, answer} | turns]),
-    do: Enum.reduce(turns, said(Context.new(input), answer), &turn/2)
+    do: Enum.reduce(turns, add_answer(Context.new(input), answer), &turn/2)
 
   defp value(ChatContext, turns), do: ChatContext.new(context: value(Context, turns))
 
   # Without an answer, another message joins the one before.
   defp turn({input, answer}, context),
-    do: context |> Context.add_user_message(input) |> said(answer)
+    do: context |> Context.add_user_message(input) |> add_answer(answer)
 
-  defp said(context, nil), do: context
-  defp said(context, answer), do: Context.add_assistant_message(context, answer)
+  defp add_answer(context, nil), do: context
+  defp add_answer(context, answer), do: Context.add_assistant_message(context, answer)
 end

@@ -21,7 +21,7 @@ defmodule AshAgent.Conversation.Iteration.Content do
     conversation = Info.conversation(resource)
 
     if policies?(conversation) do
-      shown = shown(conversation, records, context)
+      shown = read_shown(conversation, records, context)
 
       for {content, record} <- Enum.zip(contents, records) do
         if record.conversation_id in shown,
@@ -40,7 +40,7 @@ defmodule AshAgent.Conversation.Iteration.Content do
       Ash.Policy.Info.field_policies_for_field(conversation, :transcript) != []
   end
 
-  defp shown(conversation, records, context) do
+  defp read_shown(conversation, records, context) do
     key = Info.primary_key(conversation)
     ids = records |> Enum.map(& &1.conversation_id) |> Enum.uniq()
     opts = [actor: context.actor, tenant: context.tenant, authorize?: true, page: false]

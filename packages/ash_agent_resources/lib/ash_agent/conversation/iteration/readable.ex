@@ -26,10 +26,10 @@ defmodule AshAgent.Conversation.Iteration.Readable do
     conversation
     |> Ash.Query.for_read(read, %{}, actor: actor, tenant: authorizer.subject.tenant)
     |> Ash.Query.select([])
-    |> allowed(actor)
+    |> allow(actor)
   end
 
-  defp allowed(%{valid?: true} = query, actor) do
+  defp allow(%{valid?: true} = query, actor) do
     case Ash.can(query, actor, @can) do
       {:ok, true, %{filter: nil}} -> true
       {:ok, true, %{filter: filter}} -> expr(exists(conversation, ^filter.expression))
@@ -37,5 +37,5 @@ defmodule AshAgent.Conversation.Iteration.Readable do
     end
   end
 
-  defp allowed(_invalid, _actor), do: false
+  defp allow(_invalid, _actor), do: false
 end

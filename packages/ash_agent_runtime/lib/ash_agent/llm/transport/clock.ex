@@ -23,7 +23,7 @@ defmodule AshAgent.LLM.Transport.Clock do
   def again(clock), do: clock
 
   @doc "Milliseconds to wait at most for the next bytes."
-  def wait(clock), do: clock |> next() |> elem(1) |> left()
+  def wait(clock), do: clock |> next() |> elem(1) |> time_left()
 
   @doc "The timeout that `wait/1` ended with."
   def expired(clock), do: {:timeout, clock |> next() |> elem(0)}
@@ -34,7 +34,7 @@ defmodule AshAgent.LLM.Transport.Clock do
 
   defp at(:infinity), do: :infinity
   defp at(milliseconds), do: now() + milliseconds
-  defp left(:infinity), do: :infinity
-  defp left(deadline), do: max(deadline - now(), 0)
+  defp time_left(:infinity), do: :infinity
+  defp time_left(deadline), do: max(deadline - now(), 0)
   defp now, do: System.monotonic_time(:millisecond)
 end

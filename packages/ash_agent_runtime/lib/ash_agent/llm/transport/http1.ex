@@ -113,7 +113,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
         end
 
       {:error, {:connection, _} = reason} ->
-        ended(reader, parser, acc, reason)
+        handle_end(reader, parser, acc, reason)
 
       {:error, reason} ->
         {:error, reason, acc}
@@ -124,16 +124,16 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
     if Parser.done?(parser), do: {:done, parser, acc}, else: read(reader, parser, acc, clock)
   end
 
-  defp ended(reader, parser, acc, reason) do
+  defp handle_end(reader, parser, acc, reason) do
     cond do
       reader.origin == :reused and not Parser.begun?(parser) -> :stale
-      Parser.begun?(parser) and reason == {:connection, :closed} -> closed(parser, acc)
+      Parser.begun?(parser) and reason == {:connection, :closed} -> handle_closed(parser, acc)
       match?({:error, _}, reader.sent) -> {:error, elem(reader.sent, 1), acc}
       true -> {:error, reason, acc}
     end
   end
 
-  defp closed(parser, acc) do
+  defp handle_closed(parser, acc) do
     case Parser.close(parser) do
       :ok -> {:done, parser, acc}
       {:error, reason} -> {:error, reason, acc}

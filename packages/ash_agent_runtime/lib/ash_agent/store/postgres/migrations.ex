@@ -54,7 +54,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @spec up(keyword()) :: :ok
   def up(opts \\ []) do
     {version, prefix} = options(opts, latest())
-    installed = installed!(prefix)
+    installed = check_installed!(prefix)
     installed |> statements(max(installed, version), prefix) |> execute()
   end
 
@@ -67,20 +67,20 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @spec down(keyword()) :: :ok
   def down(opts \\ []) do
     {version, prefix} = options(opts, 1)
-    installed = installed!(prefix)
+    installed = check_installed!(prefix)
     installed |> statements(min(installed, version - 1), prefix) |> execute()
   end
 
   defp options(opts, version) do
     opts = Options.validate!(opts, @schema)
-    {known!(opts[:version] || version), Postgres.quoted(opts[:prefix])}
+    {check_known!(opts[:version] || version), Postgres.quoted(opts[:prefix])}
   end
 
   # Ecto's modules may be missing when this is compiled.
   defp execute(statements), do: Enum.each(statements, &apply(Ecto.Migration, :execute, [&1]))
 
   # Statements of the migration have not run yet, so this is the version before it.
-  defp installed!(prefix) do
+  defp check_installed!(prefix) do
     store = %{Postgres.new(apply(Ecto.Migration, :repo, [])) | prefix: prefix}
 
     case version(store) do
@@ -106,7 +106,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @spec sql(non_neg_integer(), non_neg_integer(), keyword()) :: [String.t()]
   def sql(from, to, opts \\ []) when is_integer(from) and is_integer(to) do
     opts = Options.validate!(opts, Keyword.take(@schema, [:prefix]))
-    statements(known!(from), known!(to), Postgres.quoted(opts[:prefix]))
+    statements(check_known!(from), check_known!(to), Postgres.quoted(opts[:prefix]))
   end
 
   defp statements(same, same, _prefix), do: []
@@ -121,7 +121,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
     for statement <- changes ++ noted, do: statement |> String.trim() |> SQL.named(prefix)
   end
 
-  defp known!(version) do
+  defp check_known!(version) do
     if version in 0..latest(),
       do: version,
       else: raise(ArgumentError, "expected a version from 0 to #{latest()}, got: #{version}")
@@ -136,25 +136,27 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @spec migrate(Postgres.t(), keyword()) :: {:ok, pos_integer()} | {:error, Error.t()}
   def migrate(%Postgres{} = store, opts \\ []) do
     opts = Options.validate!(opts, Keyword.take(@schema, [:version]))
-    version = known!(opts[:version] || latest())
+    version = check_known!(opts[:version] || latest())
 
     Postgres.transaction(store, fn ->
       [_row] =
-        done!(Postgres.query(store, "select cast(pg_advisory_xact_lock(#{@lock}) as text)", []))
+        check_done!(
+          Postgres.query(store, "select cast(pg_advisory_xact_lock(#{@lock}) as text)", [])
+        )
 
-      from = done!(version(store))
+      from = check_done!(version(store))
       reached = max(from, version)
 
       for statement <- statements(from, reached, store.prefix),
-          do: done!(Postgres.query(store, statement, []))
+          do: check_done!(Postgres.query(store, statement, []))
 
       reached
     end)
   end
 
   # Whatever the driver makes of it, the transaction ends.
-  defp done!({:ok, answer}), do: answer
-  defp done!({:error, error}), do: throw({Postgres, error})
+  defp check_done!({:ok, answer}), do: answer
+  defp check_done!({:error, error}), do: throw({Postgres, error})
 
   @doc """
   Returns `:ok` if a store has the tables that this release needs, or `{:error, error}` that says what to do.

@@ -35,7 +35,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
 
   defp encode([turn | rest] = turns, opts, bodies, size, wrong) do
     if size < opts[:max_batch_bytes] do
-      case encoded(turn, opts) do
+      case encode_turns(turn, opts) do
         {:ok, body} -> encode(rest, opts, [body | bodies], size + byte_size(body), wrong)
         {:error, reason} -> encode(rest, opts, bodies, size, [reason | wrong])
       end
@@ -46,7 +46,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
 
   defp encode([], _opts, bodies, _size, wrong), do: {Enum.reverse(bodies), wrong, []}
 
-  defp encoded({shown, children, turns, error}, opts) do
+  defp encode_turns({shown, children, turns, error}, opts) do
     {:ok, Otlp.encode(shown, [children: children, turn: turns] ++ opts, error)}
   rescue
     error in Error -> {:error, "a turn cannot be written (#{label(error.reason)})"}
@@ -95,8 +95,8 @@ defmodule AshAgent.Trace.Exporter.Delivery do
     case transport.stream(request, nil, &take/2, transport_opts) do
       {:ok, nil} -> {:error, "the receiver did not answer", nil}
       {:error, reason, nil} -> {:error, words(reason), nil}
-      {_ok, {status, _headers, body}} when status in 200..299 -> accepted(body)
-      {_ok, {status, headers, _body}} -> refused(status, headers)
+      {_ok, {status, _headers, body}} when status in 200..299 -> check_accepted(body)
+      {_ok, {status, headers, _body}} -> refuse(status, headers)
     end
   end
 
@@ -104,15 +104,15 @@ defmodule AshAgent.Trace.Exporter.Delivery do
   defp take({:data, data}, {status, headers, body}), do: {:cont, {status, headers, [body | data]}}
 
   # Sending spans again that a receiver did not want would not help.
-  defp accepted(body) do
-    case body |> IO.iodata_to_binary() |> rejected() do
+  defp check_accepted(body) do
+    case body |> IO.iodata_to_binary() |> count_rejected() do
       0 -> :ok
       count -> {:error, "the receiver rejected #{count} spans", :never}
     end
   end
 
   # An ExportTraceServiceResponse has partial_success as its field 1, and that has rejected_spans as its own.
-  defp rejected(<<0x0A, rest::binary>>) do
+  defp count_rejected(<<0x0A, rest::binary>>) do
     with {_length, <<0x08, rest::binary>>} <- varint(rest),
          {count, _rest} <- varint(rest) do
       count
@@ -121,7 +121,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
     end
   end
 
-  defp rejected(_other), do: 0
+  defp count_rejected(_other), do: 0
 
   defp varint(bytes, value \\ 0, shift \\ 0)
 
@@ -132,7 +132,7 @@ defmodule AshAgent.Trace.Exporter.Delivery do
 
   defp varint(_bytes, _value, _shift), do: :error
 
-  defp refused(status, headers) do
+  defp refuse(status, headers) do
     retry_after = if status in @retryable, do: Refusal.retry_after(headers), else: :never
     {:error, "the receiver answered with the status #{status}", retry_after}
   end

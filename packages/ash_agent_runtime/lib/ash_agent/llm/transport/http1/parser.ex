@@ -118,7 +118,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   defp step(%{state: :until_close} = parser, bytes, messages),
     do: data(parser, bytes, "", messages)
 
-  defp step(%{state: {:length, 0}} = parser, bytes, messages), do: done(parser, bytes, messages)
+  defp step(%{state: {:length, 0}} = parser, bytes, messages), do: finish(parser, bytes, messages)
   defp step(parser, "", messages), do: {parser, messages}
 
   defp step(%{state: {kind, left}} = parser, bytes, messages)
@@ -150,7 +150,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
     end
   end
 
-  defp headers_end(%{state: :trailers} = parser, rest, messages), do: done(parser, rest, messages)
+  defp headers_end(%{state: :trailers} = parser, rest, messages),
+    do: finish(parser, rest, messages)
 
   defp headers_end(%{status: 101}, _rest, messages),
     do: {:error, {:invalid_response, "a change of protocol nobody asked for"}, messages}
@@ -238,12 +239,12 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   end
 
   defp step_after_data(%{state: {:length, 0}} = parser, rest, messages),
-    do: done(parser, rest, messages)
+    do: finish(parser, rest, messages)
 
   defp step_after_data(parser, "", messages), do: {parser, messages}
   defp step_after_data(parser, rest, messages), do: step(parser, rest, messages)
 
-  defp done(parser, rest, messages),
+  defp finish(parser, rest, messages),
     do: {%{parser | state: :done, keep?: parser.keep? and rest == ""}, messages}
 
   defp grow(parser, bytes, rest),

@@ -89,15 +89,15 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
 
   # Closed, broken, or bytes that nobody asked for.
   def handle_info({tag, socket}, state) when tag in [:tcp_closed, :ssl_closed],
-    do: {:noreply, drop(state, tagged(tag, socket))}
+    do: {:noreply, drop(state, tag_socket(tag, socket))}
 
   def handle_info({tag, socket, _}, state) when tag in [:tcp, :ssl, :tcp_error, :ssl_error],
-    do: {:noreply, drop(state, tagged(tag, socket))}
+    do: {:noreply, drop(state, tag_socket(tag, socket))}
 
   def handle_info(_other, state), do: {:noreply, state}
 
-  defp tagged(tag, socket) when tag in [:tcp, :tcp_closed, :tcp_error], do: {:gen_tcp, socket}
-  defp tagged(_tag, socket), do: {:ssl, socket}
+  defp tag_socket(tag, socket) when tag in [:tcp, :tcp_closed, :tcp_error], do: {:gen_tcp, socket}
+  defp tag_socket(_tag, socket), do: {:ssl, socket}
 
   defp room?(state, key),
     do: map_size(state.known) < @most and length(state.resting[key] || []) < @most_per_host

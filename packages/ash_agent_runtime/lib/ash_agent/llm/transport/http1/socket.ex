@@ -26,7 +26,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
          do: connect_first(targets, uri.port, tls, clock, nil)
   end
 
-  defp connect_first([], _port, _tls, clock, reason), do: {:error, lost(reason, clock)}
+  defp connect_first([], _port, _tls, clock, reason), do: {:error, to_error(reason, clock)}
 
   defp connect_first([{address, family} | targets], port, tls, clock, first_reason) do
     options = [
@@ -70,11 +70,11 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
     name =
       if match?({:ok, _}, :inet.parse_address(host)), do: [], else: [server_name_indication: host]
 
-    with {:ok, trusted} <- trusted(own),
+    with {:ok, trusted} <- trust(own),
          do: {:ok, trusted |> Keyword.merge(base ++ name) |> Keyword.merge(own)}
   end
 
-  defp trusted(own) do
+  defp trust(own) do
     if Keyword.has_key?(own, :cacerts) or Keyword.has_key?(own, :cacertfile) or
          own[:verify] == :verify_none do
       {:ok, []}
@@ -88,7 +88,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @doc "Sends everything, for at most as long as the clock says."
   def send(socket, data, clock) do
     _ = setopts(socket, send_timeout: Clock.wait(clock))
-    with {:error, reason} <- send_all(socket, data), do: {:error, lost(reason, clock)}
+    with {:error, reason} <- send_all(socket, data), do: {:error, to_error(reason, clock)}
   end
 
   defp send_all({:gen_tcp, socket}, data), do: :gen_tcp.send(socket, data)
@@ -97,7 +97,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @doc "Takes what has come, or waits for it as long as the clock says."
   def recv({transport, socket}, clock) do
     with {:error, reason} <- transport.recv(socket, 0, Clock.wait(clock)),
-         do: {:error, lost(reason, clock)}
+         do: {:error, to_error(reason, clock)}
   end
 
   @doc "Sets options of the socket."
@@ -116,11 +116,11 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
   @doc "Closes the socket."
   def close({transport, socket}), do: transport.close(socket)
 
-  defp lost(:timeout, clock), do: Clock.expired(clock)
+  defp to_error(:timeout, clock), do: Clock.expired(clock)
 
   # {:tls_alert, {name, words}} says more than it should about the peer's certificate; the name is enough.
-  defp lost({:tls_alert, {name, _words}}, _clock), do: {:connection, {:tls_alert, name}}
-  defp lost(reason, _clock) when is_atom(reason), do: {:connection, reason}
-  defp lost({reason, _details}, _clock) when is_atom(reason), do: {:connection, reason}
-  defp lost(_reason, _clock), do: {:connection, :failed}
+  defp to_error({:tls_alert, {name, _words}}, _clock), do: {:connection, {:tls_alert, name}}
+  defp to_error(reason, _clock) when is_atom(reason), do: {:connection, reason}
+  defp to_error({reason, _details}, _clock) when is_atom(reason), do: {:connection, reason}
+  defp to_error(_reason, _clock), do: {:connection, :failed}
 end

@@ -1,0 +1,129 @@
+defmodule AshAgent.Store.Erasure do
+  @moduledoc false
+
+  # Deletes many conversations, a batch in each transaction, and says what went.
+
+  alias AshAgent.Store.{Conversation, Relational}
+
+  @nothing %{ids: [], conversations: 0, iterations: 0, calls: 0, prompts: 0, writes: 0}
+
+  ## Erasing
+
+  def erase(store, opts) do
+    {ids, filter} = Keyword.pop(opts, :ids)
+    {own, filter} = Keyword.split(filter, [:batch, :on_batch])
+
+    pages =
+      if ids,
+        do: ids |> Enum.chunk_every(own[:batch]) |> Stream.map(&{:ok, &1}),
+        else: pages(store, [by: :created_at, order: :asc, limit: own[:batch]] ++ filter)
+
+    reduce(pages, @nothing, fn page, receipt ->
+      with {:ok, ids} <- page,
+           {:ok, family} <- family(store, ids, [], MapSet.new()),
+           do: erase_family(store, family, own, receipt)
+    end)
+    |> finish()
+  end
+
+  # In the order of creation, so that deleting what a page has does not move the next one.
+  defp pages(store, opts) do
+    Stream.unfold(nil, fn
+      :done ->
+        nil
+
+      cursor ->
+        opts = if cursor, do: [after: cursor] ++ opts, else: opts
+
+        case Relational.list(store, opts) do
+          {:ok, page} -> {{:ok, Enum.map(page.conversations, & &1.id)}, page.next || :done}
+          {:error, error} -> {{:error, error}, :done}
+        end
+    end)
+  end
+
+  # Whoever deletes a conversation after its forks and children finds them again if it is interrupted. A parent may be
+  # anything that an application names, so what is known already is not looked up again.
+  defp family(store, ids, found, known) do
+    case Enum.reject(Enum.uniq(ids), &MapSet.member?(known, &1)) do
+      [] ->
+        {:ok, found}
+
+      ids ->
+        with {:ok, children} <- Relational.children(store, ids),
+             do: family(store, children, ids ++ found, MapSet.union(known, MapSet.new(ids)))
+    end
+  end
+
+  defp erase_family(store, family, own, receipt) do
+    batches = Enum.chunk_every(family, own[:batch])
+
+    with {:ok, receipt} <- reduce(batches, receipt, &erase_batch(store, &1, own, &2)) do
+      # What was forked in the meantime.
+      reduce(batches, receipt, fn ids, receipt ->
+        with {:ok, late} when late != [] <- Relational.children(store, ids),
+             {:ok, late} <- family(store, late, [], MapSet.new()) do
+          erase_family(store, late, own, receipt)
+        else
+          {:ok, []} -> {:ok, receipt}
+          error -> error
+        end
+      end)
+    end
+  end
+
+  defp erase_batch(store, ids, own, receipt) do
+    with {:ok, rows} <- Relational.erase(store, ids), do: {:ok, note(receipt, rows, own)}
+  end
+
+  ## Pruning
+
+  def prune(store, opts, receipt \\ @nothing) do
+    case Relational.prune(store, opts, opts[:batch]) do
+      {:ok, []} -> finish({:ok, receipt})
+      {:ok, rows} -> prune(store, opts, note(receipt, rows, opts))
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  ## The receipt
+
+  # Its ids are those of the batches, the last one first.
+  defp note(receipt, rows, own) do
+    batch = Enum.reduce(rows, @nothing, &count/2)
+    if own[:on_batch] && rows != [], do: own[:on_batch].(flat(%{batch | ids: [batch.ids]}))
+
+    Map.merge(receipt, batch, fn
+      :ids, ids, more -> [more | ids]
+      _name, count, more -> count + more
+    end)
+  end
+
+  defp count([id | counts], receipt) do
+    [iterations, calls, prompts, writes] = Enum.map(counts, &Conversation.number/1)
+
+    %{
+      ids: [id | receipt.ids],
+      conversations: receipt.conversations + 1,
+      iterations: receipt.iterations + iterations,
+      calls: receipt.calls + calls,
+      prompts: receipt.prompts + prompts,
+      writes: receipt.writes + writes
+    }
+  end
+
+  defp finish({:ok, receipt}), do: {:ok, flat(receipt)}
+  defp finish(error), do: error
+
+  defp flat(receipt),
+    do: %{receipt | ids: receipt.ids |> Enum.concat() |> Enum.reverse()}
+
+  defp reduce(items, receipt, fun) do
+    Enum.reduce_while(items, {:ok, receipt}, fn item, {:ok, receipt} ->
+      case fun.(item, receipt) do
+        {:ok, receipt} -> {:cont, {:ok, receipt}}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+end
