@@ -79,7 +79,7 @@ defmodule AshAgent.Conversation do
         type: {:one_of, [:asker, :resumer]},
         default: :asker,
         doc:
-          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. What goes on by itself " <>
+          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. A turn that goes on by itself " <>
             "runs as who asked."
       ],
       actor_persister: [
