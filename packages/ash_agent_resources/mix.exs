@@ -31,7 +31,7 @@ defmodule AshAgentResources.MixProject do
   end
 
   # Where Hex is missing, Ash comes from the application that bin/integration is given.
-  @libraries [:ash, :ash_archival, :ash_postgres, :spark, :splode]
+  @libraries [:ash, :ash_archival, :ash_oban, :ash_postgres, :oban, :spark, :splode]
 
   defp libraries do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -52,6 +52,7 @@ defmodule AshAgentResources.MixProject do
           {:splode, "~> 0.2"},
           {:ash_postgres, "~> 2.0", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
+          {:ash_oban, "~> 0.5", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else

@@ -41,6 +41,8 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       File.write!(empty, "")
       browser = Browser.open(empty)
       Browser.go(browser, "http://localhost:#{port}/")
+      connected(browser)
+      Browser.click(browser, "#start")
       first = await_url(browser, @conversation)
 
       # It asks before it closes the ticket.

@@ -79,7 +79,8 @@ defmodule AshAgent.Conversation do
         type: {:one_of, [:asker, :resumer]},
         default: :asker,
         doc:
-          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes."
+          "As whom the tools of a turn run that somebody else resumes: as who asked for it, or as who resumes. A turn that goes on by itself " <>
+            "runs as who asked."
       ],
       actor_persister: [
         type: :atom,
@@ -166,14 +167,32 @@ defmodule AshAgent.Conversation do
   | `:cancel` | ends the running turn, or gives up pending calls |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
+  | `:erase` | deletes all records of a `filter` for good, with all that was said in them; see below |
   | `:delta` | is never called. It is the action of notifications with pieces of an answer, see below |
 
   `:start`, `:say` and `:resume` return when the turn is over or waits for decisions. The record's metadata `:run` has the
   `AshAgent.Runtime.Result` or `AshAgent.Runtime.Paused`. With `wait: false` they return once the message is stored. If the run fails,
   they return an `AshAgent.Conversation.Error`; the message and what was answered are kept, and `:resume` continues.
 
-  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. Do not call these three in a
-  transaction: they return an error.
+  The turn runs in a process of its own, an `AshAgent.Session`, and does not end with the caller. In a transaction of the caller, these
+  three return at once: the message is written with the transaction, its turn begins after the commit, and a rollback leaves nothing. Ash
+  tells of the commit: in a `Repo.transaction`, pass `return_notifications?: true`, and the notifications to `Ash.Notifier.notify/1` after it.
+
+  ## Erasing
+
+  `:erase` is for a person's data. It takes a filter of public fields, as `Ash.Query.filter_input/2` does, and deletes the records that it finds in
+  the tenant, archived ones included, with their conversations and the forks of those. It returns a receipt, that of `AshAgent.Store.erase/2` with
+  the count of `records`. It asks the policies of the action itself, and no others: allow it to whoever may do that.
+
+      MyApp.Chat.Conversation.erase!(%{user_id: user.id}, actor: officer)
+      #=> %{ids: ["conversations:7"], records: 1, conversations: 1, iterations: 12, calls: 3, prompts: 0, writes: 25}
+
+  ## Turns that were cut short
+
+  A turn ends with its node. Once nobody has it, which is at most thirty seconds later, the calculation `due` is true: an AshOban trigger on
+  it with the action `:resume`, see the guide "Oban", or an `AshAgent.Conversation.Sweeper` goes on with the turn, without a person. Calls
+  that were started are not started again, unless their tool is safe to repeat. In another store than that of AshPostgres, nothing can be
+  filtered by `due`.
 
   ## Two at once
 

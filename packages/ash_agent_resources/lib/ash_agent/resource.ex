@@ -230,6 +230,7 @@ defmodule AshAgent.Resource do
   | action | |
   |---|---|
   | `:call` | asks the model, and returns an `AshAgent.Runtime.Result`, whose `context` is the conversation |
+  | `:answer` | does the same, and returns the answer alone: its type is the agent's `output`, for GraphQL, JSON:API and the code interface |
   | `:stream` | returns a stream of the answer |
   | `:resume` | goes on with `context` without a new message, after decisions about its calls or after an error |
 
@@ -238,8 +239,8 @@ defmodule AshAgent.Resource do
   A context comes from your application only: it cannot be given as JSON. If calls of it are pending, `:call` returns an error.
   `:resume` executes them, with this agent's tools and the actor of this action.
 
-  If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. Errors
-  are an `AshAgent.Resource.Error`, with the context to go on from.
+  If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. With
+  `:answer`, which takes no context, that is an error with the reason `:paused`. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
 
   ## Streams
 

@@ -41,6 +41,37 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert %{"content" => "Tea.", "score" => 7} = answer
     end
 
+    test "an agent's answer is of its output type, as an action and as a tool" do
+      reply = AshAgent.Integration.Reply
+      assert %{returns: ^reply} = action = Ash.Resource.Info.action(MyApp.Chat.Adviser, :answer)
+      assert Enum.map(action.arguments, & &1.name) == [:message]
+      input = Ash.ActionInput.for_action(MyApp.Chat.Adviser, :answer, %{message: "What?"})
+      assert %{__struct__: ^reply, content: "Tea.", score: 7} = Ash.run_action!(input)
+
+      [tool] = AshAgent.Tools.actions(MyApp.Chat.Adviser, [:answer])
+      assert {:ok, %{"content" => "Tea.", "score" => 7}} = tool.run.(%{"message" => "What?"}, %{})
+    end
+
+    test "an answer that waits for a decision is an error to go on from" do
+      call = %{tool_calls: [%{id: "1", name: "pay", arguments: %{}}]}
+
+      options = [
+        llm: AshAgent.LLM.Scripted.new([call]),
+        tools: %{pay: fn _arguments -> {:ok, 1} end},
+        approval: fn _call, _context -> :ask end
+      ]
+
+      context = %{ash_agent: %{options: options}}
+
+      input =
+        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :answer, %{message: "Pay"},
+          context: context
+        )
+
+      assert {:error, %{errors: [%{reason: :paused, context: %AshAgent.Context{}}]}} =
+               Ash.run_action(input)
+    end
+
     test "a change that does nothing known is refused" do
       body = """
       actions do

@@ -46,7 +46,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
       model = [
         approval: :auto,
-        llm: AshAgent.LLM.Scripted.new(["Hm.", %{tool_calls: [@call]}, "Done."])
+        llm: AshAgent.LLM.Scripted.new([%{tool_calls: [@call]}, "Done."])
       ]
 
       Conversation.resume!(chat, [context: %{ash_agent: %{options: model}}] ++ mia)

@@ -70,6 +70,46 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert {stored?(one), stored?(chat)} == {false, true}
     end
 
+    test "erasing takes all of a filter for good, archived ones and forks included, and says what went" do
+      ann = [actor: user("ann"), tenant: "acme"]
+      bob = [actor: user("bob"), tenant: "acme"]
+      mia = [actor: user("mia", :manager), tenant: "acme"]
+      start = &Conversation.start!(%{title: &1, input: "Hi"}, &2)
+      [one, two] = for title <- ["one", "two"], do: start.(title, ann)
+      fork = Conversation.fork!(one.id, %{title: "fork"}, mia)
+
+      [others, elsewhere] = [
+        start.("one", bob),
+        start.("one", tenant: "other", actor: ann[:actor])
+      ]
+
+      :ok = Ash.destroy!(two, ann)
+
+      filter = %{user_id: ann[:actor].id}
+      assert {:error, %Ash.Error.Forbidden{}} = Conversation.erase(filter, ann)
+      assert {:error, %Ash.Error.Invalid{}} = Conversation.erase(%{}, mia)
+      assert {:error, %Ash.Error.Invalid{}} = Conversation.erase(%{no_field: 1}, mia)
+
+      assert {:ok, receipt} = Conversation.erase(filter, mia)
+      assert %{records: 3, conversations: 3, iterations: 3} = receipt
+      assert Enum.sort(receipt.ids) == Enum.sort(Enum.map([one, two, fork], &Info.key/1))
+      for record <- [one, two, fork], do: refute(stored?(record))
+
+      ids = for record <- [one, two, fork], do: Ecto.UUID.dump!(record.id)
+      sql = "SELECT count(*) FROM conversations WHERE id = ANY($1)"
+      assert Repo.query!(sql, [ids]).rows == [[0]]
+      for record <- [others, elsewhere], do: assert(stored?(record))
+      assert {:ok, %{records: 0, ids: []}} = Conversation.erase(filter, mia)
+    end
+
+    test "erasing works in any store" do
+      {:ok, one} = Memory.start(%{id: 1, input: "Hi"})
+      {:ok, two} = Memory.start(%{id: 2, input: "Hi"})
+      :ok = Ash.destroy!(one, action: :archive)
+      assert {:ok, %{records: 1, ids: ["memory:1"]}} = Memory.erase(%{id: 1})
+      assert {stored?(one), stored?(two)} == {false, true}
+    end
+
     test "in another store, a sweep takes those whose records are gone, and none that was archived" do
       {:ok, archived} = Memory.start(%{id: 1, input: "Hi"})
       {:ok, gone} = Memory.start(%{id: 2, input: "Hi"})

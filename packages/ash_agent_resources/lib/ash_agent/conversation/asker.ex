@@ -37,11 +37,14 @@ defmodule AshAgent.Conversation.Asker do
   def shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
   @doc "Who asked for the turn of a conversation, or nil."
-  def of(%Context{} = conversation) do
+  def of(%Context{} = conversation),
+    do: conversation |> messages() |> Enum.find_value(&of_metadata(&1[:metadata] || %{}))
+
+  @doc "What users have said in the turn."
+  def messages(conversation) do
     conversation
     |> Context.get_iteration_messages(Context.turn_start(conversation))
     |> Enum.filter(&(&1.role == :user))
-    |> Enum.find_value(&of_metadata(&1[:metadata] || %{}))
   end
 
   @doc "The same of a message that waits."

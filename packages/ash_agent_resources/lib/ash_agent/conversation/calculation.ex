@@ -63,6 +63,7 @@ defmodule AshAgent.Conversation.Calculation do
   defp show(:status, stored), do: stored.status
   defp show(:revision, stored), do: stored.revision
   defp show(:last_activity_at, stored), do: stored.updated_at
+  defp show(:due, stored), do: Conversation.Info.due?(stored)
 
   # The system prompt is the application's.
   defp transcript(stored) do

@@ -30,7 +30,8 @@ defmodule AshAgent.Conversation.Change do
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
 
-  Messages, decisions and branches are written in the action's transaction, and turns run after it. An argument that callers do not
+  Messages, decisions and branches are written in the action's transaction, and turns run after it; in a transaction of the caller, after its
+  commit. An argument that callers do not
   give is `public?: false`, and set by a change before this one.
   """
 
@@ -38,7 +39,7 @@ defmodule AshAgent.Conversation.Change do
 
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
-  alias AshAgent.Conversation.{Asker, Info, Runner}
+  alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
   # The last two are the extension's own.
@@ -249,15 +250,25 @@ defmodule AshAgent.Conversation.Change do
 
   ## Turns
 
-  # A turn outlives the action, and writes what others have to see.
+  # A turn outlives the action, and reads what is committed.
   defp turn(changeset, context, kind) do
     changeset
     |> Changeset.before_transaction(fn changeset ->
-      if Ash.DataLayer.in_transaction?(changeset.resource),
-        do: error(changeset, :in_transaction),
-        else: changeset
+      in_transaction? = Ash.DataLayer.in_transaction?(changeset.resource)
+      Changeset.put_context(changeset, :ash_agent_in_transaction?, in_transaction?)
+    end)
+    |> Changeset.after_action(fn
+      %{context: %{ash_agent_in_transaction?: true}} = changeset, record ->
+        turn = Runner.new(changeset, record, context)
+        {:ok, record, [Begin.later(changeset, record, fn -> run(kind, turn, false) end)]}
+
+      _changeset, record ->
+        {:ok, record}
     end)
     |> Changeset.after_transaction(fn
+      %{context: %{ash_agent_in_transaction?: true}}, answer ->
+        answer
+
       changeset, {:ok, record} ->
         run(kind, Runner.new(changeset, record, context), wait?(changeset))
 

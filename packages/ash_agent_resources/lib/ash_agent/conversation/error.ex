@@ -4,7 +4,6 @@ defmodule AshAgent.Conversation.Error do
 
     * `:busy` - a turn is running
     * `:paused` - calls wait for decisions
-    * `:in_transaction` - the action cannot run in a transaction of the caller
     * `:no_message` - neither `input` nor `parts` was given, or both
     * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
     * `:changed` - the conversation is not at the given `revision` any more
@@ -23,10 +22,6 @@ defmodule AshAgent.Conversation.Error do
 
   defp words(:paused),
     do: "tool calls wait for decisions: approve or deny them and resume, or cancel them"
-
-  defp words(:in_transaction),
-    do:
-      "a turn sees what is committed, and cannot run in a transaction: call the action outside of it"
 
   defp words(:no_message), do: "expected either input or parts"
 

@@ -59,6 +59,12 @@ defmodule AshAgent.Conversation.Info do
   def key(resource, id), do: prefix(resource) <> id
 
   @doc false
+  # Whether whoever ran a turn of it is gone.
+  def due?(%{status: status, lease_until: until}),
+    do:
+      status == :running and (until == nil or DateTime.compare(until, DateTime.utc_now()) == :lt)
+
+  @doc false
   # What the keys of a resource begin with. A name has no colon, so that no two records have one key.
   def prefix(resource), do: name(resource) <> ":"
 

@@ -17,11 +17,19 @@ defmodule AshAgent.Conversation.Row do
     where b.conversation_id = c.id and coalesce(jsonb_typeof(b.document -> 'system'), 'null') <> 'null')
   """
 
+  # Nobody runs it, and there is something to do. Of a message that has just been stored, the turn is about to begin.
+  @due """
+  (c.owner is null or c.lease_until < statement_timestamp()) and (c.status = 'running' or c.status <> 'paused' and exists (
+    select 1 from {prompts} as p where p.conversation_id = c.id and p.revision is null and p.kind = 'prompt'
+      and p.at < statement_timestamp() - interval '10 seconds'))
+  """
+
   @columns [
     status: "c.status",
     revision: "c.revision",
     last_activity_at: "c.updated_at",
-    message_count: @messages
+    message_count: @messages,
+    due: @due
   ]
 
   @doc "The names of these calculations."

@@ -11,7 +11,7 @@ defmodule AshAgent.Conversation.Runner do
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
   @enforce_keys [:resource, :domain, :record, :id, :tenant, :store, :runtime_context, :options]
-  defstruct @enforce_keys
+  defstruct @enforce_keys ++ [empty?: false]
 
   @sessions AshAgent.Conversation.Sessions
 
@@ -46,7 +46,7 @@ defmodule AshAgent.Conversation.Runner do
   def as_asker(%__MODULE__{} = turn) do
     with {:ok, stored} <- Store.fetch(turn.store, turn.id),
          {:ok, turn} <- as_asker(turn, Asker.of(stored.value)) do
-      {:ok, turn}
+      {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
     else
       {:error, reason} -> refuse(reason)
     end
@@ -54,8 +54,10 @@ defmodule AshAgent.Conversation.Runner do
 
   defp as_asker(turn, asker) do
     given = turn.runtime_context
+    # Nobody resumes what a job or a sweep goes on with.
+    authority = if given.actor, do: Info.option(turn.resource, :authority), else: :asker
 
-    with :asker <- Info.option(turn.resource, :authority),
+    with :asker <- authority,
          {:ok, runtime_context} <- Asker.restore(turn, asker, given) do
       {:ok, %{turn | runtime_context: runtime_context}}
     else
@@ -87,6 +89,14 @@ defmodule AshAgent.Conversation.Runner do
   # With them a turn uses the connection that a test has checked out.
   defp callers, do: [self() | Process.get(:"$callers", [])]
 
+  # Where nobody has said anything, a turn would ask the model about nothing.
+  defp run(%{empty?: true} = turn, :resume) do
+    case Store.waiting(turn.store, turn.id) do
+      {:ok, [_ | _]} -> continue(turn, :resume, nil)
+      _none -> run(%{turn | empty?: false}, :resume)
+    end
+  end
+
   defp run(turn, job) do
     case in_session(turn, &ask(&1, turn, job)) do
       {_status, %kind{} = ended} when kind in [Result, Paused] -> continue(turn, job, ended)
@@ -100,7 +110,7 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   # Messages that wait since their process died are answered by whoever resumes.
-  defp continue(turn, :resume, %Result{} = ended) do
+  defp continue(turn, :resume, ended) when not is_struct(ended, Paused) do
     with {:ok, [_ | _] = prompts} <- Store.waiting(turn.store, turn.id),
          %{} = waiting <- Enum.find(prompts, &(&1.kind == :prompt)) do
       case answer(turn, waiting) do
@@ -122,6 +132,8 @@ defmodule AshAgent.Conversation.Runner do
     with {:ok, turn} <- as_asker(turn, Asker.of_metadata(waiting.metadata)),
          do: in_session(turn, &ask(&1, turn, {:prompt, waiting.id}))
   end
+
+  defp tell_ended(turn, nil), do: {:ok, turn.record}
 
   defp tell_ended(turn, ended) do
     Notices.ended(turn, if(is_struct(ended, Paused), do: :paused, else: :answered))

@@ -9,7 +9,7 @@ defmodule AshAgent.Conversation.Transformer do
 
   alias Ash.Resource.Builder
   alias AshAgent.{Context, Store}
-  alias AshAgent.Conversation.{Calculation, Change, Denial, Info, Iteration, Row}
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Row}
   alias Spark.Dsl.Transformer
 
   @calculations [
@@ -22,7 +22,8 @@ defmodule AshAgent.Conversation.Transformer do
     {:total_tokens, :integer, []},
     {:status, :atom, [constraints: [one_of: Store.Conversation.statuses()]]},
     {:revision, :integer, []},
-    {:last_activity_at, :utc_datetime_usec, []}
+    {:last_activity_at, :utc_datetime_usec, []},
+    {:due, :boolean, [public?: false]}
   ]
 
   @interfaces [
@@ -33,6 +34,7 @@ defmodule AshAgent.Conversation.Transformer do
     deny_call: [action: :deny, args: [:call_id]],
     cancel: [],
     rewind: [args: [:iteration]],
+    erase: [args: [:filter]],
     fork: [args: [:source_id]]
   ]
 
@@ -114,6 +116,12 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [])
+    |> add(:action, :erase,
+      returns: :map,
+      transaction?: true,
+      arguments: [argument(:filter, :map, allow_nil?: false)],
+      run: {Erase, []}
+    )
   end
 
   # Ash makes the actions of `defaults` after this.
@@ -233,7 +241,8 @@ defmodule AshAgent.Conversation.Transformer do
     Enum.reduce(@calculations, state, fn {name, type, opts}, state ->
       if name in rows do
         implementation = {Row, show: name, conversation: resource}
-        Builder.add_new_calculation(state, name, type, implementation, opts ++ [public?: true])
+        opts = Keyword.put_new(opts, :public?, true)
+        Builder.add_new_calculation(state, name, type, implementation, opts)
       else
         opts = Keyword.merge([public?: true] ++ forbid_sorting(), opts)
         Builder.add_new_calculation(state, name, type, {Calculation, show: name}, opts)

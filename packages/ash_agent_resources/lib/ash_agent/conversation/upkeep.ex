@@ -1,8 +1,10 @@
 defmodule AshAgent.Conversation.Upkeep do
   @moduledoc """
-  Looks after conversations that are not in the database of their records: those of resources with a `store`.
+  Looks after conversations: goes on with turns that were cut short, deletes what belongs to no record, and moves what earlier releases
+  stored.
 
-  With AshPostgres and its own store, the migrations of `mix ash.codegen` do the same, see `AshAgent.Conversation.Migrations`.
+  With AshPostgres and its own store, the migrations of `mix ash.codegen` do what `sweep/2` and `rename_keys/2` do for other stores, see
+  `AshAgent.Conversation.Migrations`.
   """
 
   alias AshAgent.Conversation.{Columns, Info, Migrations}
@@ -19,6 +21,68 @@ defmodule AshAgent.Conversation.Upkeep do
         "seconds. Younger conversations stay, since their record may be in a transaction that is not over."
     ]
   ]
+
+  @resume [
+    tenant: [type: :any, doc: "the tenant whose conversations go on. Defaults to `nil`."],
+    limit: [type: :pos_integer, default: 100, doc: "how many to begin at most."]
+  ]
+
+  @doc """
+  Goes on with the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have begun, or `{:error, error}`.
+
+  Due is a conversation whose turn nobody runs any more, since its node died or its lease is over, and with AshPostgres also one with a
+  message that has waited for ten seconds. Each goes on as whoever asked, by the action `:resume`, which asks no policy here; one whose
+  asker cannot be found stays due and is not counted. Those that the primary read action does not find, such as archived ones, stay as they are. `AshAgent.Conversation.Sweeper` calls this from time to time.
+
+  ## Options
+
+  #{Options.docs(@resume)}
+
+  ## Examples
+
+      AshAgent.Conversation.Upkeep.resume_due(MyApp.Chat.Conversation)
+      #=> {:ok, 3}
+  """
+  @doc since: "0.1.0"
+  @spec resume_due(module(), keyword()) :: {:ok, non_neg_integer()} | {:error, Exception.t()}
+  def resume_due(resource, opts \\ []) do
+    opts = Options.validate!(opts, @resume)
+    own = [tenant: opts[:tenant], authorize?: false]
+
+    with {:ok, records} <- due(resource, opts[:limit], own) do
+      begun = Enum.filter(records, &match?({:ok, _}, resume(&1, own)))
+      {:ok, length(begun)}
+    end
+  end
+
+  defp resume(record, own),
+    do: record |> Ash.Changeset.for_update(:resume, %{wait: false}, own) |> Ash.update()
+
+  defp due(resource, limit, own) do
+    query = Ash.Query.limit(resource, limit)
+
+    if Info.tables?(resource) do
+      query |> Ash.Query.do_filter(due: true) |> Ash.read([page: false] ++ own)
+    else
+      with {:ok, ids} <- due_ids(resource, own[:tenant], limit),
+           key = Info.primary_key(resource),
+           do: query |> Ash.Query.do_filter([{key, [in: ids]}]) |> Ash.read([page: false] ++ own)
+    end
+  end
+
+  defp due_ids(resource, tenant, limit) do
+    prefix = Info.prefix(resource)
+    opts = [status: :running, order: :asc, limit: @page]
+
+    with {:ok, page} <- Store.list(Info.store(resource, tenant), opts) do
+      due =
+        for %{id: id} = kept <- page.conversations,
+            String.starts_with?(id, prefix) and Info.due?(kept),
+            do: String.replace_prefix(id, prefix, "")
+
+      {:ok, Enum.take(due, limit)}
+    end
+  end
 
   @doc """
   Deletes the conversations of a resource whose records are gone, however those were deleted, and returns `{:ok, count}` or

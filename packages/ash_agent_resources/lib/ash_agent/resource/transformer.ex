@@ -6,10 +6,12 @@ defmodule AshAgent.Resource.Transformer do
   use Spark.Dsl.Transformer
 
   alias Ash.Resource.Builder
+  alias AshAgent.Info
   alias AshAgent.Resource.Action
   alias Spark.Dsl.Transformer
 
   @descriptions [
+    answer: "Asks the agent, and returns its answer.",
     call: "Calls the agent with a message, and returns its answer.",
     stream: "Calls the agent with a message, and returns its answer as a stream.",
     resume: "Goes on with a conversation of the agent, without a new message."
@@ -29,6 +31,18 @@ defmodule AshAgent.Resource.Transformer do
     |> add(:call, inputs)
     |> add(:stream, inputs)
     |> add(:resume, [context(allow_nil?: false)])
+    |> add(
+      :answer,
+      Enum.reject(given, &(&1.name == :context)),
+      answer_type(Info.option(dsl, :output))
+    )
+  end
+
+  # The verifier says what else is wrong with a type.
+  defp answer_type(type) do
+    module = Ash.Type.get_type(type)
+    known? = is_atom(module) and match?({:module, _}, Code.ensure_compiled(module))
+    if known? and Ash.Type.ash_type?(module), do: module, else: :term
   end
 
   # A struct: what comes as JSON from outside is never a conversation.
@@ -46,9 +60,9 @@ defmodule AshAgent.Resource.Transformer do
     argument
   end
 
-  defp add(state, name, arguments) do
+  defp add(state, name, arguments, returns \\ :term) do
     Builder.add_new_action(state, :action, name,
-      returns: :term,
+      returns: returns,
       description: @descriptions[name],
       arguments: arguments,
       run: {Action, does: name}

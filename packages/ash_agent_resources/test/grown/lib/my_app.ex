@@ -14,12 +14,19 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     def init(kind, config) do
       with {:ok, config} <- MyApp.Repo.init(kind, config) do
         {:ok,
-         Keyword.merge(config,
-           database: "ash_agent_grown",
-           pool: Ecto.Adapters.SQL.Sandbox,
-           pool_size: 5
-         )}
+         config
+         |> Keyword.merge(database: "ash_agent_grown", pool_size: 5)
+         |> Keyword.put_new(:pool, Ecto.Adapters.SQL.Sandbox)}
       end
+    end
+  end
+
+  if Code.ensure_loaded?(Oban.Migration) do
+    defmodule MyApp.Chat.Repo.AddOban do
+      @moduledoc false
+      use Ecto.Migration
+
+      def up, do: Oban.Migration.up()
     end
   end
 
@@ -81,6 +88,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       resource(MyApp.Chat.Memory)
       resource(MyApp.Chat.Note)
       resource(MyApp.Chat.Adviser)
+      if Code.ensure_loaded?(AshOban), do: resource(MyApp.Chat.Errand)
     end
 
     # Says back what it was told; a test gives another one in the action's context.
@@ -175,7 +183,10 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
 
     relationships do
-      belongs_to(:user, MyApp.Accounts.User)
+      belongs_to :user, MyApp.Accounts.User do
+        attribute_public?(true)
+        attribute_writable?(false)
+      end
     end
 
     aggregates do
@@ -332,6 +343,11 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     actions do
       defaults([:read, :destroy, create: [:name]])
+
+      update :rename do
+        accept([:name])
+        require_atomic?(false)
+      end
     end
   end
 
@@ -396,6 +412,99 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     end
   end
 
+  if Code.ensure_loaded?(AshOban) do
+    defmodule MyApp.Chat.Persister do
+      @moduledoc false
+      # Of agents that are no records.
+      use AshOban.ActorPersister
+
+      @impl true
+      def store(%{id: id}), do: %{"type" => "agent", "id" => id}
+
+      @impl true
+      def lookup(%{"type" => "agent", "id" => id}), do: {:ok, %{id: id, name: "agent"}}
+      def lookup(nil), do: {:ok, nil}
+    end
+
+    defmodule MyApp.Chat.Errand do
+      @moduledoc false
+      # Oban goes on with its turns, which write a note and end.
+      use Ash.Resource,
+        domain: MyApp.Chat,
+        data_layer: AshPostgres.DataLayer,
+        authorizers: [Ash.Policy.Authorizer],
+        extensions: [AshAgent.Conversation, AshOban]
+
+      postgres do
+        table("errands")
+        repo(MyApp.Chat.Repo)
+      end
+
+      multitenancy do
+        strategy(:attribute)
+        attribute(:org)
+      end
+
+      attributes do
+        uuid_primary_key(:id)
+        attribute(:org, :string, allow_nil?: false)
+        attribute(:user_id, :uuid)
+      end
+
+      changes do
+        change(set_attribute(:user_id, actor(:id)), on: [:create])
+      end
+
+      conversation do
+        llm(&__MODULE__.llm/0)
+        tools(&MyApp.Chat.tools/0)
+        actor_persister(MyApp.Chat.Persister)
+      end
+
+      oban do
+        triggers do
+          trigger :go_on do
+            action(:resume)
+            where(expr(due))
+            queue(:conversations)
+            scheduler_queue(:conversations)
+            lock_for_update?(false)
+            worker_module_name(MyApp.Chat.Errand.GoOn.Worker)
+            scheduler_module_name(MyApp.Chat.Errand.GoOn.Scheduler)
+            list_tenants(["acme", "other"])
+          end
+        end
+      end
+
+      policies do
+        bypass AshOban.Checks.AshObanInteraction do
+          authorize_if(always())
+        end
+
+        policy action_type(:create) do
+          authorize_if(actor_present())
+        end
+
+        policy action_type([:read, :update, :destroy]) do
+          authorize_if(expr(user_id == ^actor(:id)))
+        end
+      end
+
+      def llm do
+        fn context ->
+          case context |> AshAgent.Context.to_messages() |> List.last() do
+            %{role: :user, content: text} when is_binary(text) ->
+              arguments = %{"text" => "#{text} on #{node()}"}
+              {:ok, %{tool_calls: [%{id: "1", name: "note_write", arguments: arguments}]}}
+
+            _results ->
+              {:ok, %{content: "Noted."}}
+          end
+        end
+      end
+    end
+  end
+
   defmodule MyApp.Chat.Memory do
     @moduledoc false
     # The same in memory.
@@ -429,6 +538,59 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
         soft?(true)
         require_atomic?(false)
         change(set_attribute(:archived_at, &DateTime.utc_now/0))
+      end
+    end
+  end
+
+  if Code.ensure_loaded?(AshOban) do
+    defmodule MyApp.Chat.Nodes do
+      @moduledoc false
+
+      # The application on one of several nodes. Each function runs where the test calls it.
+
+      alias MyApp.Chat.{Errand, Repo}
+
+      # The lease of a node that was killed is over soon.
+      @options [lease: 2_000]
+
+      def start do
+        for app <- [:ash_agent_resources, :ash_postgres, :ecto_sql, :postgrex, :oban],
+            do: {:ok, _} = Application.ensure_all_started(app)
+
+        Logger.configure(level: :none)
+        caller = self()
+
+        # They live longer than the process of the call.
+        spawn(fn ->
+          {:ok, _} = Repo.start_link(log: false, pool: DBConnection.ConnectionPool)
+          send(caller, :started)
+          Process.sleep(:infinity)
+        end)
+
+        receive do: (:started -> node())
+      end
+
+      def start_oban do
+        caller = self()
+
+        spawn(fn ->
+          {:ok, _} = Oban.start_link(repo: Repo, queues: [conversations: 5], log: false)
+          send(caller, :started)
+          Process.sleep(:infinity)
+        end)
+
+        receive do: (:started -> :ok)
+      end
+
+      def schedule, do: AshOban.schedule(Errand, :go_on) && :ok
+
+      def os_pid, do: System.pid()
+
+      @doc "Begins an errand whose model does not answer."
+      def hold(user, text) do
+        options = [llm: fn _context -> Process.sleep(:infinity) end] ++ @options
+        opts = [actor: user, tenant: "acme", context: %{ash_agent: %{options: options}}]
+        Errand.start!(%{input: text, wait: false}, opts).id
       end
     end
   end
@@ -506,6 +668,10 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       receive do: (:started -> :ok)
       Sandbox.mode(Repo, :auto)
       Ecto.Migrator.run(Repo, Path.join(folder, "migrations"), :up, all: true, log: false)
+
+      if Code.ensure_loaded?(Oban.Migration),
+        do: Ecto.Migrator.up(Repo, 99_990_101_000_000, MyApp.Chat.Repo.AddOban, log: false)
+
       Sandbox.mode(Repo, :manual)
     end
 

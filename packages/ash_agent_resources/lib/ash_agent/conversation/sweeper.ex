@@ -1,0 +1,89 @@
+defmodule AshAgent.Conversation.Sweeper do
+  @moduledoc """
+  Goes on with turns that were cut short, by a crash, a kill or a deploy, where there is no Oban.
+
+      children = [
+        MyApp.Repo,
+        {AshAgent.Conversation.Sweeper, resources: [MyApp.Chat.Conversation]}
+      ]
+
+  On every node, it calls `AshAgent.Conversation.Upkeep.resume_due/2` from time to time. A turn goes on as whoever asked for it; see "The
+  actor and the tenant" of `AshAgent.Conversation`. With AshOban, a trigger does the same, see the guide "Oban".
+  """
+
+  use GenServer
+
+  require Logger
+
+  alias AshAgent.Conversation.Upkeep
+  alias AshAgent.Options
+
+  @schema [
+    resources: [
+      type: {:list, :atom},
+      required: true,
+      type_doc: "a list of modules",
+      doc: "the resources with `AshAgent.Conversation`."
+    ],
+    tenants: [
+      type: {:or, [{:list, :any}, {:fun, 0}]},
+      default: [nil],
+      type_doc: "a list or a function of arity 0",
+      doc: "the tenants, or a function that returns them. Defaults to none, as `[nil]`."
+    ],
+    every: [
+      type: :pos_integer,
+      default: 30_000,
+      doc: "milliseconds between two looks, on average."
+    ],
+    name: [type: :any, type_doc: "a name as in `GenServer`", doc: "Defaults to no name."]
+  ]
+
+  @doc """
+  Starts it, usually as a child of a supervisor.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+  """
+  @doc since: "0.1.0"
+  @spec start_link(keyword()) :: GenServer.on_start()
+  def start_link(opts) do
+    opts = Options.validate!(opts, @schema)
+    GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name]))
+  end
+
+  @impl true
+  def init(opts), do: {:ok, look_later(opts)}
+
+  @impl true
+  def handle_info(:look, opts) do
+    for resource <- opts[:resources],
+        tenant <- tenants(opts[:tenants]),
+        do: look(resource, tenant)
+
+    {:noreply, look_later(opts)}
+  end
+
+  def handle_info(_message, opts), do: {:noreply, opts}
+
+  # The nodes do not look all at the same time.
+  defp look_later(opts) do
+    Process.send_after(self(), :look, div(opts[:every], 2) + :rand.uniform(opts[:every]))
+    opts
+  end
+
+  defp tenants(function) when is_function(function), do: function.()
+  defp tenants(list), do: list
+
+  defp look(resource, tenant) do
+    with {:error, error} <- Upkeep.resume_due(resource, tenant: tenant),
+         do: report(resource, error)
+  rescue
+    error -> report(resource, error)
+  end
+
+  # What an error says may be somebody's.
+  defp report(resource, %module{}),
+    do: Logger.error("conversations of #{inspect(resource)} could not go on: #{inspect(module)}")
+end
