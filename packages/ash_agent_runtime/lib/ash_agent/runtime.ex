@@ -174,6 +174,7 @@ defmodule AshAgent.Runtime do
 
   alias AshAgent.Runtime.{
     Bounds,
+    DefaultLogger,
     Error,
     Events,
     Loop,
@@ -296,6 +297,39 @@ defmodule AshAgent.Runtime do
   @spec resume(Context.t(), keyword()) ::
           {:ok, Result.t()} | {:paused, Paused.t()} | {:error, Error.t()}
   def resume(%Context{} = context, opts) when is_list(opts), do: run(context, opts)
+
+  @doc """
+  Writes a line to the log for each run, request, tool and failure, with ids, times, tokens and money, and never with texts.
+
+  The lines are made of the events that `:telemetry` gets, see `AshAgent.Runtime.Events`, so the application has to be there. A tool that
+  raised is logged with the exception's module and the file and line; the exception's message may hold a secret, and is not.
+
+  ```text
+  ash_agent llm.stop conversation=user-17 iteration=1 ms=812 first_token_ms=340 input_tokens=911 output_tokens=42 tool_calls=1 finish=:tool_calls
+  ash_agent tool.exception conversation=user-17 iteration=1 tool=weather call=call_1 ms=3 kind=:error reason=KeyError at=lib/weather.ex:12
+  ash_agent run.stop conversation=user-17 iteration=2 status=:answered ms=1904
+  ```
+
+  Returns `:ok`, `{:error, :already_exists}` if it is attached, or `{:error, :no_telemetry}`. `detach_default_logger/0` takes it off.
+
+  ## Options
+
+  #{Check.docs(DefaultLogger.schema())}
+
+  Raises `ArgumentError` for unknown and wrong options.
+
+  ## Examples
+
+      AshAgent.Runtime.attach_default_logger(level: :debug, events: [:llm, :tool])
+  """
+  @doc since: "0.1.0"
+  @spec attach_default_logger(keyword()) :: :ok | {:error, :already_exists | :no_telemetry}
+  def attach_default_logger(opts \\ []) when is_list(opts), do: DefaultLogger.attach(opts)
+
+  @doc "Takes the logger of `attach_default_logger/1` off: `:ok`, `{:error, :not_found}` or `{:error, :no_telemetry}`."
+  @doc since: "0.1.0"
+  @spec detach_default_logger() :: :ok | {:error, :not_found | :no_telemetry}
+  def detach_default_logger, do: DefaultLogger.detach()
 
   @doc false
   # Checks options and makes the model and the tools ready; running with the result again costs little.

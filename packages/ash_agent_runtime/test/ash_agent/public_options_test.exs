@@ -73,6 +73,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Toolbox, :run} => [toolbox, %{}],
       {Permissions, :new} => [],
       {Runtime, :run} => [context],
+      {Runtime, :attach_default_logger} => [],
       {Runtime, :resume} => [context],
       {SubAgent, :tool} => [],
       {Recall, :tool} => [],

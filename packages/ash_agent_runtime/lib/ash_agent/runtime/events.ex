@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
-  | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
+  | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
@@ -43,6 +43,9 @@ defmodule AshAgent.Runtime.Events do
   counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
+
+  The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
+  both are missing when a store or `:on_change` refused what came, and the status when there was none.
 
   A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
   milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.

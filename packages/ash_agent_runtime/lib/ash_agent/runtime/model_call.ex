@@ -147,11 +147,14 @@ defmodule AshAgent.Runtime.ModelCall do
     run = run |> add_partial_answer(answer, reason) |> put_failure(answer, reason)
     {kind, label} = Events.failure(reason)
 
-    Events.emit(run.events, [:llm, :exception], %{duration: Events.since(started)}, %{
-      kind: kind,
-      reason: label,
-      stacktrace: stacktrace(answer.outcome)
-    })
+    metadata =
+      Map.merge(describe_failure(answer, reason), %{
+        kind: kind,
+        reason: label,
+        stacktrace: stacktrace(answer.outcome)
+      })
+
+    Events.emit(run.events, [:llm, :exception], %{duration: Events.since(started)}, metadata)
 
     {:stop, run, {:failed, reason}}
   end
@@ -185,6 +188,11 @@ defmodule AshAgent.Runtime.ModelCall do
     failure = run |> asked() |> Map.merge(streamed) |> Map.merge(failure(reason))
     Run.put_context(run, Context.add_failure(run.context, failure))
   end
+
+  defp describe_failure(%{outcome: {:refused, _}}, _reason), do: %{}
+
+  defp describe_failure(_answer, reason),
+    do: reason |> failure() |> Map.take([:status]) |> Map.put(:failure, failure(reason).kind)
 
   defp asked(run) do
     known = %{

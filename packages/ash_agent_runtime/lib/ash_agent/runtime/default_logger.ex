@@ -1,0 +1,152 @@
+defmodule AshAgent.Runtime.DefaultLogger do
+  @moduledoc false
+
+  # Writes a line for each run, request, tool and failure, of what `AshAgent.Runtime.Events` gives to `:telemetry`.
+
+  require Logger
+
+  alias AshAgent.Options, as: Check
+
+  @id "ash-agent-default-logger"
+
+  @schema [
+    level: [
+      type: {:in, [:debug, :info, :notice]},
+      default: :info,
+      doc: "the level of what went well. Tries and waits are warnings, failures are errors."
+    ],
+    events: [
+      type: {:list, {:in, [:run, :llm, :tool]}},
+      default: [:run, :llm, :tool],
+      doc: "which of `:run`, `:llm` and `:tool` get lines."
+    ]
+  ]
+
+  @names [
+    run: [[:run, :stop]],
+    llm: [[:llm, :stop], [:llm, :exception], [:llm, :retry], [:llm, :waiting]],
+    tool: [[:tool, :stop], [:tool, :exception]]
+  ]
+
+  @doc false
+  def schema, do: @schema
+
+  @doc false
+  def attach(opts) do
+    opts = Check.validate!(opts, @schema)
+
+    names = for kind <- opts[:events], name <- @names[kind], do: [:ash_agent, :runtime | name]
+
+    call_telemetry(:attach_many, [@id, names, &__MODULE__.handle_event/4, %{level: opts[:level]}])
+  end
+
+  @doc false
+  def detach, do: call_telemetry(:detach, [@id])
+
+  defp call_telemetry(function, arguments) do
+    if Code.ensure_loaded?(:telemetry),
+      do: apply(:telemetry, function, arguments),
+      else: {:error, :no_telemetry}
+  end
+
+  @doc false
+  def handle_event([:ash_agent, :runtime | name], measured, metadata, %{level: level}) do
+    level = level(name, metadata, level)
+    Logger.log(level, fn -> line(name, measured, metadata) end)
+  end
+
+  defp level([_, :exception], _metadata, _level), do: :error
+  defp level([:llm, name], _metadata, _level) when name in [:retry, :waiting], do: :warning
+  defp level([:run, :stop], %{status: :error}, _level), do: :error
+  defp level(_name, _metadata, level), do: level
+
+  defp line(name, measured, metadata) do
+    fields =
+      [conversation: metadata[:context_id], iteration: metadata[:iteration]] ++
+        fields(name, measured, metadata)
+
+    words =
+      for {key, value} <- fields, value != nil, do: [" ", to_string(key), "=", format(value)]
+
+    ["ash_agent ", Enum.join(name, "."), words]
+  end
+
+  defp fields([:run, :stop], measured, metadata),
+    do: [status: metadata.status, ms: ms(measured)] ++ failure(metadata)
+
+  defp fields([:llm, :stop], measured, metadata) do
+    usage = metadata[:usage] || %{}
+
+    [
+      ms: ms(measured),
+      first_token_ms: ms(measured[:time_to_first_token]),
+      input_tokens: usage[:input_tokens],
+      cached_tokens: usage[:cached_tokens],
+      output_tokens: usage[:output_tokens],
+      usd: money(measured[:cost]),
+      tool_calls: measured[:tool_calls],
+      finish: metadata[:finish_reason]
+    ]
+  end
+
+  defp fields([:llm, :retry], measured, metadata),
+    do: [kind: metadata[:kind], attempt: measured[:attempt], wait_ms: measured[:wait]]
+
+  defp fields([:llm, :waiting], measured, _metadata), do: [ms: ms(measured)]
+
+  defp fields([:llm, :exception], measured, metadata) do
+    [failure: metadata[:failure], status: metadata[:status], ms: ms(measured)] ++
+      failure(metadata)
+  end
+
+  defp fields([:tool, :stop], measured, metadata) do
+    [
+      tool: metadata[:tool],
+      call: metadata[:tool_call_id],
+      status: metadata[:status],
+      ms: ms(measured),
+      bytes: measured[:result_bytes]
+    ]
+  end
+
+  defp fields([:tool, :exception], measured, metadata),
+    do:
+      [tool: metadata[:tool], call: metadata[:tool_call_id], ms: ms(measured)] ++
+        failure(metadata)
+
+  defp failure(metadata),
+    do: [
+      kind: metadata[:kind],
+      reason: metadata[:reason],
+      at: place(metadata[:stacktrace] || [])
+    ]
+
+  # The first line of code that has a file: those of the VM have none.
+  defp place(stacktrace) do
+    Enum.find_value(stacktrace, fn entry ->
+      location = elem(entry, tuple_size(entry) - 1)
+      if location[:line], do: "#{location[:file]}:#{location[:line]}"
+    end)
+  end
+
+  defp ms(%{duration: duration}), do: ms(duration)
+  defp ms(nil), do: nil
+  defp ms(duration), do: System.convert_time_unit(duration, :native, :millisecond)
+
+  # Of 10^-12 dollars, what is left of a millionth is dropped.
+  defp money(cost) when is_integer(cost),
+    do: :erlang.float_to_binary(cost / 1.0e12, decimals: 6)
+
+  defp money(_unknown), do: nil
+
+  @longest 200
+
+  # Ids and names of tools are the model's words: what could begin a line of its own, or another field, is quoted.
+  defp format(value) when is_binary(value) do
+    value = String.slice(value, 0, @longest)
+    if value =~ ~r/\A[\w.:\/-]+\z/, do: value, else: inspect(value)
+  end
+
+  defp format(value) when is_integer(value), do: Integer.to_string(value)
+  defp format(value), do: inspect(value, limit: 5, printable_limit: @longest)
+end
