@@ -110,7 +110,7 @@ defmodule AshAgent.Context.Recall do
   Searches for words in everything that the view does not show in full, and returns hits, the best first.
 
   Texts are ranked by how often they have how rare words (BM25), whatever the case of letters; those that have the words
-  exactly as given come first. The answers of the tool `recall` itself are not searched. Costs O(size of the log): a
+  exactly as given, be it within longer words, come first. The answers of the tool `recall` itself are not searched. Costs O(size of the log): a
   megabyte takes a few milliseconds.
 
   ## Options

@@ -8,7 +8,7 @@
 )]
 
 use ash_agent_context_core::{
-    json, time, Context, Excerpt, Map, MessageRef, Method, Stamp, Time, Value,
+    json, time, Content, Context, Excerpt, Map, Masks, MessageRef, Method, Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -131,5 +131,138 @@ proptest! {
         prop_assert!(tokens(&note) <= 20, "{} tokens: {note}", tokens(&note));
         let handle = note.trim_end_matches(']').rsplit(' ').next().unwrap();
         prop_assert!(context.recall(handle, &WHOLE).unwrap().starts_with("xxx"));
+    }
+}
+
+/// What shapes a view.
+#[derive(Debug, Clone)]
+enum Shape {
+    Clear(usize),
+    Most(Option<usize>),
+    KeepLast(u64),
+    Range(u64, u64),
+    Drop(u64, u64),
+    Summarize(u64, u64),
+    Expand(u64, u64),
+    Mask,
+    Recall(bool),
+    Store,
+    Fork,
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let number = || 1..10_u64;
+    prop_oneof![
+        (0..6_usize).prop_map(Shape::Clear),
+        proptest::option::of(100..400_usize).prop_map(Shape::Most),
+        number().prop_map(Shape::KeepLast),
+        (number(), number()).prop_map(|(a, b)| Shape::Range(a, a + b)),
+        (number(), number()).prop_map(|(a, b)| Shape::Drop(a, a + b)),
+        (number(), number()).prop_map(|(a, b)| Shape::Summarize(a, a + b)),
+        (number(), number()).prop_map(|(a, b)| Shape::Expand(a, a + b)),
+        Just(Shape::Mask),
+        any::<bool>().prop_map(Shape::Recall),
+        Just(Shape::Store),
+        Just(Shape::Fork),
+    ]
+}
+
+fn form(context: &Context, shape: &Shape) -> Context {
+    let now = at(50);
+    match *shape {
+        Shape::Clear(keep) => context.clear_tool_results(keep, "[cleared]", now),
+        Shape::Most(most) => context.put_max_result_bytes(most, now),
+        Shape::KeepLast(count) => context.keep_last_iterations(count, now),
+        Shape::Range(first, last) => {
+            let shown = context.iteration_range(first, last, now);
+            shown.unwrap_or_else(|_| context.clone())
+        }
+        Shape::Drop(first, last) => match context.compactable(Some((first, last)), 0, 0) {
+            Ok(Some((first, last))) => context.drop_range(first, last, now),
+            _ => context.clone(),
+        },
+        Shape::Summarize(first, last) => {
+            let summarized = context.summarize(first, last, "They talked.", now);
+            summarized.unwrap_or_else(|_| context.clone())
+        }
+        Shape::Expand(first, last) => context.expand(first, last, now),
+        Shape::Mask => {
+            let masks = Masks::new([("secret[0-9]+".into(), "[secret]".into())]);
+            context.put_masks(masks.unwrap(), now)
+        }
+        Shape::Recall(recall) => context.put_recall(recall, now),
+        Shape::Store => Context::from_snapshot(&context.to_snapshot()).unwrap(),
+        Shape::Fork => context.fork("f", now),
+    }
+}
+
+/// All that a model reads.
+fn shown(context: &Context) -> String {
+    let mut text = String::new();
+    for shown in context.messages() {
+        match shown.see().message() {
+            MessageRef::Added(message) => text.push_str(&said(&message.content)),
+            MessageRef::Results(_, exchange) => {
+                for slot in exchange.slots().flatten() {
+                    text.push_str(&String::from_utf8_lossy(slot.text().unwrap()));
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn said(content: &Content) -> String {
+    match content {
+        Content::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_view_every_fact_is_shown_or_found_and_recalled(
+        turns in 1..8_u64,
+        shapes in proptest::collection::vec(shape(), 0..8),
+    ) {
+        let mut context = start();
+        let mut facts = Vec::new();
+        for number in 1..=turns {
+            let fact = |kind: &str| format!("{kind}/of_{number}.ex:{}", 7_919 * number);
+            let filler = "and more of the same. ".repeat(20);
+            let result = format!("{} {filler} {} {filler} secret{number}", fact("head"), fact("middle"));
+            context = call(&context, &format!("c{number}"), "read_file", "{}", &result);
+            let asked = Value::text(&fact("asked"));
+            context = context.add_assistant_message(Value::text(&fact("answer")), Value::Nil, Stamp::at(at(20))).unwrap();
+            context = context.add_user_message(asked, Stamp::at(at(30))).unwrap();
+            facts.extend(["head", "middle", "asked", "answer"].map(fact));
+            facts.push(format!("secret{number}"));
+        }
+        let mut context = shapes.iter().fold(context, |context, shape| form(&context, shape));
+        context = context.put_recall(true, at(60));
+        let text = shown(&context);
+        let is_masked = shapes.iter().any(|shape| matches!(shape, Shape::Mask));
+        for fact in facts {
+            let hits = context.search(&fact, 3);
+            let read = hits.iter().map(|hit| context.recall(&hit.handle.to_string(), &WHOLE).unwrap());
+            let is_found = read.into_iter().any(|text| text.contains(&fact));
+            if is_masked && fact.starts_with("secret") {
+                prop_assert!(!is_found && !text.contains(&fact), "{fact} is not masked");
+                continue;
+            }
+            prop_assert!(is_found || text.contains(&fact), "{fact} is neither shown nor found in\n{text}");
+            // Each note that stands for something gives it back.
+            if !text.contains(&fact) {
+                let notes = text.match_indices("recall ").filter_map(|(start, word)| {
+                    let rest = &text[start + word.len()..];
+                    let end = rest.find([']', ' ', '\n']).unwrap_or(rest.len());
+                    context.recall(&rest[..end], &WHOLE).ok()
+                });
+                prop_assert!(notes.into_iter().any(|read| read.contains(&fact)), "no note leads to {fact} in\n{text}");
+            }
+        }
     }
 }

@@ -299,6 +299,7 @@ defmodule AshAgent.Context.RecallTest do
              |> Enum.all?(&(not (&1.handle =~ ~r/^(28|29|30)\./)))
 
       assert Context.search(context, "LIB/F17.EX") == []
+      assert [%{handle: "17.1-" <> _} | _] = Context.search(context, "ne 42 of file 17")
       assert Context.search(context, "zebra") == []
       assert Context.search(context, "  ") == []
       assert length(Context.search(context, "line", limit: 100)) == 27

@@ -4,6 +4,8 @@
 
 use std::cmp::Ordering;
 
+use memchr::memmem::Finder;
+
 use crate::view::words::Words;
 
 /// How fast more of the same word counts less, and how much long texts count less: the usual values of BM25.
@@ -22,6 +24,7 @@ const AROUND: usize = 120;
 /// A search, fed with one text after the other.
 pub(crate) struct Search {
     asked: String,
+    finder: Finder<'static>,
     words: Words,
     texts: usize,
     length: usize,
@@ -45,6 +48,7 @@ impl Search {
         let asked = asked.trim().to_owned();
         let words = Words::new(&asked, MOST_WORDS);
         Self {
+            finder: Finder::new(&asked).into_owned(),
             asked,
             words,
             texts: 0,
@@ -60,9 +64,9 @@ impl Search {
         self.texts += 1;
         self.length += length;
         let all = counts.iter().all(|count| *count > 0);
-        // Where words have no borders, as in Chinese, what was asked for is a piece of one.
-        let may_have = all || !self.asked.is_ascii();
-        let is_as_asked = may_have && find(text, &self.asked).is_some();
+        // It may be a piece of a word, as it mostly is in Chinese.
+        let is_piece = !self.asked.is_empty() && self.finder.find(text.as_bytes()).is_some();
+        let is_as_asked = is_piece || (all && find(text, &self.asked).is_some());
         let has_any = is_as_asked || counts.iter().any(|count| *count > 0);
         if has_any {
             self.found.push(Candidate {

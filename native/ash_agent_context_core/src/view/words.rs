@@ -1,13 +1,23 @@
 //! The words of texts: runs of letters and digits, whatever their case.
 
-/// A byte in lower case; 0 where it is in no word. Bytes of letters beyond ASCII are as they are.
-#[inline]
-const fn lower(byte: u8) -> u8 {
-    match byte {
-        b'a'..=b'z' | b'0'..=b'9' | 0x80.. => byte,
-        b'A'..=b'Z' => byte | 0x20,
-        _ => 0,
+/// Each byte in lower case; 0 where it is in no word. Bytes of letters beyond ASCII are as they are.
+#[allow(clippy::indexing_slicing)] // evaluated when it is compiled
+const LOWER: [u8; 256] = {
+    let mut lower = [0; 256];
+    let mut byte = 0_u8;
+    loop {
+        if byte.is_ascii_alphanumeric() || byte >= 0x80 {
+            lower[byte as usize] = byte.to_ascii_lowercase();
+        }
+        if byte == u8::MAX {
+            break lower;
+        }
+        byte += 1;
     }
+};
+
+fn lower(byte: u8) -> u8 {
+    LOWER.get(usize::from(byte)).copied().unwrap_or(0)
 }
 
 /// Some words, which texts are searched for.
@@ -74,23 +84,22 @@ impl Words {
     }
 }
 
-/// Gives each word with its hash.
+/// Gives each word with its hash, its start and its end.
 #[inline]
 fn each(text: &[u8], mut word: impl FnMut(usize, usize, usize)) {
-    let (mut hash, mut start) = (0_usize, 0);
-    for (at, byte) in text.iter().enumerate() {
-        let lower = lower(*byte);
-        if lower != 0 {
-            if hash == 0 {
-                start = at;
+    let mut bytes = text.iter().enumerate();
+    while let Some((start, first)) = bytes.find(|(_, byte)| lower(**byte) != 0) {
+        let mut hash = u32::from(lower(*first));
+        let mut end = text.len();
+        for (at, byte) in bytes.by_ref() {
+            let lower = lower(*byte);
+            if lower == 0 {
+                end = at;
+                break;
             }
-            hash = (hash.wrapping_mul(31).wrapping_add(usize::from(lower))) | 1 << 40;
-        } else if hash != 0 {
-            word(hash, start, at);
-            hash = 0;
+            hash = hash.rotate_left(5) ^ u32::from(lower);
         }
-    }
-    if hash != 0 {
-        word(hash, start, text.len());
+        // The low bits are those of the last letters: the others have to get there.
+        word((hash ^ hash >> 10 ^ hash >> 20) as usize, start, end);
     }
 }
