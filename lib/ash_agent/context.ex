@@ -15,44 +15,41 @@ defmodule AshAgent.Context do
       iex> Context.to_messages(context) |> List.last()
       %{role: :user, content: [%{type: :tool_result, tool_use_id: "call_1", content: "{\\"temp\\":72}", is_error: false}]}
 
-  An **iteration** is one cycle of the agent loop: input, the model's answer, tool execution, results. Iterations are
-  numbered from 1, and a number is never reused. A tool result lives in the slot of its call, so a result without a call,
-  two results for one call, or results in the wrong order cannot exist. Models see a message with the results that is made
-  from the slots, in the order of the calls.
+  An **iteration** is one cycle of the agent loop: input, the model's answer, tool execution, results. Iterations are numbered
+  from 1. A tool result lives in the slot of its call, so a result without a call, two results for one call, or results in the
+  wrong order cannot exist. Models see a message with the results that is made from the slots, in the order of the calls.
 
   ## Values
 
-  Every function that changes a conversation returns a new context that shares structure with the old one. The old one
-  stays as it was, in every process. Terms come back equal: atoms, tuples, structs, integers of any size, floats, and
-  binaries that are not valid UTF-8. Terms that live only in this VM (pids, ports, references, functions) are kept as
-  their printed text. Improper lists, bitstrings that are not binaries, and values nested deeper than 256 levels are
-  refused.
+  Every function that changes a conversation returns a new context that shares structure with the old one. The old one stays
+  as it was, in every process. Terms come back equal: atoms, tuples, structs, integers of any size, floats, and binaries that
+  are not valid UTF-8. Terms that live only in this VM (pids, ports, references, functions) are kept as their printed text.
+  Improper lists, bitstrings that are not binaries, and values nested deeper than 256 levels are refused.
 
   ## Errors
 
   A caller's mistake, such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError`. An error
-  that data can cause raises `AshAgent.Context.Error` with a reason to match on; functions that have a `!` twin return it
-  as `{:error, error}`.
+  that data can cause raises `AshAgent.Context.Error` with a reason to match on; functions that have a `!` twin return it as
+  `{:error, error}`.
 
   ## Sharing and lifetime
 
-  A context is a small struct around a reference. Handing it to another process costs about a microsecond, whatever its
-  size. The conversation is freed when the last context or binary that points into it is garbage collected. Long texts
-  that you read from a context are binaries that point into it and keep that version in memory; `:binary.copy/1` detaches
-  them.
+  A context is a small struct around a reference. Handing it to another process costs about a microsecond, whatever its size.
+  The conversation is freed when the last context or binary that points into it is garbage collected. Long texts that you
+  read from a context are binaries that point into it and keep that version in memory; `:binary.copy/1` detaches them.
 
-  Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works only
-  on the node that made it, and only while that node runs. Anywhere else, every function raises an `ArgumentError` that
-  names the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
+  Two contexts with equal contents are not `==`, since handles compare by identity: use `equal?/2`. A context works only on
+  the node that made it, and only while that node runs. Anywhere else, every function raises an `ArgumentError` that names
+  the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
 
   ## Limits
 
-  Values are at most 256 levels deep. Times are kept in UTC with microseconds, for the years 0 to 9999. Integers of more
-  than 4,300 digits are written to JSON as hexadecimal text.
+  Values are at most 256 levels deep. Times are in UTC with microseconds, for the years 0 to 9999. JSON has integers of over 4,300 digits
+  as hexadecimal text.
   """
 
-  alias AshAgent.Context.{Calls, Enhancer, Error, Handle, Import, Libraries, Log, Native, Options}
-  alias AshAgent.Context.{Reply, Requests, Responses, Storage, Tokens, View}
+  alias AshAgent.Context.{Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
+  alias AshAgent.Context.{Native, Options, Reply, Requests, Responses, Storage, Tokens, View}
   alias AshAgent.Response
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
@@ -102,10 +99,10 @@ defmodule AshAgent.Context do
 
   `input` is a string, a list of `t:part/0`, `%{message: text}`, or any other map, which is sent as JSON.
 
-  A string may contain invalid UTF-8, here and in every other text of a conversation: users' input and tools' output
-  should not be lost. It is kept byte by byte, in memory and in storage, and every function that shows the conversation
-  returns it as given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them; `request_report/3`
-  lists them as `:replaced_bytes`.
+  A string may contain invalid UTF-8, here and in every other text of a conversation: users' input and tools' output should not
+  be lost. It is kept byte by byte, in memory and in storage, and every function that shows the conversation returns it as
+  given. Models read `U+FFFD` instead of the invalid bytes, since providers refuse them; `request_report/3` lists them as
+  `:replaced_bytes`.
 
   ## Options
 
@@ -584,6 +581,17 @@ defmodule AshAgent.Context do
   @spec add_token_usage(t(), map(), keyword()) :: t()
   def add_token_usage(%__MODULE__{} = context, usage, opts \\ []) when is_map(usage),
     do: Responses.add_token_usage(context, usage, opts)
+
+  @doc "Keeps a failed request with the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec add_failure(t(), map(), keyword()) :: t()
+  def add_failure(%__MODULE__{} = context, failure, opts \\ []) when is_map(failure),
+    do: Failures.add_failure(context, failure, opts)
+
+  @doc "Returns the requests that failed, see `AshAgent.Context.Failures.failures/1`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec failures(t()) :: [Failures.failure()]
+  def failures(%__MODULE__{} = context), do: Failures.failures(context)
 
   @doc "Returns the reported tokens of all iterations, see `AshAgent.Context.Responses.get_cumulative_tokens/1`."
   @doc since: "0.1.0", group: "Responses"

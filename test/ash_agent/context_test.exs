@@ -13,6 +13,7 @@ defmodule AshAgent.ContextTest do
   doctest AshAgent.Context.Log
   doctest AshAgent.Context.Requests
   doctest AshAgent.Context.Responses
+  doctest AshAgent.Context.Failures
   doctest AshAgent.Context.Storage
   doctest AshAgent.Context.Tokens
   doctest AshAgent.Context.View

@@ -16,6 +16,7 @@ defmodule AshAgent.PublicOptionsTest do
   # The code and the documentation of functions of AshAgent.Context stand here, under the same names.
   @parts [
     Context.Calls,
+    Context.Failures,
     Context.Import,
     Context.Libraries,
     Context.Log,
@@ -78,6 +79,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :ask_about_tool_call} => [context, "a", %{}],
       {Context, :approve_tool_call} => [context, "a"],
       {Context, :deny_tool_call} => [context, "a", nil],
+      {Context, :add_failure} => [context, %{kind: :closed}],
       {Context, :add_token_usage} => [context, %{input_tokens: 1}],
       {Context, :count_tokens} => [context],
       {Context, :token_breakdown} => [context],

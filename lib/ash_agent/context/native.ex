@@ -54,6 +54,8 @@ defmodule AshAgent.Context.Native do
     context_call_decision: 2,
     context_call_times: 2,
     context_add_usage: 3,
+    context_add_failure: 3,
+    context_failures: 1,
     context_add_response: 5,
     response_feed: 2,
     response_push: 2,

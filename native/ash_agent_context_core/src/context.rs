@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
+use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Status};
 use crate::log::metadata::Metadata;
@@ -256,6 +257,31 @@ impl Context {
     ) -> Result<Self, Error> {
         let log = self.log.put_iteration_metadata(number, key, value, at)?;
         Ok(self.with(log))
+    }
+
+    /// Keeps a failed request with the current iteration.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]
+    pub fn add_failure(&self, failure: &Value, at: Time) -> Result<Self, Error> {
+        Ok(self.with(self.log.add_failure(failure, at)?))
+    }
+
+    /// Returns the requests that failed, oldest first, each with the number of its iteration. Masks hold for the words.
+    ///
+    /// # Complexity
+    /// O(n)
+    pub fn failures(&self) -> impl Iterator<Item = (u64, FailedRequest)> + '_ {
+        let masks = self.view().and_then(View::masks);
+        self.iterations().flat_map(move |iteration| {
+            let failures = iteration.failures.iter().cloned();
+            failures.map(move |mut failure| {
+                if let (Some(masks), Some(said)) = (masks, failure.said_mut()) {
+                    masks.name(said);
+                }
+                (iteration.number, failure)
+            })
+        })
     }
 
     /// Replaces the system prompt; `nil` takes it away.

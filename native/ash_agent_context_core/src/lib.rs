@@ -31,6 +31,7 @@ pub use import::BODY_DEPTH;
 pub use log::call::{Arguments, Name, ToolCall};
 pub use log::decision::{CallStatus, Decision};
 pub use log::exchange::{Entry, Exchange, MessageRef};
+pub use log::failed::FailedRequest;
 pub use log::iteration::Iteration;
 pub use log::kind::CallKind;
 pub use log::message::{Message, Outcome, Output, Role, Status};

@@ -10,6 +10,7 @@ mod decode;
 mod encode;
 mod enif;
 mod error;
+mod failures;
 mod import;
 mod json;
 mod messages;

@@ -23,6 +23,8 @@ defmodule AshAgent.Context.HandleTest do
     add_response: [:response],
     add_response!: [:response],
     add_token_usage: [%{input_tokens: 1}],
+    add_failure: [%{kind: :closed}],
+    failures: [],
     add_tool_results: [[{"a", {:ok, 1}}]],
     add_user_message: ["Hi!"],
     ask_about_tool_call: ["a", %{}],

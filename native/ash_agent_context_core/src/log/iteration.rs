@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::log::call::{ToolCall, FEW};
 use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
+use crate::log::failed::Failures;
 use crate::log::ids::Ids;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::metadata::Metadata;
@@ -38,6 +39,8 @@ pub struct Iteration {
     pub completed_at: Option<Time>,
     /// The application's own metadata.
     pub metadata: Metadata,
+    /// Requests for it that failed.
+    pub(crate) failures: Failures,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The number of the iteration with the message of the user that began the turn.
@@ -66,6 +69,7 @@ impl Iteration {
             started_at,
             completed_at: None,
             metadata: Metadata::default(),
+            failures: Failures::default(),
             extra: None,
             turn: number,
             reported: None,
@@ -185,7 +189,10 @@ impl Iteration {
     /// How much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
-        self.size.plus(self.metadata.size()).plus(Size::new(8, 0))
+        self.size
+            .plus(self.metadata.size())
+            .plus(self.failures.size())
+            .plus(Size::new(8, 0))
     }
 
     /// Number of calls.
@@ -401,6 +408,7 @@ impl PartialEq for Iteration {
             && self.started_at == other.started_at
             && self.completed_at == other.completed_at
             && self.metadata == other.metadata
+            && self.failures == other.failures
             && self.extra == other.extra
             && self.entries == other.entries
     }

@@ -9,6 +9,7 @@ pub mod decision;
 pub mod document;
 pub mod entries;
 pub mod exchange;
+pub mod failed;
 pub mod hints;
 pub mod history;
 pub mod ids;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
+use crate::log::failed::FailedRequest;
 use crate::log::history::History;
 use crate::log::ids::Ids;
 use crate::log::iteration::Iteration;
@@ -283,6 +285,21 @@ impl Log {
         let mut next = self.clone();
         next.change_iteration(number, |iteration| {
             iteration.metadata = iteration.metadata.put(key, value);
+        });
+        next.updated_at = at;
+        next.grown();
+        Ok(next)
+    }
+
+    /// Keeps a failed request with the iteration that its answer would have been in.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]
+    pub fn add_failure(&self, failure: &Value, at: Time) -> Result<Self, Error> {
+        let failure = FailedRequest::read(failure, Some(at))?;
+        let mut next = self.clone();
+        next.change_iteration(self.current.number, |iteration| {
+            iteration.failures.add(failure);
         });
         next.updated_at = at;
         next.grown();

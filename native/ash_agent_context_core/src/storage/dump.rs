@@ -184,6 +184,12 @@ impl Context {
                 None => json.key(keys::COMPLETED_AT).value(&()),
             }
             tagged::entries(json.key(keys::METADATA), &iteration.metadata);
+            if iteration.failures.iter().len() > 0 {
+                json.key(keys::FAILURES)
+                    .list(iteration.failures.iter(), |json, failure| {
+                        failure.write(json)
+                    });
+            }
             if let Some(view) = self.asked.at(iteration.number) {
                 view::write_asked(json, view);
             }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::document::check_number;
+use crate::log::failed::{FailedRequest, Failures};
 use crate::log::iteration::Iteration;
 use crate::storage::keys;
-use crate::storage::node::Node;
+use crate::storage::node::{DocumentFields, Node};
 use crate::storage::read::{
     at, fields, read_message, read_number, read_time, rest, take_list, take_map, take_time, NIL,
 };
@@ -115,6 +116,9 @@ pub(crate) fn read_iteration(
     iteration.metadata = take_map(&mut fields, keys::METADATA, trust)?
         .unwrap_or_default()
         .into();
+    if fields.has(keys::FAILURES) {
+        iteration.failures = at(keys::FAILURES, read_failures(&mut fields))?;
+    }
     let messages = at(keys::MESSAGES, take_list(&mut fields, keys::MESSAGES))?;
     let view = match fields.take(keys::VIEW) {
         None => None,
@@ -126,6 +130,14 @@ pub(crate) fn read_iteration(
         messages,
         view,
     })
+}
+
+fn read_failures(fields: &mut DocumentFields<'_>) -> Result<Failures, Error> {
+    let nodes = take_list(fields, keys::FAILURES)?;
+    let read = nodes.into_iter().enumerate().map(|(position, node)| {
+        FailedRequest::read(&node.into_value(), None).map_err(|error| error.within(index(position)))
+    });
+    read.collect::<Result<_, _>>().map(Failures::of)
 }
 
 pub(crate) fn read_messages(

@@ -13,6 +13,7 @@ pub const ITERATIONS: &str = "iterations";
 pub const NUMBER: &str = "number";
 pub const STARTED_AT: &str = "started_at";
 pub const COMPLETED_AT: &str = "completed_at";
+pub const FAILURES: &str = "failures";
 pub const MESSAGES: &str = "messages";
 pub const ROLE: &str = "role";
 pub const CONTENT: &str = "content";

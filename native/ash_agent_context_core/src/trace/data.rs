@@ -97,6 +97,18 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(at) = iteration.completed_at {
             json.field("to", &millis(at));
         }
+        let failures = self.trace.failures(iteration);
+        if !failures.is_empty() {
+            json.list("failures", |json| {
+                for failure in &failures {
+                    json.object(|json| {
+                        json.field("at", &millis(failure.at));
+                        json.text("kind", failure.kind.name());
+                        self.text(json, "text", failure.words().into());
+                    });
+                }
+            });
+        }
         json.list("says", |json| {
             for entry in iteration.entries() {
                 json.object(|json| self.entry(json, iteration, entry));

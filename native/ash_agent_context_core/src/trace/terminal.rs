@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::log::exchange::Entry;
+use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
 use crate::trace::said::{said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
@@ -70,10 +72,15 @@ impl<'a> Trace<'a> {
             } else {
                 0
             };
+            let mut failures = self.failures(iteration).into_iter().peekable();
             for entry in iteration.entries().skip(skipped) {
+                while let Some(failure) = failures.next_if(|failure| came_before(failure, entry)) {
+                    page.failure(&failure);
+                }
                 let looked = Looked::new(entry, self.look());
                 said(&looked).iter().for_each(|piece| page.piece(piece));
             }
+            failures.for_each(|failure| page.failure(&failure));
         }
         page.text
     }
@@ -86,6 +93,13 @@ impl<'a> Trace<'a> {
             Some(_) => ", hidden from the model",
         }
     }
+}
+
+/// Tells whether a request failed before this message of the model came.
+fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
+    let reply = entry.message.reply.as_deref();
+    let received = reply.and_then(|reply| reply.received_at);
+    received.is_some_and(|received| failure.at <= received)
 }
 
 fn heading(iteration: &Iteration, seen: &str) -> String {
@@ -117,6 +131,15 @@ impl TerminalPage {
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
+    }
+
+    fn failure(&mut self, failure: &FailedRequest) {
+        self.piece(&Passage {
+            label: "failed",
+            call: None,
+            text: failure.words().into(),
+            is_error: true,
+        });
     }
 
     fn piece(&mut self, piece: &Passage<'_>) {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::{Entry, Exchange};
+use crate::log::failed::FailedRequest;
+use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::value::cost::Cost;
 use crate::value::Value;
@@ -72,6 +74,19 @@ impl<'a> Trace<'a> {
             0 | 1 => sum,
             several => sum.plus(Masks::compile_cost(several)),
         }
+    }
+
+    /// The requests for an iteration that failed, as they look.
+    pub(super) fn failures(&self, iteration: &Iteration) -> Vec<FailedRequest> {
+        let mut failures: Vec<_> = iteration.failures.iter().cloned().collect();
+        if let Some(masks) = self.masks.as_deref() {
+            for failure in &mut failures {
+                if let Some(said) = failure.said_mut() {
+                    masks.name(said);
+                }
+            }
+        }
+        failures
     }
 
     /// How what was said looks.

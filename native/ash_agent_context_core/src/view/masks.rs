@@ -246,7 +246,7 @@ impl Masks {
         self.text(&bytes).map(|text| BASE64.encode(text))
     }
 
-    fn name(&self, name: &mut Box<str>) {
+    pub(crate) fn name(&self, name: &mut Box<str>) {
         if let Some(masked) = self.text(name.as_bytes()) {
             *name = masked.into();
         }

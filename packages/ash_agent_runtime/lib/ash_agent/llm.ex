@@ -52,6 +52,8 @@ defmodule AshAgent.LLM do
 
   alias AshAgent.{Context, Response}
 
+  import AshAgent.Context.Requests, only: [is_provider: 1]
+
   @typedoc "A model's reply: a response, or a message that a response is made from."
   @type reply :: {:ok, Response.t() | Response.message()} | {:error, term()}
 
@@ -65,7 +67,9 @@ defmodule AshAgent.LLM do
   Answers the conversation.
 
   `opts` are the model's own options, and from the runtime `:tools` (a list of
-  `%{name: string, description: string | nil, parameters: schema}`) and `:timeout` (the milliseconds that are left).
+  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), and
+  `:on_retry` for modules: a function that a model that tries again calls before it waits, with `%{error: error, attempt: 1, wait: 500}`,
+  an `AshAgent.LLM.Error`, which try it was, and the milliseconds. The runtime keeps and tells it.
   """
   @callback chat(context :: Context.t(), opts :: keyword()) :: reply()
 
@@ -194,6 +198,14 @@ defmodule AshAgent.LLM do
   end
 
   def model_name(_function), do: nil
+
+  @doc false
+  def provider({_module, opts}) do
+    provider = opts[:provider]
+    if is_provider(provider), do: provider
+  end
+
+  def provider(_function), do: nil
 
   @doc """
   Returns whether a model can stream, which is whether it is a module with `c:stream/3`.

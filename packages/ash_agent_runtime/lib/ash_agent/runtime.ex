@@ -231,7 +231,7 @@ defmodule AshAgent.Runtime do
         else: execute(context, opts, within)
 
     metadata = %{first_iteration: Context.turn_start(context), depth: within.depth}
-    ended(opts[:on_event], started, reply, metadata)
+    ended(opts[:on_event], started, reply, metadata, within[:watch])
     reply
   end
 
@@ -251,9 +251,10 @@ defmodule AshAgent.Runtime do
   @doc false
   # Emits the event of a run's end. Only the application's function gets contexts: that of the run and those of its
   # sub-agents, with the iteration that the run's first turn began with, and how many runs there are around this one.
-  def ended(on_event, started, {_, %{context: context} = ended} = reply, metadata) do
+  def ended(on_event, started, {_, %{context: context} = ended} = reply, metadata, watch \\ nil) do
     on_event
     |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
+    |> Events.with_watch(watch)
     |> Events.emit(
       [:run, :stop],
       %{duration: Events.since(started)},

@@ -106,12 +106,14 @@ defmodule AshAgent.Session do
     * `context` - the context
     * `message` - the current, incomplete answer as `AshAgent.Response.message/1` returns it, or `nil`
     * `response` - the same as an `AshAgent.Response`; `nil` for callers on other nodes, where it would not work
+    * `activity` - what goes on, as `subscribe/2` tells it: the starts of tools that run, and the last retry or wait for a model
   """
   @type snapshot :: %{
           number: non_neg_integer(),
           context: Context.t(),
           message: map() | nil,
-          response: Response.t() | nil
+          response: Response.t() | nil,
+          activity: [{:event, [atom()], map(), map()}]
         }
 
   @doc """
@@ -438,6 +440,9 @@ defmodule AshAgent.Session do
     * `{:context, context}` - a new context. It ends the current answer, whether the context contains it or not
     * `{:snapshot, binary}` - the same for a subscriber on another node, where a handle does not work; load it with
       `AshAgent.Context.from_snapshot/1`
+    * `{:event, name, measurements, metadata}` - a step of the run, as `AshAgent.Runtime.Events` lists them, without their first two
+      names: `[:tool, :start]`, `[:tool, :progress]` and all others of tools, `[:llm, :retry]`, `[:llm, :waiting]`, `[:iteration, :pause]`,
+      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.failures/1`
     * `:behind` - the subscriber fell behind: it gets neither this change nor the following ones until it calls `snapshot/1`
 
   So show the snapshot's message followed by the deltas, and nothing after each context. The messages go straight to the subscriber.

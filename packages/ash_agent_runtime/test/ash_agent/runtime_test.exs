@@ -457,7 +457,7 @@ defmodule AshAgent.RuntimeTest do
   end
 
   describe "a model that fails" do
-    test "gives an error with the context as it was" do
+    test "gives an error with the messages as they were, and the failure" do
       context = Context.new("Hi")
 
       no_message =
@@ -504,7 +504,8 @@ defmodule AshAgent.RuntimeTest do
         end
 
         assert is_binary(Exception.message(error))
-        assert Context.equal?(error.context, context)
+        assert Context.to_messages(error.context) == Context.to_messages(context)
+        assert [%{kind: :invalid_response, iteration: 1}] = Context.failures(error.context)
         assert_goes_on(error.context)
       end
     end

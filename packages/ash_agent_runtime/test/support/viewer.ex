@@ -25,6 +25,9 @@ defmodule AshAgent.Test.Viewer do
             {:ok,
              shown(%{viewer | number: got, messages: Context.to_messages(context), text: ""})}
 
+          {:event, _name, _measurements, _metadata} ->
+            {:ok, shown(%{viewer | number: got})}
+
           {:snapshot, binary} ->
             messages = binary |> Context.from_snapshot!() |> Context.to_messages()
             {:ok, shown(%{viewer | number: got, messages: messages, text: ""})}

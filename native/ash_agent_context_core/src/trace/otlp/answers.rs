@@ -47,13 +47,16 @@ impl<'a> SpanWriter<'_, 'a> {
         };
         let id = ids::span(&of.id, iteration, IdOf::Answer(position));
         let times = times::answer(of.context, iteration, entry);
+        // An answer that broke off did so by a failure that is kept beside it.
+        let part = iteration.failures.iter().rfind(|failure| failure.is_part());
+        let failed = failure(message).map(|word| part.map_or(word, |part| part.kind.name()));
         self.push(
             within,
             id,
             (name, SpanKind::Client),
             times,
             attributes,
-            failure(message),
+            failed.map(|kind| (kind, kind.replace('_', " "))),
         )
     }
 
@@ -90,7 +93,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 (name, SpanKind::Internal),
                 times,
                 attributes,
-                failed,
+                failed.map(|kind| (kind, kind.replace('_', " "))),
             )?;
             let caller = Caller {
                 within: SpanPlace {

@@ -9,7 +9,7 @@ use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
 
 /// What stands for a provider that is not known, since a name is required.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// The attributes of a span in the making.
 #[derive(Default)]
@@ -104,13 +104,19 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 }
 
 pub(super) fn provider_name(reply: Option<&Reply>) -> &'static str {
-    match reply.and_then(|reply| reply.provider) {
-        Some(Provider::OpenAiChat | Provider::OpenAiResponses) => "openai",
-        Some(Provider::Gemini) => "gcp.gemini",
-        Some(Provider::Bedrock) => "aws.bedrock",
-        Some(Provider::Mistral) => "mistral_ai",
-        Some(other) => other.name(),
-        None => UNKNOWN,
+    reply
+        .and_then(|reply| reply.provider)
+        .map_or(UNKNOWN, named)
+}
+
+/// A provider by the conventions' word.
+pub(super) fn named(provider: Provider) -> &'static str {
+    match provider {
+        Provider::OpenAiChat | Provider::OpenAiResponses => "openai",
+        Provider::Gemini => "gcp.gemini",
+        Provider::Bedrock => "aws.bedrock",
+        Provider::Mistral => "mistral_ai",
+        other => other.name(),
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) enum IdOf {
     Answer(usize),
     /// A call of it.
     Call(usize, usize),
+    /// The failed request at this place of the iteration.
+    Failure(usize),
 }
 
 /// The id of the trace of a turn.
@@ -31,6 +33,7 @@ fn digest<const N: usize>(what: &str, conversation: &str, at: &Iteration, of: Id
     let place = match of {
         IdOf::Turn => "turn".to_owned(),
         IdOf::Answer(position) => format!("answer {position}"),
+        IdOf::Failure(position) => format!("failure {position}"),
         IdOf::Call(position, slot) => format!("call {position} {slot}"),
     };
     let began = at.started_at.timestamp_micros();

@@ -46,6 +46,9 @@ fn span(json: &mut JsonObject<'_>, span: &Span) {
     json.object("status", |json| {
         if let Some(status) = &span.status {
             json.field("code", &status.code);
+            if !status.message.is_empty() {
+                json.text("message", &status.message);
+            }
         }
     });
 }

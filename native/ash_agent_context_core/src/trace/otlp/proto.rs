@@ -75,6 +75,8 @@ pub enum SpanKind {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct SpanStatus {
+    #[prost(string, tag = "2")]
+    pub message: String,
     #[prost(enumeration = "Code", tag = "3")]
     pub code: i32,
 }

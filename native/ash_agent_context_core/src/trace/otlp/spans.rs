@@ -181,9 +181,9 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         (name, kind): (String, SpanKind),
         times: Times,
         mut attributes: SpanAttributes,
-        failed: Option<&str>,
+        failed: Option<(&str, String)>,
     ) -> Result<(), Error> {
-        attributes.known("error.type", failed);
+        attributes.known("error.type", failed.as_ref().map(|(kind, _)| *kind));
         let (start_time_unix_nano, end_time_unix_nano) = times.nanos();
         let span = Span {
             trace_id: within.trace.to_vec(),
@@ -194,7 +194,8 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             start_time_unix_nano,
             end_time_unix_nano,
             attributes: attributes.0,
-            status: failed.map(|_| SpanStatus {
+            status: failed.map(|(_, message)| SpanStatus {
+                message,
                 code: Code::Error.into(),
             }),
         };

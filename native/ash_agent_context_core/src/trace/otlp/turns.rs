@@ -2,15 +2,27 @@
 
 use crate::error::Error;
 use crate::log::exchange::Entry;
+use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::trace::otlp::attributes::{failure, provider_name, SpanAttributes};
+use crate::trace::otlp::attributes::{failure, named, provider_name, SpanAttributes, UNKNOWN};
 use crate::trace::otlp::ids::{self, IdOf};
 use crate::trace::otlp::messages;
 use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
-use crate::trace::otlp::times;
+use crate::trace::otlp::times::{self, Times};
 use crate::trace::otlp::unread::{Read, Unread};
+use crate::trace::said::words;
 use crate::trace::told::Looked;
+use crate::value::Value;
+
+/// The failed request that a turn ended with: nothing of the model came after it.
+fn ended_by(last: &Iteration) -> Option<&FailedRequest> {
+    let failure = last.failures.iter().next_back()?;
+    let reply = last.last().and_then(|entry| entry.message.reply.as_deref());
+    let answered = reply.and_then(|reply| reply.received_at);
+    let is_last = answered.is_none_or(|answered| failure.at > answered);
+    (is_last && !last.last().is_some_and(Entry::is_model)).then_some(failure)
+}
 
 impl<'a> SpanWriter<'_, 'a> {
     /// The iterations of a turn; those before `unread` are written already.
@@ -33,10 +45,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let entries: Vec<&Entry> = turn.iter().flat_map(|one| one.entries()).collect();
         let mut attributes = self.turn_attributes(of, &entries);
         attributes.count("ash_agent.turn", first.number);
-        let failed = match self.options.error {
+        let last_failure = ended_by(last).map(|failure| failure.kind.name().to_owned());
+        let failed = last_failure.or_else(|| match self.options.error {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
             _ => self.turn_failure(&entries),
-        };
+        });
         self.push(
             within(caller.and_then(|caller| caller.span)),
             id,
@@ -46,9 +59,10 @@ impl<'a> SpanWriter<'_, 'a> {
             ),
             times::turn(of.context, first, last),
             attributes,
-            failed.as_deref(),
+            failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
         )?;
         for iteration in turn {
+            self.failures(of, iteration, within(Some(id)))?;
             for (position, entry) in iteration.entries().enumerate() {
                 if entry.is_model() {
                     let place = (*iteration, position);
@@ -57,6 +71,61 @@ impl<'a> SpanWriter<'_, 'a> {
                 }
                 unread.add(iteration.number, entry);
             }
+        }
+        Ok(())
+    }
+
+    /// A span for each request that failed. Where a part of its answer came, the answer's span tells.
+    fn failures(
+        &mut self,
+        of: &Conversation<'_, 'a>,
+        iteration: &Iteration,
+        within: SpanPlace,
+    ) -> Result<(), Error> {
+        let mut failures = self.trace.failures(iteration);
+        for (position, failure) in failures.iter_mut().enumerate() {
+            if failure.is_part() {
+                continue;
+            }
+            if !self.options.messages {
+                failure.forget_said();
+            }
+            let facts = failure.facts();
+            let mut attributes = self.attributes(of, "chat");
+            let provider = failure.provider.map_or(UNKNOWN, named);
+            attributes.text("gen_ai.provider.name", provider);
+            let text = |key| facts.get_named(key).and_then(Value::as_name);
+            attributes.known("gen_ai.request.model", text("model"));
+            for (key, name) in [
+                ("status", "http.response.status_code"),
+                ("attempt", "http.request.resend_count"),
+                ("count", "ash_agent.failure.count"),
+            ] {
+                let number = match facts.get_named(key) {
+                    Some(Value::Int(number)) => u64::try_from(*number).ok(),
+                    _ => None,
+                };
+                // Whatever is sent for the first time is not sent again.
+                let number =
+                    number.map(|number| number.saturating_sub(u64::from(key == "attempt")));
+                if let Some(number) = number.filter(|number| *number > 0) {
+                    attributes.count(name, number);
+                }
+            }
+            let from = failure.requested_at.unwrap_or(iteration.started_at);
+            let name =
+                text("model").map_or_else(|| "chat".to_owned(), |model| format!("chat {model}"));
+            self.push(
+                within,
+                ids::span(&of.id, iteration, IdOf::Failure(position)),
+                (name, SpanKind::Client),
+                Times {
+                    from,
+                    to: failure.at,
+                },
+                attributes,
+                Some((failure.kind.name(), failure.words())),
+            )?;
         }
         Ok(())
     }
@@ -78,10 +147,14 @@ impl<'a> SpanWriter<'_, 'a> {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             let asked: Vec<Read<'_>> = asked.map(|entry| Read::Message(entry)).collect();
             attributes.text("gen_ai.input.messages", self.input(&asked));
+            // Lists of viewers show these two.
+            let asked = entries.iter().take_while(|entry| !entry.is_model());
+            attributes.known("input.value", self.plain(asked.copied()));
             if let Some(entry) = answers().next() {
                 let looked = Looked::new(entry, self.trace.look());
                 let answer = messages::output(looked.message());
                 attributes.text("gen_ai.output.messages", answer);
+                attributes.known("output.value", self.plain(std::iter::once(*entry)));
             }
             self.put_setting(of, &mut attributes);
         }
@@ -92,6 +165,23 @@ impl<'a> SpanWriter<'_, 'a> {
             }
         }
         attributes
+    }
+
+    /// What messages say in words, if anything.
+    fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
+        let mut text = String::new();
+        for entry in entries {
+            let looked = Looked::new(entry, self.trace.look());
+            let said = words(looked.message());
+            let said = said.filter(|passage| ["user", "assistant"].contains(&passage.label));
+            for passage in said.filter(|passage| !passage.is_error) {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(&passage.text);
+            }
+        }
+        (!text.is_empty()).then_some(text)
     }
 
     fn turn_failure(&self, entries: &[&Entry]) -> Option<String> {

@@ -80,10 +80,14 @@
         continue;
       }
       let slots = 0;
+      const failures = [...(iteration.failures || [])];
+      const failed = failure => items.push({ kind: 'failure', of, iteration, content: failure, cover, key: `c${of.index}-i${iteration.number}-f${(iteration.failures || []).indexOf(failure)}` });
       for (const entry of iteration.says) {
+        while (!seen && failures.length && entry.asked && failures[0].at <= entry.asked[1]) failed(failures.shift());
         items.push({ kind: 'message', of, iteration, entry, cover, slots, seen, key: anchor(of, iteration, entry) });
         slots += (entry.calls || []).length;
       }
+      if (!seen) failures.forEach(failed);
     }
     return items;
   }
@@ -137,7 +141,7 @@
     user: ['User', item => item.kind === 'message' && item.entry.role === 'user'],
     assistant: ['Assistant', item => item.kind === 'message' && item.entry.role === 'assistant'],
     tools: ['Tool calls', item => item.entry && item.entry.calls],
-    errors: ['Errors and interruptions', item => item.entry && (item.entry.interrupted != null || (item.entry.calls || []).some(call => !['ok', 'pending', 'approved'].includes(call.status)))],
+    errors: ['Errors and interruptions', item => item.kind === 'failure' || item.entry && (item.entry.interrupted != null || (item.entry.calls || []).some(call => !['ok', 'pending', 'approved'].includes(call.status)))],
     decisions: ['Decisions', item => item.entry && (item.entry.calls || []).some(call => call.decision || call.asked != null)],
     changed: ['What a model sees otherwise', item => item.kind === 'cover' || item.cover || isChanged(item)],
   };
@@ -312,6 +316,10 @@
       const blocks = state.seen ? item.of.view.blocks : [];
       const note = blocks.length ? h('span', { class: 'note' }, `with ${blocks.map(visible).join(', ')}`) : '';
       return h('article', { ...attributes, 'aria-label': 'System prompt' }, h('header', {}, h('h2', {}, 'System'), note), ...contentOf(item.content, item.key));
+    }
+    if (item.kind === 'failure') {
+      return h('article', { ...attributes, 'aria-label': 'Failed request' }, h('header', {}, h('h2', {}, 'Failed request'), h('span', { class: 'note' }, `iteration ${item.iteration.number} \u00b7 ${clock(item.content.at)} UTC`)),
+        h('div', { class: 'error' }, block(item.key, text(item.content.text))));
     }
     if (item.kind === 'cover') {
       return h('article', { ...attributes, 'aria-label': coverWords(item.cover) }, h('header', {}, h('h2', {}, coverWords(item.cover))), ...(item.cover.summary ? contentOf(item.cover.summary, item.key) : []));
@@ -519,14 +527,15 @@
 
   function timeRow({ iteration, took, waited, model, people, tools }, most) {
     const calls = iteration.says.flatMap(entry => entry.calls || []);
-    const failed = calls.some(call => !['ok', 'pending', 'approved'].includes(call.status)) || iteration.says.some(entry => entry.interrupted != null);
+    const failed = calls.some(call => !['ok', 'pending', 'approved'].includes(call.status)) || iteration.says.some(entry => entry.interrupted != null) || iteration.failures != null;
     const words = [iteration.to == null ? 'open' : span(took)];
     if (model) words.push(`model ${span(model)}`);
     if (people >= 1000) words.push(`${span(people)} of waiting for a decision`);
     if (calls.length) words.push(plural(calls.length, 'call') + (tools ? ` ${span(tools)}` : ''));
     if (waited >= 1000) words.push(`after ${span(waited)} of waiting for the user`);
     if (coverOf(state.of, iteration.number)) words.push('not in view');
-    if (failed) words.push('error');
+    if (iteration.failures) words.push(...new Set(iteration.failures.map(failure => failure.kind.replaceAll('_', ' '))));
+    else if (failed) words.push('error');
     return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${clock(iteration.from).slice(11)} ${words.join(', ')}`), () => jump(iteration.number), { class: failed ? 'row failed' : 'row' }), bar([['model', model / most], ['people', people / most], ['tools', tools / most], [failed ? 'bad' : 'took', Math.max(0, took - model - people - tools) / most]]));
   }
 
@@ -670,6 +679,13 @@
     if (at >= 0) list.go(at);
   }
 
+  function nextError() {
+    const isError = FILTERS.errors[1];
+    const after = list.current() + 1;
+    const at = [...state.items.keys()].find(index => index >= after && isError(state.items[index]));
+    if (at != null) list.go(at);
+  }
+
   function unfilter() {
     search.value = '';
     filter.value = 'all';
@@ -727,6 +743,7 @@
     k: ['message before', () => list.go(Math.max(list.current() - 1, 0))],
     '/': ['search', () => search.focus()],
     v: ['what was said, or what the model sees', () => switched.click()],
+    e: ['next error', () => nextError()],
     g: ['first message', () => list.go(0)],
     G: ['last message', () => list.go(list.items.length - 1)],
     '?': ['these keys', () => help.showModal()],
@@ -737,7 +754,7 @@
     if (event.key === 'Escape' && event.target === search) { unfilter(); search.blur(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || help.open || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const known = Object.hasOwn(KEYS, event.key) && KEYS[event.key];
-    if (known && (state.items.length || !'jkgG'.includes(event.key))) { event.preventDefault(); known[1](); }
+    if (known && (state.items.length || !'jkegG'.includes(event.key))) { event.preventDefault(); known[1](); }
   });
   let drawing = false;
   const soon = () => { if (!drawing) { drawing = true; requestAnimationFrame(() => { drawing = false; list.draw(); }); } };

@@ -277,10 +277,11 @@ defmodule AshAgent.LLM.Client do
 
   defp ask(client, context, opts, mode, fun) do
     {tools, opts} = Keyword.pop(opts, :tools, [])
+    {on_retry, opts} = Keyword.pop(opts, :on_retry)
     opts = client.prepare(opts)
 
     with {:ok, request, secrets} <- request(client, context, opts, tools, mode),
-         do: send_request(request, secrets, opts, mode, fun)
+         do: send_request(request, secrets, [on_retry: on_retry] ++ opts, mode, fun)
   end
 
   @doc "Sends a request by the transport of the options, again where that may help, and gives the events of the answer to `fun`."
@@ -391,12 +392,16 @@ defmodule AshAgent.LLM.Client do
         delay = error.retry_after || backoff(call.done)
 
         if not delivered? and again?(error, delay, call) do
+          # Whoever asked hears of it while it waits.
+          if notify = call.opts[:on_retry],
+            do: notify.(%{error: error, attempt: call.done + 1, wait: delay})
+
           receive do
           after
             delay -> attempt(%{call | done: call.done + 1})
           end
         else
-          {:error, error}
+          {:error, %{error | attempt: call.done + 1}}
         end
     end
   end

@@ -9,6 +9,8 @@ defmodule AshAgent.LLM.Error do
       unless a part of the answer had been delivered
     * `retry_after` - the milliseconds that the provider asked to wait, or `nil`
     * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`; for an HTML page its title
+    * `attempt` - which try it was, from 1, or `nil` if the request was not sent
+    * `request_id` - the provider's id of the request, or `nil`
     * `response` - the part of a stream that was delivered before it broke off: an interrupted `AshAgent.Response` for
       `AshAgent.Context.add_response/3`, or `nil`
 
@@ -47,6 +49,8 @@ defmodule AshAgent.LLM.Error do
           retryable?: boolean(),
           retry_after: non_neg_integer() | nil,
           provider_message: String.t() | nil,
+          attempt: pos_integer() | nil,
+          request_id: String.t() | nil,
           response: Response.t() | nil
         }
 
@@ -57,6 +61,8 @@ defmodule AshAgent.LLM.Error do
     :status,
     :provider_message,
     :retry_after,
+    :attempt,
+    :request_id,
     :response,
     retryable?: false
   ]
@@ -88,6 +94,45 @@ defmodule AshAgent.LLM.Error do
   # All connections of our own pool were busy for too long.
   defp connection(:pool_timeout), do: :timeout
   defp connection(_cause), do: :unreachable
+
+  @doc false
+  # What is kept of it with a conversation, see `t:AshAgent.Context.Failures.failure/0`.
+  def to_failure(%__MODULE__{} = error) do
+    texts = %{
+      code: code(error.reason),
+      request_id: error.request_id,
+      timeout: timeout(error.reason),
+      part: if(error.response, do: "stream"),
+      message: error.provider_message
+    }
+
+    # A model of the application's own may put anything into its error.
+    texts =
+      for {key, text} <- texts, is_binary(text), String.valid?(text), into: %{}, do: {key, text}
+
+    numbers = Map.take(error, [:status, :attempt])
+
+    numbers =
+      for {key, number} <- numbers,
+          is_integer(number) and number >= 0,
+          into: %{},
+          do: {key, number}
+
+    texts |> Map.merge(numbers) |> Map.put(:kind, kind(error.kind))
+  end
+
+  @kinds [:rate_limited, :quota, :overloaded, :server_error, :context_overflow, :unauthorized] ++
+           [:invalid_request, :refused, :timeout, :closed, :unreachable, :invalid_response]
+
+  defp kind(kind) when kind in @kinds, do: kind
+  defp kind(_other), do: :invalid_response
+
+  defp code({:provider, code}) when is_binary(code), do: code
+  defp code(_reason), do: nil
+
+  defp timeout(:timeout), do: "whole"
+  defp timeout({:timeout, limit}), do: to_string(limit)
+  defp timeout(_reason), do: nil
 
   @doc false
   # The error of a request that was not sent.

@@ -215,9 +215,17 @@ defmodule AshAgent.LLM.Reading do
      %{
        error
        | status: reading.status,
+         request_id: request_id(reading),
          response: kept,
          provider_message: Refusal.clean(error.provider_message, reading.secrets)
      }, delivered?}
+  end
+
+  # As the providers' servers name it. It may be anything of a server that is none.
+  defp request_id(%{headers: headers, secrets: secrets}) do
+    names = ["request-id", "x-request-id", "x-amzn-requestid", "x-goog-request-id"]
+    id = Enum.find_value(names, &Refusal.header(headers, &1))
+    with words when words != nil <- Refusal.clean(id, secrets), do: String.slice(words, 0, 200)
   end
 
   defp kind({kind, _}), do: kind

@@ -88,6 +88,7 @@ defmodule AshAgent.LLM.ReqLLM do
 
   defp ask(context, opts, mode, fun) do
     {tools, opts} = Keyword.pop(opts, :tools, [])
+    {on_retry, opts} = Keyword.pop(opts, :on_retry)
     opts = prepare(opts)
 
     with :ok <- check_loaded(), :ok <- check_answered(context) do
@@ -102,7 +103,12 @@ defmodule AshAgent.LLM.ReqLLM do
         options: opts[:options]
       }
 
-      sent = [model: model_name(opts[:model]), transport: {Stream, call: call}]
+      sent = [
+        model: model_name(opts[:model]),
+        transport: {Stream, call: call},
+        on_retry: on_retry
+      ]
+
       Client.send_request(request(opts), List.wrap(key), Keyword.merge(opts, sent), mode, fun)
     end
   end

@@ -164,7 +164,7 @@ defmodule AshAgent.LLM.Scripted do
 
   defp next(context, opts) do
     {script, opts} = Keyword.pop!(opts, :script)
-    request = %{context: context, opts: Keyword.delete(opts, :delay)}
+    request = %{context: context, opts: Keyword.drop(opts, [:delay, :on_retry])}
 
     script
     |> Agent.get_and_update(fn

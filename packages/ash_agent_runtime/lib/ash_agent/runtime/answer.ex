@@ -14,6 +14,8 @@ defmodule AshAgent.Runtime.Answer do
   # stream so far, and `first` is the time until its first piece. `unkept` are the bytes since the last call of `keep`, and
   # `since` is the time when the first of them came. `refused` is the error that `keep` returned.
   #
+  # `tries` are the failures after which the model tried again, the newest first, and `heard` is when the last sign of life came.
+  #
   # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
   # or `{:refused, reason}`.
   defstruct [
@@ -27,14 +29,16 @@ defmodule AshAgent.Runtime.Answer do
     :since,
     :refused,
     :outcome,
-    unkept: 0
+    :heard,
+    unkept: 0,
+    tries: []
   ]
 
   @doc """
   Asks a model and returns the answer with its outcome. Its `response` is the part of a stream that came, or `nil`.
 
   `call` has `:llm`, `:context`, `:tools`, `:timeout`, `:supervisor`, `:stream?`, `:watch`, a function of the events and the
-  response, and `:keep`, a function of the response or `nil`. It is called when `:keep_bytes` bytes of text came, or
+  response, `:tell`, which emits an event, and `:keep`, a function of the response or `nil`. It is called when `:keep_bytes` bytes of text came, or
   when the first of them is `:keep_interval` milliseconds old.
   """
   def ask(call) do
@@ -47,19 +51,20 @@ defmodule AshAgent.Runtime.Answer do
       tag: tag,
       task: Caller.task(call.supervisor, work),
       started: System.monotonic_time(),
+      heard: now(),
       deadline: ToolExecutor.deadline(timeout)
     })
   end
 
   ## In the model's process
 
-  defp call_model(%{stream?: false} = call, _run, _tag),
-    do: LLM.chat(call.llm, call.context, model_opts(call))
+  defp call_model(%{stream?: false} = call, _run, tag),
+    do: LLM.chat(call.llm, call.context, model_opts(call, tag))
 
   defp call_model(call, run, tag) do
     monitor = Process.monitor(run)
 
-    LLM.stream(call.llm, call.context, model_opts(call), fn events, response ->
+    LLM.stream(call.llm, call.context, model_opts(call, tag), fn events, response ->
       send(tag, {tag, self(), events, response})
 
       receive do
@@ -70,7 +75,14 @@ defmodule AshAgent.Runtime.Answer do
     end)
   end
 
-  defp model_opts(call), do: [tools: call.tools, timeout: call.timeout]
+  # A function takes what it is told to take.
+  defp model_opts(%{llm: llm} = call, _tag) when is_function(llm),
+    do: [tools: call.tools, timeout: call.timeout]
+
+  defp model_opts(call, tag) do
+    on_retry = fn failed -> send(tag, {tag, :retry, failed}) end
+    [tools: call.tools, timeout: call.timeout, on_retry: on_retry]
+  end
 
   ## In the run's
 
@@ -86,6 +98,9 @@ defmodule AshAgent.Runtime.Answer do
           await(answer)
         end
 
+      {^tag, :retry, failed} ->
+        answer |> add_try(failed) |> await()
+
       {^ref, reply} ->
         Process.demonitor(ref, [:flush])
         finish(answer, reply)
@@ -94,21 +109,41 @@ defmodule AshAgent.Runtime.Answer do
         finish(answer, {:exit, reason})
     after
       timeout(answer) ->
-        answer = keep_if_due(answer)
+        answer = answer |> keep_if_due() |> tell_waiting()
         if over?(answer), do: stop(answer), else: await(answer)
     end
   end
 
   defp over?(answer), do: answer.refused != nil or ToolExecutor.left(answer.deadline) == 0
 
-  defp timeout(%{since: nil, deadline: deadline}), do: ToolExecutor.left(deadline)
+  @silence 10_000
 
-  defp timeout(answer),
-    do:
-      min(
-        ToolExecutor.left(answer.deadline),
-        ToolExecutor.left(answer.since + answer.call.keep_interval)
-      )
+  # Numbers are less than atoms: no deadline is the latest.
+  defp timeout(answer) do
+    due = if answer.since, do: answer.since + answer.call.keep_interval, else: :infinity
+
+    [answer.deadline, due, answer.heard + @silence]
+    |> Enum.map(&ToolExecutor.left/1)
+    |> Enum.min()
+  end
+
+  # Nobody should look at a still cursor.
+  defp tell_waiting(%{heard: heard, call: call} = answer) do
+    if now() - heard >= @silence do
+      call.tell.([:llm, :waiting], %{duration: Events.since(answer.started)}, %{})
+      %{answer | heard: now()}
+    else
+      answer
+    end
+  end
+
+  defp add_try(answer, failed) do
+    failure =
+      failed.error |> LLM.Error.to_failure() |> Map.merge(Map.take(failed, [:attempt, :wait]))
+
+    answer.call.tell.([:llm, :retry], Map.take(failed, [:attempt, :wait]), %{kind: failure.kind})
+    %{answer | tries: [failure | answer.tries], heard: now() + failed.wait}
+  end
 
   defp stop(%{task: task} = answer) do
     outcome =
@@ -126,6 +161,7 @@ defmodule AshAgent.Runtime.Answer do
     :erlang.unalias(tag)
 
     receive do
+      {^tag, :retry, failed} -> answer |> add_try(failed) |> finish(outcome)
       {^tag, _model, events, response} -> answer |> add_piece(events, response) |> finish(outcome)
     after
       0 ->
@@ -140,6 +176,7 @@ defmodule AshAgent.Runtime.Answer do
     keep_if_due(%{
       answer
       | response: response,
+        heard: now(),
         first: answer.first || Events.since(answer.started),
         unkept: answer.unkept + bytes(events),
         since: answer.since || (answer.call.keep && now())

@@ -23,6 +23,8 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace` |
+  | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
+  | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
@@ -41,6 +43,9 @@ defmodule AshAgent.Runtime.Events do
   counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
+
+  A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
+  milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.
 
   A tool of an MCP server (`AshAgent.MCP`) may tell its progress, a number that grows, and a total if it knows one. Reports that
   come faster than every 50 milliseconds are left out.
@@ -62,10 +67,14 @@ defmodule AshAgent.Runtime.Events do
   require Logger
 
   @enforce_keys [:on_event, :metadata]
-  defstruct [:on_event, :metadata]
+  defstruct [:on_event, :metadata, :watch]
 
   @typedoc "Where events go."
-  @opaque t :: %__MODULE__{on_event: on_event() | nil, metadata: map()}
+  @opaque t :: %__MODULE__{
+            on_event: on_event() | nil,
+            metadata: map(),
+            watch: (term() -> term()) | nil
+          }
 
   @type on_event ::
           (%{event: [atom()], measurements: map(), metadata: map()} -> term())
@@ -82,6 +91,15 @@ defmodule AshAgent.Runtime.Events do
     do: %{events | metadata: Map.merge(events.metadata, metadata)}
 
   @doc false
+  # The events that a session's subscribers hear go to `watch` as well.
+  def with_watch(%__MODULE__{} = events, watch), do: %{events | watch: watch}
+
+  defp watched?([:tool, _]), do: true
+
+  defp watched?(name),
+    do: name in [[:llm, :retry], [:llm, :waiting], [:iteration, :pause], [:run, :stop]]
+
+  @doc false
   # `private` is metadata for the function only.
   def emit(%__MODULE__{} = events, name, measurements, metadata \\ %{}, private \\ %{}) do
     event = [:ash_agent, :runtime | name]
@@ -94,6 +112,9 @@ defmodule AshAgent.Runtime.Events do
           fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
           ":telemetry"
         )
+
+    if events.watch && watched?(name),
+      do: events.watch.({:event, name, measurements, Map.delete(metadata, :stacktrace)})
 
     private = Map.merge(metadata, private)
 

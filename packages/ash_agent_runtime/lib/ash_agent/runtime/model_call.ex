@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
-  alias AshAgent.{Context, Response}
+  alias AshAgent.{Context, LLM, Response}
   alias AshAgent.Runtime.{Answer, Bounds, Events, Run, ToolExecutor}
 
   @broken_off "interrupted: the answer broke off"
@@ -15,6 +15,7 @@ defmodule AshAgent.Runtime.ModelCall do
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
+    run = %{run | context: add_tries(run, answer)}
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
          {:ok, context} <- add_response(run, response) do
@@ -38,6 +39,9 @@ defmodule AshAgent.Runtime.ModelCall do
           supervisor: run.supervisor,
           stream?: run.stream?,
           watch: fn events, response -> show_delta(run, events, response) end,
+          tell: fn name, measured, metadata ->
+            Events.emit(run.events, name, measured, metadata)
+          end,
           keep: run.on_change && fn response -> store_partial(run, response) end,
           keep_bytes: run.on_change_bytes,
           keep_interval: run.on_change_interval
@@ -140,7 +144,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # The part of the answer that came stays.
   defp break_off(run, answer, reason, started) do
-    run = add_partial_answer(run, answer, reason)
+    run = run |> add_partial_answer(answer, reason) |> put_failure(answer, reason)
     {kind, label} = Events.failure(reason)
 
     Events.emit(run.events, [:llm, :exception], %{duration: Events.since(started)}, %{
@@ -159,11 +163,47 @@ defmodule AshAgent.Runtime.ModelCall do
          response = Response.interrupt(response, elem(reason, 0)),
          {:ok, context} <- add_partial(run, response) do
       cost = report_usage(run, context, response)
-      run |> Run.count_answer(usage(response), cost) |> Run.put_context(context)
+      %{Run.count_answer(run, usage(response), cost) | context: context}
     else
       _nothing_came -> run
     end
   end
+
+  ## What went wrong is kept
+
+  defp add_tries(run, %{tries: tries}) do
+    tries
+    |> Enum.reverse()
+    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(asked(run), &1)))
+  end
+
+  # When the store refuses what came, the model has not failed.
+  defp put_failure(run, %{outcome: {:refused, _}}, _reason), do: Run.put_context(run, run.context)
+
+  defp put_failure(run, answer, reason) do
+    streamed = if answer.response, do: %{part: "stream"}, else: %{}
+    failure = run |> asked() |> Map.merge(streamed) |> Map.merge(failure(reason))
+    Run.put_context(run, Context.add_failure(run.context, failure))
+  end
+
+  defp asked(run) do
+    known = %{
+      model: run.model,
+      provider: LLM.provider(run.llm),
+      requested_at: Run.to_iso8601(run.requested_at)
+    }
+
+    for {key, value} <- known, value != nil, into: %{}, do: {key, value}
+  end
+
+  defp failure({:llm_error, %LLM.Error{} = error}), do: LLM.Error.to_failure(error)
+
+  defp failure({timeout, _limit}) when timeout in [:timeout, :llm_timeout],
+    do: %{kind: :timeout, timeout: "whole"}
+
+  defp failure({:llm_error, :interrupted}), do: %{kind: :closed}
+  # A model of the application's own returned or raised something.
+  defp failure(reason), do: %{kind: :invalid_response, code: reason |> elem(0) |> to_string()}
 
   defp partial_response(%{outcome: {:returned, {:ok, %Response{state: :interrupted} = response}}}),
     do: response

@@ -21,7 +21,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `timeout`, `deadline`, `llm_timeout` - the time limits
   #   * `stream?` - `true` if the model streams its answers
   #   * `on_change`, `on_change_bytes`, `on_change_interval` - the application's function that stores contexts
-  #   * `watch` - a session's function that gets each context, delta and stored conversation
+  #   * `watch` - a session's function that gets each context, delta, event and stored conversation
   #   * `next_messages` - returns the messages that came for the running turn
   #
   # The state:
@@ -110,7 +110,10 @@ defmodule AshAgent.Runtime.Run do
       watch: within[:watch],
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, context, within[:taken] || []),
-      events: Events.new(opts[:on_event], %{context_id: context[:id]}),
+      events:
+        opts[:on_event]
+        |> Events.new(%{context_id: context[:id]})
+        |> Events.with_watch(within[:watch]),
       cost: if(bounds.prices != [], do: 0)
     }
   end

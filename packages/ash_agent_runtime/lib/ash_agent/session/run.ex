@@ -124,6 +124,9 @@ defmodule AshAgent.Session.Run do
     session
   end
 
+  def handle_news(%State{} = session, {:event, _name, _measured, _metadata} = event),
+    do: State.put_event(session, event)
+
   def handle_news(%State{} = session, {:kept, kept}), do: put_in(session.claim.kept, kept)
 
   @doc """
@@ -267,15 +270,18 @@ defmodule AshAgent.Session.Run do
     ended = if label == :cancelled, do: :cancelled, else: :interrupted
     session = end_turn(session, add_response(session, label, words, opts), ended)
     if session.context != before, do: Client.send_context(run.client, session.context)
-    unless session.status == :lost, do: report_end(session, run, reason)
+    session = if session.status == :lost, do: session, else: report_end(session, run, reason)
     start_next(session)
   end
 
   defp report_end(session, run, reason) do
     reply = {:error, %Error{reason: reason, context: session.context}}
     metadata = %{first_iteration: run.first, depth: 0}
-    Runtime.ended(session.runtime[:on_event], run.started, reply, metadata)
+    token = run.token
+    watch = &send(self(), {:run, token, &1})
+    Runtime.ended(session.runtime[:on_event], run.started, reply, metadata, watch)
     Client.reply(run.client, reply)
+    flush_news(session)
   end
 
   # The part of an answer that came stays.

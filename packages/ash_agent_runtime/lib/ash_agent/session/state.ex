@@ -21,9 +21,18 @@ defmodule AshAgent.Session.State do
   #   * `runtime` - the options of each run
   #   * `idle_timeout`, `idle_timer` - how long nobody may need the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
+  #   * `activity` - the events of tools that run and of waits, the latest last
   #   * `ignored` - how many messages were not understood
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime]
-  @nothing [:run, :response, :idle_timer, number: 0, ignored: 0, stop_when_idle: false]
+  @nothing [
+    :run,
+    :response,
+    :idle_timer,
+    activity: [],
+    number: 0,
+    ignored: 0,
+    stop_when_idle: false
+  ]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
@@ -88,11 +97,36 @@ defmodule AshAgent.Session.State do
   def put_context(%__MODULE__{context: context, response: nil} = state, context), do: state
 
   def put_context(%__MODULE__{} = state, context),
-    do: publish(%{state | context: context, response: nil}, {:context, context})
+    do: publish(end_waits(%{state | context: context, response: nil}), {:context, context})
+
+  @doc "Tells the subscribers what happened in the run. Those that come later are shown tools that run, and waits."
+  def put_event(%__MODULE__{} = state, {:event, name, _measured, metadata} = event) do
+    others = Enum.reject(state.activity, &ended_by?(&1, name, metadata))
+
+    going_on =
+      if name in [[:tool, :start], [:llm, :retry], [:llm, :waiting]], do: [event], else: []
+
+    publish(%{state | activity: others ++ going_on}, event)
+  end
+
+  defp ended_by?(_event, [:run, :stop], _metadata), do: true
+
+  defp ended_by?({:event, [:tool, :start], _, %{tool_call_id: id}}, [:tool, kind], %{
+         tool_call_id: id
+       }),
+       do: kind in [:stop, :exception]
+
+  defp ended_by?({:event, [:llm, _], _, _}, _name, _metadata), do: true
+  defp ended_by?(_event, _name, _metadata), do: false
 
   @doc "Adds events to the current answer, which is then `response`, and tells the subscribers."
   def put_response(%__MODULE__{} = state, events, response),
-    do: publish(%{state | response: response}, {:delta, events})
+    do: publish(end_waits(%{state | response: response}), {:delta, events})
+
+  defp end_waits(%{activity: []} = state), do: state
+
+  defp end_waits(state),
+    do: %{state | activity: Enum.reject(state.activity, &match?({:event, [:llm, _], _, _}, &1))}
 
   defp publish(%{number: number} = state, change) do
     subscribers = Subscribers.publish(state.subscribers, state.tag, number + 1, change)

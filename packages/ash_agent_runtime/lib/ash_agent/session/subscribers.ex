@@ -94,10 +94,12 @@ defmodule AshAgent.Session.Subscribers do
   defp remote?(pid), do: node(pid) != node()
 
   @doc "Returns the snapshot of a session's state in the form in which it gets to the node of `pid`."
-  def pack_snapshot(%{context: context, response: response, number: number}, pid) do
+  def pack_snapshot(%{context: context, response: response, number: number} = state, pid) do
     if remote?(pid),
-      do: {number, pack({:context, context}), response && Response.message(response)},
-      else: {number, {:context, context}, response}
+      do:
+        {number, pack({:context, context}), response && Response.message(response),
+         state.activity},
+      else: {number, {:context, context}, response, state.activity}
   end
 
   defp pack({:context, context}), do: {:snapshot, Context.to_snapshot(context)}
@@ -106,14 +108,14 @@ defmodule AshAgent.Session.Subscribers do
   ## In the subscriber
 
   @doc "Restores the snapshot on the subscriber's node."
-  def load_snapshot({number, {:context, context}, response}) do
+  def load_snapshot({number, {:context, context}, response, activity}) do
     message = response && Response.message(response)
-    %{number: number, context: context, message: message, response: response}
+    %{number: number, context: context, message: message, response: response, activity: activity}
   end
 
-  def load_snapshot({number, {:snapshot, binary}, message}) do
+  def load_snapshot({number, {:snapshot, binary}, message, activity}) do
     context = Context.from_snapshot!(binary)
-    %{number: number, context: context, message: message, response: nil}
+    %{number: number, context: context, message: message, response: nil, activity: activity}
   end
 
   @doc "Takes the messages of a subscription out of the queue."

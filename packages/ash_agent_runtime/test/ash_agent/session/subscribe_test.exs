@@ -57,7 +57,12 @@ defmodule AshAgent.Session.SubscribeTest do
       assert_receive {Session, ^ref, 6, {:delta, [{:finish, :stop}]}}
       assert_receive {Session, ^ref, 7, {:context, context}}
       assert context == result.context
-      assert %{number: 7, context: ^context, message: nil} = Session.snapshot(session)
+
+      assert_receive {Session, ^ref, 8,
+                      {:event, [:run, :stop], %{duration: _}, %{status: :answered}}}
+
+      assert %{number: 8, context: ^context, message: nil, activity: []} =
+               Session.snapshot(session)
 
       GenServer.stop(session)
       assert_receive {:DOWN, ^ref, :process, ^session, _}
@@ -168,9 +173,9 @@ defmodule AshAgent.Session.SubscribeTest do
       next = length(numbers) + 1
       assert {Session, ^ref, ^next, :behind} = List.last(messages)
 
-      assert %{number: 103, message: nil} = Session.snapshot(session)
+      assert %{number: 104, message: nil} = Session.snapshot(session)
       {:ok, _} = Session.prompt(session, "More")
-      assert_receive {Session, ^ref, 104, {:context, _}}
+      assert_receive {Session, ^ref, 105, {:context, _}}
     end
 
     test "is not one that has many changes behind it and none in front" do

@@ -1,0 +1,45 @@
+//! The NIFs of failed requests.
+
+use rustler::Encoder as _;
+
+use crate::argument::{Any, At};
+use crate::atoms;
+use crate::encode::Encoder;
+use crate::nif::{change, nif};
+use crate::resource::Handle;
+
+change!(
+    context_add_failure_normal,
+    context_add_failure_dirty,
+    |context, failure: Any, at: At| context.add_failure(&failure, at)
+);
+
+// Maps with what is known of each, oldest first.
+nif!(
+    context_failures_normal,
+    context_failures_dirty,
+    |env, scheduler, context: Handle| {
+        scheduler.allow(context.get().whole_cost())?;
+        let kept: Vec<_> = context.get().failures().collect();
+        let facts: Vec<_> = kept.iter().map(|(_, failure)| failure.facts()).collect();
+        let encoder = Encoder::copying(env);
+        let shown = kept
+            .iter()
+            .zip(&facts)
+            .map(|((iteration, failure), facts)| {
+                let times = [
+                    (atoms::at(), Some(failure.at)),
+                    (atoms::requested_at(), failure.requested_at),
+                ];
+                let shown = encoder
+                    .map(facts)
+                    .map_put(atoms::iteration(), iteration)
+                    .unwrap_or_else(|_| encoder.map(facts));
+                times.into_iter().fold(shown, |shown, (key, at)| match at {
+                    Some(at) => shown.map_put(key, encoder.time(at)).unwrap_or(shown),
+                    None => shown,
+                })
+            });
+        Ok(shown.collect::<Vec<_>>().encode(env))
+    }
+);
