@@ -285,6 +285,29 @@ defmodule AshAgent.Store do
   def renew(store, %Conversation{} = kept), do: call(store, :renew, [check_claimed!(kept)])
 
   @doc """
+  Extends the leases of many claims in one statement, and returns `{:ok, answers}` with what `renew/2` returns for each, in their order.
+
+  A store of your own supports it with a function `renew_all/2`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, one} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"), owner: "a")
+      iex> {:ok, two} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c2"), owner: "a")
+      iex> {:ok, _} = AshAgent.Store.claim(store, "c2", owner: "b", from: "a")
+      iex> {:ok, [{:ok, renewed}, refused]} = AshAgent.Store.renew_all(store, [one, two])
+      iex> {renewed.id, refused}
+      {"c1", {:error, {:owned, "b"}}}
+  """
+  @doc since: "0.1.0"
+  @spec renew_all(t(), [kept()]) ::
+          {:ok, [{:ok, kept()} | {:error, refusal() | Error.t()}]} | {:error, Error.t()}
+  def renew_all(_store, []), do: {:ok, []}
+
+  def renew_all(store, claims) when is_list(claims),
+    do: call(store, :renew_all, [Enum.map(claims, &check_claimed!/1)])
+
+  @doc """
   Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
 
   ## Options
@@ -664,6 +687,19 @@ defmodule AshAgent.Store do
   def put_named(name, store), do: :persistent_term.put({__MODULE__, name}, store)
   @doc false
   def erase_named(name), do: :persistent_term.erase({__MODULE__, name})
+
+  @doc false
+  # Whether another process may renew the claims of this one: not in the sandbox of Ecto's tests, where each has a transaction.
+  def shared?(nil), do: false
+  def shared?(name) when is_atom(name), do: shared?(:persistent_term.get({__MODULE__, name}, nil))
+
+  def shared?(%module{} = store),
+    do: function_exported?(module, :renew_all, 2) and not sandbox?(store)
+
+  defp sandbox?(%{database: repo}) when is_atom(repo),
+    do: function_exported?(repo, :config, 0) and repo.config()[:pool] == Ecto.Adapters.SQL.Sandbox
+
+  defp sandbox?(_store), do: false
 
   defp call(%module{} = store, function, args), do: apply(module, function, [store | args])
 

@@ -107,4 +107,25 @@ defmodule AshAgent.Store.Conformance.Claims do
 
     assert idle in Enum.map(claims, & &1.id)
   end
+
+  check "of many is renewed at once, and only those that stand", %{store: store} do
+    if can?(store, :renew_all, 2) do
+      [one, two, three, gone] = for _ <- 1..4, do: create!(store, talk(), owner: "a", lease: 1)
+      lapse()
+      {:ok, taken} = Store.claim(store, two.id, owner: "b")
+      {:ok, again} = Store.claim(store, three.id, owner: "a", reclaim: true)
+      :ok = Store.delete(store, gone.id)
+      claims = [%{one | lease: 60_000}, two, three, gone, taken, again]
+
+      assert {:ok,
+              [{:ok, renewed}, {:error, {:owned, "b"}}, {:error, _}, gone, {:ok, _}, {:ok, _}]} =
+               Store.renew_all(store, claims)
+
+      assert gone == {:error, :not_found}
+      assert DateTime.diff(renewed.lease_until, one.lease_until, :second) > 30
+      assert {renewed.epoch, renewed.revision} == {one.epoch, one.revision}
+      append!(store, renewed, Context.add_user_message(renewed.value, "x"))
+      assert {:ok, []} = Store.renew_all(store, [])
+    end
+  end
 end

@@ -21,7 +21,9 @@ fn ended_by(last: &Iteration) -> Option<&FailedRequest> {
     let reply = last.last().and_then(|entry| entry.message.reply.as_deref());
     let answered = reply.and_then(|reply| reply.received_at);
     let is_last = answered.is_none_or(|answered| failure.at > answered);
-    (is_last && !last.last().is_some_and(Entry::is_model)).then_some(failure)
+    // A model of the application's own fails in ways of its own.
+    let is_known = failure.provider.is_some();
+    (is_known && is_last && !last.last().is_some_and(Entry::is_model)).then_some(failure)
 }
 
 impl<'a> SpanWriter<'_, 'a> {

@@ -74,7 +74,7 @@ defmodule AshAgent.Session.Renewer do
   defp renew(%{lease: lease, renewed_at: renewed_at} = state) do
     asked_at = now()
 
-    case Journal.ask(fn -> Store.renew(state.store, state.kept) end) do
+    case Journal.ask(fn -> Store.Renewals.renew(state.store, state.kept) end) do
       {:ok, _kept} ->
         renew_later(%{state | renewed_at: asked_at})
 

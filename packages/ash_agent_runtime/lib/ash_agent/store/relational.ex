@@ -36,6 +36,8 @@ defmodule AshAgent.Store.Relational do
       @doc false
       defdelegate rename(store, from, to), to: AshAgent.Store.Relational
       @doc false
+      defdelegate renew_all(store, claims), to: AshAgent.Store.Relational
+      @doc false
       defdelegate erase(store, opts), to: AshAgent.Store.Erasure
       @doc false
       defdelegate prune(store, opts), to: AshAgent.Store.Erasure
@@ -207,6 +209,26 @@ defmodule AshAgent.Store.Relational do
   end
 
   def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
+
+  def renew_all(store, claims) do
+    items =
+      for kept <- claims,
+          do: kept |> fence() |> Keyword.replace!(:id, text(kept.id)) |> Changes.object()
+
+    answer(run(store, :renew_all, &SQL.renew_all/1, claims: Changes.list(items)), fn rows ->
+      found = Map.new(rows, &{hd(&1), &1})
+      {:ok, Enum.map(claims, &answer_renewal(store, &1, found[&1.id]))}
+    end)
+  end
+
+  # The row may be there for another claim of the list.
+  defp answer_renewal(store, kept, row) do
+    next = row && keep(row, kept.value, kept.lines, kept.owner, kept.lease)
+
+    if next && {next.epoch, next.owner} == {kept.epoch, kept.owner},
+      do: {:ok, %{next | blobs: kept.blobs}},
+      else: refuse(store, kept)
+  end
 
   def release(store, %Conversation{} = kept, opts) do
     status = opts[:status] && text(opts[:status])

@@ -10,9 +10,29 @@ defmodule AshAgent.Store.Schema do
 
   def latest, do: @latest
 
-  @spec up(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
-  def up(dialect, version),
-    do: dialect |> statements(version) |> Enum.map(&put_types(dialect, &1))
+  @spec up(AshAgent.Store.SQL.dialect(), pos_integer(), partitions :: non_neg_integer()) ::
+          [String.t()]
+  def up(dialect, version, partitions \\ 0) do
+    dialect
+    |> statements(version)
+    |> Enum.map(&put_types(dialect, &1))
+    |> Enum.flat_map(&partition(&1, partitions))
+  end
+
+  # All rows of a conversation are in the partitions of one number.
+  defp partition("create table {" <> rest = statement, count) when count > 0 do
+    [table, _columns] = String.split(rest, "}", parts: 2)
+    key = if table == "conversations", do: "id", else: "conversation_id"
+
+    parts =
+      for number <- 0..(count - 1) do
+        "create table {#{table}_p#{number}} partition of {#{table}} for values with (modulus #{count}, remainder #{number})"
+      end
+
+    [String.trim_trailing(statement) <> " partition by hash (#{key})" | parts]
+  end
+
+  defp partition(statement, _count), do: [statement]
 
   @spec down(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
   # The parents that it has filled in stay.

@@ -129,8 +129,7 @@ defmodule AshAgent.Store.SQL do
   defp of(key), do: "(r.value ->> '#{key}')"
   defp number_of(key), do: int("r.value ->> '#{key}'")
 
-  # A list of texts that names no row of the statement around it, so that databases make it once. They look for its rows by
-  # their key, not for their keys in it, and PostgreSQL needs no statistics to know that.
+  # A list of texts that names no row of the statement around it, so that databases make it once.
   defp among(:postgres, column, list) do
     texts =
       "select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
@@ -140,6 +139,47 @@ defmodule AshAgent.Store.SQL do
 
   defp among(:sqlite, column, list),
     do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
+
+  # Whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
+  # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
+  defp among_many(:postgres, column, list) do
+    "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"
+  end
+
+  defp among_many(:sqlite, column, list), do: among(:sqlite, column, list)
+
+  # The rows of a table that have one of many keys: each is looked up, since there may be many more rows than keys.
+  defp with_keys(:postgres, table, column, list) do
+    keys =
+      "select distinct r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
+
+    rows =
+      "select * from {#{table}} where conversation_id = #{@key} and #{column} = w.value offset 0"
+
+    {"(#{keys}) as w cross join lateral (#{rows})", "true"}
+  end
+
+  defp with_keys(:sqlite, table, column, list),
+    do: {"{#{table}}", among(:sqlite, "j.#{column}", list)}
+
+  # Times of FTS5's `secure-delete` grow with the rows that have a word: beyond so many at once, the index is written anew instead.
+  @many_texts 200
+
+  defp cut_texts(:postgres, deletion, _texts), do: [deletion]
+
+  defp cut_texts(:sqlite, deletion, texts) do
+    off = "(select v from {words_config} where k = 'secure-delete') = 0"
+
+    [
+      """
+      insert into {words} ({words}, rank) select 'secure-delete', 0
+      where (select count(*) from {texts} where #{texts}) > #{@many_texts}
+      """,
+      deletion,
+      "insert into {words} ({words}) select 'optimize' where #{off}",
+      "insert into {words} ({words}, rank) select 'secure-delete', 1 where #{off}"
+    ]
+  end
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -245,11 +285,15 @@ defmodule AshAgent.Store.SQL do
 
   # What a rewind takes away.
   defp effect(d, :cuts) do
-    """
-    delete from {iterations} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
-      select 1 from input, #{each(d, "cuts")} where #{number_of("branch")} = {iterations}.branch
-        and ({iterations}.number < #{number_of("first")} or {iterations}.number > #{number_of("last")}))
-    """
+    rows = fn table ->
+      """
+      conversation_id = #{@key} and exists (select 1 from guard) and exists (
+        select 1 from input, #{each(d, "cuts")} where #{number_of("branch")} = {#{table}}.branch
+          and ({#{table}}.number < #{number_of("first")} or {#{table}}.number > #{number_of("last")}))
+      """
+    end
+
+    cut_texts(d, "delete from {iterations} where #{rows.("iterations")}", rows.("texts"))
   end
 
   defp effect(d, :gone) do
@@ -276,7 +320,8 @@ defmodule AshAgent.Store.SQL do
     """
     update {prompts} set document = null, revision = guard.revision
     from guard
-    where {prompts}.conversation_id = #{@key} and #{among(d, "{prompts}.id", "taken")} and coalesce({prompts}.revision, 0) = 0
+    where {prompts}.conversation_id = #{@key} and {prompts}.revision is null
+      and #{among_many(d, "{prompts}.id", "taken")}
     """
   end
 
@@ -315,6 +360,18 @@ defmodule AshAgent.Store.SQL do
   @doc "A longer lease, or the end of the claim."
   @spec renew(dialect()) :: operation()
   def renew(d), do: guard_claim(d, "lease_until = #{later(d, field("lease"))}")
+
+  @doc "Longer leases of many claims. Looks at all partitions."
+  @spec renew_all(dialect()) :: operation()
+  def renew_all(d) do
+    guard = """
+    update {conversations} as c set lease_until = #{later(d, of("lease"))} from input, #{each(d, "claims")}
+    where c.id = #{of("id")} and c.epoch = #{number_of("epoch")} and c.owner = #{of("owner")}
+    returning #{summary(d)}
+    """
+
+    %{guard: guard, effects: [], answer: nil}
+  end
 
   @spec release(dialect()) :: operation()
   def release(d) do
@@ -411,7 +468,8 @@ defmodule AshAgent.Store.SQL do
       "(select #{array(d, place_of(d))} from {blobs} as b where b.conversation_id = #{key} and b.place is not null) as places"
 
     guard = "select c.id#{counts}, #{places} from (#{over}) as c"
-    %{guard: guard, effects: [effect], answer: nil, over: over}
+    texts = "conversation_id in (select guard.id from guard)"
+    %{guard: guard, effects: cut_texts(d, effect, texts), answer: nil, over: over}
   end
 
   @doc "The forks and children of the conversations of a list."
@@ -517,6 +575,7 @@ defmodule AshAgent.Store.SQL do
   def search(d, filters) do
     {from, match} = match_words(d)
     place = "t.at, t.conversation_id, t.branch, t.number"
+    key = if :id in filters, do: @key, else: "t.conversation_id"
 
     after_it =
       "(#{place}) < (#{time(d, field("after"))}, #{field("after_id")}, #{number("branch")}, #{number("number")})"
@@ -526,7 +585,7 @@ defmodule AshAgent.Store.SQL do
     """
     select t.conversation_id, t.branch, t.number, #{iso(d, "t.at")} as at_text, cast(b.label as text) as label_text,
       (select #{array(d, part(d, "m.document", ~w(view masks)))} from {branches} as m
-        where m.conversation_id = t.conversation_id) as masks,
+        where m.conversation_id = #{key}) as masks,
       cast(i.document as text) as document_text
     from input, #{from}
       join {conversations} as c on c.id = t.conversation_id
@@ -551,21 +610,15 @@ defmodule AshAgent.Store.SQL do
   end
 
   def calls(d, filters) do
-    conditions =
-      for filter <- filters do
-        case filter do
-          :states ->
-            " and " <> among(d, "j.state", "states")
+    {calls, known} =
+      if :keys in filters, do: with_keys(d, "calls", "key", "keys"), else: {"{calls}", "true"}
 
-          :keys ->
-            " and " <> among(d, "j.key", "keys")
-        end
-      end
+    states = if :states in filters, do: among(d, "j.state", "states"), else: "true"
 
     """
     select j.key, j.attempt, j.epoch, j.state, #{iso(d, "j.started_at")} as started_text,
       #{iso(d, "j.ended_at")} as ended_text, cast(j.document as text) as document_text
-    from input, {calls} as j where j.conversation_id = #{@key}#{conditions}
+    from input, #{calls} as j where j.conversation_id = #{@key} and #{known} and #{states}
     order by coalesce(j.started_at, j.ended_at), j.key, j.attempt
     """
   end

@@ -112,8 +112,10 @@ defmodule AshAgent.Trace.ExporterTest do
           on_event: on_event
         )
 
-      assert [%{status: 2, attributes: %{"error.type" => "llm_error"}} = span] = received()
-      refute inspect(span) =~ "exporters-secret"
+      assert [%{status: 2, attributes: %{"error.type" => "llm_error"}}, %{name: "chat"}] =
+               spans = received()
+
+      refute inspect(spans) =~ "exporters-secret"
 
       again = fn _ -> {:ok, %{tool_calls: [%{name: "roll"}]}} end
       tools = %{roll: fn _ -> {:ok, 1} end}

@@ -28,6 +28,12 @@ defmodule AshAgent.Store.Postgres.Migrations do
     prefix: [
       type: :string,
       doc: "the schema of the tables, which must exist. Defaults to PostgreSQL's `search_path`."
+    ],
+    partitions: [
+      type: :pos_integer,
+      doc:
+        "creates the tables partitioned by a hash of the conversation's id, in so many partitions each. Name it in the migrations " <>
+          "of later versions as well. Defaults to tables that are not partitioned."
     ]
   ]
 
@@ -53,9 +59,9 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc since: "0.1.0"
   @spec up(keyword()) :: :ok
   def up(opts \\ []) do
-    {version, prefix} = options(opts, latest())
-    installed = check_installed!(prefix)
-    installed |> statements(max(installed, version), prefix) |> execute()
+    {version, opts} = options(opts, latest())
+    installed = check_installed!(opts[:prefix])
+    installed |> statements(max(installed, version), opts) |> execute()
   end
 
   @doc """
@@ -66,15 +72,18 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc since: "0.1.0"
   @spec down(keyword()) :: :ok
   def down(opts \\ []) do
-    {version, prefix} = options(opts, 1)
-    installed = check_installed!(prefix)
-    installed |> statements(min(installed, version - 1), prefix) |> execute()
+    {version, opts} = options(opts, 1)
+    installed = check_installed!(opts[:prefix])
+    installed |> statements(min(installed, version - 1), opts) |> execute()
   end
 
   defp options(opts, version) do
     opts = Options.validate!(opts, @schema)
-    {check_known!(opts[:version] || version), Postgres.quoted(opts[:prefix])}
+    {check_known!(opts[:version] || version), quote_prefix(opts)}
   end
+
+  defp quote_prefix(opts),
+    do: [prefix: Postgres.quoted(opts[:prefix]), partitions: opts[:partitions] || 0]
 
   # Ecto's modules may be missing when this is compiled.
   defp execute(statements), do: Enum.each(statements, &apply(Ecto.Migration, :execute, [&1]))
@@ -93,7 +102,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 2)` creates them, `sql(2, 0)`
   drops them.
 
-  Run them in one transaction. Takes the option `:prefix` of `up/1`.
+  Run them in one transaction. Takes the options `:prefix` and `:partitions` of `up/1`.
 
   ## Examples
 
@@ -105,20 +114,20 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc since: "0.1.0"
   @spec sql(non_neg_integer(), non_neg_integer(), keyword()) :: [String.t()]
   def sql(from, to, opts \\ []) when is_integer(from) and is_integer(to) do
-    opts = Options.validate!(opts, Keyword.take(@schema, [:prefix]))
-    statements(check_known!(from), check_known!(to), Postgres.quoted(opts[:prefix]))
+    opts = Options.validate!(opts, Keyword.take(@schema, [:prefix, :partitions]))
+    statements(check_known!(from), check_known!(to), quote_prefix(opts))
   end
 
-  defp statements(same, same, _prefix), do: []
+  defp statements(same, same, _opts), do: []
 
-  defp statements(from, to, prefix) do
+  defp statements(from, to, opts) do
     changes =
       if to > from,
-        do: Enum.flat_map((from + 1)..to, &Schema.up(:postgres, &1)),
+        do: Enum.flat_map((from + 1)..to, &Schema.up(:postgres, &1, opts[:partitions])),
         else: Enum.flat_map(from..(to + 1)//-1, &Schema.down(:postgres, &1))
 
     noted = if to > 0, do: ["comment on table {conversations} is '#{to}'"], else: []
-    for statement <- changes ++ noted, do: statement |> String.trim() |> SQL.named(prefix)
+    for statement <- changes ++ noted, do: statement |> String.trim() |> SQL.named(opts[:prefix])
   end
 
   defp check_known!(version) do
@@ -130,12 +139,12 @@ defmodule AshAgent.Store.Postgres.Migrations do
   @doc """
   Creates the tables of a store or brings them up to date, in one transaction, and returns `{:ok, version}` or `{:error, error}`.
 
-  Several processes may call it at once. Takes the option `:version` of `up/1`; tables of a later version are left as they are.
+  Several processes may call it at once. Takes the options `:version` and `:partitions` of `up/1`; tables of a later version are left as they are.
   """
   @doc since: "0.1.0"
   @spec migrate(Postgres.t(), keyword()) :: {:ok, pos_integer()} | {:error, Error.t()}
   def migrate(%Postgres{} = store, opts \\ []) do
-    opts = Options.validate!(opts, Keyword.take(@schema, [:version]))
+    opts = Options.validate!(opts, Keyword.take(@schema, [:version, :partitions]))
     version = check_known!(opts[:version] || latest())
 
     Postgres.transaction(store, fn ->
@@ -147,7 +156,8 @@ defmodule AshAgent.Store.Postgres.Migrations do
       from = check_done!(version(store))
       reached = max(from, version)
 
-      for statement <- statements(from, reached, store.prefix),
+      for statement <-
+            statements(from, reached, prefix: store.prefix, partitions: opts[:partitions] || 0),
           do: check_done!(Postgres.query(store, statement, []))
 
       reached

@@ -1,0 +1,154 @@
+defmodule AshAgent.Store.PartitionsTest do
+  use ExUnit.Case, async: true
+
+  @moduletag :p1_pgsql
+  @moduletag integrations: ["PostgreSQL", "p1_pgsql"]
+
+  alias AshAgent.{ChatContext, Context, Store}
+  alias AshAgent.Store.Postgres
+  alias AshAgent.Store.Postgres.Migrations
+  alias AshAgent.Test.PgSQL
+
+  @partitions 32
+
+  # Tables of a schema of their own, and all statements that are run on them, with what they do.
+  defp open!(opts) do
+    {query, transaction} = PgSQL.connect!()
+    schema = "partitions_#{System.unique_integer([:positive])}"
+    {:ok, _} = query.("create schema #{schema}", [])
+    plain = Postgres.new({query, transaction}, prefix: schema)
+    assert {:ok, _} = Migrations.migrate(plain, opts)
+    on_exit(fn -> drop(schema) end)
+    test = self()
+
+    noted = fn sql, params ->
+      send(test, {:statement, sql, params})
+      query.(sql, params)
+    end
+
+    {Postgres.new({noted, transaction}, prefix: schema), query}
+  end
+
+  defp drop(schema) do
+    {query, _} = PgSQL.connect!()
+    {:ok, _} = query.("drop schema #{schema} cascade", [])
+  end
+
+  # What the server does with a statement whose parameters it does not know when it makes the plan.
+  defp plan(query, sql, params) do
+    types = Enum.map_join(params, ", ", fn _ -> "text" end)
+    values = Enum.map_join(params, ", ", &("'" <> String.replace(&1, "'", "''") <> "'"))
+    {:ok, _} = query.("prepare looked_at (#{types}) as #{sql}", [])
+    {:ok, %{rows: rows}} = query.("explain (costs off) execute looked_at (#{values})", [])
+    {:ok, _} = query.("deallocate looked_at", [])
+    Enum.map_join(rows, "\n", &hd/1)
+  end
+
+  defp statements do
+    receive do
+      {:statement, sql, params} -> [{sql, params} | statements()]
+    after
+      0 -> []
+    end
+  end
+
+  defp turns(store) do
+    calls = [%{id: "a", name: :pay, arguments: %{}}]
+    chat = ChatContext.new(id: "chat", input: "x")
+    {:ok, kept} = Store.create(store, chat)
+    {:ok, kept} = Store.append(store, kept, ChatContext.branch(chat, "idea", iteration: 1))
+    {:ok, _} = Store.append(store, kept, ChatContext.delete_branch(kept.value, "idea"))
+
+    image = %{
+      type: :image,
+      media_type: "image/png",
+      data: Base.encode64(:crypto.strong_rand_bytes(3_000))
+    }
+
+    {:ok, kept} = Store.create(store, Context.new([image], id: "c"))
+    {:ok, kept} = Store.claim(store, kept.id, owner: "a")
+    {:ok, _} = Store.enqueue(store, kept, "one", id: "p1")
+    {:ok, _} = Store.enqueue(store, "c", "two", id: "p2")
+    {:ok, _} = Store.waiting(store, "c")
+    context = Context.add_assistant_message(kept.value, "x", calls)
+    {:ok, kept} = Store.append(store, kept, context, taken: ["p1", "p2"])
+    {:ok, kept, ["k"]} = Store.start(store, kept, [%{key: "k"}])
+    context = Context.add_tool_results(context, [{"a", {:ok, 1}}])
+    {:ok, kept} = Store.append(store, kept, context, finished: [%{key: "k", state: :ok}])
+    {:ok, kept} = Store.append(store, kept, Context.rewind(kept.value, to: 1))
+    {:ok, [_]} = Store.calls(store, "c", keys: ["k"], state: :ok)
+    {:ok, [_ | _]} = Store.history(store, "c")
+    {:ok, kept} = Store.renew(store, kept)
+    {:ok, kept} = Store.release(store, kept)
+    {:ok, _} = Store.fetch(store, kept.id)
+    {:ok, _} = Store.search(store, "x", id: "c")
+    {:error, :not_found} = Store.append(store, %{kept | id: "none"}, kept.value)
+    :ok = Store.delete(store, "c")
+  end
+
+  test "a turn looks at one partition of each table" do
+    {store, query} = open!(partitions: @partitions)
+    turns(store)
+    {:ok, _} = query.("set plan_cache_mode = force_generic_plan", [])
+    done = Enum.uniq_by(statements(), &elem(&1, 0))
+    assert length(done) > 15
+    plans = for {sql, params} <- done, do: {sql, plan(query, sql, params)}
+
+    for {sql, plan} <- plans do
+      scanned =
+        Regex.scan(~r/Scan (?:using \w+ )?on (?:\w+\.)?ash_agent_(\w+)_p(\d+)/, plan,
+          capture: :all_but_first
+        )
+
+      numbers = scanned |> Enum.map(&List.last/1) |> Enum.uniq()
+      assert length(numbers) <= 1, "#{sql}\n\n#{plan}"
+    end
+
+    assert Enum.count(plans, fn {_sql, plan} -> plan =~ "Subplans Removed: #{@partitions - 1}" end) >
+             15
+  end
+
+  test "what fans out says so, and partitioned tables do what others do" do
+    {store, _query} = open!(partitions: 3)
+    turns(store)
+
+    for n <- 1..20,
+        do:
+          {:ok, _} = Store.create(store, Context.new("word #{n}", id: "m#{n}", metadata: %{m: 1}))
+
+    {:ok, root} = Store.fetch(store, "m1")
+    {:ok, _} = Store.create(store, Context.fork(root.value, id: "fork"))
+    assert {:ok, %{conversations: found}} = Store.list(store, metadata: %{m: 1}, limit: 100)
+    assert length(found) == 21
+    assert {:ok, %{results: [_]}} = Store.search(store, "word 20")
+
+    for n <- 1..20 do
+      assert :ok = Store.rename(store, "m#{n}", "renamed #{n}")
+      assert {:ok, %{value: value}} = Store.fetch(store, "renamed #{n}")
+      assert Context.to_messages(value) == [%{role: :user, content: "word #{n}"}]
+      assert {:ok, [_]} = Store.history(store, "renamed #{n}")
+    end
+
+    assert {:ok, %{results: [%{id: "renamed 20"}]}} = Store.search(store, "word 20")
+    assert {:ok, %{conversations: 21}} = Store.erase(store, metadata: %{m: 1}, batch: 6)
+    assert {:ok, %{results: []}} = Store.search(store, "word")
+  end
+
+  test "rows are looked for by their keys where nothing is known of the tables" do
+    {store, query} = open!([])
+    turns(store)
+    {:ok, _} = query.("set plan_cache_mode = force_generic_plan", [])
+    # The tables are empty, so all their pages would be read faster than an index.
+    {:ok, _} = query.("set enable_seqscan = off", [])
+
+    for {sql, params} <- Enum.uniq_by(statements(), &elem(&1, 0)) do
+      plan = plan(query, sql, params)
+      refute plan =~ ~r/Seq Scan on (\w+\.)?ash_agent/, "#{sql}\n\n#{plan}"
+
+      # A list of keys is not compared with row by row.
+      refute plan =~ ~r/Filter: .*\b(id|key)\)? = ANY/, "#{sql}\n\n#{plan}"
+      if sql =~ "'keys'", do: assert(plan =~ "Index Cond: ((conversation_id = $2) AND (key = r")
+      if sql =~ "'taken'", do: assert(plan =~ "hashed SubPlan")
+    end
+  end
+end
