@@ -77,6 +77,21 @@ defmodule AshAgent.Runtime.Journal do
   end
 
   @doc """
+  Closes the attempts of calls that wait for no result any more: somebody has settled them, and nobody knows their outcome.
+
+  Returns `{:ok, journal}`, whose next write says so, or an error.
+  """
+  def close_settled(journal, context) do
+    waiting = context |> keys(Context.pending_tool_calls(context)) |> Map.values()
+
+    with {:ok, started} <-
+           ask(fn -> Store.calls(journal.store, journal.kept.id, state: :started) end) do
+      settled = Enum.reject(started, &(&1.key in waiting))
+      {:ok, Enum.reduce(settled, journal, &finish_attempt(&2, &1, :unknown))}
+    end
+  end
+
+  @doc """
   Notes that calls start, given as `{call, attempt, decided_at}`.
 
   Returns `{:ok, journal, ids}` with those that may run, or an error.

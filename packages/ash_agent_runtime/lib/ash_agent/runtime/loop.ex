@@ -30,7 +30,16 @@ defmodule AshAgent.Runtime.Loop do
   # What the run begins with is stored before it does anything.
   defp begin_journal(%{journal: nil} = run), do: {:ok, run}
 
-  defp begin_journal(run) do
+  defp begin_journal(%{journal: %{kept: %{status: :paused}}} = run) do
+    case Journal.close_settled(run.journal, run.context) do
+      {:ok, journal} -> begin_writing(%{run | journal: journal})
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  defp begin_journal(run), do: begin_writing(run)
+
+  defp begin_writing(run) do
     run = if answered?(run.context), do: run, else: Run.flush(run, :running, %{step: :begin})
     with {:ok, run} <- Run.check(run), do: load_attempts(run)
   end

@@ -10,6 +10,18 @@ defmodule AshAgent.Runtime.Repeat do
   @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. It may have been " <>
              "carried out. Find out before calling again"
 
+  @doc "The result of such a call that a person has denied: nobody knows whether it was carried out."
+  def settled(reason) do
+    words =
+      case reason do
+        nil -> @unknown
+        reason when is_binary(reason) -> @unknown <> ". It is not run again: " <> reason
+        _other -> @unknown <> ". It is not run again"
+      end
+
+    {:unknown, words}
+  end
+
   @doc """
   Decides about a call whose newest attempt is given: `:again`, `{:result, result, state}`, or `:pause`, when a person
   has to decide.

@@ -89,12 +89,17 @@ defmodule AshAgent.Session.Claim do
          do: {:ok, %{claim | kept: kept, stale?: false}}
   end
 
-  @doc "Writes a context. `ended` is how the calls that run have ended, or `nil`. Returns `{:ok, claim}` or an error."
-  def write(nil, _context, _status, _ended), do: {:ok, nil}
+  @doc """
+  Writes a context. `ended` is how the calls that run have ended, or `nil`, and `calls` are those that it is said of: all that were
+  started by default. Returns `{:ok, claim}` or an error.
+  """
+  def write(claim, context, status, ended, calls \\ :started)
+  def write(nil, _context, _status, _ended, _calls), do: {:ok, nil}
 
-  def write(%__MODULE__{} = claim, context, status, ended) do
+  def write(%__MODULE__{} = claim, context, status, ended, calls) do
     with {:ok, claim} <- refresh(claim),
-         {:ok, calls} <- fetch_started(claim, ended) do
+         {:ok, calls} <-
+           if(calls == :started, do: fetch_started(claim, ended), else: {:ok, calls}) do
       finished = for call <- calls, do: %{key: call.key, attempt: call.attempt, state: ended}
       opts = [finished: finished, taken: claim.taken, status: status]
 
@@ -102,6 +107,16 @@ defmodule AshAgent.Session.Claim do
              Journal.ask(fn -> Store.append(claim.store, claim.kept, context, opts) end),
            do: {:ok, %{claim | kept: kept, taken: []}}
     end
+  end
+
+  @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."
+  def fetch_attempts(nil, _context, _id), do: {:ok, []}
+
+  def fetch_attempts(%__MODULE__{} = claim, context, id) do
+    key = context |> Journal.keys([%{id: id}]) |> Map.fetch!(id)
+
+    with {:ok, started} <- fetch_started(claim, :any),
+         do: {:ok, Enum.filter(started, &(&1.key == key))}
   end
 
   defp fetch_started(_claim, nil), do: {:ok, []}

@@ -5,25 +5,44 @@ defmodule AshAgent.Session.Decision do
   # is stored.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Tool}
+  alias AshAgent.Runtime.{Events, Repeat, Tool}
   alias AshAgent.Session.{Claim, State}
 
   @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
   def make(%State{context: before, runtime: runtime} = session, decision, opts) do
     started = System.monotonic_time()
 
-    with {:ok, context} <- apply_decision(before, decision, opts),
+    with {:ok, unknown} <- fetch_unknown(session, decision),
+         {:ok, context} <- apply_decision(before, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
-         {:ok, claim} <- Claim.write(session.claim, context, :paused, nil) do
+         {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, unknown) do
       emit(runtime[:on_event], before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end
   end
 
-  defp apply_decision(context, decision, opts) do
-    case decision do
-      {:approved, id, _reason} -> {:ok, Context.approve_tool_call(context, id, opts)}
-      {:denied, id, reason} -> {:ok, Context.deny_tool_call(context, id, reason, opts)}
+  # The attempts that denying a call settles. An approval lets another one start.
+  defp fetch_unknown(%{claim: claim, context: context}, {:denied, id, _reason}) do
+    if Enum.any?(Context.pending_tool_calls(context), &(&1.id == id)),
+      do: Claim.fetch_attempts(claim, context, id),
+      else: {:ok, []}
+  end
+
+  defp fetch_unknown(_session, _approved), do: {:ok, []}
+
+  defp apply_decision(context, decision, unknown, opts) do
+    case {decision, unknown} do
+      {{:approved, id, _reason}, _none} ->
+        {:ok, Context.approve_tool_call(context, id, opts)}
+
+      {{:denied, id, reason}, []} ->
+        {:ok, Context.deny_tool_call(context, id, reason, opts)}
+
+      # It may have been carried out, so nobody can say that it was denied.
+      {{:denied, id, reason}, _started} ->
+        settled = %{settled: %{id => %{by: opts[:by], reason: reason}}}
+        result = %{id: id, result: Repeat.settled(reason)}
+        {:ok, Context.add_tool_results(context, [result], metadata: settled)}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}

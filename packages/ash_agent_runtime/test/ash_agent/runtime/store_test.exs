@@ -328,6 +328,55 @@ defmodule AshAgent.Runtime.StoreTest do
     end
   end
 
+  describe "a started call that a person denies" do
+    # The conversation waits for a person, who has to say what becomes of a call that was started.
+    defp paused_unknown(store, opts) do
+      assert {:paused, paused} = run(store, create(store), opts)
+      approved = Context.approve_tool_call(paused.context, "a", by: "ann")
+      claim = crash(store, paused.kept, [context: approved] ++ opts)
+      assert {:paused, %Paused{unknown: ["a"]} = paused} = run(store, claim, opts)
+      {:ok, [%{state: :started}]} = Store.calls(store, "c")
+      paused
+    end
+
+    defp ask_opts, do: [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
+
+    test "is of unknown outcome in the log, for the model and in the journal" do
+      store = sqlite()
+      paused = paused_unknown(store, ask_opts())
+      {:ok, _} = Store.release(store, paused.kept)
+
+      {:ok, session} =
+        AshAgent.Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
+
+      :ok = AshAgent.Session.deny(session, "a", "it was paid by hand", by: "ann")
+      {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
+      assert {:ok, %{output: "Done", context: context}} = AshAgent.Session.resume(session)
+      assert effects() == []
+      assert statuses(context, ["a"]) == [:unknown]
+      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert words =~ "may have been carried out"
+      assert words =~ "it was paid by hand"
+
+      assert %{metadata: %{settled: %{"a" => %{by: "ann"}}}} =
+               Enum.find(
+                 Context.get_iteration(context, 1).messages,
+                 &match?([%{type: :tool_result} | _], &1.content)
+               )
+
+      assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
+    end
+
+    test "is closed as unknown also where the context was changed by hand" do
+      store = sqlite()
+      paused = paused_unknown(store, ask_opts())
+      denied = Context.deny_tool_call(paused.context, "a", "it was done")
+      assert {:ok, %{output: "Done"}} = run(store, paused.kept, [context: denied] ++ ask_opts())
+      {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
+      assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
+    end
+  end
+
   describe "an approval" do
     test "is used once, whoever resumes", do: used_once(&sqlite/0)
 
