@@ -56,7 +56,10 @@ defmodule AshAgent.Runtime.Journal do
     end
   end
 
-  @doc "The newest attempts of these calls, by the calls' ids: `{:ok, map}` or an error."
+  @doc """
+  The newest attempts of these calls, by the calls' ids: `{:ok, journal, map}` or an error. The journal's next write closes older ones, whose
+  outcome nobody knows.
+  """
   def earlier(journal, context, calls) do
     keys = keys(context, calls)
 
@@ -72,7 +75,9 @@ defmodule AshAgent.Runtime.Journal do
           )
         end)
 
-      {:ok, for({id, key} <- keys, attempt = newest[key], into: %{}, do: {id, attempt})}
+      older = for a <- attempts, a.state == :started, a.attempt < newest[a.key].attempt, do: a
+      journal = Enum.reduce(older, journal, &finish_attempt(&2, &1, :unknown))
+      {:ok, journal, for({id, key} <- keys, attempt = newest[key], into: %{}, do: {id, attempt})}
     end
   end
 

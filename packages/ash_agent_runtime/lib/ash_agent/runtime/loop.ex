@@ -46,8 +46,8 @@ defmodule AshAgent.Runtime.Loop do
 
   defp load_attempts(run) do
     with [_ | _] = pending <- Context.pending_tool_calls(run.context),
-         {:ok, earlier} <- Journal.earlier(run.journal, run.context, pending) do
-      {:ok, %{run | earlier: earlier}}
+         {:ok, journal, earlier} <- Journal.earlier(run.journal, run.context, pending) do
+      {:ok, %{run | journal: journal, earlier: earlier}}
     else
       [] -> {:ok, run}
       {:error, reason} -> {:stop, run, {:failed, reason}}

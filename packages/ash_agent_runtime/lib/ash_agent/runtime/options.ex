@@ -78,6 +78,13 @@ defmodule AshAgent.Runtime.Options do
               default: 8,
               doc: "how many tools may run at a time."
             ],
+            max_attempts: [
+              type: :pos_integer,
+              default: 3,
+              doc:
+                "how often a call may be started when each attempt ends with its machine, see \"Calls that may be repeated\" in " <>
+                  "`AshAgent.Runtime.Tool`. After that its outcome is unknown, or a person is asked."
+            ],
             stream: [
               type: :boolean,
               default: true,

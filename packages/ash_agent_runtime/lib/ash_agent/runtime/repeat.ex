@@ -26,6 +26,11 @@ defmodule AshAgent.Runtime.Repeat do
   Decides about a call whose newest attempt is given: `:again`, `{:result, result, state}`, or `:pause`, when a person
   has to decide.
   """
+  # A call that takes its machine with it each time would do so for ever.
+  def decide(%{max_attempts: most}, gate, context, call, %{attempt: attempt} = newest)
+      when attempt >= most,
+      do: unknown(gate, context, call, newest)
+
   def decide(execution, gate, context, call, attempt) do
     case repeat(execution, call) do
       :safe ->

@@ -14,7 +14,7 @@ defmodule AshAgent.Runtime.Run do
   #
   #   * `llm`, `model` - the model, and its name or `nil`
   #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and as the model gets them
-  #   * `tool_context`, `tool_timeout`, `max_concurrency`, `supervisor`, `scope` - how tools run
+  #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `supervisor`, `scope` - how tools run
   #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
   #   * `outermost?` - `false` in a sub-agent
   #   * `first_iteration`, `max_iterations` - where the turn began, and how long it may be
@@ -44,6 +44,7 @@ defmodule AshAgent.Runtime.Run do
                 :tool_context,
                 :tool_timeout,
                 :max_concurrency,
+                :max_attempts,
                 :scope,
                 :outermost?,
                 :first_iteration,
@@ -94,6 +95,7 @@ defmodule AshAgent.Runtime.Run do
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
       tool_timeout: opts[:tool_timeout],
       max_concurrency: opts[:max_concurrency],
+      max_attempts: opts[:max_attempts],
       supervisor: supervisor,
       scope: scope,
       gate: gate,
@@ -136,7 +138,7 @@ defmodule AshAgent.Runtime.Run do
         else: %{}
 
     run
-    |> Map.take([:tools, :tool_context, :max_concurrency, :supervisor])
+    |> Map.take([:tools, :tool_context, :max_concurrency, :max_attempts, :supervisor])
     |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
     |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
     |> Map.merge(%{events: run.events, keys: keys})

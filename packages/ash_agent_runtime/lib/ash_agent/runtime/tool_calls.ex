@@ -82,7 +82,8 @@ defmodule AshAgent.Runtime.ToolCalls do
     case Repeat.decide(Run.tool_settings(run), run.gate, run.context, call, attempt) do
       :again ->
         attempts = Map.put(batch.attempts, call.id, attempt.attempt + 1)
-        settle(%{batch | attempts: attempts}, call, nil)
+        run = update_in(run.journal, &close(&1, attempt))
+        settle(%{batch | run: run, attempts: attempts}, call, nil)
 
       {:result, result, state} ->
         run = update_in(run.journal, &Journal.finish_attempt(&1, attempt, state))
@@ -92,6 +93,12 @@ defmodule AshAgent.Runtime.ToolCalls do
         %{batch | unknown: [call.id | batch.unknown]}
     end
   end
+
+  # Nobody will know what became of the attempt before.
+  defp close(journal, %{state: :started} = attempt),
+    do: Journal.finish_attempt(journal, attempt, :unknown)
+
+  defp close(journal, _ended), do: journal
 
   ## Decisions
 

@@ -248,11 +248,30 @@ defmodule AshAgent.Runtime.StoreTest do
       {:ok, calls} = Store.calls(store, "c")
 
       assert Enum.sort(for c <- calls, do: {c.attempt, c.state}) == [
-               {1, :started},
-               {1, :started},
+               {1, :unknown},
+               {1, :unknown},
                {2, :ok},
                {2, :ok}
              ]
+    end
+
+    test "a call that takes its machine with it is not repeated without end" do
+      store = sqlite()
+      opts = [tools: tools(:safe)]
+      kept = Enum.reduce(1..3, create(store), fn _, kept -> crash(store, kept, opts) end)
+      assert {:ok, result} = run(store, kept, opts)
+      assert effects() == []
+      assert statuses(result.context) == [:unknown, :unknown]
+      {:ok, calls} = Store.calls(store, "c")
+      assert Enum.map(calls, & &1.attempt) |> Enum.max() == 3
+      refute Enum.any?(calls, &(&1.state == :started))
+
+      # A person is asked where there is one.
+      store = sqlite()
+      kept = crash(store, create(store), opts)
+      asked = opts ++ [approval: fn _, _ -> :ask end, max_attempts: 1]
+      assert {:paused, %Paused{unknown: ["a", "b"]}} = run(store, kept, asked)
+      assert effects() == []
     end
 
     test "a call that may not be repeated has a result that says so" do
