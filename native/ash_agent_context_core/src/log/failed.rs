@@ -118,11 +118,13 @@ impl FailedRequest {
     }
 
     /// Tells whether a part of the answer came.
+    #[cfg(feature = "otlp")]
     pub(crate) fn is_part(&self) -> bool {
         self.text("part").is_some()
     }
 
     /// Takes the server's words away.
+    #[cfg(feature = "otlp")]
     pub(crate) fn forget_said(&mut self) {
         if let Some(said) = self.texts.last_mut() {
             *said = None;
