@@ -26,10 +26,10 @@ pub(super) fn of_cleared(
     let note = |what: &str| format!("[{size} {what}, {RECALL}");
     let room = TOKENS.saturating_sub(handle.tokens());
     let fits = |what: &str| {
-        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take up
+        // So short an estimate may be three too low, six where letters stand at random, and of rare letters, which take up
         // to three tokens, it sees one.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
-        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
+        let off = 3 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
         Method::Estimate.text(note(what).as_bytes()) + off <= room
     };
     let name = one_line(call.name.as_str());
@@ -42,14 +42,20 @@ pub(super) fn of_cleared(
     format!("{} {handle}]", note(what.trim_end()))
 }
 
-/// Tells whether small and capital letters change as in no word.
+/// Tells whether capitals, digits, consonants or vowels follow each other as in no word.
 fn is_random(text: &str) -> bool {
-    let pairs = text.bytes().zip(text.bytes().skip(1));
-    let changes = pairs.filter(|(one, next)| {
-        one.is_ascii_alphanumeric()
-            && (next.is_ascii_uppercase() || one.is_ascii_digit() && next.is_ascii_lowercase())
+    let mut pairs = text.bytes().zip(text.bytes().skip(1));
+    let changes = pairs.any(|(one, next)| {
+        one.is_ascii_alphabetic() && next.is_ascii_uppercase()
+            || one.is_ascii_digit() && next.is_ascii_alphabetic()
+            || one.is_ascii_alphabetic() && next.is_ascii_digit()
     });
-    changes.count() > 1
+    let is_vowel = |letter: u8| b"aeiouyAEIOUY".contains(&letter);
+    let alike = |one: u8, next: u8| {
+        one.is_ascii_alphabetic() && next.is_ascii_alphabetic() && is_vowel(one) == is_vowel(next)
+    };
+    let mut runs = text.as_bytes().chunk_by(|one, next| alike(*one, *next));
+    changes || runs.any(|run| run.len() > 4 || run.len() > 3 && run.iter().copied().all(is_vowel))
 }
 
 fn size(bytes: usize) -> String {
