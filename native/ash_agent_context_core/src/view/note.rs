@@ -44,8 +44,8 @@ pub(super) fn of_cleared(
 
 /// Tells whether capitals, digits, consonants or vowels follow each other as in no word.
 fn is_random(text: &str) -> bool {
-    let mut pairs = text.bytes().zip(text.bytes().skip(1));
-    let changes = pairs.any(|(one, next)| {
+    let pairs = text.bytes().zip(text.bytes().skip(1));
+    let changes = pairs.filter(|(one, next)| {
         one.is_ascii_alphabetic() && next.is_ascii_uppercase()
             || one.is_ascii_digit() && next.is_ascii_alphabetic()
             || one.is_ascii_alphabetic() && next.is_ascii_digit()
@@ -55,7 +55,8 @@ fn is_random(text: &str) -> bool {
         one.is_ascii_alphabetic() && next.is_ascii_alphabetic() && is_vowel(one) == is_vowel(next)
     };
     let mut runs = text.as_bytes().chunk_by(|one, next| alike(*one, *next));
-    changes || runs.any(|run| run.len() > 4 || run.len() > 3 && run.iter().copied().all(is_vowel))
+    changes.count() > 1
+        || runs.any(|run| run.len() > 4 || run.len() > 3 && run.iter().copied().all(is_vowel))
 }
 
 fn size(bytes: usize) -> String {
