@@ -26,10 +26,10 @@ pub(super) fn of_cleared(
     let note = |what: &str| format!("[{size} {what}, {RECALL}");
     let room = TOKENS.saturating_sub(handle.tokens());
     let fits = |what: &str| {
-        // So short an estimate may be three too low, six where letters stand at random, and of rare letters, which take up
+        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take up
         // to three tokens, it sees one.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
-        let off = 3 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
+        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
         Method::Estimate.text(note(what).as_bytes()) + off <= room
     };
     let name = one_line(call.name.as_str());
@@ -104,8 +104,8 @@ fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
             return end.to_owned();
         }
     }
-    // A word that is cut takes up to two tokens more.
-    let fits = |start: &&str| fits(&format!("{start}.. . ."));
+    // A word that is cut takes up to three tokens more.
+    let fits = |start: &&str| fits(&format!("{start}.. . . ."));
     let mut starts = text
         .char_indices()
         .rev()
