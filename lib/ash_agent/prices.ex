@@ -2,8 +2,8 @@ defmodule AshAgent.Prices do
   @moduledoc """
   Prices of models, for `:prices` of `AshAgent.Runtime.run/2`, `AshAgent.Context.fetch_cost/2` and `AshAgent.Trace`.
 
-  They are a list of maps. All amounts are integers of 10^-12 US dollars, so that sums are exact: 3 dollars for a million tokens
-  are `3_000_000` for one.
+  They are a file that `read/2` has read, or a list of maps. All amounts are integers of 10^-12 US dollars, so that sums are exact:
+  3 dollars for a million tokens are `3_000_000` for one.
 
       [
         %{model: "claude-sonnet-4-5", input: 3_000_000, cache_read: 300_000, cache_write: 3_750_000, output: 15_000_000},
@@ -11,72 +11,145 @@ defmodule AshAgent.Prices do
       ]
 
     * `:model` - the model's name, or `:any` for each model that has no price of its own. Required
-    * `:input`, `:output` - the price of a token of the request and of the answer, reasoning included. Required
+    * `:provider` - whose price it is, such as `:bedrock`: Bedrock's Claude costs more than Anthropic's. Defaults to everyone's
+    * `:input`, `:output` - the price of a token of the request and of the answer. Required
     * `:cache_read`, `:cache_write` - the price of a token of the request that the provider read from its cache, or wrote to it.
       Default to `:input`
-    * `:valid_from` - a `Date` or `DateTime`. Of several prices of a model, the newest that was valid when its iteration began counts.
+    * `:cache_write_1h` - the price of a token that is written to stay for an hour. Defaults to `:cache_write`
+    * `:reasoning` - the price of a token that the model thought. Defaults to `:output`
+    * `:input_audio`, `:input_image`, `:input_video`, `:cache_read_audio`, `:cache_read_image`, `:cache_read_video`, `:output_audio`,
+      `:output_image`, `:output_video` - prices of tokens of such parts. Each defaults to what it is a part of
+    * `:search`, `:request` - fees for a search in the web and for a request. Default to nothing
+    * `:steps` - what longer requests cost, a list of maps: `[%{above: 200_000, input: 6_000_000, output: 22_500_000}]`. A step
+      prices the whole request, not only the tokens above it
+    * `:factors` - by how much a word that the provider reports changes the price of tokens:
+      `%{service_tier: %{"batch" => {1, 2}}, speed: %{"fast" => {6, 1}}, inference_geo: %{"us" => {11, 10}}}`
+    * `:valid_from` - a `Date` or `DateTime`. Of several prices of a model, the newest that was valid when it was asked counts.
       Defaults to a price that was always valid
+    * `:context_window` - the tokens that fit into a request of the model
 
   An answer costs what the model costs that it names. Providers often add a date to the name that was asked for: without a
-  price for `"gpt-4o-2024-08-06"`, that for `"gpt-4o"` counts. Only tokens count that the provider reported, see
-  `t:AshAgent.Context.usage/0`; surcharges, such as those for long requests and for a longer lifetime of the cache, do not.
+  price for `"gpt-4o-2024-08-06"`, that for `"gpt-4o"` counts. Only what the provider reported counts, see
+  `t:AshAgent.Context.usage/0`; the parts of an answer that Anthropic bills apart (`iterations`) cost what each of them costs.
   """
 
   alias AshAgent.Context.{Error, Native}
 
+  @enforce_keys [:ref]
+  defstruct [:ref, :sha256, models: 0, skipped: [], rounded: []]
+
+  @typedoc """
+  A file of prices.
+
+    * `sha256` - of the file, to keep with sums: prices age
+    * `models` - how many models have a price
+    * `skipped` - the models without one, since the file says something of them that is not understood, such as prices by time of day:
+      `{provider, model, what}`
+    * `rounded` - the prices that were rounded to a whole number of 10^-12 dollars: `{provider, model, which}`
+  """
+  @type t :: %__MODULE__{
+          ref: reference(),
+          sha256: String.t(),
+          models: non_neg_integer(),
+          skipped: [{String.t(), String.t(), String.t()}],
+          rounded: [{String.t(), String.t(), String.t()}]
+        }
+
+  @typedoc "An amount of 10^-12 US dollars, at most a dollar."
+  @type amount :: non_neg_integer()
+
   @typedoc "A price of a model."
   @type price :: %{
           required(:model) => String.t() | :any,
-          required(:input) => non_neg_integer(),
-          required(:output) => non_neg_integer(),
-          optional(:cache_read) => non_neg_integer(),
-          optional(:cache_write) => non_neg_integer(),
-          optional(:valid_from) => Date.t() | DateTime.t() | nil
+          required(:input) => amount(),
+          required(:output) => amount(),
+          optional(:provider) => atom() | String.t() | nil,
+          optional(:steps) => [
+            %{required(:above) => non_neg_integer(), optional(atom()) => amount()}
+          ],
+          optional(:factors) => %{
+            optional(atom()) => %{optional(String.t()) => {non_neg_integer(), pos_integer()}}
+          },
+          optional(:valid_from) => Date.t() | DateTime.t() | nil,
+          optional(:context_window) => pos_integer() | nil,
+          optional(atom()) => amount()
         }
 
-  @keys [:model, :valid_from, :input, :cache_read, :cache_write, :output]
+  @read_options [
+    provider: [type: :string, doc: "whose prices count."]
+  ]
 
-  # What fits into 64 bits with a million tokens of it.
-  @most 1_000_000_000_000
+  @doc """
+  Reads prices in the format of [genai-prices](https://github.com/pydantic/genai-prices) (`prices/data.json` there), of which
+  this package ships none: prices age. `file` is its path.
+
+  Returns `{:ok, prices}`, or `{:error, error}` for a file that cannot be read or has another format. Models whose prices are not
+  understood are listed in `skipped`, and never guessed. Names of models match as the file says. Costs O(n); a file of 1,300 models takes some milliseconds.
+
+  ## Options
+
+    * `:provider` - whose prices count, such as `"azure"` or `"openrouter"`, by the file's names. Defaults to the provider that
+      answered, and then to the one whose models have such names
+
+  ## Examples
+
+      iex> file = Path.join(System.tmp_dir!(), "prices.json")
+      iex> File.write!(file, ~s([{"id": "openai", "models": [{"id": "gpt-4o", "match": {"equals": "gpt-4o"},
+      ...>   "prices": {"input_mtok": 2.5, "output_mtok": 10}}]}]))
+      iex> {:ok, prices} = AshAgent.Prices.read(file)
+      iex> prices.models
+      1
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> {:error, error} = AshAgent.Context.fetch_cost(context, prices: prices)
+      iex> error.reason
+      {:no_price, nil}
+  """
+  @doc since: "0.1.0"
+  @spec read(Path.t(), keyword()) :: {:ok, t()} | {:error, Error.t() | File.Error.t()}
+  def read(file, opts \\ []) do
+    opts = AshAgent.Options.validate!(opts, @read_options)
+
+    with {:ok, text} <- File.read(file),
+         {:ok, {ref, sha256, models, skipped, rounded}} <-
+           Native.prices_file(text, opts[:provider]) do
+      {:ok,
+       %__MODULE__{ref: ref, sha256: sha256, models: models, skipped: skipped, rounded: rounded}}
+    else
+      {:error, reason} when is_atom(reason) ->
+        {:error, %File.Error{reason: reason, action: "read prices from", path: file}}
+
+      {:error, reason} ->
+        {:error, %Error{reason: reason}}
+    end
+  end
 
   @doc false
   def schema do
     [
       prices: [
-        type: {:list, {:custom, &__MODULE__.price?/1}},
+        type: {:custom, &__MODULE__.prices?/1},
         type_doc: "a list of prices",
         default: [],
-        doc: "what models cost, see `AshAgent.Prices`."
+        doc:
+          "what models cost: a file that `AshAgent.Prices.read/2` has read, or a list, see there."
       ]
     ]
   end
 
   @doc false
-  def price?(%{model: model, input: _, output: _} = price) when not is_struct(price) do
-    rates = Map.drop(price, [:model, :valid_from])
+  def prices?(%__MODULE__{}), do: true
 
-    Map.keys(price) -- @keys == [] and
-      (model == :any or (is_binary(model) and String.valid?(model))) and
-      from?(price[:valid_from]) and
-      Enum.all?(rates, fn {_of, rate} -> is_integer(rate) and rate in 0..@most end)
-  end
-
-  def price?(_other), do: false
-
-  defp from?(nil), do: true
-  defp from?(%DateTime{year: year}), do: year in 0..9999
-  defp from?(%Date{calendar: Calendar.ISO, year: year}), do: year in 0..9999
-  defp from?(_other), do: false
+  def prices?(list),
+    do: is_list(list) and not List.improper?(list) and match?({:ok, _ref}, compile(list))
 
   @doc false
-  # For the core: {model | nil, microseconds | nil, {input, cache read, cache write, output}}
-  def terms(prices) do
-    for %{input: input} = price <- prices do
-      model = if price.model != :any, do: price.model
-      read = Map.get(price, :cache_read, input)
-      write = Map.get(price, :cache_write, input)
-      {model, micros(price[:valid_from]), {input, read, write, price.output}}
-    end
+  # For the core: a handle.
+  def terms(%__MODULE__{ref: ref}), do: ref
+
+  def terms(list) do
+    {:ok, ref} = compile(list)
+    ref
   end
 
   @doc false
@@ -89,12 +162,33 @@ defmodule AshAgent.Prices do
 
   @doc false
   # Whether a model has a price now; `nil` is one that tells no name.
+  def known?(nil, _model), do: false
+
   def known?(terms, model) do
     {:ok, known?} = Native.price_known(terms, model)
     known?
   end
 
-  defp micros(nil), do: nil
-  defp micros(%DateTime{} = at), do: DateTime.to_unix(at, :microsecond)
-  defp micros(%Date{} = date), do: date |> DateTime.new!(~T[00:00:00]) |> micros()
+  defp compile(list), do: list |> Enum.map(&put_time/1) |> Native.prices_list()
+
+  defp put_time(%{valid_from: %Date{calendar: Calendar.ISO} = date} = price),
+    do: %{price | valid_from: DateTime.new!(date, ~T[00:00:00])}
+
+  defp put_time(price), do: price
+
+  defimpl Inspect do
+    import Inspect.Algebra
+
+    def inspect(prices, _opts) do
+      skipped = length(prices.skipped)
+      sha256 = String.slice(prices.sha256 || "", 0, 8)
+
+      concat([
+        "#AshAgent.Prices<",
+        "#{prices.models} models, #{skipped} skipped, sha256 ",
+        sha256,
+        ">"
+      ])
+    end
+  end
 end

@@ -56,6 +56,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :interrupt} => [context, "stopped"],
       {Context, :to_messages} => [context],
       {Context, :fetch_cost} => [context],
+      {AshAgent.Prices, :read} => ["prices.json"],
       {Context, :dump} => [context],
       {Context, :load} => [context, Context.dump(context)],
       {Context, :load!} => [context, Context.dump(context)],

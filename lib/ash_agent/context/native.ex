@@ -72,6 +72,8 @@ defmodule AshAgent.Context.Native do
     context_token_breakdown: 2,
     context_spent: 4,
     price_known: 2,
+    prices_list: 1,
+    prices_file: 2,
     context_fit: 3,
     context_keep_last: 3,
     context_remove_old: 3,

@@ -8,14 +8,28 @@ defmodule AshAgent.Context.Responses do
   alias AshAgent.Context.{Error, Native, Options, Reply}
   alias AshAgent.Prices
 
-  @typedoc "Tokens that providers reported. `total_tokens` is the provider's total, or else the sum of input and output."
+  @typedoc """
+  Tokens that providers reported. `total_tokens` is the provider's total, or else the sum of input and output.
+
+  The usage of a single answer (`AshAgent.Response.usage/1`) also has what is billed by itself, where there is any: tokens written to the
+  cache for an hour, tokens of sound, images and films, searches, and the words on which prices depend where they are not the
+  plain ones. Sums over answers have the first six.
+  """
   @type usage :: %{
-          input_tokens: non_neg_integer(),
-          output_tokens: non_neg_integer(),
-          total_tokens: non_neg_integer(),
-          cached_tokens: non_neg_integer(),
-          cache_write_tokens: non_neg_integer(),
-          reasoning_tokens: non_neg_integer()
+          required(:input_tokens) => non_neg_integer(),
+          required(:output_tokens) => non_neg_integer(),
+          required(:total_tokens) => non_neg_integer(),
+          required(:cached_tokens) => non_neg_integer(),
+          required(:cache_write_tokens) => non_neg_integer(),
+          required(:reasoning_tokens) => non_neg_integer(),
+          optional(:cache_write_1h_tokens | :searches) => pos_integer(),
+          optional(:input_audio_tokens | :input_image_tokens | :input_video_tokens) =>
+            pos_integer(),
+          optional(:cached_audio_tokens | :cached_image_tokens | :cached_video_tokens) =>
+            pos_integer(),
+          optional(:output_audio_tokens | :output_image_tokens | :output_video_tokens) =>
+            pos_integer(),
+          optional(:service_tier | :speed | :inference_geo) => String.t()
         }
 
   @doc """

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    json, time, ChangeKind, Context, Defaults, Error, Map, Masks, MessageRef, Options, Price,
-    Prices, Provider, Rates, Stamp, Time, Value,
+    json, read_list, time, ChangeKind, Context, Defaults, Error, Map, Masks, MessageRef, Options,
+    Prices, Provider, Stamp, Time, Value,
 };
 
 fn at(micros: i64) -> Time {
@@ -434,22 +434,14 @@ fn only_the_last_message_of_attributes_may_wait_for_results() {
 }
 
 fn prices() -> Prices {
-    let rates = Rates {
-        input: 3,
-        cache_read: 1,
-        cache_write: 5,
-        output: 7,
+    let price = |input, more: &str| {
+        format!(
+            r#"{{"model":"m","input":{input},"cache_read":1,"cache_write":5,"output":7{more}}}"#
+        )
     };
-    let price = |model: &str, valid_from, rates| Price {
-        model: Some(model.into()),
-        valid_from,
-        rates,
-    };
-    let double = Rates { input: 6, ..rates };
-    Prices::new(vec![
-        price("m", None, rates),
-        price("m", Some(at(100)), double),
-    ])
+    let later = time::to_text(at(100));
+    let later = price(6, &format!(r#","valid_from":"{later}""#));
+    read_list(&value(&format!("[{},{later}]", price(3, "")))).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@
     clippy::expect_used
 )]
 
-use ash_agent_context_core::{time, Context, Error, Map, Stamp, Time, Usage, Value};
+use ash_agent_context_core::{time, Context, Error, Map, Report, Stamp, Time, Usage, Value};
 use proptest::prelude::*;
 
 fn at(micros: i64) -> Time {
@@ -107,7 +107,7 @@ proptest! {
         texts in any::<bool>(),
     ) {
         let output = output.max(reasoning);
-        let usage = Usage::read(&shape(which, [input, output, cached, reasoning], texts)).unwrap();
+        let usage = Report::read(&shape(which, [input, output, cached, reasoning], texts)).unwrap().usage;
         prop_assert_eq!(usage.input, input);
         prop_assert_eq!(usage.output, output);
         prop_assert_eq!(usage.total, input.saturating_add(output));
@@ -128,8 +128,8 @@ proptest! {
         };
         let both = entries(true).into_iter().chain(entries(false)).collect();
         prop_assert_eq!(
-            Usage::read(&Value::Map(Map::new(both))).unwrap(),
-            Usage::read(&shape(which, numbers, false)).unwrap()
+            Report::read(&Value::Map(Map::new(both))).unwrap().usage,
+            Report::read(&shape(which, numbers, false)).unwrap().usage
         );
     }
 
@@ -160,7 +160,7 @@ proptest! {
                     let report = || shape(which, [input, output, 0, 0], what == 2);
                     match (context.add_token_usage(report(), at(0)), spoken) {
                         (Ok(next), Some(index)) => {
-                            sums[index] = sums[index].plus(Usage::read(&report()).unwrap());
+                            sums[index] = sums[index].plus(Report::read(&report()).unwrap().usage);
                             next
                         }
                         (Err(error), None) => {
@@ -206,7 +206,7 @@ fn what_is_no_number_of_tokens_is_refused_by_its_key() {
                 Value::atom("input_tokens")
             };
             let report = map(vec![("input_tokens", wrong.clone())], texts);
-            assert_eq!(Usage::read(&report), Err(Error::InvalidUsage { key }));
+            assert_eq!(Report::read(&report), Err(Error::InvalidUsage { key }));
         }
     }
     for nothing in [
@@ -217,7 +217,7 @@ fn what_is_no_number_of_tokens_is_refused_by_its_key() {
         map(vec![("usage", map(vec![], true))], true),
     ] {
         let refused = Err(Error::InvalidUsage { key: Value::Nil });
-        assert_eq!(Usage::read(&nothing), refused);
+        assert_eq!(Report::read(&nothing), refused);
     }
 }
 
@@ -244,7 +244,7 @@ fn caches_that_are_counted_apart_are_part_of_the_input() {
             texts,
         );
         for report in [anthropic, bedrock] {
-            let usage = Usage::read(&report).unwrap();
+            let usage = Report::read(&report).unwrap().usage;
             let expected = Usage {
                 input: 321,
                 output: 4000,

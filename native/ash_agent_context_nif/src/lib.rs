@@ -16,6 +16,7 @@ mod json;
 mod messages;
 mod nif;
 mod otlp;
+mod prices;
 mod recall;
 mod request;
 mod resource;

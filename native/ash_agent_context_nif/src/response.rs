@@ -300,7 +300,10 @@ fn encode_event<'r, 'e>(encoder: &Encoder<'r, 'e>, event: &'r Event) -> Term<'e>
         }
         Event::Call(call) => (atoms::tool_call(), encoder.one_call(call)).encode(env),
         Event::Part(part) => (atoms::part(), encoder.part(part)).encode(env),
-        Event::Usage(usage) => (atoms::usage(), crate::tokens::encode(env, *usage)).encode(env),
+        Event::Usage(report) => {
+            let report = crate::tokens::encode_report(env, report);
+            (atoms::usage(), report).encode(env)
+        }
         Event::Finish(finish) => (atoms::finish(), finish_atom(*finish)).encode(env),
         Event::Error(fault) => (atoms::error(), encode_fault(env, fault)).encode(env),
     }
@@ -362,9 +365,8 @@ nif!(
         let texts = [response.id(), response.model(), response.finish_word()];
         let bytes = texts.into_iter().flatten().map(str::len).sum();
         scheduler.allow(Size::new(texts.len(), bytes))?;
-        let usage = response
-            .usage()
-            .map(|usage| crate::tokens::encode(env, usage));
+        let report = response.report();
+        let usage = report.map(|report| crate::tokens::encode_report(env, &report));
         let finish = response.finish_reason().map(finish_atom);
         let facts = (
             response.id(),

@@ -1,14 +1,12 @@
 //! The NIFs of tokens.
 
-use ash_agent_context_core::{time, Cost, Method, Price, Prices, Rates, Usage};
-use rustler::{Decoder, Encoder as _, Env, NifResult, Term};
+use ash_agent_context_core::{Count, Method, Report, Term as Word, Usage};
+use rustler::{Atom, Decoder, Encoder as _, Env, NifResult, Term};
 
-use crate::argument::{Any, At, Of, Unsigned, Worded};
+use crate::argument::{Any, At, Of, Worded};
 use crate::atoms;
-use crate::clock;
 use crate::decode::Number;
 use crate::encode::Encoder;
-use crate::error::NifError;
 use crate::nif::{change, nif};
 use crate::resource::Handle;
 
@@ -76,61 +74,6 @@ nif!(
     }
 );
 
-/// `[{model | nil, microseconds since 1970 | nil, {input, cache read, cache write, output}}]`
-type PriceTerms = Vec<(Option<String>, Option<i64>, (u64, u64, u64, u64))>;
-
-/// A list of prices.
-pub fn prices(term: Term<'_>) -> Result<Prices, NifError> {
-    let terms: PriceTerms = term.decode()?;
-    let price = |(model, from, rates): (Option<String>, Option<i64>, _)| {
-        let (input, cache_read, cache_write, output) = rates;
-        let valid_from = from.map(|from| time::from_micros(from).ok_or(NifError::BadTime));
-        Ok(Price {
-            model: model.map(String::into_boxed_str),
-            valid_from: valid_from.transpose()?,
-            rates: Rates {
-                input,
-                cache_read,
-                cache_write,
-                output,
-            },
-        })
-    };
-    let prices: Result<_, NifError> = terms.into_iter().map(price).collect();
-    Ok(Prices::new(prices?))
-}
-
-// What the answers from an iteration on cost.
-nif!(
-    context_spent_normal,
-    context_spent_dirty,
-    |env,
-     scheduler,
-     handle: Handle,
-     given: Term<'a>,
-     asked: Of<'a, Option<&'a str>>,
-     since: Unsigned| {
-        let context = handle.get();
-        scheduler.allow(context.spent_cost(since))?;
-        scheduler.allow(Cost::steps(given.list_length()?))?;
-        Ok(context.spent(&prices(given)?, asked, since)?.encode(env))
-    }
-);
-
-// Whether a model has a price now.
-nif!(price_known_normal, price_known_dirty, |env,
-                                             scheduler,
-                                             given: Term<'a>,
-                                             model: Of<
-    'a,
-    Option<&'a str>,
->| {
-    scheduler.allow(Cost::steps(given.list_length()?))?;
-    let now = clock::at(atoms::nil().to_term(env), scheduler)?;
-    let found = prices(given)?.find([model, None], now);
-    Ok(found.is_some().encode(env))
-});
-
 /// All that providers reported.
 #[rustler::nif(name = "context_usage_normal")]
 fn context_usage<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
@@ -144,6 +87,30 @@ fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) ->
         Some(iteration) => encode(env, iteration.usage()),
         None => atoms::nil().to_term(env),
     }
+}
+
+/// What a provider reported of an answer: what is billed by itself stands there where there is any.
+pub fn encode_report<'a>(env: Env<'a>, report: &Report) -> Term<'a> {
+    let mut map = encode(env, report.usage);
+    let bills = report.bills();
+    let mut put = |name: &str, value: Term<'a>| {
+        let key = Atom::from_str(env, name).map(|key| key.encode(env));
+        if let Ok(with) = key.and_then(|key| map.map_put(key, value)) {
+            map = with;
+        }
+    };
+    for (of, name) in Count::ALL {
+        let sum = report.count(of);
+        if sum > 0 {
+            put(name, sum.encode(env));
+        }
+    }
+    for (of, name) in Word::ALL {
+        if let Some(word) = bills.iter().find_map(|bill| bill.term(of)) {
+            put(name, word.encode(env));
+        }
+    }
+    map
 }
 
 /// Numbers of tokens.

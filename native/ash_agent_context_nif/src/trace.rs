@@ -9,10 +9,10 @@ use crate::argument::{Of, Unsigned};
 use crate::decode::{self, Around};
 use crate::error::NifError;
 use crate::nif::nif;
+use crate::prices::PricesHandle;
 use crate::request::RequestOptions;
 use crate::resource::Handle;
 use crate::scheduler::Scheduler;
-use crate::tokens;
 
 /// `{name, id, parent | nil, origin | nil, active?, context}`
 type TraceTerms = (String, String, Option<String>, Option<usize>, bool, Handle);
@@ -23,7 +23,7 @@ type TraceTerms = (String, String, Option<String>, Option<usize>, bool, Handle);
 struct HtmlOptions<'a> {
     title: Option<&'a str>,
     request: Option<RequestOptions<'a>>,
-    prices: Term<'a>,
+    prices: PricesHandle,
     fragment: bool,
 }
 
@@ -34,7 +34,7 @@ struct TrajectoryOptions<'a> {
     agent: &'a str,
     version: &'a str,
     tools: Term<'a>,
-    prices: Term<'a>,
+    prices: PricesHandle,
 }
 
 /// See `AshAgent.Context.print/2`.
@@ -87,7 +87,7 @@ nif!(trace_html_normal, trace_html_dirty, |env,
     let options = PageOptions {
         title: given.title,
         request: request.map(|request| request.options(Scheduler::Dirty)),
-        prices: &tokens::prices(given.prices)?,
+        prices: given.prices.get(),
         fragment: given.fragment,
     };
     let page = with_trace(scheduler, told, masked, |trace| trace.to_html(&options))?;
@@ -107,7 +107,7 @@ nif!(trace_atif_normal, trace_atif_dirty, |env,
         agent: given.agent,
         version: given.version,
         tools: (tools != Value::Nil).then_some(&tools),
-        prices: &tokens::prices(given.prices)?,
+        prices: given.prices.get(),
     };
     let text = with_trace(scheduler, told, masked, |trace| trace.to_atif(&options))?;
     Ok(NewBinary::from_slice(env, &text).into())

@@ -2,10 +2,12 @@
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::bill::Report;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::price::Prices;
-use crate::log::usage::{Reported, Usage};
+use crate::log::price::Money;
+use crate::log::price_list::Prices;
+use crate::log::usage::Usage;
 use crate::tokens::Method;
 use crate::value::time::Time;
 
@@ -14,7 +16,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::NoAssistantMessage`].
-    pub(crate) fn add_usage(&self, last: Usage, at: Time) -> Result<Self, Error> {
+    pub(crate) fn add_report(&self, report: &Report, at: Time) -> Result<Self, Error> {
         let Some(number) = self
             .log
             .iterations_back()
@@ -24,13 +26,10 @@ impl Context {
             return Err(Error::NoAssistantMessage);
         };
         let mut next = self.clone();
+        let last = report.usage;
         let estimate = self.estimate_up_to(number);
         next.log.change_iteration(number, |iteration| {
-            iteration.report(|before| Reported {
-                sum: before.sum.plus(last),
-                last,
-                estimate,
-            });
+            iteration.report(|before| before.plus(report, estimate));
             iteration.add_to_checkpoint(last);
         });
         for later in number.saturating_add(1)..=self.current_iteration() {
@@ -89,7 +88,7 @@ impl Context {
                 let cost = cost.map_err(|model| Error::NoPrice {
                     model: model.map(Into::into),
                 })?;
-                sum = sum.saturating_add(cost.unwrap_or(0));
+                sum = sum.saturating_add(cost.map_or(0, Money::total));
             }
         }
         Ok(sum)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::log::bill::Reported;
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
@@ -10,7 +11,7 @@ use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
 use crate::log::part::{Content, PartKind};
 use crate::log::piece::Pieces;
-use crate::log::usage::{Reported, Usage};
+use crate::log::usage::Usage;
 use crate::value::{Map, Size, Value};
 
 /// A message of an iteration, with the results of its calls.

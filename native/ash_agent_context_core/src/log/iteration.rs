@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
+use crate::log::bill::Reported;
 use crate::log::call::{ToolCall, FEW};
 use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
@@ -15,7 +16,7 @@ use crate::log::original::Original;
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::log::tally::Tallies;
-use crate::log::usage::{Reported, Usage};
+use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 
@@ -253,15 +254,15 @@ impl Iteration {
     }
 
     /// Changes the report on the last message of the model.
-    pub(crate) fn report(&mut self, change: impl FnOnce(Reported) -> Reported) {
+    pub(crate) fn report(&mut self, change: impl FnOnce(&Reported) -> Reported) {
         let Some(index) = self.entries.iter().rposition(Entry::is_model) else {
             return;
         };
         let Some(mut entry) = self.entries.get(index).cloned() else {
             return;
         };
-        let before = entry.usage.as_deref().copied().unwrap_or_default();
-        let after = change(before);
+        let before = entry.usage.clone().unwrap_or_default();
+        let after = change(&before);
         self.usage = self.usage.minus(before.sum).plus(after.sum);
         entry.usage = Some(Arc::new(after));
         self.entries.set(index, entry);

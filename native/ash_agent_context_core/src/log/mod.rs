@@ -4,6 +4,7 @@
 pub mod address;
 pub mod alias;
 pub mod approval;
+pub mod bill;
 pub mod call;
 pub mod decision;
 pub mod document;
@@ -26,6 +27,8 @@ pub mod part;
 pub mod piece;
 mod places;
 pub mod price;
+pub mod price_list;
+pub mod price_read;
 pub mod provider;
 pub mod reply;
 pub mod results;
@@ -38,6 +41,7 @@ pub mod usage;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::log::bill::Reported;
 use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::failed::FailedRequest;
@@ -51,7 +55,7 @@ use crate::log::part::{item_id, Content, Part, Place};
 use crate::log::results::read_results;
 use crate::log::segment::{LogSegment, SEGMENT};
 use crate::log::served::{PartPlace, SplitPairs};
-use crate::log::usage::{Reported, Usage};
+use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size, Value};
 

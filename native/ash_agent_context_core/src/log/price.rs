@@ -1,124 +1,271 @@
 //! What models cost.
 
-use std::collections::HashMap;
-
-use crate::log::exchange::Entry;
-use crate::log::usage::Usage;
+use crate::log::bill::{Bill, Count, Term};
 use crate::value::time::Time;
 
-/// What one token costs, in 10^-12 US dollars.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rates {
-    /// Of the request, neither read from a cache nor written to one.
-    pub input: u64,
-    /// Of the request, read from the provider's cache.
-    pub cache_read: u64,
-    /// Of the request, written to the provider's cache.
-    pub cache_write: u64,
-    /// Of the answer.
-    pub output: u64,
+/// What has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out of what
+/// it is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// A token of the request.
+    Input,
+    /// Read from the provider's cache.
+    CacheRead,
+    /// Written to the provider's cache.
+    CacheWrite,
+    /// Written to the provider's cache for an hour.
+    CacheWriteHour,
+    /// Of sound in the request.
+    InputAudio,
+    /// Of images in the request.
+    InputImage,
+    /// Of films in the request.
+    InputVideo,
+    /// Of sound, read from the cache.
+    CacheReadAudio,
+    /// Of images, read from the cache.
+    CacheReadImage,
+    /// Of films, read from the cache.
+    CacheReadVideo,
+    /// A token of the answer.
+    Output,
+    /// Of what the model thought.
+    Reasoning,
+    /// Of sound in the answer.
+    OutputAudio,
+    /// Of images in the answer.
+    OutputImage,
+    /// Of films in the answer.
+    OutputVideo,
+    /// A search in the web.
+    Search,
+    /// A request.
+    Request,
+}
+
+impl Unit {
+    /// All of them, with the keys that applications give.
+    pub const ALL: [(Self, &'static str); 17] = [
+        (Self::Input, "input"),
+        (Self::CacheRead, "cache_read"),
+        (Self::CacheWrite, "cache_write"),
+        (Self::CacheWriteHour, "cache_write_1h"),
+        (Self::InputAudio, "input_audio"),
+        (Self::InputImage, "input_image"),
+        (Self::InputVideo, "input_video"),
+        (Self::CacheReadAudio, "cache_read_audio"),
+        (Self::CacheReadImage, "cache_read_image"),
+        (Self::CacheReadVideo, "cache_read_video"),
+        (Self::Output, "output"),
+        (Self::Reasoning, "reasoning"),
+        (Self::OutputAudio, "output_audio"),
+        (Self::OutputImage, "output_image"),
+        (Self::OutputVideo, "output_video"),
+        (Self::Search, "search"),
+        (Self::Request, "request"),
+    ];
+
+    /// What it is a part of.
+    const fn wholes(self) -> &'static [Self] {
+        match self {
+            Self::CacheRead
+            | Self::CacheWrite
+            | Self::InputAudio
+            | Self::InputImage
+            | Self::InputVideo => &[Self::Input],
+            Self::CacheWriteHour => &[Self::CacheWrite, Self::Input],
+            Self::CacheReadAudio => &[Self::CacheRead, Self::InputAudio, Self::Input],
+            Self::CacheReadImage => &[Self::CacheRead, Self::InputImage, Self::Input],
+            Self::CacheReadVideo => &[Self::CacheRead, Self::InputVideo, Self::Input],
+            Self::Reasoning | Self::OutputAudio | Self::OutputImage | Self::OutputVideo => {
+                &[Self::Output]
+            }
+            Self::Input | Self::Output | Self::Search | Self::Request => &[],
+        }
+    }
+
+    fn number(self, bill: &Bill) -> u64 {
+        let usage = &bill.usage;
+        match self {
+            Self::Input => usage.input,
+            Self::CacheRead => usage.cached,
+            Self::CacheWrite => usage.written,
+            Self::CacheWriteHour => bill.count(Count::WrittenHour),
+            Self::InputAudio => bill.count(Count::InputAudio),
+            Self::InputImage => bill.count(Count::InputImage),
+            Self::InputVideo => bill.count(Count::InputVideo),
+            Self::CacheReadAudio => bill.count(Count::CachedAudio),
+            Self::CacheReadImage => bill.count(Count::CachedImage),
+            Self::CacheReadVideo => bill.count(Count::CachedVideo),
+            Self::Output => usage.output,
+            Self::Reasoning => usage.reasoning,
+            Self::OutputAudio => bill.count(Count::OutputAudio),
+            Self::OutputImage => bill.count(Count::OutputImage),
+            Self::OutputVideo => bill.count(Count::OutputVideo),
+            Self::Search => bill.count(Count::Searches),
+            Self::Request => 1,
+        }
+    }
+}
+
+/// What one of a unit costs, in 10^-12 US dollars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rate {
+    /// Of what.
+    pub unit: Unit,
+    /// Of short requests.
+    pub base: u64,
+    /// Of requests that have more tokens, all of them; the smallest first.
+    pub steps: Vec<(u64, u64)>,
+}
+
+impl Rate {
+    fn of(&self, input: u64) -> u64 {
+        let mut steps = self.steps.iter().rev();
+        let step = steps.find(|(above, _)| input > *above);
+        step.map_or(self.base, |(_, rate)| *rate)
+    }
+}
+
+/// By how much a word of a [`Term`] changes the price of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Factor {
+    /// Which word.
+    pub term: Term,
+    /// The word.
+    pub word: Box<str>,
+    /// Times this.
+    pub times: u64,
+    /// Through this, which is not zero.
+    pub through: u64,
 }
 
 /// What a model costs from a time on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Price {
-    /// The model; `None`: every model without a price of its own.
-    pub model: Option<Box<str>>,
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rates {
     /// From when on; `None`: since ever.
     pub valid_from: Option<Time>,
-    /// What it costs.
-    pub rates: Rates,
+    /// What its units cost. What has no rate costs what it is a part of.
+    pub rates: Vec<Rate>,
+    /// How words change that.
+    pub factors: Vec<Factor>,
+    /// Tokens that fit into a request.
+    pub context_window: Option<u64>,
 }
 
-/// Rates, and from when on they count.
-type Valid = (Option<Time>, Rates);
-
-/// A list of prices.
-#[derive(Debug, Default)]
-pub struct Prices {
-    /// By their models, the newest first.
-    known: HashMap<Option<Box<str>>, Vec<Valid>>,
+/// What an answer cost, in 10^-12 US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Money {
+    /// The tokens of the request.
+    pub input: u64,
+    /// The tokens of the answer.
+    pub output: u64,
+    /// What is no token.
+    pub fees: u64,
 }
 
-impl Prices {
-    /// The prices in any order.
+impl Money {
+    /// All of it.
     #[must_use]
-    pub fn new(list: Vec<Price>) -> Self {
-        let mut known: HashMap<_, Vec<_>> = HashMap::new();
-        for price in list {
-            let of = known.entry(price.model).or_default();
-            of.push((price.valid_from, price.rates));
-        }
-        for of in known.values_mut() {
-            of.sort_by_key(|(valid_from, _)| std::cmp::Reverse(*valid_from));
-        }
-        Self { known }
+    pub const fn total(self) -> u64 {
+        let tokens = self.input.saturating_add(self.output);
+        tokens.saturating_add(self.fees)
     }
 
-    /// The rates at a time for the first of these names that has any, or for all models. Providers add a date to
-    /// the name that they were asked for: a name stands for itself without its date as well.
+    /// Both together.
     #[must_use]
-    pub fn find(&self, names: [Option<&str>; 2], at: Time) -> Option<Rates> {
-        let given = names.into_iter().flatten();
-        let mut names = given.flat_map(|name| [Some(name), undated(name)]).flatten();
-        let found = names.find_map(|name| self.of(Some(name.into()), at));
-        found.or_else(|| self.of(None, at))
-    }
-
-    fn of(&self, model: Option<Box<str>>, at: Time) -> Option<Rates> {
-        let mut prices = self.known.get(&model)?.iter();
-        let is_valid = |from: &Option<Time>| from.is_none_or(|from| from <= at);
-        prices.find_map(|(from, rates)| is_valid(from).then_some(*rates))
-    }
-
-    /// What an answer cost, in 10^-12 US dollars, where its tokens were reported: of the model that it names or of
-    /// the one that was asked for. `opened` is when its iteration began, for an answer whose request is not known.
-    ///
-    /// # Errors
-    /// The name of a model without a price, as far as it is known.
-    pub fn cost<'e>(
-        &self,
-        entry: &'e Entry,
-        asked: Option<&'e str>,
-        opened: Time,
-    ) -> Result<Option<u64>, Option<&'e str>> {
-        let Some(reported) = entry.usage.as_deref() else {
-            return Ok(None);
-        };
-        let reply = entry.message.reply.as_deref();
-        let named = reply.and_then(|reply| reply.model.as_deref());
-        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        let rates = self.find([named, asked], at).ok_or(named.or(asked))?;
-        Ok(Some(rates.cost(reported.sum)))
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            fees: self.fees.saturating_add(other.fees),
+        }
     }
 }
 
 impl Rates {
-    fn cost(self, usage: Usage) -> u64 {
-        let beside = usage.cached.saturating_add(usage.written);
-        let of = |tokens: u64, rate: u64| u128::from(tokens) * u128::from(rate);
-        let sums = [
-            of(usage.input.saturating_sub(beside), self.input),
-            of(usage.cached, self.cache_read),
-            of(usage.written, self.cache_write),
-            of(usage.output, self.output),
-        ];
-        let sum = sums.into_iter().fold(0, u128::saturating_add);
-        u64::try_from(sum).unwrap_or(u64::MAX)
+    /// What a unit costs in a request of so many tokens, or what it is a part of, if that has a rate.
+    #[must_use]
+    pub fn rate(&self, unit: Unit, input: u64) -> Option<u64> {
+        let of = |unit| self.rates.iter().find(|rate| rate.unit == unit);
+        let rate = of(unit).or_else(|| unit.wholes().iter().find_map(|whole| of(*whole)));
+        rate.map(|rate| rate.of(input))
     }
-}
 
-/// A name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
-fn undated(name: &str) -> Option<&str> {
-    let date = |mark: char| match mark {
-        '0'..='9' => '0',
-        other => other,
-    };
-    ["-0000-00-00", "-00000000", "@00000000"]
-        .into_iter()
-        .find_map(|form| {
-            let (model, end) = name.split_at_checked(name.len().checked_sub(form.len())?)?;
-            let is_dated = !model.is_empty() && end.chars().map(date).eq(form.chars());
-            is_dated.then_some(model)
-        })
+    /// What a part of an answer cost.
+    #[must_use]
+    pub fn cost(&self, bill: &Bill) -> Money {
+        let mut left: Vec<(Unit, u64, u64)> = self
+            .rates
+            .iter()
+            .map(|rate| (rate.unit, rate.unit.number(bill), rate.of(bill.usage.input)))
+            .collect();
+        // The smallest parts first, so that each is taken out once of everything that it is a part of.
+        left.sort_by_key(|(unit, _, _)| std::cmp::Reverse(unit.wholes().len()));
+        let mut sums = [0_u128; 3];
+        for at in 0..left.len() {
+            let Some((unit, number, rate)) = left.get(at).copied() else {
+                break;
+            };
+            for (whole, rest, _) in left.iter_mut().skip(at + 1) {
+                if unit.wholes().contains(whole) {
+                    *rest = rest.saturating_sub(number);
+                }
+            }
+            let sum = match unit {
+                Unit::Search | Unit::Request => 2,
+                unit => usize::from(unit >= Unit::Output),
+            };
+            if let Some(sum) = sums.get_mut(sum) {
+                *sum = sum.saturating_add(u128::from(number) * u128::from(rate));
+            }
+        }
+        let [input, output, fees] = sums;
+        let tokens = |sum| self.multiply(sum, bill);
+        Money {
+            input: tokens(input),
+            output: tokens(output),
+            fees: u64::try_from(fees).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Applies the factors of a bill's words, and rounds once.
+    fn multiply(&self, sum: u128, bill: &Bill) -> u64 {
+        let (mut sum, mut through) = (sum, 1_u128);
+        for factor in self.factors_of(bill) {
+            sum = sum.saturating_mul(u128::from(factor.times));
+            through = through.saturating_mul(u128::from(factor.through.max(1)));
+        }
+        let rounded = sum.saturating_add(through / 2) / through;
+        u64::try_from(rounded).unwrap_or(u64::MAX)
+    }
+
+    fn factors_of<'f>(&'f self, bill: &'f Bill) -> impl Iterator<Item = &'f Factor> {
+        let factors = self.factors.iter();
+        factors.filter(|factor| bill.term(factor.term) == Some(&*factor.word))
+    }
+
+    /// What a bill has and no rate or factor is for: it costs as much as without it.
+    #[must_use]
+    pub fn unpriced(&self, bill: &Bill) -> Vec<String> {
+        let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
+        let units = [
+            (Unit::CacheWriteHour, Count::WrittenHour),
+            (Unit::Search, Count::Searches),
+        ];
+        let counts = units
+            .into_iter()
+            .filter(|(unit, count)| bill.count(*count) > 0 && !has(*unit));
+        let names = Count::ALL;
+        let name = |count| names.iter().find(|(known, _)| *known == count);
+        let counts =
+            counts.filter_map(|(_, count)| name(count).map(|(_, name)| (*name).to_owned()));
+        let terms = Term::ALL.into_iter().filter_map(|(term, name)| {
+            let word = bill.term(term)?;
+            let mut known = self.factors_of(bill);
+            let is_known = known.any(|factor| factor.term == term);
+            (!is_known).then(|| format!("{name} {word}"))
+        });
+        counts.chain(terms).collect()
+    }
 }

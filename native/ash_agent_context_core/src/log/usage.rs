@@ -17,17 +17,6 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
-/// What was reported for one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reported {
-    /// All reports together.
-    pub sum: Usage,
-    /// The last report.
-    pub last: Usage,
-    /// What an estimate made of the view when that report came.
-    pub estimate: u64,
-}
-
 impl Usage {
     /// Both together.
     #[must_use]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::log::bill::Report;
 use crate::log::reply::Finish;
-use crate::log::usage::Usage;
 use crate::provider::block::{gather, Note};
 use crate::provider::draft::Draft;
 use crate::provider::event::Event;
@@ -15,7 +15,7 @@ const COUNTED: usize = 100;
 
 impl Draft {
     /// What was counted for that message, and in which word it says why the model stopped.
-    pub fn put_report(&mut self, usage: Option<Usage>, word: Option<&str>) {
+    pub fn put_report(&mut self, usage: Option<Report>, word: Option<&str>) {
         Arc::make_mut(&mut self.head).usage = usage;
         if let Some(word) = word {
             self.finish_by(word);
@@ -47,8 +47,16 @@ impl Draft {
         self.head.word.as_deref()
     }
 
-    pub fn usage(&self) -> Option<Usage> {
-        self.head.usage
+    pub fn report(&self) -> Option<Report> {
+        let report = self.head.usage.clone()?;
+        Some(report.in_tier(self.head.tier.as_deref()))
+    }
+
+    /// The service tier, where the answer has it beside the report.
+    pub fn put_tier(&mut self, tier: Option<&str>) {
+        if tier.is_some() && self.head.tier.as_deref() != tier {
+            Arc::make_mut(&mut self.head).tier = tier.map(Into::into);
+        }
     }
 
     /// Who answers. Empty names are none, later ones count.
@@ -70,16 +78,16 @@ impl Draft {
     /// Reads a report on tokens that replaces earlier ones. One that cannot be read is left out: it is
     /// no reason to lose an answer.
     pub fn count_tokens(&mut self, report: &Node<'_>) {
-        if let Ok(usage) = Usage::of(report) {
-            self.set_usage(usage);
+        if let Ok(report) = Report::of(report) {
+            self.set_usage(report);
         }
     }
 
     /// What was counted, in the place of earlier reports.
-    pub fn set_usage(&mut self, usage: Usage) {
-        if self.head.usage != Some(usage) {
-            Arc::make_mut(&mut self.head).usage = Some(usage);
-            self.events.push(Event::Usage(usage));
+    pub fn set_usage(&mut self, report: Report) {
+        if self.head.usage.as_ref() != Some(&report) {
+            Arc::make_mut(&mut self.head).usage = Some(report.clone());
+            self.events.push(Event::Usage(report));
         }
     }
 
@@ -94,7 +102,7 @@ impl Draft {
         let given = given.filter(|(_, value)| !matches!(value, Value::Nil));
         entries.extend(given.take(room));
         let counted = Map::new(entries);
-        let usage = Usage::read(&Value::Map(counted.clone()));
+        let usage = Report::read(&Value::Map(counted.clone()));
         Arc::make_mut(&mut self.head).counted = counted;
         if let Ok(usage) = usage {
             self.set_usage(usage);

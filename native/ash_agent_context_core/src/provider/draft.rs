@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rpds::{HashTrieMapSync, ListSync, VectorSync};
 
 use crate::fault::Fault;
+use crate::log::bill::Report;
 use crate::log::call::{Name, ToolCall};
 use crate::log::part::{Content, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Finish;
-use crate::log::usage::Usage;
 use crate::value::{steps, Map, Value};
 
 use super::block::{Block, BlockKind, Call, Note, Opaque};
@@ -50,7 +50,8 @@ pub(super) struct AnswerHead {
     pub id: Option<Box<str>>,
     pub finish: Option<Finish>,
     pub word: Option<Box<str>>,
-    pub usage: Option<Usage>,
+    pub usage: Option<Report>,
+    pub tier: Option<Box<str>>,
     /// Numbers that are reported one by one.
     pub counted: Map,
     pub refused: bool,

@@ -1,8 +1,8 @@
 //! What happens while a response comes in.
 
+use crate::log::bill::Report;
 use crate::log::call::ToolCall;
 use crate::log::part::Part;
-use crate::log::usage::Usage;
 
 use crate::fault::Fault;
 use crate::log::reply::Finish;
@@ -43,7 +43,7 @@ pub enum Event {
     /// A part that came as a whole.
     Part(Part),
     /// What the provider counted so far.
-    Usage(Usage),
+    Usage(Report),
     /// Why the model stopped.
     Finish(Finish),
     /// Why the response failed; nothing comes after it.

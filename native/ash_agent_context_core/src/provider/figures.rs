@@ -1,5 +1,51 @@
 //! Under which keys a provider reports the tokens it counted.
 
+use crate::log::bill::{Count, Term};
+
+/// What has a price of its own in a report: a number in an object, or in those objects of a list where a word stands under
+/// a key.
+pub(crate) struct Billed {
+    /// The key of the object or list.
+    pub under: &'static str,
+    /// Which objects of a list.
+    pub of: Option<(&'static str, &'static str)>,
+    /// The number's keys.
+    pub number: &'static [&'static str],
+    /// What it counts.
+    pub count: Count,
+}
+
+impl Billed {
+    /// A number in an object.
+    pub const fn in_object(
+        under: &'static str,
+        number: &'static [&'static str],
+        count: Count,
+    ) -> Self {
+        Self {
+            under,
+            of: None,
+            number,
+            count,
+        }
+    }
+
+    /// Numbers in a list.
+    pub const fn in_list(
+        under: &'static str,
+        of: (&'static str, &'static str),
+        number: &'static [&'static str],
+        count: Count,
+    ) -> Self {
+        Self {
+            under,
+            of: Some(of),
+            number,
+            count,
+        }
+    }
+}
+
 /// The keys of a report; those that are not there are empty. A key in snake case is what some clients
 /// make of one in camel case.
 pub(crate) struct Figures {
@@ -33,6 +79,12 @@ pub(crate) struct Figures {
     pub input_details: &'static [&'static str],
     /// Objects with details of the answer, such as `reasoning`.
     pub output_details: &'static [&'static str],
+    /// What has a price of its own.
+    pub billed: &'static [Billed],
+    /// Words on which prices depend.
+    pub terms: &'static [(&'static str, Term)],
+    /// Lists of parts that are billed apart, each with the keys of a report.
+    pub parts: &'static [&'static str],
 }
 
 impl Figures {
@@ -53,5 +105,8 @@ impl Figures {
         reasoning: &[],
         input_details: &[],
         output_details: &[],
+        billed: &[],
+        terms: &[],
+        parts: &[],
     };
 }

@@ -5,6 +5,7 @@
 
 pub mod accepts;
 mod answer;
+mod bills;
 pub mod block;
 mod calls;
 pub mod dialect;

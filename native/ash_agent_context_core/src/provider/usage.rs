@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::bill::Report;
 use crate::log::provider::Provider;
 use crate::log::usage::Usage;
+use crate::provider::bills;
 use crate::provider::figures::Figures;
 use crate::provider::node::{self, Node};
 use crate::provider::room;
@@ -22,11 +24,11 @@ impl Context {
     /// # Complexity
     /// O(what came since the tokens were last estimated).
     pub fn add_token_usage(&self, report: Value, at: Time) -> Result<Self, Error> {
-        self.add_usage(Usage::read(&report)?, at)
+        self.add_report(&Report::read(&report)?, at)
     }
 }
 
-impl Usage {
+impl Report {
     /// Reads the report of any provider, or the answer that holds it.
     ///
     /// # Errors
@@ -39,17 +41,23 @@ impl Usage {
     }
 
     /// The same of JSON that is read in place.
-    pub(crate) fn of<R: Report>(report: &R) -> Result<Self, Error> {
-        let found = Found::of(report)?;
-        match found.inner(FigureKind::Around) {
-            Some(inner) => Found::of(inner)?.usage(),
-            None => found.usage(),
+    pub(crate) fn of<R: Figured>(report: &R) -> Result<Self, Error> {
+        let mut found = Found::of(report)?;
+        let mut whole = report;
+        if let Some(inner) = found.inner(FigureKind::Around) {
+            found = Found::of(inner)?;
+            whole = inner;
+        }
+        let usage = found.usage()?;
+        match found.has_more.then(|| whole.to_value()).flatten() {
+            Some(value) => Ok(bills::read(usage, &value)),
+            None => Ok(usage.into()),
         }
     }
 }
 
 /// A report, as a value or as JSON that is read in place.
-pub(crate) trait Report: Sized {
+pub(crate) trait Figured: Sized {
     /// Its entries; `None` when it has none by its nature.
     fn entries(&self) -> Option<impl Iterator<Item = (&str, Figure<'_, Self>)>>;
 
@@ -57,6 +65,9 @@ pub(crate) trait Report: Sized {
     fn key(&self, name: &str) -> Value {
         Value::text(name)
     }
+
+    /// All of it as a value.
+    fn to_value(&self) -> Option<Value>;
 }
 
 /// What stands under a key.
@@ -67,7 +78,7 @@ pub(crate) enum Figure<'r, R> {
     Other,
 }
 
-impl Report for Value {
+impl Figured for Value {
     fn entries(&self) -> Option<impl Iterator<Item = (&str, Figure<'_, Self>)>> {
         let Self::Map(map) = self else { return None };
         let figure = |value| match value {
@@ -88,9 +99,13 @@ impl Report for Value {
             _ => Self::atom(name),
         }
     }
+
+    fn to_value(&self) -> Option<Value> {
+        Some(self.clone())
+    }
 }
 
-impl Report for Node<'_> {
+impl Figured for Node<'_> {
     fn entries(&self) -> Option<impl Iterator<Item = (&str, Figure<'_, Self>)>> {
         let Self::Object(entries) = self else {
             return None;
@@ -108,6 +123,10 @@ impl Report for Node<'_> {
                 .iter()
                 .map(move |(key, value)| (&**key, figure(value))),
         )
+    }
+
+    fn to_value(&self) -> Option<Value> {
+        node::to_value(self).ok()
     }
 }
 
@@ -170,17 +189,21 @@ static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::n
 struct Found<'r, R> {
     numbers: [Option<(usize, u64)>; KINDS.len()],
     inner: [Option<(usize, &'r R)>; KINDS.len()],
+    /// Something is there that has a price of its own.
+    has_more: bool,
 }
 
-impl<'r, R: Report> Found<'r, R> {
+impl<'r, R: Figured> Found<'r, R> {
     fn of(report: &'r R) -> Result<Self, Error> {
         let entries = report.entries();
         let entries = entries.ok_or(Error::InvalidUsage { key: Value::Nil })?;
         let mut found = Self {
             numbers: [None; KINDS.len()],
             inner: [None; KINDS.len()],
+            has_more: false,
         };
         for (name, figure) in entries {
+            found.has_more |= bills::is_billed(name);
             let Some((kind, rank)) = NAMES.get(name).copied() else {
                 continue;
             };

@@ -107,8 +107,8 @@ impl Context {
             next.asked.note(place.iteration, self.view.clone());
             next.weigh_view();
         }
-        if let Some(usage) = response.usage() {
-            next = next.add_usage(usage, stamp.at)?;
+        if let Some(report) = response.report() {
+            next = next.add_report(&report, stamp.at)?;
         }
         if !waits {
             next.log.complete(stamp.at);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::log::bill::Report;
 use crate::log::call::ToolCall;
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Place};
@@ -153,7 +154,7 @@ impl Response {
         let draft = &mut response.draft;
         draft.start(None, given.model);
         draft.put_message(content, calls).map_err(Error::Response)?;
-        draft.put_report(Usage::read(&given.usage).ok(), given.finish);
+        draft.put_report(Report::read(&given.usage).ok(), given.finish);
         response.received = size.bytes.max(size.terms.saturating_mul(64));
         response.state = State::Complete;
         Ok(response)
@@ -322,8 +323,14 @@ impl Response {
 
     /// Returns what the provider counted so far.
     #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        self.draft.report()
+    }
+
+    /// The tokens of [`Response::report`].
+    #[must_use]
     pub fn usage(&self) -> Option<Usage> {
-        self.draft.usage()
+        self.report().map(|report| report.usage)
     }
 
     /// Why the model stopped.

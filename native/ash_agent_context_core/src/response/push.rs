@@ -1,7 +1,7 @@
 //! A response that somebody else reads: what it says is pushed, not fed as bytes.
 
 use crate::fault::Fault;
-use crate::log::usage::Usage;
+use crate::log::bill::Report;
 use crate::provider::draft::{Draft, Key};
 use crate::provider::event::Event;
 use crate::value::Value;
@@ -89,8 +89,8 @@ impl Draft {
             }
             Delta::CallArguments(call, json) => self.arguments(&Key::Call(*call), json),
             Delta::Usage(report) => {
-                if let Ok(usage) = Usage::read(report) {
-                    self.set_usage(usage);
+                if let Ok(report) = Report::read(report) {
+                    self.set_usage(report);
                 }
             }
             Delta::Finish(word) => {

@@ -43,6 +43,7 @@ pub const USAGE: &str = "usage";
 pub const SUM: &str = "sum";
 pub const LAST_REPORT: &str = "last";
 pub const ESTIMATE: &str = "estimate";
+pub const BILLS: &str = "bills";
 pub const INPUT_TOKENS: &str = "input_tokens";
 pub const OUTPUT_TOKENS: &str = "output_tokens";
 pub const TOTAL_TOKENS: &str = "total_tokens";

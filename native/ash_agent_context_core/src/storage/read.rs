@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::{index, Error};
+use crate::log::bill::{Bill, Count, Reported, Term};
 use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::Decision;
 use crate::log::exchange::Exchange;
@@ -15,7 +16,7 @@ use crate::log::original::Original;
 use crate::log::part::{Content, Part, PartKind, Place};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
-use crate::log::usage::{Reported, Usage};
+use crate::log::usage::Usage;
 use crate::storage::keys;
 use crate::storage::limits::{LEVELS, NESTING};
 use crate::storage::node::{DocumentFields, Node};
@@ -155,7 +156,45 @@ pub(crate) fn read_reported(node: Node<'_>) -> Result<Reported, Error> {
         sum: usage(keys::SUM)?,
         last: usage(keys::LAST_REPORT)?,
         estimate: take_count(&mut fields, keys::ESTIMATE)?,
+        bills: at(
+            keys::BILLS,
+            fields.take(keys::BILLS).map(read_bills).transpose(),
+        )?,
     })
+}
+
+fn read_bills(node: Node<'_>) -> Result<Arc<[Bill]>, Error> {
+    let bills = node.into_list();
+    let bills = bills.map_err(|_| Error::invalid(Vec::new(), "a list"))?;
+    bills
+        .into_iter()
+        .zip(0..)
+        .map(|(bill, at)| read_bill(bill).map_err(|error| error.within(index(at))))
+        .collect()
+}
+
+fn read_bill(node: Node<'_>) -> Result<Bill, Error> {
+    let mut fields = fields(node, "a map with numbers of tokens")?;
+    let usage = fields.take(keys::USAGE).unwrap_or(NIL);
+    let mut bill = Bill::plain(at(keys::USAGE, read_usage(usage))?);
+    let mut text = |key| match fields.take_given(key) {
+        None => Ok(None),
+        Some(node) => at(key, read_name(node)).map(Some),
+    };
+    if let Some(model) = text(keys::MODEL)? {
+        bill.put_model(&model);
+    }
+    for (of, name) in Term::ALL {
+        if let Some(word) = text(name)? {
+            bill.put_term(of, &word);
+        }
+    }
+    for (of, name) in Count::ALL {
+        if fields.has(name) {
+            bill.add(of, take_count(&mut fields, name)?);
+        }
+    }
+    Ok(bill)
 }
 
 fn read_usage(node: Node<'_>) -> Result<Usage, Error> {

@@ -1,5 +1,6 @@
 //! Writing: straight from the conversation to JSON text, without a tree in between.
 
+use crate::log::bill::Bill;
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Output};
@@ -48,6 +49,9 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
                 usage(json.key(keys::SUM), reported.sum);
                 usage(json.key(keys::LAST_REPORT), reported.last);
                 json.key(keys::ESTIMATE).value(&reported.estimate);
+                if let Some(bills) = &reported.bills {
+                    json.key(keys::BILLS).list(bills.iter(), bill);
+                }
             });
         }
         verbatim(json, keys::WIRE, message.original.as_ref());
@@ -93,6 +97,19 @@ pub(crate) fn usage(json: &mut Json, usage: Usage) {
         json.key(keys::REASONING_TOKENS).value(&usage.reasoning);
         if usage.written > 0 {
             json.key(keys::CACHE_WRITE_TOKENS).value(&usage.written);
+        }
+    });
+}
+
+fn bill(json: &mut Json, bill: &Bill) {
+    json.object(|json| {
+        usage(json.key(keys::USAGE), bill.usage);
+        text(json, keys::MODEL, bill.model.as_deref());
+        for (name, count) in bill.counts() {
+            json.key(name).value(&count);
+        }
+        for (name, word) in bill.terms() {
+            tagged::text(json.key(name), word.as_bytes());
         }
     });
 }

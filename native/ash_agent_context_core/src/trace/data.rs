@@ -9,7 +9,7 @@ use crate::log::iteration::Iteration;
 use crate::log::media_type::normal;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part, PartKind, Source};
-use crate::log::price::Prices;
+use crate::log::price_list::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
 use crate::trace::said::{arguments, content_text, result_text};
@@ -133,7 +133,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             usage(json, reported.sum);
         }
         if let Ok(Some(cost)) = self.prices.cost(entry, None, iteration.started_at) {
-            json.field("cost", &cost);
+            json.field("cost", &cost.total());
         }
         if let Some(exchange) = looked.exchange() {
             json.list("calls", |json| {

@@ -86,6 +86,8 @@ fn count(draft: &mut Draft, node: &Node<'_>) {
     if let Some(usage) = node::get(node, "usage") {
         draft.count_tokens(usage);
     }
+    let tier = node::dig(node, &["serviceTier", "type"]);
+    draft.put_tier(tier.and_then(node::as_text));
     draft.keep(node, &["trace", "serviceTier"]);
 }
 

@@ -1,7 +1,8 @@
 //! How Bedrock reports tokens.
 
 use super::Room;
-use crate::provider::figures::Figures;
+use crate::log::bill::Count;
+use crate::provider::figures::{Billed, Figures};
 use crate::provider::format::Reports;
 
 impl Reports for Room {
@@ -13,7 +14,15 @@ impl Reports for Room {
             cache_written: &["cacheWriteInputTokens"],
             output: &["outputTokens"],
             total: &["totalTokens"],
+            billed: &BILLED,
             ..Figures::NONE
         }
     }
 }
+
+const BILLED: [Billed; 1] = [Billed::in_list(
+    "cacheDetails",
+    ("ttl", "1h"),
+    &["inputTokens"],
+    Count::WrittenHour,
+)];

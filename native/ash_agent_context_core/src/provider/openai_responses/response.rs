@@ -146,6 +146,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
     if let Some(usage) = node::get(response, "usage") {
         draft.count_tokens(usage);
     }
+    draft.put_tier(node::text(response, "service_tier"));
     if let Some(fault) = Fault::of(response) {
         return Err(fault);
     }

@@ -13,8 +13,8 @@ pub(crate) struct Room;
 mod tests {
     use crate::context::Context;
     use crate::import::attributes::Defaults;
+    use crate::log::bill::Report;
     use crate::log::provider::Provider;
-    use crate::log::usage::Usage;
     use crate::log::Stamp;
     use crate::provider::options::Options;
     use crate::response::{Reading, Response, State};
@@ -86,7 +86,9 @@ mod tests {
 
     #[test]
     fn its_reports_on_tokens_are_read() {
-        let usage = Usage::read(&read(r#"{"heard":3,"spoken":4}"#)).unwrap();
+        let usage = Report::read(&read(r#"{"heard":3,"spoken":4}"#))
+            .unwrap()
+            .usage;
         assert_eq!((usage.input, usage.output, usage.total), (3, 4, 7));
     }
 

@@ -7,7 +7,8 @@ use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::Content;
-use crate::log::price::Prices;
+use crate::log::price::Money;
+use crate::log::price_list::Prices;
 use crate::log::usage::Usage;
 use crate::trace::atif::part::{content, is_said, is_said_part, own_parts, parts, thoughts};
 use crate::trace::atif::OWN;
@@ -131,7 +132,7 @@ impl TrajectoryWriter<'_, '_> {
 
     fn cost(&self, iteration: &Iteration, entry: &Entry) -> Option<u64> {
         let cost = self.options.prices.cost(entry, None, iteration.started_at);
-        cost.ok().flatten()
+        cost.ok().flatten().map(Money::total)
     }
 
     fn total_cost(&self, told: &Told<'_>) -> Option<u64> {

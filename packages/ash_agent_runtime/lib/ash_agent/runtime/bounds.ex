@@ -38,7 +38,7 @@ defmodule AshAgent.Runtime.Bounds do
       tokens: opts[:max_total_tokens] || @max_total_tokens,
       sub_agents: opts[:max_sub_agents] || @max_sub_agents,
       cost: opts[:max_cost] || :infinity,
-      prices: Prices.terms(opts[:prices])
+      prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices]))
     }
   end
 
@@ -107,7 +107,7 @@ defmodule AshAgent.Runtime.Bounds do
     cost
   end
 
-  defp cost(%{prices: []}, _before, _context, _model), do: nil
+  defp cost(%{prices: nil}, _before, _context, _model), do: nil
 
   defp cost(%{prices: prices}, before, context, model) do
     since = before.current_iteration

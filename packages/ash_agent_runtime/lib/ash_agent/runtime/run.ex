@@ -117,7 +117,7 @@ defmodule AshAgent.Runtime.Run do
         opts[:on_event]
         |> Events.new(%{context_id: context[:id]})
         |> Events.with_watch(within[:watch]),
-      cost: if(bounds.prices != [], do: 0)
+      cost: if(bounds.prices, do: 0)
     }
   end
 

@@ -4,6 +4,7 @@
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
 
 use crate::fault::Fault;
+use crate::log::bill::Count;
 use crate::log::kind::CallKind;
 use crate::log::part::{PartKind, AUDIO_ID};
 use crate::log::reply::Finish;
@@ -11,7 +12,7 @@ use crate::provider::block::arguments;
 use crate::provider::dialect::chat::read::{self, EXTRA, IS_REFUSAL};
 use crate::provider::dialect::chat::thought::{reference, REFERENCES};
 use crate::provider::draft::{Draft, Key};
-use crate::provider::figures::Figures;
+use crate::provider::figures::{Billed, Figures};
 use crate::provider::foreign::{self, provider_block};
 use crate::provider::format::{Reports, Responds};
 use crate::provider::node::{self, Node, NodeKind};
@@ -65,6 +66,33 @@ const FIGURES: Figures = Figures {
     reasoning: &["reasoning_tokens"],
     input_details: &["prompt_tokens_details"],
     output_details: &["completion_tokens_details"],
+    billed: &[
+        Billed::in_object(
+            "prompt_tokens_details",
+            &["audio_tokens"],
+            Count::InputAudio,
+        ),
+        Billed::in_object(
+            "prompt_tokens_details",
+            &["image_tokens"],
+            Count::InputImage,
+        ),
+        Billed::in_object(
+            "prompt_tokens_details",
+            &["video_tokens"],
+            Count::InputVideo,
+        ),
+        Billed::in_object(
+            "completion_tokens_details",
+            &["audio_tokens"],
+            Count::OutputAudio,
+        ),
+        Billed::in_object(
+            "completion_tokens_details",
+            &["image_tokens"],
+            Count::OutputImage,
+        ),
+    ],
     ..Figures::NONE
 };
 
@@ -104,6 +132,7 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
                 "search_results" => draft.keep(node, &["search_results"]),
                 "images" => draft.keep(node, &["images"]),
                 "related_questions" => draft.keep(node, &["related_questions"]),
+                "service_tier" => draft.put_tier(node::text(node, "service_tier")),
                 _ => {}
             }
         }

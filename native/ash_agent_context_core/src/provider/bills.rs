@@ -1,0 +1,113 @@
+//! Reading what has a price of its own in what providers report, and the parts of an answer that are billed apart.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use crate::log::bill::{Bill, Count, Report, Term};
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::provider::figures::{Billed, Figures};
+use crate::provider::room;
+use crate::value::{Map, Value};
+
+/// Parts of an answer that are read; those of real ones are a few.
+const PARTS: usize = 100;
+
+/// The first keys under which any provider has something that is billed by itself.
+static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let mut names = HashSet::new();
+    for figures in all() {
+        names.extend(figures.billed.iter().map(|billed| billed.under));
+        names.extend(figures.terms.iter().map(|(name, _)| *name));
+        names.extend(figures.parts);
+    }
+    names
+});
+
+fn all() -> impl Iterator<Item = &'static Figures> {
+    Provider::ALL.into_iter().map(|of| room(of).figures())
+}
+
+/// Tells whether what stands under a key of a report may be billed by itself.
+pub(crate) fn is_billed(name: &str) -> bool {
+    NAMES.contains(name)
+}
+
+/// Reads a report whose tokens are known.
+pub(crate) fn read(usage: Usage, report: &Value) -> Report {
+    let Value::Map(report) = report else {
+        return usage.into();
+    };
+    let names = all().flat_map(|figures| figures.parts);
+    let lists = names.filter_map(|name| report.get_named(name));
+    let parts = lists.filter_map(|parts| match parts {
+        Value::List(parts) => Some(parts.iter()),
+        _ => None,
+    });
+    let parts = parts.flatten();
+    let mut parts: Vec<Bill> = parts.take(PARTS).filter_map(read_part).collect();
+    let whole = read_bill(usage, report);
+    if parts.is_empty() {
+        return Report::new(usage, vec![whole]);
+    }
+    // What holds for the answer holds for its parts, and searches stand beside them alone.
+    for (of, _) in Term::ALL {
+        let missing = parts.iter_mut().filter(|part| part.term(of).is_none());
+        missing.for_each(|part| part.put_term(of, whole.term(of).unwrap_or_default()));
+    }
+    if let Some(last) = parts.last_mut() {
+        last.add(Count::Searches, whole.count(Count::Searches));
+    }
+    Report::new(usage, parts)
+}
+
+/// A part has the keys of a report.
+fn read_part(part: &Value) -> Option<Bill> {
+    let Value::Map(map) = part else { return None };
+    let usage = Report::read(part).ok()?.usage;
+    let mut bill = read_bill(usage, map);
+    if let Some(model) = map.get_named("model").and_then(Value::as_str) {
+        bill.put_model(model);
+    }
+    Some(bill)
+}
+
+fn read_bill(usage: Usage, report: &Map) -> Bill {
+    let mut bill = Bill::plain(usage);
+    for figures in all() {
+        for billed in figures.billed {
+            if let Some(given) = report.get_named(billed.under) {
+                bill.add(billed.count, number(billed, given));
+            }
+        }
+        for (name, term) in figures.terms {
+            if let Some(word) = report.get_named(name).and_then(Value::as_name) {
+                bill.put_term(*term, word);
+            }
+        }
+    }
+    bill
+}
+
+fn number(billed: &Billed, given: &Value) -> u64 {
+    let count = |map: &Map| {
+        let numbers = billed.number.iter().filter_map(|key| map.get_named(key));
+        let mut numbers = numbers.filter_map(|number| match number {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        });
+        numbers.next().unwrap_or(0)
+    };
+    match (given, billed.of) {
+        (Value::Map(map), None) => count(map),
+        (Value::List(items), Some((key, word))) => {
+            let maps = items.iter().filter_map(|item| match item {
+                Value::Map(map) => Some(map),
+                _ => None,
+            });
+            let is_meant = |map: &&Map| map.get_named(key).and_then(Value::as_name) == Some(word);
+            maps.filter(is_meant).map(count).sum()
+        }
+        _ => 0,
+    }
+}
