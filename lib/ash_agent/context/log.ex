@@ -138,6 +138,13 @@ defmodule AshAgent.Context.Log do
   @spec turn_start(Reply.handle()) :: pos_integer()
   def turn_start(%{ref: ref}), do: Native.context_turn(ref)
 
+  @doc false
+  # The first and the last iteration of the turn whose user's message has this text under this name in its metadata.
+  def find_turn(%{ref: ref}, name, text) when is_atom(name) and is_binary(text) do
+    {:ok, found} = Native.context_find_turn(ref, Atom.to_string(name), text)
+    found
+  end
+
   @doc """
   Returns `{:ok, message}` for the message at a 0-based position of an iteration, or `:error`.
 

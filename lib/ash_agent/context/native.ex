@@ -70,6 +70,7 @@ defmodule AshAgent.Context.Native do
     response_reason: 1,
     context_count_tokens: 2,
     context_token_breakdown: 2,
+    context_find_turn: 3,
     context_spent: 4,
     price_known: 2,
     prices_list: 1,

@@ -18,7 +18,7 @@ use crate::log::decision::{CallStatus, Decision};
 use crate::log::exchange::MessageRef;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Status};
+use crate::log::message::{Message, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::tally::Tallies;
@@ -409,6 +409,28 @@ impl Context {
     #[must_use]
     pub fn turn(&self) -> u64 {
         self.current().turn
+    }
+
+    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name, the
+    /// newest of several.
+    ///
+    /// # Complexity
+    /// O(messages)
+    #[must_use]
+    pub fn find_turn(&self, name: &str, text: &str) -> Option<(u64, u64)> {
+        let is_meant = |message: &Message| {
+            let metadata = message.metadata.as_ref();
+            let found = metadata.and_then(|metadata| metadata.get_named(name)?.as_str());
+            message.role == Role::User && found == Some(text)
+        };
+        let mut back = self.log.iterations_back();
+        let found = back.find(|iteration| {
+            let mut entries = iteration.entries();
+            entries.any(|entry| is_meant(&entry.message))
+        })?;
+        let later = (found.number..).map_while(|number| self.log.numbered(number));
+        let last = later.take_while(|later| later.turn == found.turn).last()?;
+        Some((found.number, last.number))
     }
 
     /// All iterations, oldest first.

@@ -3,7 +3,7 @@
 use ash_agent_context_core::{Context, Cost, Defaults, Iteration, Origin, Stamp};
 use rustler::{Encoder as _, Env, Term};
 
-use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Results};
+use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Results, Of};
 use crate::atoms;
 use crate::clock;
 use crate::decode::Number;
@@ -325,6 +325,17 @@ fn context_count_iterations(context: Handle) -> usize {
 fn context_count_messages(context: Handle) -> usize {
     context.get().count_messages()
 }
+
+// The first and the last iteration of a turn, or `nil`.
+nif!(
+    context_find_turn_normal,
+    context_find_turn_dirty,
+    |env, scheduler, handle: Handle, name: Of<'a, &'a str>, text: Of<'a, &'a str>| {
+        let context = handle.get();
+        scheduler.allow(context.find_call_cost())?;
+        Ok(context.find_turn(name, text).encode(env))
+    }
+);
 
 /// The number of the iteration that began the current turn.
 #[rustler::nif(name = "context_turn_normal")]

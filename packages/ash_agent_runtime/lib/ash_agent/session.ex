@@ -179,6 +179,9 @@ defmodule AshAgent.Session do
   @doc """
   Adds a user message, runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}` with the answer as `output`.
 
+  With a `:key`, asking again is safe: a message that is there already is not added twice, and its answer is returned, or waited
+  for. Without one, the `stored` of an error says whether the message may have been stored, see `AshAgent.Runtime.Error`.
+
   Returns `{:paused, %AshAgent.Runtime.Paused{}}` if calls need a decision, `{:error, %AshAgent.Runtime.Error{}}` if the
   run failed, `{:error, %AshAgent.Context.Error{}}` if the input is not valid, and `{:error, :busy}` or `{:error,
   :paused}` if the session is busy or paused. Calls without results from an earlier life of the session are interrupted
@@ -203,7 +206,7 @@ defmodule AshAgent.Session do
   def prompt(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     {await, opts} = opts |> Options.validate!(:prompt) |> Keyword.pop!(:await)
-    call(session, {:run, {:prompt, input, put_caller(opts)}}, :prompt, await)
+    call(session, {:run, {:prompt, input, prepare_prompt(opts)}}, :prompt, await)
   end
 
   @doc """
@@ -211,7 +214,7 @@ defmodule AshAgent.Session do
 
   They are `{AshAgent.Session, ref, {:context, context}}` for every new context, and finally `{AshAgent.Session, ref,
   reply}` with the result of `prompt/3`. Returns `{:error, :busy}` or `{:error, :paused}` if the session is busy or
-  paused. Takes `:metadata` and `:runtime_context` as `prompt/3` does.
+  paused. Takes `:metadata`, `:key` and `:runtime_context` as `prompt/3` does.
 
   When a session ends, it sends nothing more. To notice that, monitor it:
 
@@ -238,7 +241,7 @@ defmodule AshAgent.Session do
   def prompt_async(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     opts = Options.validate!(opts, :prompt_async)
-    run_async(session, {:prompt, input, put_caller(opts)}, :prompt_async)
+    run_async(session, {:prompt, input, prepare_prompt(opts)}, :prompt_async)
   end
 
   @doc false
@@ -275,7 +278,7 @@ defmodule AshAgent.Session do
   def steer(session, input, opts \\ [])
       when is_binary(input) or is_list(input) or is_map(input) do
     opts = Options.validate!(opts, :steer)
-    call(session, {:steer, input, opts[:metadata]}, :steer)
+    call(session, {:steer, input, put_key(opts[:metadata], opts[:key])}, :steer)
   end
 
   @doc """
@@ -327,7 +330,7 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Tells what the session does: `:idle`, `:running`, or `{:paused, calls}` with the calls that are still undecided, as
+  Returns the session's status: `:idle`, `:running`, `:parked` (see `:max_resumes` of `start_link/1`), or `{:paused, calls}` with the calls that are still undecided, as
   `AshAgent.Context.undecided_tool_calls/1` has them: with the arguments that they would run with.
 
   With `{:paused, []}`, all is decided and `resume/2` goes on.
@@ -339,7 +342,7 @@ defmodule AshAgent.Session do
       :idle
   """
   @doc since: "0.1.0"
-  @spec status(session()) :: :idle | :running | {:paused, [map()]}
+  @spec status(session()) :: :idle | :running | :parked | {:paused, [map()]}
   def status(session), do: call(session, :status, :status)
 
   @doc """
@@ -571,6 +574,16 @@ defmodule AshAgent.Session do
     run = fn -> call(session, {:run_async, self(), job}, function) end
     if Border.remote?(session), do: Border.relay(session, __MODULE__, run), else: run.()
   end
+
+  defp prepare_prompt(opts) do
+    {key, opts} = Keyword.pop(opts, :key)
+    opts = if key, do: Keyword.put(opts, :metadata, put_key(opts[:metadata], key)), else: opts
+    put_caller(opts)
+  end
+
+  # The key stays with the message wherever that is: in memory, in the store, on another node.
+  defp put_key(metadata, nil), do: metadata
+  defp put_key(metadata, key), do: Map.put(metadata || %{}, :idempotency_key, key)
 
   # A prompt may wait, and still belongs to the trace of the process that asked.
   defp put_caller(opts), do: Keyword.put(opts, :caller, Caller.current())

@@ -13,6 +13,8 @@ defmodule AshAgent.Runtime.Error do
     * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
       `AshAgent.Trace.to_html/2`; a session's callers on other nodes get none
     * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
+    * `stored` - of a session with a store, after a `:store_error`: whether the message that was sent is in the store, `true`, `false`
+      or `:unknown`, when it may be. Send it again with the same `:key` of `AshAgent.Session.prompt/3`. Otherwise `nil`
   """
 
   alias AshAgent.Context
@@ -65,7 +67,8 @@ defmodule AshAgent.Runtime.Error do
           cost: non_neg_integer() | nil,
           iterations: non_neg_integer(),
           sub_agents: [Context.t()],
-          kept: AshAgent.Store.kept() | nil
+          kept: AshAgent.Store.kept() | nil,
+          stored: boolean() | :unknown | nil
         }
 
   @enforce_keys [:reason, :context]
@@ -76,11 +79,20 @@ defmodule AshAgent.Runtime.Error do
     cost: nil,
     iterations: 0,
     sub_agents: [],
-    kept: nil
+    kept: nil,
+    stored: nil
   ]
 
   @impl true
-  def message(%{reason: reason}), do: describe(reason)
+  def message(%{reason: reason, stored: stored}), do: describe(reason) <> describe_stored(stored)
+
+  defp describe_stored(true), do: ". The message is stored: resume instead of sending it again"
+  defp describe_stored(false), do: ". The message is not stored: send it again"
+
+  defp describe_stored(:unknown),
+    do: ". The message may be stored: with a :key, sending it again is safe"
+
+  defp describe_stored(nil), do: ""
 
   defp describe({:max_iterations_exceeded, max}) do
     "the model still called tools after #{max} iterations of this turn. " <>

@@ -109,6 +109,29 @@ defmodule AshAgent.Session.Claim do
     end
   end
 
+  @doc """
+  Counts how often the conversation was claimed since it was written last: `{:ok, count}` or an error.
+
+  A turn whose sessions die before they can write anything is claimed again and again. Where the history was pruned, the count is 0.
+  """
+  def count_claims(%__MODULE__{kept: kept} = claim) do
+    with {:ok, writes} <-
+           Journal.ask(fn -> Store.history(claim.store, kept.id, after: kept.revision - 1) end) do
+      case List.last(writes) do
+        nil -> {:ok, 0}
+        %{epoch: epoch} -> {:ok, kept.epoch - epoch}
+      end
+    end
+  end
+
+  @doc "Gives up a turn: the conversation waits until somebody resumes it. The history says why. Returns `{:ok, claim}` or an error."
+  def park(%__MODULE__{kept: kept} = claim, count) do
+    opts = [status: :parked, note: %{parked: %{reason: :died_without_progress, claims: count}}]
+
+    with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, kept.value, opts) end),
+         do: {:ok, %{claim | kept: kept}}
+  end
+
   @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."
   def fetch_attempts(nil, _context, _id), do: {:ok, []}
 
@@ -138,6 +161,12 @@ defmodule AshAgent.Session.Claim do
     with {:ok, messages} <- Journal.ask(fn -> Store.waiting(claim.store, claim.kept.id) end),
          do: {:ok, Enum.split_with(messages, &(&1.kind == :steer))}
   end
+
+  @doc "Returns whether a message is in the store after an error: `false`, or `:unknown`."
+  def stored({:store_error, %Store.Error{reason: {kind, _}}}) when kind in [:unavailable, :io],
+    do: :unknown
+
+  def stored(_reason), do: false
 
   @doc "Returns true if an error means that the conversation is another's now."
   def lost?({:store_error, reason}),

@@ -16,6 +16,9 @@ defmodule AshAgent.Session.Client do
   def new(from, pid, tag),
     do: %__MODULE__{from: from, pid: pid, ref: make_ref(), tag: tag}
 
+  @doc "Clients of one job: all of them get what it leads to."
+  def join(clients, client), do: List.wrap(clients) ++ [client]
+
   @doc "Tells a caller that does not wait for the reply that its job is accepted."
   def confirm(%__MODULE__{ref: nil}), do: :ok
   def confirm(%__MODULE__{from: from, ref: ref}), do: GenServer.reply(from, {:ok, ref})
@@ -24,10 +27,14 @@ defmodule AshAgent.Session.Client do
   def send_context(%__MODULE__{pid: pid} = client, context) when pid != nil,
     do: send_message(client, {:context, context})
 
+  def send_context(clients, context) when is_list(clients),
+    do: Enum.each(clients, &send_context(&1, context))
+
   def send_context(_client, _context), do: :ok
 
   @doc "Answers, which is the last that a client hears of its job."
   def reply(nil, _reply), do: :ok
+  def reply(clients, reply) when is_list(clients), do: Enum.each(clients, &reply(&1, reply))
 
   def reply(%__MODULE__{pid: nil, from: {pid, _tag} = from}, reply),
     do: GenServer.reply(from, Border.pack(reply, pid))

@@ -113,6 +113,14 @@ defmodule AshAgent.Session.Options do
         "with `:store`, whether the session goes on with a turn that was cut short and with prompts that waited. If not, " <>
           "`resume/2` does, and a new prompt interrupts the turn."
     ],
+    max_resumes: [
+      type: {:or, [:pos_integer, {:in, [:infinity]}]},
+      type_doc: "a positive integer or `:infinity`",
+      default: 10,
+      doc:
+        "with `:store`, how often sessions may go on with a turn without writing anything, since they died or their nodes were " <>
+          "stopped. Then the conversation is `:parked`: it is not gone on with until somebody calls `resume/2` or prompts it."
+    ],
     stop_when_idle: [
       type: :boolean,
       default: false,
@@ -132,9 +140,18 @@ defmodule AshAgent.Session.Options do
     runtime_context:
       @metadata ++ [doc: "replaces the session's for this run. Defaults to the session's."]
   ]
+  @key [
+    key: [
+      type: {:custom, &__MODULE__.key?/1},
+      type_doc: "a string of 1 to 200 bytes",
+      doc:
+        "says which message this is: the same key twice is one message, after an error as well, in another session of the " <>
+          "conversation or on another node. It stands in the message's metadata as `:idempotency_key`. Defaults to none."
+    ]
+  ]
   @prompt_async [
                   metadata: @metadata ++ [doc: "kept with the message. Defaults to no metadata."]
-                ] ++ @runtime_context
+                ] ++ @key ++ @runtime_context
   @prompt @prompt_async ++ [await: @await]
   @resume @runtime_context ++ [await: @await]
 
@@ -157,7 +174,7 @@ defmodule AshAgent.Session.Options do
     ]
   ]
 
-  @steering [metadata: [type: :map, default: %{}, doc: "kept with the message."]]
+  @steering [metadata: [type: :map, default: %{}, doc: "kept with the message."]] ++ @key
 
   @functions [
     prompt: @prompt,
@@ -170,6 +187,9 @@ defmodule AshAgent.Session.Options do
     deny: @deny,
     subscribe: @subscription
   ]
+
+  @doc false
+  def key?(key), do: is_binary(key) and byte_size(key) in 1..200 and String.valid?(key)
 
   @doc "All options of a session."
   def schema, do: @own_schema ++ @runtime_schema

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Run do
   # next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Sealed}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Result, Sealed}
   alias AshAgent.Session.{Claim, Client, Job, State}
   alias AshAgent.Trace.Caller
 
@@ -14,8 +14,10 @@ defmodule AshAgent.Session.Run do
   #   * `client` - who gets the reply
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
+  #   * `given` - the messages that it was given for its turn
+  #   * `stored?` - it has written its conversation
   @enforce_keys [:task, :token, :client, :first, :started]
-  defstruct @enforce_keys
+  defstruct @enforce_keys ++ [given: [], stored?: false]
 
   ## Starting
 
@@ -42,6 +44,20 @@ defmodule AshAgent.Session.Run do
       {:error, error} ->
         Client.reply(client, {:error, error})
         start_next(session)
+    end
+  end
+
+  @doc """
+  Answers with what a turn that is over has led to. The last turn may have no answer yet: then the run goes on with it.
+  """
+  def answer(%State{context: context} = session, {_first, last}, client) do
+    if last == context.current_iteration do
+      start(session, %Job{kind: :resume, client: client})
+    else
+      message = context |> Context.get_iteration_messages(last) |> List.last()
+      output = if message.role == :assistant, do: Response.text(message)
+      Client.reply(client, {:ok, %Result{status: :answered, context: context, output: output}})
+      session
     end
   end
 
@@ -127,7 +143,8 @@ defmodule AshAgent.Session.Run do
   def handle_news(%State{} = session, {:event, _name, _measured, _metadata} = event),
     do: State.put_event(session, event)
 
-  def handle_news(%State{} = session, {:kept, kept}), do: put_in(session.claim.kept, kept)
+  def handle_news(%State{} = session, {:kept, kept}),
+    do: put_in(%{session | run: %{session.run | stored?: true}}.claim.kept, kept)
 
   @doc """
   Gives the run the messages that came for its turn.
@@ -144,7 +161,8 @@ defmodule AshAgent.Session.Run do
   def give_steers(%State{steers: steers} = session, pid) do
     send(pid, {session.run.token, steers})
     ids = for %{id: id} when id != nil <- steers, do: id
-    State.add_taken(%{session | steers: []}, ids)
+    run = %{session.run | given: session.run.given ++ steers}
+    State.add_taken(%{session | steers: [], run: run}, ids)
   end
 
   @doc "Handles the reply of the task, which is over."
@@ -175,7 +193,9 @@ defmodule AshAgent.Session.Run do
     State.put_context(State.clear_taken(%{session | status: status, run: nil}), context)
   end
 
-  defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error} = reply) do
+  defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error}) do
+    stored = session.run.stored? or Claim.stored(reason)
+    reply = {:error, %{error | stored: stored}}
     session = State.put_context(session, error.context)
 
     if Claim.lost?(reason) do

@@ -29,12 +29,17 @@ defmodule AshAgent.Session.Server do
 
   use GenServer
 
+  require Logger
+
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
 
   # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
   @unasked 10_000
+
+  # How many milliseconds until the store is asked again whether a message was stored.
+  @check_again 1_000
 
   # The options of what others may send.
   @limits [:max_queue, :max_queue_bytes, :max_input_bytes, :max_subscribers]
@@ -70,6 +75,7 @@ defmodule AshAgent.Session.Server do
       tag: opts[:tag],
       when_busy: opts[:when_busy],
       limits: opts |> Keyword.take(@limits) |> Map.new(),
+      max_resumes: opts[:max_resumes],
       claim: claim,
       runtime: Keyword.put(opts[:runtime], :supervisor, supervisor),
       idle_timeout: if(claim, do: opts[:idle], else: :infinity),
@@ -236,14 +242,31 @@ defmodule AshAgent.Session.Server do
         queue = prompts |> Enum.map(&Job.from_message/1) |> :queue.from_list()
         session = %{session | queue: queue, steers: steers}
 
-        cond do
-          claim.kept.status == :running -> Run.start(session, %Job{kind: :resume})
-          session.status == :paused -> session
-          true -> Run.start_next(session)
+        case claim.kept.status do
+          :running -> go_on(session)
+          :parked -> session
+          _idle when session.status == :paused -> session
+          _idle -> Run.start_next(session)
         end
 
       {:error, reason} ->
         Run.lose(session, reason)
+    end
+  end
+
+  # An atom is more than any number.
+  defp go_on(%{claim: claim, max_resumes: max} = session) do
+    with {:ok, count} when count > max <- Claim.count_claims(claim),
+         {:ok, claim} <- Claim.park(claim, count) do
+      Logger.error(
+        "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have begun its turn and ended " <>
+          "before they could store anything. AshAgent.Session.resume/2 goes on with it"
+      )
+
+      %{session | claim: claim}
+    else
+      {:ok, _few} -> Run.start(session, %Job{kind: :resume})
+      {:error, reason} -> Run.lose(session, reason)
     end
   end
 
@@ -306,7 +329,7 @@ defmodule AshAgent.Session.Server do
 
     if State.too_large?(session, {input, opts}),
       do: {:reply, {:error, :too_large}, session},
-      else: start_or_enqueue(job, session)
+      else: with_waiting(session, &accept_prompt(job, &1))
   end
 
   defp accept({:resume, opts}, client, session) when is_options(opts) do
@@ -322,6 +345,57 @@ defmodule AshAgent.Session.Server do
        do: accept_stored(id, opts, client, session)
 
   defp accept(_job, _client, session), do: reply_unknown(session)
+
+  # A message that has come before is not added again.
+  defp accept_prompt(%{client: client} = job, session) do
+    case State.find_message(session, State.key(job.opts[:metadata])) do
+      nil ->
+        start_or_enqueue(job, session)
+
+      {:queued, waiting} ->
+        Client.confirm(client)
+        {:noreply, State.join_job(session, waiting, client)}
+
+      {:turn, first, last} ->
+        accept_again({first, last}, client, session)
+
+      _running ->
+        Client.confirm(client)
+        {:noreply, update_in(session.run.client, &Client.join(&1, client))}
+    end
+  end
+
+  defp accept_again(_turn, _client, %{status: :paused} = session),
+    do: {:reply, {:error, :paused}, session}
+
+  # The last turn has no answer, and others run.
+  defp accept_again({_first, last}, client, %{run: %Run{}, context: context} = session)
+       when last == context.current_iteration do
+    Client.confirm(client)
+    {:noreply, update_in(session.run.client, &Client.join(&1, client))}
+  end
+
+  defp accept_again(turn, client, session) do
+    Client.confirm(client)
+    {:noreply, Run.answer(session, turn, client)}
+  end
+
+  # After an error whose outcome nobody knows, a message may wait in the store: it comes before the next one.
+  defp with_waiting(%{unsure?: false} = session, accept), do: accept.(session)
+
+  defp with_waiting(session, accept) do
+    case add_waiting(session) do
+      {:ok, session} -> accept.(session)
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp add_waiting(session) do
+    with {:ok, {steers, prompts}} <- Claim.fetch_waiting(session.claim) do
+      session = State.add_waiting(session, steers, prompts)
+      {:ok, if(session.status == :idle, do: Run.start_next(session), else: session)}
+    end
+  end
 
   defp start_or_enqueue(%{kind: :prompt}, %{status: :paused} = session),
     do: {:reply, {:error, :paused}, session}
@@ -374,10 +448,19 @@ defmodule AshAgent.Session.Server do
     end
   end
 
-  defp steer(_input, _metadata, %{status: status} = session) when status in [:idle, :paused],
+  defp steer(input, metadata, session) do
+    with_waiting(session, fn session ->
+      case State.find_message(session, State.key(metadata)) do
+        nil -> add_steer(input, metadata, session)
+        _there -> {:reply, :ok, session}
+      end
+    end)
+  end
+
+  defp add_steer(_input, _metadata, %{status: status} = session) when status in [:idle, :paused],
     do: {:reply, {:error, status}, session}
 
-  defp steer(input, metadata, session) do
+  defp add_steer(input, metadata, session) do
     with false <- State.too_large?(session, {input, metadata}) && {:error, :too_large},
          false <- State.steers_full?(session, input) && {:error, :full},
          :ok <- check_message(input, metadata),
@@ -413,12 +496,18 @@ defmodule AshAgent.Session.Server do
 
   defp refuse(session, {kind, _} = reason)
        when kind in [:store_error, :on_change_error, :missing_option] do
-    error = %Error{reason: reason, context: session.context}
+    stored = if kind == :store_error, do: Claim.stored(reason)
+    error = %Error{reason: reason, context: session.context, stored: stored}
     session = if Claim.lost?(reason), do: Run.lose(session, reason), else: session
-    {:reply, {:error, error}, session}
+    {:reply, {:error, error}, if(stored == :unknown, do: check_later(session), else: session)}
   end
 
   defp refuse(session, error), do: {:reply, {:error, error}, session}
+
+  defp check_later(session) do
+    unless session.unsure?, do: Process.send_after(self(), :check_waiting, @check_again)
+    %{session | unsure?: true}
+  end
 
   ## Orders, which are not answered
 
@@ -466,6 +555,16 @@ defmodule AshAgent.Session.Server do
       :error -> State.ignore(session)
     end
   end
+
+  defp handle_message(:check_waiting, %{unsure?: true, claim: %Claim{}, status: status} = session)
+       when status != :draining do
+    case add_waiting(session) do
+      {:ok, session} -> session
+      {:error, _reason} -> check_later(%{session | unsure?: false})
+    end
+  end
+
+  defp handle_message(:check_waiting, session), do: session
 
   # This may also be a late message of a run that was cancelled.
   defp handle_message(_unknown, session), do: State.ignore(session)

@@ -4,7 +4,7 @@ defmodule AshAgent.Session.State do
   # The state of a session. `AshAgent.Session.Server` has the table of its states.
 
   alias AshAgent.Context
-  alias AshAgent.Session.Subscribers
+  alias AshAgent.Session.{Client, Job, Subscribers}
 
   #   * `status` - `:idle`, `:running`, `:paused`, `:draining` or `:lost`
   #   * `run` - the `AshAgent.Session.Run` of a session that runs or drains. A session that drains stops when it is `nil`
@@ -19,15 +19,18 @@ defmodule AshAgent.Session.State do
   #   * `limits` - the options of what others may send, `max_queue` and so on, as a map
   #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
   #   * `runtime` - the options of each run
+  #   * `max_resumes` - how often a turn may be begun without a step
   #   * `idle_timeout`, `idle_timer` - how long nobody may need the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
   #   * `activity` - the events of tools that run and of waits, the latest last
+  #   * `unsure?` - a message may have been stored that the session has not heard of
   #   * `ignored` - how many messages were not understood
-  @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime]
+  @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
   @nothing [
     :run,
     :response,
     :idle_timer,
+    unsure?: false,
     activity: [],
     number: 0,
     ignored: 0,
@@ -40,6 +43,7 @@ defmodule AshAgent.Session.State do
   def public_status(%__MODULE__{status: :paused, context: context}),
     do: {:paused, Context.undecided_tool_calls(context)}
 
+  def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :parked}}}), do: :parked
   def public_status(%__MODULE__{status: :idle}), do: :idle
   def public_status(%__MODULE__{}), do: :running
 
@@ -65,6 +69,54 @@ defmodule AshAgent.Session.State do
   @doc "Returns true if a stored prompt waits in the queue."
   def queued?(%__MODULE__{queue: queue}, id),
     do: Enum.any?(:queue.to_list(queue), &(&1.id == id))
+
+  @doc """
+  Finds a user's message by its key: `:waiting` for a steer, `{:queued, job}`, `:running` in the turn that runs,
+  `{:turn, first, last}` with its iterations, or `nil`.
+  """
+  def find_message(%__MODULE__{}, nil), do: nil
+
+  def find_message(%__MODULE__{run: run} = state, key) do
+    given = if run, do: run.given, else: []
+    job = Enum.find(:queue.to_list(state.queue), &(key(&1.opts[:metadata]) == key))
+
+    cond do
+      job != nil -> {:queued, job}
+      Enum.any?(state.steers, &(key(&1.metadata) == key)) -> :waiting
+      Enum.any?(given, &(key(&1.metadata) == key)) -> :running
+      true -> find_turn(state, Context.Log.find_turn(state.context, :idempotency_key, key))
+    end
+  end
+
+  defp find_turn(_state, nil), do: nil
+  defp find_turn(%{run: %{first: from}}, {first, _last}) when first >= from, do: :running
+  defp find_turn(_state, {first, last}), do: {:turn, first, last}
+
+  @doc "Returns the key in a message's metadata, or `nil`."
+  def key(%{idempotency_key: key}) when is_binary(key), do: key
+  def key(_metadata), do: nil
+
+  @doc "Adds a client to a job of the queue."
+  def join_job(%__MODULE__{queue: queue} = state, job, client) do
+    join = fn
+      ^job -> [%{job | client: Client.join(job.client, client)}]
+      other -> [other]
+    end
+
+    %{state | queue: :queue.filter(join, queue)}
+  end
+
+  @doc "Adds messages that wait in the store and that the session has not heard of."
+  def add_waiting(%__MODULE__{} = state, steers, prompts) do
+    known =
+      for %{id: id} <- state.steers ++ :queue.to_list(state.queue), into: MapSet.new(), do: id
+
+    known = MapSet.union(known, MapSet.new(state.claim.taken))
+    new? = &(not MapSet.member?(known, &1.id))
+    jobs = for prompt <- prompts, new?.(prompt), do: Job.from_message(prompt)
+    queue = Enum.reduce(jobs, state.queue, &:queue.in/2)
+    %{state | queue: queue, steers: state.steers ++ Enum.filter(steers, new?), unsure?: false}
+  end
 
   @doc "Returns true if somebody would miss the session."
   def needed?(%__MODULE__{run: run, subscribers: subscribers, queue: queue}),

@@ -283,7 +283,7 @@ defmodule AshAgent.Sessions.Node do
   defp handle_start(reply, _config, _kept), do: report(reply)
 
   defp unfinished?(_config, %{status: :running}), do: true
-  defp unfinished?(_config, %{status: :paused}), do: false
+  defp unfinished?(_config, %{status: status}) when status in [:paused, :parked], do: false
 
   defp unfinished?(config, kept),
     do: Journal.ask(fn -> Store.waiting(config.store, kept.id) end) != {:ok, []}

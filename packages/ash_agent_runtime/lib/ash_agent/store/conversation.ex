@@ -8,7 +8,8 @@ defmodule AshAgent.Store.Conversation do
     * `id`, `parent_id` - as in the context or chat. `parent_id` is the chat's, the origin of a fork, or the parent of a sub-agent
     * `kind` - `:context` or `:chat`
     * `value` - the `AshAgent.Context` or `AshAgent.ChatContext`, or `nil` if it was not loaded, as in lists
-    * `status` - as set by the application: `:idle`, `:running`, `:paused` or `:waiting`
+    * `status` - as set by the application: `:idle`, `:running`, `:paused` or `:waiting`. A session gives up a turn that takes it down again
+      and again: then it is `:parked`, until somebody resumes it
     * `revision` - the number of writes, from 1
     * `epoch` - the number of claims, from 0
     * `owner` - who has claimed it, or `nil`
@@ -43,7 +44,7 @@ defmodule AshAgent.Store.Conversation do
     blobs: %{}
   ]
 
-  @type status :: :idle | :running | :paused | :waiting
+  @type status :: :idle | :running | :paused | :waiting | :parked
 
   @type t :: %__MODULE__{
           id: String.t(),
@@ -64,7 +65,7 @@ defmodule AshAgent.Store.Conversation do
           blobs: AshAgent.Store.Blobs.known()
         }
 
-  @statuses [:idle, :running, :paused, :waiting]
+  @statuses [:idle, :running, :paused, :waiting, :parked]
 
   @doc false
   def statuses, do: @statuses

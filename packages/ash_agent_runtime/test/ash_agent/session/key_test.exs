@@ -1,0 +1,234 @@
+defmodule AshAgent.Session.KeyTest do
+  use ExUnit.Case, async: true
+
+  @moduletag :capture_log
+
+  # The same key twice is one message, whatever happened in between.
+
+  import AshAgent.Test.Wait, only: [until: 1]
+
+  alias AshAgent.{Context, Session, Store}
+  alias AshAgent.Runtime.{Error, Result}
+  alias AshAgent.Store.SQLite
+  alias AshAgent.Test.WatchedStore
+
+  @down %Store.Error{reason: {:unavailable, :test}}
+
+  setup do
+    {:ok, store} = SQLite.open(":memory:")
+    {:ok, store: store}
+  end
+
+  # Answers when it is let.
+  defp llm do
+    test = self()
+
+    fn context ->
+      texts = for %{role: :user, content: text} <- Context.to_messages(context), do: text
+      send(test, {:asked, self(), texts})
+      receive do: (:go -> {:ok, %{content: "re: " <> List.last(texts)}})
+    end
+  end
+
+  defp let(texts) do
+    assert_receive {:asked, model, ^texts}, 5_000
+    send(model, :go)
+  end
+
+  defp start(store, opts \\ []) do
+    opts = Keyword.merge([store: store, id: "c", llm: llm()], opts)
+    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
+  end
+
+  # Fails once, before or after it was asked for this.
+  defp failing(store, name, moment) do
+    left = :counters.new(1, [])
+    :counters.put(left, 1, 1)
+
+    fun = fn
+      ^moment, ^name ->
+        if :counters.get(left, 1) == 1 do
+          :counters.put(left, 1, 0)
+          {:error, @down}
+        else
+          :ok
+        end
+
+      _moment, _name ->
+        :ok
+    end
+
+    WatchedStore.new(store, fun)
+  end
+
+  defp users(session) do
+    for %{role: :user, content: text} <- Context.to_messages(Session.context(session)), do: text
+  end
+
+  defp ask(session, text, key) do
+    {:ok, ref} = Session.prompt_async(session, text, key: key)
+    ref
+  end
+
+  test "while it runs, all who asked get the answer" do
+    session = start_supervised!({Session, llm: llm()})
+    one = ask(session, "Hi", "k1")
+    two = ask(session, "Hi", "k1")
+    waiting = Task.async(fn -> Session.prompt(session, "Hi", key: "k1") end)
+    until(fn -> match?({:message_queue_len, 0}, Process.info(session, :message_queue_len)) end)
+    let(["Hi"])
+    assert_receive {Session, ^one, {:ok, %Result{output: "re: Hi"}}}, 5_000
+    assert_receive {Session, ^two, {:ok, %Result{output: "re: Hi"}}}, 5_000
+    assert {:ok, %Result{output: "re: Hi"}} = Task.await(waiting)
+    assert users(session) == ["Hi"]
+  end
+
+  test "while it waits, it waits once", %{store: store} do
+    session = start(store)
+    first = ask(session, "One", "k1")
+    second = ask(session, "Two", "k2")
+    again = ask(session, "Two", "k2")
+    assert {:ok, [_one]} = Store.waiting(store, "c")
+    let(["One"])
+    assert_receive {Session, ^first, {:ok, _}}, 5_000
+    let(["One", "Two"])
+
+    for ref <- [second, again],
+        do: assert_receive({Session, ^ref, {:ok, %Result{output: "re: Two"}}}, 5_000)
+
+    assert users(session) == ["One", "Two"]
+  end
+
+  test "when it was answered, its answer comes again, also when others came after it", %{
+    store: store
+  } do
+    session =
+      start(store,
+        llm: fn context -> {:ok, %{content: "re: #{Context.count_messages(context)}"}} end
+      )
+
+    assert {:ok, %{output: "re: 1"}} =
+             Session.prompt(session, "One", key: "k1", metadata: %{from: "ann"})
+
+    assert {:ok, %{output: "re: 1"}} = Session.prompt(session, "One", key: "k1")
+    assert {:ok, %{output: "re: 3"}} = Session.prompt(session, "Two", key: "k2")
+    assert {:ok, %{output: "re: 1"}} = Session.prompt(session, "One", key: "k1")
+    assert users(session) == ["One", "Two"]
+
+    assert {:ok, %{metadata: %{from: "ann", idempotency_key: "k1"}}} =
+             Context.fetch_message(Session.context(session), {1, 0})
+  end
+
+  test "after a crash, another session knows it", %{store: store} do
+    session = start(store)
+    ask(session, "Hi", "k1")
+    assert_receive {:asked, _model, ["Hi"]}, 5_000
+    {:ok, _ref} = Session.prompt_async(session, "Later", key: "k2")
+    monitor = Process.monitor(session)
+    Process.exit(session, :kill)
+    assert_receive {:DOWN, ^monitor, _, _, _}
+
+    session = start(store)
+    again = ask(session, "Hi", "k1")
+    later = ask(session, "Later", "k2")
+    let(["Hi"])
+    assert_receive {Session, ^again, {:ok, %Result{output: "re: Hi"}}}, 5_000
+    let(["Hi", "Later"])
+    assert_receive {Session, ^later, {:ok, %Result{output: "re: Later"}}}, 5_000
+    assert users(session) == ["Hi", "Later"]
+  end
+
+  test "after an error of which nobody knows whether it was stored", %{store: store} do
+    for {moment, n} <- [after: 1, before: 2] do
+      session = start(failing(store, :enqueue, moment), id: "c#{n}", when_busy: :queue)
+      one = Task.async(fn -> Session.prompt(session, "One", key: "k1") end)
+      assert_receive {:asked, model, ["One"]}, 5_000
+
+      assert {:error, %Error{stored: :unknown} = error} =
+               Session.prompt(session, "Two", key: "k2", await: 5_000)
+
+      assert Exception.message(error) =~ ":key"
+      two = ask(session, "Two", "k2")
+      send(model, :go)
+      assert {:ok, %Result{output: "re: One"}} = Task.await(one)
+      let(["One", "Two"])
+      assert_receive {Session, ^two, {:ok, %Result{output: "re: Two"}}}, 5_000
+      assert users(session) == ["One", "Two"]
+      assert Store.waiting(store, "c#{n}") == {:ok, []}
+    end
+  end
+
+  test "a message that was stored unconfirmed runs before a later one", %{store: store} do
+    session = start(failing(store, :enqueue, :after))
+    assert {:error, %Error{stored: :unknown}} = Session.prompt_async(session, "Lost?")
+    assert {:ok, [%{input: "Lost?"}]} = Store.waiting(store, "c")
+    {:ok, later} = Session.prompt_async(session, "Later")
+    let(["Lost?"])
+    let(["Lost?", "Later"])
+    assert_receive {Session, ^later, {:ok, %Result{output: "re: Later"}}}, 5_000
+  end
+
+  test "a message that was stored unconfirmed runs although nobody asks again", %{store: store} do
+    session = start(failing(store, :enqueue, :after))
+    assert {:error, %Error{stored: :unknown}} = Session.prompt_async(session, "Lost?")
+    let(["Lost?"])
+    until(fn -> Session.status(session) == :idle end)
+    assert users(session) == ["Lost?"]
+  end
+
+  test "an error says that a message is not stored, or that it is", %{store: store} do
+    refused = %Store.Error{reason: {:disk_full, :test}}
+
+    full =
+      WatchedStore.new(store, fn
+        :before, :enqueue -> {:error, refused}
+        _, _ -> :ok
+      end)
+
+    session = start(full, id: "full")
+    assert {:error, %Error{stored: false} = error} = Session.prompt_async(session, "Hi")
+    assert Exception.message(error) =~ "not stored"
+
+    # The run's first write has the message, its second one the answer.
+    writes = :counters.new(1, [])
+
+    second = fn
+      :before, :append ->
+        :counters.add(writes, 1, 1)
+        if :counters.get(writes, 1) == 2, do: {:error, @down}, else: :ok
+
+      _, _ ->
+        :ok
+    end
+
+    session =
+      start(WatchedStore.new(store, second),
+        id: "later",
+        llm: fn _ -> {:ok, %{content: "Hello!"}} end
+      )
+
+    assert {:error, %Error{stored: true}} = Session.prompt(session, "Hi")
+  end
+
+  test "steering with the same key is one message", %{store: store} do
+    session = start(store)
+    one = ask(session, "One", "k1")
+    assert_receive {:asked, model, ["One"]}, 5_000
+    for _ <- 1..3, do: assert(Session.steer(session, "Short!", key: "s1") == :ok)
+    send(model, :go)
+    let(["One", "Short!"])
+    assert_receive {Session, ^one, {:ok, _}}, 5_000
+    assert Session.steer(session, "Short!", key: "s1") == :ok
+    assert Session.steer(session, "Short!", key: "s2") == {:error, :idle}
+    assert users(session) == ["One", "Short!"]
+  end
+
+  test "keys are short texts", %{store: store} do
+    session = start(store)
+
+    for key <- ["", String.duplicate("a", 201), :a, 1, <<255>>] do
+      assert_raise ArgumentError, ~r/:key/, fn -> Session.prompt(session, "Hi", key: key) end
+      assert_raise ArgumentError, ~r/:key/, fn -> Session.steer(session, "Hi", key: key) end
+    end
+  end
+end

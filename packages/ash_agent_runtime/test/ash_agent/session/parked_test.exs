@@ -1,0 +1,108 @@
+defmodule AshAgent.Session.ParkedTest do
+  use ExUnit.Case, async: true
+
+  import ExUnit.CaptureLog
+
+  alias AshAgent.{Context, Session, Sessions, Store}
+  alias AshAgent.Store.SQLite
+
+  @moduletag :capture_log
+
+  setup do
+    {:ok, store} = SQLite.open(":memory:")
+    {:ok, _kept} = Store.create(store, Context.new("Kill me", id: "c"), status: :running)
+    {:ok, store: store}
+  end
+
+  # A model that takes its session down. `$ancestors` begins with the session's supervisor of tasks.
+  defp deadly do
+    fn _context ->
+      [_supervisor, session | _] = Process.get(:"$ancestors")
+      Process.exit(session, :kill)
+      Process.sleep(:infinity)
+    end
+  end
+
+  defp open(store, opts) do
+    opts = Keyword.merge([store: store, id: "c"], opts)
+    start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
+  end
+
+  defp die(store, max) do
+    session = open(store, llm: deadly(), max_resumes: max)
+    monitor = Process.monitor(session)
+
+    receive do
+      {:DOWN, ^monitor, _, _, :killed} -> :died
+    after
+      200 ->
+        status = Session.status(session)
+        GenServer.stop(session)
+        status
+    end
+  end
+
+  test "a turn that takes its session down again and again is parked with its reason", %{
+    store: store
+  } do
+    died = Stream.repeatedly(fn -> die(store, 3) end) |> Enum.take_while(&(&1 == :died))
+    assert length(died) == 3
+
+    assert {:ok, %{conversations: [%{id: "c", status: :parked}]}} =
+             Store.list(store, status: :parked)
+
+    {:ok, history} = Store.history(store, "c")
+    assert %{parked: %{reason: :died_without_progress, claims: 4}} = List.last(history).note
+  end
+
+  test "it says so in the log, without a word of the conversation", %{store: store} do
+    for _ <- 1..2, do: assert(die(store, 2) == :died)
+    log = capture_log(fn -> assert die(store, 2) == :parked end)
+    assert log =~ ~s(conversation "c" is parked: 3 sessions)
+    refute log =~ "Kill me"
+  end
+
+  test "it waits for a person, with its prompts, and then goes on", %{store: store} do
+    for _ <- 1..2, do: die(store, 1)
+    {:ok, kept} = Store.fetch(store, "c")
+    assert kept.status == :parked
+
+    session =
+      open(store, llm: fn context -> {:ok, %{content: "#{Context.count_messages(context)}"}} end)
+
+    assert Session.status(session) == :parked
+    assert Context.count_messages(Session.context(session)) == 1
+    assert {:ok, %{output: "1"}} = Session.resume(session)
+    assert Session.status(session) == :idle
+    assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
+  end
+
+  test "a prompt lets it go on as well", %{store: store} do
+    for _ <- 1..2, do: die(store, 1)
+    session = open(store, llm: fn _ -> {:ok, %{content: "Better"}} end)
+    assert {:ok, %{output: "Better"}} = Session.prompt(session, "Try again")
+  end
+
+  test "a step counts: whoever writes is not parked", %{store: store} do
+    for _ <- 1..4 do
+      for _ <- 1..2, do: assert(die(store, 3) == :died)
+      {:ok, %{owner: owner}} = Store.fetch(store, "c")
+      {:ok, kept} = Store.claim(store, "c", owner: "somebody", from: owner)
+      context = Context.add_failure(kept.value, %{kind: :closed})
+      {:ok, kept} = Store.append(store, kept, context, status: :running)
+      {:ok, _kept} = Store.release(store, kept)
+    end
+  end
+
+  test "sessions of a node leave it alone", %{store: store} do
+    for _ <- 1..2, do: die(store, 1)
+    test = self()
+
+    name = Module.concat(__MODULE__, Node)
+    llm = fn _ -> send(test, :asked) && {:ok, %{content: "Hi"}} end
+    start_supervised!({Sessions, name: name, store: store, llm: llm, lease: 60, recover: 20})
+    refute_receive :asked, 300
+    assert {:ok, %{status: :parked}} = Store.fetch(store, "c")
+    assert {:ok, %{output: "Hi"}} = Sessions.resume(name, "c")
+  end
+end
