@@ -20,15 +20,15 @@ defmodule AshAgent.Toolbox do
   the process that runs the tool ends for whatever reason, and when the VM dies. Only processes that leave the group
   (`setsid`) can outlive a call.
 
-  The environment is that of the VM, plus `env`. Remove variables that the program should not see: `env:
-  %{"OPENAI_API_KEY" => nil}`.
+  The environment is `env`, and of the VM's the variables `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`, with those that
+  `inherit_env` names: a program that a model runs sees no keys. `inherit_env: true` gives it all of them.
 
   It needs a POSIX system with `sh`, `tail` and a `head` that knows `-c` (GNU, BSD and BusyBox have them), which take a
   few milliseconds to start.
   """
 
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Options
+  alias AshAgent.{Options, ProgramEnv}
 
   @default_parameters %{"type" => "object"}
   @max_output_bytes 1_000_000
@@ -42,6 +42,7 @@ defmodule AshAgent.Toolbox do
     parameters: @default_parameters,
     args: [],
     env: %{},
+    inherit_env: [],
     search_hints: [],
     max_output_bytes: @max_output_bytes
   ]
@@ -53,6 +54,7 @@ defmodule AshAgent.Toolbox do
     * `command` - a program on the PATH, or a path
     * `args` - the program's arguments
     * `env` - additional environment variables; `nil` removes one
+    * `inherit_env` - names of variables that the program gets from the VM besides the six above, or `true` for all
     * `search_hints` - words to find it by among many tools; the runtime does not use them
     * `max_output_bytes` - how much it may print; more is an error
   """
@@ -63,6 +65,7 @@ defmodule AshAgent.Toolbox do
           command: String.t(),
           args: [String.t()],
           env: %{optional(String.t()) => String.t() | nil},
+          inherit_env: [String.t()] | true,
           search_hints: [String.t()],
           max_output_bytes: pos_integer()
         }
@@ -98,7 +101,7 @@ defmodule AshAgent.Toolbox do
   @doc """
   Makes a toolbox from its fields, see `t:t/0`.
 
-  `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args` and `search_hints` to `[]`, `env` to
+  `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args`, `inherit_env` and `search_hints` to `[]`, `env` to
   `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown, repeated, missing and wrong fields, without showing
   their values, which may be secrets.
 
@@ -126,6 +129,10 @@ defmodule AshAgent.Toolbox do
       args: texts,
       search_hints: [type: {:list, :string}],
       env: [type: {:custom, &env?/1}, type_doc: "a map of names to strings, or to nil"],
+      inherit_env: [
+        type: {:custom, &ProgramEnv.inherit?/1},
+        type_doc: "a list of names of variables, or true"
+      ],
       max_output_bytes: [type: :pos_integer]
     ]
   end
@@ -192,7 +199,7 @@ defmodule AshAgent.Toolbox do
         :hide,
         :use_stdio,
         args: args ++ toolbox.args,
-        env: env(toolbox.env)
+        env: env(toolbox)
       ]
 
       port = Port.open({:spawn_executable, sh}, options)
@@ -230,11 +237,12 @@ defmodule AshAgent.Toolbox do
     end
   end
 
-  defp env(env) do
-    for {name, value} <- env do
-      {name |> to_string() |> String.to_charlist(),
-       if(value, do: String.to_charlist(value), else: false)}
-    end
+  # A port inherits the whole environment; `false` takes a variable out.
+  defp env(%{env: env, inherit_env: inherit}) do
+    own = Map.new(env, fn {name, value} -> {to_string(name), value} end)
+
+    for {name, value} <- Map.merge(ProgramEnv.removed(inherit), own),
+        do: {String.to_charlist(name), if(value, do: String.to_charlist(value), else: false)}
   end
 
   defp feed(port, input) do

@@ -171,12 +171,31 @@ defmodule AshAgent.ToolboxTest do
       assert Toolbox.run(toolbox("printf", args: ["%s|" | args]), %{}) == {:ok, expected}
     end
 
-    test "has the VM's environment with its own on top", %{dir: dir} do
-      System.put_env("TOOLBOX_TEST_SEEN", "seen")
-      System.put_env("TOOLBOX_TEST_HIDDEN", "hidden")
-      text = ~S(printf '%s,%s,%s' "$TOOLBOX_TEST_SEEN" "$TOOLBOX_TEST_HIDDEN" "$OWN")
-      env = %{"TOOLBOX_TEST_HIDDEN" => nil, "OWN" => "ü $(x)"}
-      assert run(dir, text, %{}, env: env) == {:ok, "seen,,ü $(x)"}
+    test "has six variables of the VM, those that are named, and its own", %{dir: dir} do
+      System.put_env("TOOLBOX_TEST_NAMED", "named")
+      System.put_env("TOOLBOX_TEST_KEY", "a key")
+
+      text =
+        ~S(printf '%s,%s,%s,%s' "$TOOLBOX_TEST_NAMED" "$TOOLBOX_TEST_KEY" "$OWN" "${HOME:+home}")
+
+      opts = [env: %{"OWN" => "ü $(x)"}, inherit_env: ["TOOLBOX_TEST_NAMED"]]
+      assert run(dir, text, %{}, opts) == {:ok, "named,,ü $(x),home"}
+      assert run(dir, text, %{}, inherit_env: true) == {:ok, "named,a key,,home"}
+
+      assert run(dir, text, %{}, inherit_env: true, env: %{"HOME" => nil}) ==
+               {:ok, "named,a key,,"}
+
+      kept = ~w(HOME LOGNAME PATH SHELL TERM USER _ PWD OLDPWD SHLVL)
+      {:ok, names} = run(dir, "env | sed 's/=.*//'", %{}, [])
+      assert String.split(names, "\n", trim: true) -- kept == []
+    end
+
+    test "is given no names that are none" do
+      for wrong <- [["A=B"], [""], [1], ["a" | "b"], "HOME", false] do
+        assert_raise ArgumentError, ~r/:inherit_env/, fn ->
+          Toolbox.new(name: "x", command: "y", inherit_env: wrong)
+        end
+      end
     end
 
     test "works with a PATH that has nothing on it", %{dir: dir} do

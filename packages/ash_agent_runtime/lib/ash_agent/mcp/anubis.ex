@@ -18,8 +18,6 @@ defmodule AshAgent.MCP.Anubis do
   # In words: 256 MB. An output schema that refers to itself makes the client grow without end when it reads it.
   @max_heap 32_000_000
 
-  @default_env ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"]
-
   # A fixed text: nothing is ever inserted into it.
   #
   # A port inherits the whole environment of the VM. Every variable but those in $1 is removed when the program starts, without
@@ -152,7 +150,7 @@ defmodule AshAgent.MCP.Anubis do
   end
 
   defp transport(%{command: command} = server) do
-    keep = inherit_env(server[:inherit_env] || [], server.env)
+    keep = AshAgent.ProgramEnv.kept(server[:inherit_env] || [], server.env)
     program = server.env["PATH"] || System.find_executable(command)
 
     if program do
@@ -163,9 +161,6 @@ defmodule AshAgent.MCP.Anubis do
       {:error, "cannot be started: #{inspect(command)} does not exist or is not executable"}
     end
   end
-
-  defp inherit_env(true, env), do: inherit_env(Map.keys(System.get_env()), env)
-  defp inherit_env(names, env), do: Enum.uniq(@default_env ++ names ++ Map.keys(env))
 
   # By telemetry alone, and from its own process, the client tells changes and why it ends. Finch does the same with each
   # request that a transport makes.

@@ -1,8 +1,8 @@
 defmodule AshAgent.Runtime.Journal do
   @moduledoc false
 
-  # What a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and all
-  # results together. A write that fails ends the run before its next step.
+  # What a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and the
+  # results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.Conversation

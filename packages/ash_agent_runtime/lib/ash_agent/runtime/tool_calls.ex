@@ -251,6 +251,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp run_tools(batch) do
     settings = batch.run |> Run.tool_settings() |> Map.put(:over?, &(&1.run.refused != nil))
+    settings = if batch.run.journal, do: Map.put(settings, :write, &write/1), else: settings
     {state, batch} = ToolExecutor.execute(batch.ready, settings, batch, &add_outcome/4)
 
     cond do
@@ -267,6 +268,9 @@ defmodule AshAgent.Runtime.ToolCalls do
         {:ok, batch}
     end
   end
+
+  # A result counts although the calls beside it hang or take the machine with them.
+  defp write(batch), do: %{batch | run: Run.flush(batch.run, nil)}
 
   defp add_outcome({call, {index, kind}}, outcome, duration, %{run: run} = batch) do
     result = apply_hooks(run, call, kind, Outcome.result(outcome))

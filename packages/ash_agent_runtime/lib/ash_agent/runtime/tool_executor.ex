@@ -148,12 +148,16 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
+  # How many milliseconds a result waits for others, to be written with them.
+  @pause 5
+
   defmodule State do
     @moduledoc false
     # `waiting` are the calls that have not started, with their keys, and `running` are the others by the references of
-    # their tasks. `acc` is what `fun` returned last.
+    # their tasks. `acc` is what `fun` returned last. `write_at` is when results that have come are written while others run,
+    # `:infinity` without any, and `pause` how many milliseconds the first of them waits for more.
     @enforce_keys [:waiting, :settings, :fun, :acc]
-    defstruct [:waiting, :settings, :fun, :acc, running: %{}]
+    defstruct [:waiting, :settings, :fun, :acc, :pause, running: %{}, write_at: :infinity]
   end
 
   @doc false
@@ -161,11 +165,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
   # its key, the outcome, how long the call took, in native units, and the accumulator. `settings.keys`, when given, has
   # the idempotency keys by the calls' ids.
   #
+  # While calls run, `settings.write`, when given, gets the accumulator with the outcomes that have come, and returns it: a few
+  # milliseconds after the first of them, so that those that come together are one write.
+  #
   # Returns `{:done, acc}`, or `{:timeout, acc}` when the deadline has passed or when `settings.over?`, when given, returns
   # true for the accumulator; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
-    settings = Map.put_new(settings, :over?, fn _acc -> false end)
-    run(%State{waiting: calls, settings: settings, fun: fun, acc: acc})
+    settings = Map.merge(%{over?: fn _acc -> false end, write: nil}, settings)
+    run(%State{waiting: calls, settings: settings, fun: fun, acc: acc, pause: @pause})
   end
 
   defp run(%State{settings: settings} = state) do
@@ -195,8 +202,17 @@ defmodule AshAgent.Runtime.ToolExecutor do
         emit_progress(running, channel, measured, settings)
         run(state)
     after
-      running |> next_deadline(settings.deadline) |> left() -> kill_late(state)
+      running |> next_deadline(min(settings.deadline, state.write_at)) |> left() ->
+        if left(state.write_at) == 0, do: state |> write() |> run(), else: kill_late(state)
     end
+  end
+
+  # One that takes long is not begun again at once: each writes all results of the iteration.
+  defp write(%{settings: settings} = state) do
+    started = System.monotonic_time(:millisecond)
+    acc = settings.write.(state.acc)
+    pause = max(@pause, System.monotonic_time(:millisecond) - started)
+    %{state | acc: acc, write_at: :infinity, pause: pause}
   end
 
   defp emit_progress(running, channel, measured, settings) do
@@ -256,8 +272,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
     fold(%{state | running: running}, entry, outcome, Events.since(entry.started))
   end
 
-  defp fold(state, entry, outcome, duration),
-    do: %{state | acc: state.fun.(entry.keyed, outcome, duration, state.acc)}
+  defp fold(state, entry, outcome, duration) do
+    acc = state.fun.(entry.keyed, outcome, duration, state.acc)
+    %{state | acc: acc, write_at: next_write(state)}
+  end
+
+  defp next_write(%{settings: %{write: nil}}), do: :infinity
+  defp next_write(%{write_at: :infinity, pause: pause}), do: deadline(pause)
+  defp next_write(%{write_at: write_at}), do: write_at
 
   ## One call
 

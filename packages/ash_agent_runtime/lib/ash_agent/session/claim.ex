@@ -4,7 +4,7 @@ defmodule AshAgent.Session.Claim do
   # A session's claim on its conversation in a store, and all that the session asks the store for. A session without a store
   # has `nil` for a claim: then nothing is stored, and nothing fails.
 
-  alias AshAgent.Store
+  alias AshAgent.{Context, Store}
   alias AshAgent.Runtime.Journal
   alias AshAgent.Session.{Owner, Renewer}
   alias AshAgent.Store.Conversation
@@ -32,20 +32,31 @@ defmodule AshAgent.Session.Claim do
   end
 
   defp claim_or_create(store, id, opts, initial) do
-    own = [owner: Owner.name(self()), lease: opts[:lease]]
+    own = [owner: Owner.name(self(), opts[:lease]), lease: opts[:lease]]
 
     case Journal.ask(fn -> Store.claim(store, id, own ++ Keyword.take(opts, [:from])) end) do
       {:error, {:store_error, :not_found}} ->
         with {:ok, context} <- initial.(), do: create(store, context, own, id)
 
       {:error, {:store_error, {:owned, owner}}} = error ->
-        # A process of this VM that is gone will not need its claim again.
-        if Owner.locate(owner) == :gone,
+        if needless?(store, id, owner),
           do: Journal.ask(fn -> Store.claim(store, id, own ++ [from: owner]) end),
           else: error
 
       answer ->
         answer
+    end
+  end
+
+  # A process that is gone will not need its claim again.
+  defp needless?(store, id, owner),
+    do: Owner.locate(owner) == :gone or distrusted?(store, id, owner)
+
+  # Whoever has the claim by now has another name.
+  defp distrusted?(store, id, owner) do
+    case Journal.ask(fn -> Store.fetch(store, id) end) do
+      {:ok, %{owner: ^owner, lease_until: until}} -> Owner.distrusted?(owner, until)
+      _another_or_error -> false
     end
   end
 
@@ -140,6 +151,18 @@ defmodule AshAgent.Session.Claim do
 
     with {:ok, started} <- fetch_started(claim, :any),
          do: {:ok, Enum.filter(started, &(&1.key == key))}
+  end
+
+  @doc "Returns the ids of the pending calls that were started and have not ended, while none runs: `{:ok, ids}` or an error."
+  def fetch_unknown(nil, _context), do: {:ok, []}
+
+  def fetch_unknown(%__MODULE__{} = claim, context) do
+    keys = Journal.keys(context, Context.pending_tool_calls(context))
+
+    with {:ok, started} <- fetch_started(claim, :any) do
+      started = MapSet.new(started, & &1.key)
+      {:ok, for({id, key} <- keys, key in started, do: id)}
+    end
   end
 
   defp fetch_started(_claim, nil), do: {:ok, []}

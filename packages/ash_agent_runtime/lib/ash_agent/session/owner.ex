@@ -2,30 +2,72 @@ defmodule AshAgent.Session.Owner do
   @moduledoc false
 
   # The names under which sessions claim conversations. A name tells which process of which VM it is, so that whoever reads
-  # it in a store can find that process.
+  # it in a store can find that process, and how long its leases are: `node vm/program/lease process`.
+  #
+  # The program is the VM's process of the operating system, see `AshAgent.Session.Program`.
 
-  @doc "Returns the name of a process of this VM."
-  def name(pid), do: "#{node()} #{vm()} #{:erlang.pid_to_list(pid)}"
+  alias AshAgent.Session.Program
+
+  # How many milliseconds two clocks may differ.
+  @skew 5_000
+
+  @doc "Returns the name of a process of this VM whose leases have so many milliseconds."
+  def name(pid, lease),
+    do: "#{node()} #{vm()}/#{Program.own()}/#{lease} #{:erlang.pid_to_list(pid)}"
 
   @doc "Returns the name of this VM as an owner that holds conversations for sessions which start here."
-  def reserve, do: "#{node()} #{vm()} reserved"
+  def reserve, do: "#{node()} #{vm()}/#{Program.own()}/ reserved"
 
   @doc """
-  Finds an owner's process: `{:here, pid}`, `:gone` for one of this VM that has ended, `:reserved` for what this VM holds,
-  `{:there, node}`, or `:unknown`.
+  Finds an owner's process: `{:here, pid}`, `:gone` for one of this VM, or of a VM of this machine, that has ended, `:reserved` for
+  what this VM holds, `{:there, node}`, or `:unknown`.
   """
   def locate(owner) do
-    with [name, vm, process] <- String.split(owner, " ", parts: 3),
-         {:ok, node} <- fetch_atom(name) do
+    with {name, vm, program, _lease, process} <- parse(owner) do
       cond do
-        node != node() -> {:there, node}
-        vm != vm() -> :unknown
-        true -> locate_process(process)
+        vm == vm() -> locate_process(process)
+        Program.state(program) == :ended -> :gone
+        node = other_node(name) -> {:there, node}
+        true -> :unknown
+      end
+    end
+  end
+
+  # Names of earlier releases have no program.
+  defp parse(owner) do
+    with [name, vm, process] <- String.split(owner, " ", parts: 3) do
+      case String.split(vm, "/") do
+        [vm, program, lease] -> {name, vm, program, lease, process}
+        _older -> {name, vm, "", "", process}
       end
     else
       _other -> :unknown
     end
   end
+
+  defp other_node(name) do
+    case fetch_atom(name) do
+      {:ok, node} when node != node() -> node
+      _this_or_none -> nil
+    end
+  end
+
+  @doc """
+  Returns true if a lease ends so late that the clock which made it was wrong, and its owner cannot be seen to live.
+
+  A lease is at most as long as its owner's leases are. One of a wrong clock would hold a conversation until the right clock gets there.
+  """
+  def distrusted?(owner, %DateTime{} = lease_until) do
+    with {_name, _vm, program, lease, _process} <- parse(owner),
+         {lease, ""} <- Integer.parse(lease) do
+      left = DateTime.diff(lease_until, DateTime.utc_now(), :millisecond)
+      left > lease + @skew and Program.state(program) != :running
+    else
+      _unknown -> false
+    end
+  end
+
+  def distrusted?(_owner, nil), do: false
 
   # A name that no node of the cluster has must not become an atom.
   defp fetch_atom(name) do

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Run do
   # next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Result, Sealed}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Paused, Repeat, Result, Sealed}
   alias AshAgent.Session.{Claim, Client, Job, State}
   alias AshAgent.Trace.Caller
 
@@ -25,7 +25,6 @@ defmodule AshAgent.Session.Run do
   def start(%State{} = session, %Job{client: client} = job) do
     case Job.prepare(job, session.context) do
       {:ok, context, opts} ->
-        if context != session.context, do: Client.send_context(client, context)
         session = State.add_taken(session, List.wrap(job.id))
         token = make_ref()
 
@@ -129,10 +128,8 @@ defmodule AshAgent.Session.Run do
   ## Hearing from the task
 
   @doc "Handles news of the current run."
-  def handle_news(%State{} = session, {:context, context}) do
-    Client.send_context(session.run.client, context)
-    State.put_context(session, context)
-  end
+  def handle_news(%State{} = session, {:context, context}),
+    do: State.put_context(session, context)
 
   def handle_news(%State{} = session, {:delta, pid, events, response}) do
     session = State.put_response(session, events, response)
@@ -143,8 +140,10 @@ defmodule AshAgent.Session.Run do
   def handle_news(%State{} = session, {:event, _name, _measured, _metadata} = event),
     do: State.put_event(session, event)
 
-  def handle_news(%State{} = session, {:kept, kept}),
-    do: put_in(%{session | run: %{session.run | stored?: true}}.claim.kept, kept)
+  def handle_news(%State{} = session, {:kept, kept}) do
+    session = put_in(session.claim.kept, kept)
+    State.show_context(%{session | run: %{session.run | stored?: true}}, kept.value)
+  end
 
   @doc """
   Gives the run the messages that came for its turn.
@@ -216,9 +215,16 @@ defmodule AshAgent.Session.Run do
   @doc "Cancels what runs, or gives up the calls that wait for a decision."
   def cancel(%State{status: :idle} = session), do: session
 
-  def cancel(%State{status: :paused} = session) do
-    context = Context.interrupt(session.context, "cancelled by the user", status: :cancelled)
-    session |> end_turn(context, :cancelled) |> start_next()
+  def cancel(%State{status: :paused, claim: claim, context: context} = session) do
+    # None of its calls runs: nobody knows what became of those that were started.
+    context =
+      case Claim.fetch_unknown(claim, context) do
+        {:ok, ids} -> add_unknown(context, ids)
+        {:error, _reason} -> context
+      end
+
+    context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
+    session |> end_turn(context, :unknown) |> start_next()
   end
 
   def cancel(%State{run: run} = session) do
@@ -284,12 +290,18 @@ defmodule AshAgent.Session.Run do
   defp interrupt_cancelled(session),
     do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
 
+  defp add_unknown(context, []), do: context
+
+  defp add_unknown(context, ids) do
+    results = for id <- ids, do: %{id: id, result: Repeat.settled("the user cancelled the turn")}
+    Context.add_tool_results(context, results)
+  end
+
   # Ends the turn of a run that has no reply.
-  defp interrupt(%{run: run, context: before} = session, words, reason, opts) do
+  defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
     ended = if label == :cancelled, do: :cancelled, else: :interrupted
     session = end_turn(session, add_response(session, label, words, opts), ended)
-    if session.context != before, do: Client.send_context(run.client, session.context)
     session = if session.status == :lost, do: session, else: report_end(session, run, reason)
     start_next(session)
   end

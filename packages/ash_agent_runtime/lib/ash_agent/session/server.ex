@@ -72,6 +72,7 @@ defmodule AshAgent.Session.Server do
     %State{
       status: first_status(context, claim, opts[:runtime][:approval]),
       context: context,
+      shown: {context, nil},
       tag: opts[:tag],
       when_busy: opts[:when_busy],
       limits: opts |> Keyword.take(@limits) |> Map.new(),
@@ -291,7 +292,8 @@ defmodule AshAgent.Session.Server do
   defp handle_request({:put_llm, llm}, _from, session),
     do: {:reply, :ok, put_in(session.runtime[:llm], llm)}
 
-  defp handle_request(:context, _from, session), do: {:reply, session.context, session}
+  defp handle_request(:context, _from, %{shown: {context, _response}} = session),
+    do: {:reply, context, session}
 
   defp handle_request(:status, _from, session),
     do: {:reply, State.public_status(session), session}

@@ -10,6 +10,7 @@ defmodule AshAgent.Session.State do
   #   * `run` - the `AshAgent.Session.Run` of a session that runs or drains. A session that drains stops when it is `nil`
   #   * `context` - the conversation
   #   * `response` - the current answer, an `AshAgent.Response`, or `nil`
+  #   * `shown` - the context and the response that others see: with a store, what is stored, and the pieces of an answer
   #   * `number` - how many changes there were
   #   * `subscribers` - who gets the changes, see `AshAgent.Session.Subscribers`
   #   * `tag` - the first element of the session's messages
@@ -29,6 +30,7 @@ defmodule AshAgent.Session.State do
   @nothing [
     :run,
     :response,
+    :shown,
     :idle_timer,
     unsure?: false,
     activity: [],
@@ -145,11 +147,22 @@ defmodule AshAgent.Session.State do
   @doc "Counts a message that was not understood."
   def ignore(%__MODULE__{} = state), do: %{state | ignored: state.ignored + 1}
 
-  @doc "Makes a context the current one and tells the subscribers. It ends the current answer."
-  def put_context(%__MODULE__{context: context, response: nil} = state, context), do: state
+  @doc "Makes a context the current one. It ends the current answer. Others see it when it is stored."
+  def put_context(%__MODULE__{} = state, context) do
+    state = end_waits(%{state | context: context, response: nil})
+    if kept?(state, context), do: show_context(state, context), else: state
+  end
 
-  def put_context(%__MODULE__{} = state, context),
-    do: publish(end_waits(%{state | context: context, response: nil}), {:context, context})
+  defp kept?(%{claim: nil}, _context), do: true
+  defp kept?(%{claim: claim}, context), do: claim.kept.value == context
+
+  @doc "Shows a context that is stored, and tells the subscribers."
+  def show_context(%__MODULE__{shown: {context, nil}} = state, context), do: state
+
+  def show_context(%__MODULE__{} = state, context) do
+    if state.run, do: Client.send_context(state.run.client, context)
+    publish(%{state | shown: {context, nil}}, {:context, context})
+  end
 
   @doc "Tells the subscribers what happened in the run. Those that come later are shown tools that run, and waits."
   def put_event(%__MODULE__{} = state, {:event, name, _measured, metadata} = event) do
@@ -172,8 +185,10 @@ defmodule AshAgent.Session.State do
   defp ended_by?(_event, _name, _metadata), do: false
 
   @doc "Adds events to the current answer, which is then `response`, and tells the subscribers."
-  def put_response(%__MODULE__{} = state, events, response),
-    do: publish(end_waits(%{state | response: response}), {:delta, events})
+  def put_response(%__MODULE__{shown: {context, _before}} = state, events, response) do
+    state = %{state | response: response, shown: {context, response}}
+    publish(end_waits(state), {:delta, events})
+  end
 
   defp end_waits(%{activity: []} = state), do: state
 

@@ -94,7 +94,7 @@ defmodule AshAgent.Session.Subscribers do
   defp remote?(pid), do: node(pid) != node()
 
   @doc "Returns the snapshot of a session's state in the form in which it gets to the node of `pid`."
-  def pack_snapshot(%{context: context, response: response, number: number} = state, pid) do
+  def pack_snapshot(%{shown: {context, response}, number: number} = state, pid) do
     if remote?(pid),
       do:
         {number, pack({:context, context}), response && Response.message(response),

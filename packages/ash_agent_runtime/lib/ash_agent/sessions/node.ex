@@ -209,10 +209,19 @@ defmodule AshAgent.Sessions.Node do
     Process.flag(:trap_exit, true)
     :persistent_term.put({__MODULE__, config.name}, config)
     :atomics.put(config.ready, 1, 1)
+    if File.dir?("/proc/self"), do: send(self(), :look_for_dead)
     {:ok, look_later(%{config: config, looking: nil})}
   end
 
+  # Nobody waits for the lease of what this machine ran before it, or the VM, was started again.
   @impl true
+  def handle_info(:look_for_dead, %{config: %{recover: recover} = config} = state) do
+    if recover != :infinity and match?(%Store.SQLite{}, config.store),
+      do: spawn(fn -> Sealed.run(fn -> take_over(config, nil) end) end)
+
+    {:noreply, state}
+  end
+
   def handle_info(:look, state) do
     config = state.config
     {_pid, monitor} = spawn_monitor(fn -> Sealed.run(fn -> recover(config) end) end)
@@ -265,6 +274,29 @@ defmodule AshAgent.Sessions.Node do
 
       if length(claims) == config.batch, do: recover(config)
     end
+  end
+
+  # A file's conversations belong to the programs of its machine.
+  defp take_over(config, cursor) do
+    page = [status: :running, order: :asc, limit: config.batch]
+    page = if cursor, do: [after: cursor] ++ page, else: page
+
+    with {:ok, %{conversations: found, next: next}} <-
+           Journal.ask(fn -> Store.list(config.store, page) end) do
+      for %{owner: owner} = kept when owner != nil <- found,
+          ready?(config),
+          Owner.locate(owner) == :gone or Owner.distrusted?(owner, kept.lease_until),
+          do: take_over_from(config, kept)
+
+      if next, do: take_over(config, next)
+    end
+  end
+
+  defp take_over_from(config, %{id: id, owner: owner}) do
+    opts = [owner: Owner.reserve(), lease: config.lease, from: owner]
+
+    with {:ok, kept} <- Journal.ask(fn -> Store.claim(config.store, id, opts) end),
+         do: continue(config, kept)
   end
 
   # Those with something left to do get a session, and the others are free.

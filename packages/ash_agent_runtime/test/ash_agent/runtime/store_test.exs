@@ -123,6 +123,47 @@ defmodule AshAgent.Runtime.StoreTest do
       assert Enum.map(calls, & &1.state) == List.duplicate(:ok, 15)
     end
 
+    test "writes results while other calls hang, those together that come together" do
+      test = self()
+
+      tell = fn
+        :before, name -> send(test, {:told, name}) && :ok
+        :after, _ -> :ok
+      end
+
+      inner = sqlite()
+      store = WatchedStore.new(inner, tell)
+      kept = create(store)
+
+      tool = fn
+        %{"n" => 4} -> send(test, {:hanging, self()}) && receive(do: (:never -> :ok))
+        _ -> {:ok, :paid}
+      end
+
+      calls = for n <- 1..4, do: %{id: "call#{n}", name: "do", arguments: %{"n" => n}}
+      model = fn _context -> {:ok, %{tool_calls: calls}} end
+
+      {:ok, runner} =
+        Task.start(fn ->
+          run(store, kept, llm: model, tools: %{"do" => tool}, max_concurrency: 4)
+        end)
+
+      assert_receive {:hanging, _tool}, 5_000
+
+      AshAgent.Test.Wait.until(fn ->
+        match?({:ok, [_, _, _]}, Store.calls(inner, "c", state: :ok))
+      end)
+
+      # The prompt, the answer, what starts, and the three results: at most two writes, if one came late.
+      assert [:create, :append, :append, :start | writes] = told()
+      assert writes in [[:append], [:append, :append]]
+
+      # Whoever goes on finds the three, and nobody knows of the fourth.
+      Process.exit(runner, :kill)
+      {:ok, stored} = Store.fetch(inner, "c")
+      assert [%{id: "call4"}] = Context.pending_tool_calls(stored.value)
+    end
+
     test "notes when each call of the model and of a tool ended" do
       store = sqlite()
       assert {:ok, _} = run(store, create(store))
@@ -384,6 +425,23 @@ defmodule AshAgent.Runtime.StoreTest do
                )
 
       assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
+    end
+
+    test "is of unknown outcome as well when the turn is cancelled" do
+      store = sqlite()
+      paused = paused_unknown(store, ask_opts())
+      {:ok, _} = Store.release(store, paused.kept)
+
+      {:ok, session} =
+        AshAgent.Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
+
+      assert AshAgent.Session.cancel(session) == :ok
+      assert {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
+      assert {:ok, %{status: :idle, value: context}} = Store.fetch(store, "c")
+      assert statuses(context, ["a"]) == [:unknown]
+      assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+      assert words =~ "may have been carried out"
+      assert words =~ "the user cancelled the turn"
     end
 
     test "is closed as unknown also where the context was changed by hand" do

@@ -1,0 +1,68 @@
+defmodule AshAgent.Session.Program do
+  @moduledoc false
+
+  # Which process of which machine a VM is, so that another VM of the same machine can see whether it has ended. That is known
+  # on Linux alone, and only where the boot and the namespace of processes are the same: two containers of a machine have one boot, but
+  # each counts its processes by itself. A number of a process is used again, its start time is not.
+
+  @doc ~S(Returns this VM's program as text, `boot.namespace.process.start`, or "" where it is not known.)
+  def own do
+    with nil <- :persistent_term.get(__MODULE__, nil) do
+      own = read_own()
+      :persistent_term.put(__MODULE__, own)
+      own
+    end
+  end
+
+  defp read_own do
+    process = System.pid()
+
+    with {:ok, place} <- read_place(),
+         {:ok, start} <- read_start(process) do
+      "#{place}.#{process}.#{start}"
+    else
+      _unknown -> ""
+    end
+  end
+
+  @doc "Returns whether a program is `:running` or has `:ended`, or `:unknown` for one of another machine."
+  def state(program) do
+    with [boot, space, process, start] <- String.split(program, "."),
+         {:ok, place} when place == boot <> "." <> space <- read_place(),
+         {_number, ""} <- Integer.parse(process) do
+      case read_start(process) do
+        {:ok, ^start} -> :running
+        {:ok, _another} -> :ended
+        {:error, :enoent} -> :ended
+        _unknown -> :unknown
+      end
+    else
+      _another_machine -> :unknown
+    end
+  end
+
+  defp read_place do
+    with {:ok, boot} <- File.read("/proc/sys/kernel/random/boot_id"),
+         {:ok, space} <- File.read_link("/proc/self/ns/pid") do
+      {:ok, digest(boot) <> "." <> digest(space)}
+    end
+  end
+
+  defp digest(text) do
+    <<start::binary-size(9), _rest::binary>> = :crypto.hash(:sha256, String.trim(text))
+    Base.url_encode64(start)
+  end
+
+  # The 22nd field; the second is a name in parentheses, which may hold anything.
+  defp read_start(process) do
+    with {:ok, text} <- File.read("/proc/#{process}/stat") do
+      fields = text |> String.split(") ") |> List.last() |> String.split(" ")
+
+      # A process that has ended and that nobody has waited for is a zombie.
+      case fields do
+        [state | _] when state in ["Z", "X"] -> {:error, :enoent}
+        fields -> {:ok, Enum.at(fields, 19)}
+      end
+    end
+  end
+end
