@@ -138,8 +138,23 @@ defmodule AshAgent.Context.Log do
   @spec turn_start(Reply.handle()) :: pos_integer()
   def turn_start(%{ref: ref}), do: Native.context_turn(ref)
 
-  @doc false
-  # The first and the last iteration of the turn whose user's message has this text under this name in its metadata.
+  @doc """
+  Returns `{first, last}`, the numbers of the iterations of the turn with a user's message that has this text under this name in its
+  metadata, or `nil`. Of several such messages, the newest counts. Takes O(messages).
+
+  Call it here: `AshAgent.Context` has no function of this name.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Weather?", metadata: %{request: "r1"}) |> AshAgent.Context.add_assistant_message("Sunny.")
+      iex> context = AshAgent.Context.add_user_message(context, "And tomorrow?")
+      iex> AshAgent.Context.Log.find_turn(context, :request, "r1")
+      {1, 1}
+      iex> AshAgent.Context.Log.find_turn(context, :request, "r2")
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec find_turn(Reply.handle(), atom(), String.t()) :: {pos_integer(), pos_integer()} | nil
   def find_turn(%{ref: ref}, name, text) when is_atom(name) and is_binary(text) do
     {:ok, found} = Native.context_find_turn(ref, Atom.to_string(name), text)
     found

@@ -475,3 +475,40 @@ fn an_answer_costs_what_its_tokens_cost() {
     assert_eq!(spent(report, 0, Some("other")), none(Some("other")));
     assert_eq!(spent(report, 0, None), none(None));
 }
+
+#[test]
+fn a_turn_is_found_by_the_metadata_of_its_message() {
+    let say = |context: &Context, key: &str| {
+        let metadata = Map::new(vec![(Value::atom("key"), Value::text(key))]);
+        let stamp = Stamp {
+            metadata: Some(metadata),
+            ..Stamp::at(at(1))
+        };
+        context.add_user_message(Value::text("x"), stamp).unwrap()
+    };
+    let answer = |context: &Context| {
+        context
+            .add_assistant_message(Value::text("y"), Value::Nil, Stamp::at(at(2)))
+            .unwrap()
+    };
+    let find = |context: &Context, key| context.find_turn("key", key);
+    let first = answer(&start(r#""Hi""#));
+    assert_eq!(find(&first, "a"), None);
+    // A turn of two iterations.
+    let asked = call(&say(&first, "a"), r#"[{"id":"c","name":"n"}]"#);
+    let results = Value::List(Box::new([Value::Tuple(Box::new([
+        Value::text("c"),
+        ok(Value::Int(1)),
+    ]))]));
+    let context = asked.add_tool_results(results, Stamp::at(at(3))).unwrap();
+    let context = answer(&context);
+    assert_eq!(find(&context, "a"), Some((2, 3)));
+    let context = answer(&say(&context, "b"));
+    assert_eq!(find(&context, "a"), Some((2, 3)));
+    assert_eq!(find(&context, "b"), Some((4, 4)));
+    // The newest of several.
+    let context = answer(&say(&context, "a"));
+    assert_eq!(find(&context, "a"), Some((5, 5)));
+    assert_eq!(context.find_turn("other", "a"), None);
+    assert_eq!(find(&context.rewind(3).unwrap(), "a"), Some((2, 3)));
+}

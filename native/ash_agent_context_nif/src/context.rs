@@ -3,7 +3,7 @@
 use ash_agent_context_core::{Context, Cost, Defaults, Iteration, Origin, Stamp};
 use rustler::{Encoder as _, Env, Term};
 
-use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Results, Of};
+use crate::argument::{Any, At, Attributes, Id, Items, Metadata, Of, Results};
 use crate::atoms;
 use crate::clock;
 use crate::decode::Number;

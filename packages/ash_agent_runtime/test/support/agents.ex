@@ -73,6 +73,10 @@ defmodule AshAgent.Test.Agents do
     AshAgent.Test.Wait.until(fn -> Process.whereis(:held) end, 60_000)
   end
 
+  @doc "Lets other nodes think that this one is on another machine: they cannot see whether it lives."
+  def be_elsewhere,
+    do: :persistent_term.put(AshAgent.Session.Program, "another.machine.1.1")
+
   @doc "Calls a function of `AshAgent.Sessions`; of what it returns, the texts are shown, which proves that they can be read here."
   def ask(function, args), do: Sessions |> apply(function, [@name | args]) |> shown()
 

@@ -420,7 +420,9 @@ defmodule AshAgent.Session.SubscribeTest do
 
       for {subscriber, behind?} <- [{early, false}, {late, false}, {slow, true}, {quick, false}] do
         shown = away.(:there, :shown, [subscriber, 23])
-        assert %{messages: ^messages, text: "", number: 23} = shown
+        # The last change is the event of the run's end, which may be there by now.
+        assert %{messages: ^messages, text: "", number: number} = shown
+        assert number in 23..24
         assert shown.behind > 0 == behind?
       end
     end)

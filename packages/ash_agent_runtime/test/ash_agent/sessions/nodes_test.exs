@@ -76,6 +76,7 @@ defmodule AshAgent.Sessions.NodesTest do
          tmp_dir: folder
        } do
     group([:a, :b], folder, [lease: 10_000, recover: 200], fn at, %{a: a, b: b} ->
+      at.(:a, :be_elsewhere, [])
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       Nodes.kill(at.(:a, :os_pid, []))
@@ -85,6 +86,19 @@ defmodule AshAgent.Sessions.NodesTest do
       assert output == "re: two #{b}"
       # The tool had started, so it is not called again.
       assert texts == ["pay", "paid #{b}", "two", "re: two #{b}"]
+      assert {:ok, [%{state: :unknown}]} = at.(:b, :calls, ["c"])
+    end)
+  end
+
+  test "the conversations of a node of the same machine that was killed go on at once", %{
+    tmp_dir: folder
+  } do
+    group([:a, :b], folder, [lease: 600_000], fn at, %{b: b} ->
+      at.(:a, :start_prompt, ["c", "pay"])
+      at.(:a, :await_held, [])
+      Nodes.kill(at.(:a, :os_pid, []))
+      assert {:ok, output, _texts} = at.(:b, :ask_until, [:prompt, ["c", "two"], [:unreachable]])
+      assert output == "re: two #{b}"
       assert {:ok, [%{state: :unknown}]} = at.(:b, :calls, ["c"])
     end)
   end
