@@ -281,7 +281,7 @@ fn what_is_wrong_in_a_list_is_said_with_its_place() {
         ),
         (
             r#"[{"model":"m","input":1,"output":1,"factors":{"colour":{}}}]"#,
-            "factors",
+            "service_tier",
         ),
         (
             r#"[{"model":"m","input":1,"output":1,"valid_from":"soon"}]"#,
