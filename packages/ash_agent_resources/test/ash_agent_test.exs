@@ -299,7 +299,7 @@ defmodule AshAgent.Integration.AgentTest do
 
       assert {"error", {:error, "it did not work"}} in results(result.context)
 
-      assert [{"raise", {:error, "the tool raised RuntimeError: it is broken"}} | _] =
+      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] =
                results(result.context)
     end
 

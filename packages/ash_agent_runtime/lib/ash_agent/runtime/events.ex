@@ -5,7 +5,7 @@ defmodule AshAgent.Runtime.Events do
   Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a
   handler is attached, also in the middle of a run. All events of a run come from one process, in order; only the end of a
   run that was cancelled or killed is told by its session. They do not contain the text of messages, arguments or results,
-  with two exceptions for the function: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new pieces as
+  with three exceptions for the function, of which the third is below: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new pieces as
   `:events`, a list of `t:AshAgent.Response.event/0`, and that of `[:ash_agent, :runtime, :run, :stop]` has the contexts of
   the run and of its sub-agents. `:telemetry` never gets texts or contexts.
 
@@ -43,6 +43,9 @@ defmodule AshAgent.Runtime.Events do
   counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
+
+  For a tool that raised, the function also gets the whole `exception` in the metadata, as a function that returns it: its message may
+  hold a secret, and metadata are logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none.

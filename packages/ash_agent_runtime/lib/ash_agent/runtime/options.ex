@@ -85,6 +85,13 @@ defmodule AshAgent.Runtime.Options do
                 "how often a call may be started when each attempt ends with its machine, see \"Calls that may be repeated\" in " <>
                   "`AshAgent.Runtime.Tool`. After that its outcome is unknown, or a person is asked."
             ],
+            exception_messages: [
+              type: :boolean,
+              default: false,
+              doc:
+                "whether the model reads the message of an exception that a tool raised, and not its module alone. Messages hold " <>
+                  "what was at hand, such as addresses with passwords. `:on_event` gets the exception either way."
+            ],
             stream: [
               type: :boolean,
               default: true,
@@ -171,7 +178,7 @@ defmodule AshAgent.Runtime.Options do
 
   @doc "The functions of a run that its sub-agents inherit."
   @spec inherited() :: [atom()]
-  def inherited, do: [:before_tool, :after_tool, :approval]
+  def inherited, do: [:before_tool, :after_tool, :approval, :exception_messages]
 
   @doc "The options of these names for a schema of another function, which refers to those of a run."
   @spec shared([atom()]) :: Options.schema()

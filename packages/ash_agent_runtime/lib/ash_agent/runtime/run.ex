@@ -14,7 +14,8 @@ defmodule AshAgent.Runtime.Run do
   #
   #   * `llm`, `model` - the model, and its name or `nil`
   #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and as the model gets them
-  #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `supervisor`, `scope` - how tools run
+  #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `exception_messages`, `supervisor`,
+  #     `scope` - how tools run
   #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
   #   * `outermost?` - `false` in a sub-agent
   #   * `first_iteration`, `max_iterations` - where the turn began, and how long it may be
@@ -45,6 +46,7 @@ defmodule AshAgent.Runtime.Run do
                 :tool_timeout,
                 :max_concurrency,
                 :max_attempts,
+                :exception_messages,
                 :scope,
                 :outermost?,
                 :first_iteration,
@@ -96,6 +98,7 @@ defmodule AshAgent.Runtime.Run do
       tool_timeout: opts[:tool_timeout],
       max_concurrency: opts[:max_concurrency],
       max_attempts: opts[:max_attempts],
+      exception_messages: opts[:exception_messages],
       supervisor: supervisor,
       scope: scope,
       gate: gate,
@@ -138,7 +141,8 @@ defmodule AshAgent.Runtime.Run do
         else: %{}
 
     run
-    |> Map.take([:tools, :tool_context, :max_concurrency, :max_attempts, :supervisor])
+    |> Map.take([:tools, :tool_context, :max_concurrency, :max_attempts])
+    |> Map.merge(Map.take(run, [:exception_messages, :supervisor]))
     |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
     |> Map.merge(%{timeout: run.tool_timeout, deadline: run.deadline})
     |> Map.merge(%{events: run.events, keys: keys})

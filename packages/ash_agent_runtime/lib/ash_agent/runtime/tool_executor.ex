@@ -53,6 +53,11 @@ defmodule AshAgent.Runtime.ToolExecutor do
       doc: "the time that each call may take."
     ],
     max_concurrency: [type: :pos_integer, default: 8, doc: "how many calls may run at a time."],
+    exception_messages: [
+      type: :boolean,
+      default: false,
+      doc: "whether results have the messages of exceptions, and not their modules alone."
+    ],
     on_event: [
       type: {:or, [{:fun, 1}, {:fun, 3}, nil]},
       type_doc: "a function of arity 1 or 3",
@@ -99,6 +104,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       tool_context: tool_context(runtime_context),
       timeout: opts[:timeout],
       max_concurrency: opts[:max_concurrency],
+      exception_messages: opts[:exception_messages],
       deadline: :infinity,
       events: Events.new(opts[:on_event]),
       scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
@@ -376,8 +382,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   defp outcome({:raised, kind, reason, stacktrace}, entry, settings) do
-    emit_exception(entry, settings, kind, Events.label(kind, reason), stacktrace)
-    %Outcome{status: :error, term: words(kind, reason)}
+    private = if kind == :error, do: %{exception: fn -> reason end}, else: %{}
+    emit_exception(entry, settings, kind, Events.label(kind, reason), stacktrace, private)
+    %Outcome{status: :error, term: words(kind, reason, settings[:exception_messages])}
   end
 
   defp outcome({:timed_out, timeout}, entry, settings) do
@@ -393,25 +400,27 @@ defmodule AshAgent.Runtime.ToolExecutor do
   defp read_outcome(:error), do: %Outcome{status: :error, term: "the tool failed"}
   defp read_outcome(value), do: %Outcome{status: :ok, term: value}
 
-  defp emit_exception(entry, settings, kind, reason, stacktrace) do
+  defp emit_exception(entry, settings, kind, reason, stacktrace, private \\ %{}) do
     Events.emit(
       settings.events,
       [:tool, :exception],
       %{duration: Events.since(entry.started)},
-      Map.merge(entry.metadata, %{kind: kind, reason: reason, stacktrace: stacktrace})
+      Map.merge(entry.metadata, %{kind: kind, reason: reason, stacktrace: stacktrace}),
+      private
     )
   end
 
-  # An exception's message is meant to be read. Other reasons may contain data that the model must not see (such as the
-  # arguments of a failed GenServer.call/3), so at most a word of them is shown.
-  defp words(:error, exception) do
-    "the tool raised #{inspect(exception.__struct__)}: " <>
-      String.slice(message(exception), 0, 2_000)
+  # Reasons may contain data that the model must not see (such as the arguments of a failed GenServer.call/3, or the address of a
+  # database), so at most a word of them is shown unless the application wants an exception's message to be read.
+  defp words(:error, exception, true) do
+    words(:error, exception, false) <> ": " <> String.slice(message(exception), 0, 2_000)
   end
 
-  defp words(:throw, _value), do: "the tool threw a value that nobody caught"
+  defp words(:error, exception, _closed), do: "the tool raised #{inspect(exception.__struct__)}"
 
-  defp words(:exit, reason),
+  defp words(:throw, _value, _closed), do: "the tool threw a value that nobody caught"
+
+  defp words(:exit, reason, _closed),
     do: "the tool's process exited (#{inspect(Events.label(:exit, reason))})"
 
   defp message(exception) do

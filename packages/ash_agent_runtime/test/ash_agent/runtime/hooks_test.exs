@@ -174,7 +174,7 @@ defmodule AshAgent.Runtime.HooksTest do
           after_tool: fn call, result, _ -> send(test, {:after, call.id, result}) && :ok end
         )
 
-      assert_received {:after, "a", {:error, "the tool raised RuntimeError: boom"}}
+      assert_received {:after, "a", {:error, "the tool raised RuntimeError"}}
       assert_received {:after, "b", {:error, "timed out after 300 ms"}}
       refute_received {:after, _, _}
       assert [error: _, error: _, error: _, error: _] = results(reply)

@@ -106,8 +106,24 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
       assert result(fn _ -> :error end) == {:error, "the tool failed"}
     end
 
+    test "have no words of an exception, which the application's function gets whole" do
+      test = self()
+      tool = fn _ -> raise ArgumentError, "postgres://app:SECRET@db" end
+      tell = fn event, _measured, metadata -> send(test, {List.last(event), metadata}) end
+      assert {:error, words} = result(tool, %{}, on_event: tell)
+      assert words == "the tool raised ArgumentError"
+      assert_received {:exception, %{reason: ArgumentError, exception: exception}}
+      refute inspect(exception) =~ "SECRET"
+      assert Exception.message(exception.()) =~ "SECRET"
+    end
+
     test "of tools that fail are words for the model" do
       assert result(fn _ -> raise "no coffee" end) ==
+               {:error, "the tool raised RuntimeError"}
+
+      opened = [exception_messages: true]
+
+      assert result(fn _ -> raise "no coffee" end, %{}, opened) ==
                {:error, "the tool raised RuntimeError: no coffee"}
 
       assert result(fn _ -> throw(:secret) end) ==
@@ -129,13 +145,15 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
       assert result(fn _ -> GenServer.call(:nobody_here, {:secret, "token"}) end) ==
                {:error, "the tool's process exited (:noproc)"}
 
-      assert {:error, "the tool raised UndefinedFunctionError: " <> _} =
+      assert {:error, "the tool raised UndefinedFunctionError"} =
                result(fn _ -> apply(NoSuchModule, :f, []) end)
 
       assert {:error, "the tool raised FunctionClauseError: no function" <> _} =
-               result(fn %{never: _} -> 1 end)
+               result(fn %{never: _} -> 1 end, %{}, opened)
 
-      assert {:error, long} = result(fn _ -> raise String.duplicate("x", 100_000) end)
+      assert {:error, long} =
+               result(fn _ -> raise String.duplicate("x", 100_000) end, %{}, opened)
+
       assert byte_size(long) < 3_000
     end
 
