@@ -433,11 +433,22 @@ defmodule AshAgent.Session.Server do
 
   defp accept_stored(id, opts, client, session) do
     case find_stored_prompt(id, session) do
-      {:ok, prompt} -> {:noreply, begin_job(Job.from_message(prompt, opts, client), session)}
-      :error -> {:reply, {:error, :taken}, session}
-      {:error, reason} -> refuse(session, reason)
+      {:ok, prompt} ->
+        session =
+          if cut_short?(session), do: Run.start(session, %Job{kind: :resume}), else: session
+
+        {:noreply, begin_job(Job.from_message(prompt, opts, client), session)}
+
+      :error ->
+        {:reply, {:error, :taken}, session}
+
+      {:error, reason} ->
+        refuse(session, reason)
     end
   end
+
+  # What was said first is answered first, although its owner died.
+  defp cut_short?(%{run: run, claim: claim}), do: run == nil and claim.kept.status == :running
 
   defp find_stored_prompt(id, %{claim: claim} = session) do
     with false <- id in claim.taken or State.queued?(session, id),
