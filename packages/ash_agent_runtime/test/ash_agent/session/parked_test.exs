@@ -28,18 +28,24 @@ defmodule AshAgent.Session.ParkedTest do
     start_supervised!(Supervisor.child_spec({Session, opts}, restart: :temporary), id: make_ref())
   end
 
+  # Opens a session, which dies or has parked the conversation.
   defp die(store, max) do
     session = open(store, llm: deadly(), max_resumes: max)
-    monitor = Process.monitor(session)
+    await_end(session, Process.monitor(session))
+  end
 
+  defp await_end(session, monitor) do
     receive do
-      {:DOWN, ^monitor, _, _, :killed} -> :died
+      {:DOWN, ^monitor, _, _, reason} when reason in [:killed, :noproc] -> :died
     after
-      200 ->
-        status = Session.status(session)
-        GenServer.stop(session)
-        status
+      20 -> if parked?(session), do: :parked, else: await_end(session, monitor)
     end
+  end
+
+  defp parked?(session) do
+    Session.status(session) == :parked and GenServer.stop(session) == :ok
+  catch
+    :exit, _reason -> false
   end
 
   test "a turn that takes its session down again and again is parked with its reason", %{
