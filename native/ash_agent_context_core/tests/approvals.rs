@@ -115,6 +115,16 @@ fn a_changed_document_is_not_what_was_approved() {
 }
 
 #[test]
+fn an_approval_ends_with_the_result() {
+    let context = approve(&waiting(&path("x")), None);
+    assert!(context.is_approved("a", &path("x")));
+    let done = Value::Tuple([Value::atom("ok"), Value::text("gone")].into());
+    let results = Value::List([Value::Tuple([Value::text("a"), done].into())].into());
+    let context = context.add_tool_results(results, Stamp::at(at())).unwrap();
+    assert!(!context.is_approved("a", &path("x")));
+}
+
+#[test]
 fn an_approval_without_a_digest_holds_for_the_call_as_it_stands() {
     let context = approve(&waiting(&path("x")), None);
     let text = String::from_utf8(context.to_snapshot()).unwrap();

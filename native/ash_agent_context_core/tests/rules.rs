@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    json, read_list, time, ChangeKind, Context, Defaults, Error, Map, Masks, MessageRef, Options,
-    Prices, Provider, Stamp, Time, Value,
+    json, read_list, time, CallStatus, ChangeKind, Context, Defaults, Error, Map, Masks,
+    MessageRef, Method, Options, Prices, Provider, Stamp, Status, Time, Value,
 };
 
 fn at(micros: i64) -> Time {
@@ -511,4 +511,80 @@ fn a_turn_is_found_by_the_metadata_of_its_message() {
     assert_eq!(find(&context, "a"), Some((5, 5)));
     assert_eq!(context.find_turn("other", "a"), None);
     assert_eq!(find(&context.rewind(3).unwrap(), "a"), Some((2, 3)));
+}
+
+#[test]
+fn a_result_can_say_that_nobody_knows_what_happened() {
+    let asked = call(&start(r#""Go""#), r#"[{"id":"a","name":"f"}]"#);
+    let given = |status| {
+        let outcome = Value::Tuple(Box::new([Value::atom(status), Value::text("lost")]));
+        result(&asked, "a", vec![("result", outcome)])
+    };
+    let context = given("unknown").unwrap();
+    assert_eq!(
+        context.tool_call_status("a"),
+        Some(CallStatus::Ended(Status::Unknown))
+    );
+    assert!(given("other").is_err());
+}
+
+#[test]
+fn a_result_of_just_so_many_bytes_stays_whole_and_a_longer_one_says_what_is_left_out() {
+    let context = call(
+        &start(r#""Go""#),
+        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
+    );
+    let given = [("a", 100), ("b", 300)];
+    let context = given.iter().fold(context, |context, (id, length)| {
+        let text = Value::text(&"x".repeat(*length));
+        result(&context, id, vec![("result", ok(text))]).unwrap()
+    });
+    let context = context.put_max_result_bytes(Some(100), at(1));
+    let (head, tail) = ("x".repeat(47), "x".repeat(23));
+    let cut = format!("{head}\n[... 230 bytes left out ...]\n{tail}");
+    let report = context.request_report(&Options::new(Provider::Anthropic));
+    let told = report.unwrap().into_iter().map(|one| one.change);
+    let told: Vec<_> = told.map(|one| (one.what, one.from, one.to)).collect();
+    assert_eq!(
+        told,
+        [(ChangeKind::ShortenedResult, "b".to_owned(), Some(cut))]
+    );
+}
+
+#[test]
+fn results_of_the_iteration_after_the_last_cleared_one_stay() {
+    let answer = |context: &Context, id: &str| {
+        result(context, id, vec![("result", ok(Value::text("x")))]).unwrap()
+    };
+    let context = call(
+        &start(r#""Go""#),
+        r#"[{"id":"a","name":"f"},{"id":"b","name":"f"}]"#,
+    );
+    let context = answer(&answer(&context, "a"), "b");
+    let context = answer(&call(&context, r#"[{"id":"c","name":"f"}]"#), "c");
+    let context = context.clear_tool_results(2, "gone", at(1));
+    assert_eq!(
+        changes(&context),
+        [(ChangeKind::ClearedResult, "a".to_owned())]
+    );
+}
+
+#[test]
+fn a_report_and_a_look_decide_what_is_counted() {
+    let said = "on and on ".repeat(60);
+    let context = start(&format!("\"{said}\""));
+    let context = call(&context, "[]");
+    let report = r#"{"input_tokens":5000,"output_tokens":20}"#;
+    let context = context.add_token_usage(value(report), at(1)).unwrap();
+    assert_eq!(context.count_tokens(None), 5020);
+    assert!(context.count_tokens(Some(Method::Estimate)) < 1000);
+    // What was counted is not read again, but what may look different is.
+    let bytes = |context: &Context| context.count_size(Method::Estimate).bytes;
+    assert!(bytes(&context) < said.len());
+    for looks in [
+        context.put_masks(masks("secret"), at(1)),
+        context.put_max_result_bytes(Some(100), at(1)),
+    ] {
+        assert!(bytes(&looks) >= said.len());
+    }
 }
