@@ -15,7 +15,7 @@ defmodule AshAgent do
   | know what answers cost | `AshAgent.Prices` |
   | keep it in a column of Ecto | `AshAgent.Context.EctoType`, `AshAgent.ChatContext.EctoType` |
   | read and write JSON | `AshAgent.Context.JSON` |
-  | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace`, `mix ash_agent.trace` |
+  | look at it: a page, a trajectory, OpenTelemetry's spans | `AshAgent.Trace` |
   | match on what went wrong | `AshAgent.Context.Error`, `AshAgent.Response.Error` |
 
   ## ash_agent_runtime: the agent loop
@@ -33,6 +33,7 @@ defmodule AshAgent do
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |
   | use the tools of MCP servers | `AshAgent.MCP` |
+  | look at stored conversations, also in a release | `AshAgent.Trace.Stored`, `mix ash_agent.trace` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |
 
   ## ash_agent_resources: Ash

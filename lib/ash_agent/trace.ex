@@ -7,7 +7,7 @@ defmodule AshAgent.Trace do
       iex> page =~ "<title>Sums</title>" and page =~ "What is 2 + 2?"
       true
 
-  `AshAgent.Context.print/2` shows a conversation at a terminal, and `mix ash_agent.trace FILE` does both for a stored one.
+  `AshAgent.Context.print/2` shows a conversation at a terminal, and `mix ash_agent.trace FILE` of ash_agent_runtime does both for a stored one.
 
   ## What is shown
 

@@ -299,8 +299,7 @@ defmodule AshAgent.Integration.AgentTest do
 
       assert {"error", {:error, "it did not work"}} in results(result.context)
 
-      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] =
-               results(result.context)
+      assert [{"raise", {:error, "the tool raised RuntimeError"}} | _] = results(result.context)
     end
 
     test "run at the same time, and their results are in the order of the calls" do

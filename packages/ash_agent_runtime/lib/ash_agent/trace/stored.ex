@@ -1,0 +1,179 @@
+defmodule AshAgent.Trace.Stored do
+  @moduledoc """
+  Shows conversations of a store: as pages, at a terminal, as a list. Works in a release, where there is no Mix:
+
+      bin/my_app rpc 'AshAgent.Trace.Stored.print(MyApp.store(), "user-17")'
+
+  `mix ash_agent.trace` is the same at the command line. Nothing is claimed or changed, so that a conversation that runs can be looked
+  at; what is shown is its last write.
+  """
+
+  alias AshAgent.{ChatContext, Context, Options, Prices, Store, Trace}
+  alias AshAgent.Store.Error
+
+  @masked [
+    masked: [
+      type: :boolean,
+      default: true,
+      doc: "whether texts that the conversation's view masks are masked here."
+    ]
+  ]
+  @html [
+          title: [type: :string, doc: "the page's title. Defaults to the conversation's id."],
+          children: [
+            type: :boolean,
+            default: true,
+            doc: "whether the stored conversations of sub-agents are shown with their calls."
+          ],
+          request: [
+            type: {:custom, &Trace.request?/1},
+            type_doc: "a provider, or `{provider, options}`",
+            doc: "shows the request that would be sent to this provider now. Defaults to none."
+          ]
+        ] ++ Prices.schema() ++ @masked
+  @print [
+           limit: [
+             type: :pos_integer,
+             default: 50,
+             doc: "how many of the newest messages to print."
+           ],
+           width: [
+             type: {:or, [:pos_integer, {:in, [:infinity]}]},
+             type_doc: "a number of columns or `:infinity`",
+             doc: "where lines are cut. Defaults to that of `AshAgent.Context.print/2`."
+           ]
+         ] ++ @masked
+  @list [
+          status: [
+            type: {:in, Store.Conversation.statuses()},
+            doc: "only those of this status. Defaults to all."
+          ],
+          limit: [type: :pos_integer, default: 20, doc: "how many, those that changed last."]
+        ] ++ Prices.schema()
+
+  # Sub-agents of a conversation that are shown.
+  @children 1_000
+
+  @doc """
+  Returns `{:ok, page}` with the HTML of `AshAgent.Trace.to_html/2`, or `{:error, :not_found | %AshAgent.Store.Error{}}`.
+
+  ## Options
+
+  #{Options.docs(@html)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, page} = AshAgent.Trace.Stored.to_html(store, "c1")
+      iex> page =~ "Hello!"
+      true
+      iex> AshAgent.Trace.Stored.to_html(store, "c2")
+      {:error, :not_found}
+  """
+  @doc since: "0.1.0"
+  @spec to_html(Store.t(), Store.id(), keyword()) ::
+          {:ok, String.t()} | {:error, :not_found | Error.t()}
+  def to_html(store, id, opts \\ []) when is_binary(id) do
+    {children?, opts} = opts |> Options.validate!(@html) |> Keyword.pop!(:children)
+
+    with {:ok, %{value: shown}} <- Store.fetch(store, id),
+         {:ok, children} <- if(children?, do: fetch_children(store, id), else: {:ok, []}) do
+      {:ok, Trace.to_html(shown, [children: children] ++ Keyword.put_new(opts, :title, id))}
+    end
+  end
+
+  @doc """
+  Prints a conversation, or the active branch of a chat, as `AshAgent.Context.print/2` does. Returns `:ok` or an error.
+
+  ## Options
+
+  #{Options.docs(@print)}
+  """
+  @doc since: "0.1.0"
+  @spec print(Store.t(), Store.id(), keyword()) :: :ok | {:error, :not_found | Error.t()}
+  def print(store, id, opts \\ []) when is_binary(id) do
+    opts = Options.validate!(opts, @print)
+
+    with {:ok, %{value: shown}} <- Store.fetch(store, id) do
+      shown |> active() |> Context.print(opts)
+      :ok
+    end
+  end
+
+  @doc """
+  Returns `{:ok, rows}` with the conversations that changed last, or `{:error, error}`.
+
+  A row has the `:id`, the `:status`, `:updated_at`, how many `:iterations` and `:failures` there are
+  (see `AshAgent.Context.failures/1`), and with `:prices` the `:cost` in 10^-12 US dollars, `nil` where a model has no price. Each row's
+  conversation is loaded, so a list of 20 takes as long as opening 20.
+
+  ## Options
+
+  #{Options.docs(@list)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
+      iex> {:ok, [row]} = AshAgent.Trace.Stored.list(store)
+      iex> {row.id, row.status, row.iterations, row.failures}
+      {"c1", :idle, 1, 0}
+  """
+  @doc since: "0.1.0"
+  @spec list(Store.t(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
+  def list(store, opts \\ []) do
+    opts = Options.validate!(opts, @list)
+
+    with {:ok, %{conversations: found}} <-
+           Store.list(store, Keyword.take(opts, [:status, :limit])),
+         do: {:ok, Enum.flat_map(found, &row(store, &1, opts[:prices]))}
+  end
+
+  # One that was deleted in the meantime has no row.
+  defp row(store, %{id: id} = kept, prices) do
+    case Store.fetch(store, id) do
+      {:ok, %{value: shown}} ->
+        context = active(shown)
+
+        [
+          %{
+            id: id,
+            status: kept.status,
+            updated_at: kept.updated_at,
+            iterations: Context.count_iterations(context),
+            failures: context |> Context.failures() |> Enum.map(& &1.count) |> Enum.sum(),
+            cost: if(prices != [], do: cost(context, prices))
+          }
+        ]
+
+      {:error, _reason} ->
+        []
+    end
+  end
+
+  defp cost(context, prices) do
+    case Context.fetch_cost(context, prices: prices) do
+      {:ok, cost} -> cost
+      {:error, _no_price} -> nil
+    end
+  end
+
+  defp active(%ChatContext{} = chat), do: ChatContext.active(chat).context
+  defp active(%Context{} = context), do: context
+
+  # Forks have the same parent, and are conversations of their own.
+  defp fetch_children(store, id) do
+    with {:ok, %{conversations: found}} <- Store.list(store, parent_id: id, limit: @children) do
+      contexts =
+        for %{metadata: %{parent_id: ^id}} = kept <- found,
+            {:ok, %{value: context}} <- [Store.fetch(store, kept.id)],
+            do: context
+
+      deeper =
+        for context <- contexts, {:ok, more} <- [fetch_children(store, context[:id])], do: more
+
+      {:ok, contexts ++ List.flatten(deeper)}
+    end
+  end
+end
