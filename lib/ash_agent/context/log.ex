@@ -146,10 +146,11 @@ defmodule AshAgent.Context.Log do
 
   ## Examples
 
-      iex> context = AshAgent.Context.new("Weather?", metadata: %{request: "r1"}) |> AshAgent.Context.add_assistant_message("Sunny.")
-      iex> context = AshAgent.Context.add_user_message(context, "And tomorrow?")
+      iex> context = AshAgent.Context.new("Hello!") |> AshAgent.Context.add_assistant_message("Hi.")
+      iex> context = AshAgent.Context.add_user_message(context, "Weather?", metadata: %{request: "r1"})
+      iex> context = AshAgent.Context.add_assistant_message(context, "Sunny.")
       iex> AshAgent.Context.Log.find_turn(context, :request, "r1")
-      {1, 1}
+      {2, 2}
       iex> AshAgent.Context.Log.find_turn(context, :request, "r2")
       nil
   """

@@ -712,7 +712,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
           message = binary_part(behind, from, to - from),
           message =~ ~s("server_tool_use"),
           [_, id] <- Regex.scan(~r/"id":"(.*?)"/, message),
-          not String.contains?(before, ~s("id":"\#{id}")),
+          not String.contains?(before, ~s("id":"#{id}")),
           do: from - 1
 
     Enum.min(back, fn -> byte_size(before) end)
