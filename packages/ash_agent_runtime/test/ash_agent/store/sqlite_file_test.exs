@@ -71,7 +71,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
           {:sqlite |> SQL.append([:taken]) |> SQL.many() |> List.last(), "ash_agent_prompts"}
         ] do
       reference = make_ref()
-      statement = "explain query plan " <> SQL.named(statement, "")
+      statement = "explain query plan " <> SQL.name_tables(statement, "")
       :ok = Native.run(ref, {:read, reference}, [statement], ["{}"])
       assert {:ok, [rows]} = await(reference)
       plan = Enum.map_join(rows, "\n", &List.last/1)
