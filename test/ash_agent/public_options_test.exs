@@ -21,6 +21,7 @@ defmodule AshAgent.PublicOptionsTest do
     Context.Libraries,
     Context.Log,
     Context.Recall,
+    Context.Receipt,
     Context.Requests,
     Context.Responses,
     Context.Storage,

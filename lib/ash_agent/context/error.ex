@@ -30,6 +30,9 @@ defmodule AshAgent.Context.Error do
           | {:no_price, model :: String.t() | nil}
           | :no_assistant_message
           | {:cannot_fit, least :: non_neg_integer()}
+          | {:pins_too_long, pins :: [String.t()], least :: non_neg_integer()}
+          | {:unknown_pin, pin :: String.t()}
+          | {:too_many_pins, most :: pos_integer()}
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
           | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
           | {:trace_too_large, most :: pos_integer()}
@@ -148,6 +151,17 @@ defmodule AshAgent.Context.Error do
     "the system prompt, the current turn and the other iterations that have to stay take #{least} tokens. " <>
       "Raise the budget, keep fewer iterations, or shorten tool results with clear_tool_results/2 or put_max_result_bytes/2"
   end
+
+  defp describe({:pins_too_long, pins, least}) do
+    "the budget has no room for what is pinned, with which the view has at least #{least} tokens: " <>
+      "#{Enum.join(pins, ", ")}. Unpin some of it, or allow more tokens"
+  end
+
+  defp describe({:unknown_pin, pin}),
+    do: "there is no #{pin} to pin: pin what the conversation has"
+
+  defp describe({:too_many_pins, most}),
+    do: "there are #{most} pins already: unpin something first"
 
   defp describe({:not_compactable, range, nil}) do
     "iterations #{inspect(range)} cannot be compacted: there is nothing before the current turn. " <>
