@@ -72,7 +72,9 @@ defmodule AshAgent.Runtime.DefaultLogger do
   end
 
   defp fields([:run, :stop], measured, metadata),
-    do: [status: metadata.status, ms: ms(measured)] ++ failure(metadata)
+    do:
+      [status: metadata.status, ms: ms(measured), failure: metadata[:failure]] ++
+        failure(metadata)
 
   defp fields([:llm, :stop], measured, metadata) do
     usage = metadata[:usage] || %{}
