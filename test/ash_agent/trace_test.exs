@@ -2,11 +2,11 @@ defmodule AshAgent.TraceTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureIO
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.ContextGenerators, as: Scripts
+  alias AshAgent.TestSupport.ContextGenerators, as: Scripts
 
   doctest AshAgent.Trace
 

@@ -186,10 +186,11 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Returns whether a message is in the store after an error: `false`, or `:unknown`."
-  def stored({:store_error, %Store.Error{reason: {kind, _}}}) when kind in [:unavailable, :io],
-    do: :unknown
+  def tell_stored({:store_error, %Store.Error{reason: {kind, _}}})
+      when kind in [:unavailable, :io],
+      do: :unknown
 
-  def stored(_reason), do: false
+  def tell_stored(_reason), do: false
 
   @doc "Returns true if an error means that the conversation is another's now."
   def lost?({:store_error, reason}),

@@ -193,7 +193,7 @@ defmodule AshAgent.Session.Run do
   end
 
   defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error}) do
-    stored = session.run.stored? or Claim.stored(reason)
+    stored = session.run.stored? or Claim.tell_stored(reason)
     reply = {:error, %{error | stored: stored}}
     session = State.put_context(session, error.context)
 

@@ -509,7 +509,7 @@ defmodule AshAgent.Session.Server do
 
   defp refuse(session, {kind, _} = reason)
        when kind in [:store_error, :on_change_error, :missing_option] do
-    stored = if kind == :store_error, do: Claim.stored(reason)
+    stored = if kind == :store_error, do: Claim.tell_stored(reason)
     error = %Error{reason: reason, context: session.context, stored: stored}
     session = if Claim.lost?(reason), do: Run.lose(session, reason), else: session
     {:reply, {:error, error}, if(stored == :unknown, do: check_later(session), else: session)}
