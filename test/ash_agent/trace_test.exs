@@ -365,6 +365,25 @@ defmodule AshAgent.TraceTest do
              """
     end
 
+    test "points at a call, also where older messages are left out" do
+      call = &%{id: &1, name: "look", arguments: %{}}
+
+      context =
+        Context.new("Go")
+        |> Context.add_assistant_message(nil, [call.("c1"), call.("c2")])
+        |> Context.add_tool_results([{"c1", {:ok, 1}}, {"c2", {:ok, 2}}])
+
+      for limit <- [50, 1] do
+        opts = [width: 80, color: false, mark: {1, 1}, limit: limit]
+        lines = capture_io(fn -> Context.print(context, opts) end) |> String.split("\n")
+
+        assert for("> " <> line <- lines, do: line) == ["calls          c2: look {}"]
+        assert "  calls          c1: look {}" in lines
+      end
+
+      assert_raise ArgumentError, fn -> Context.print(context, mark: {1, -1}) end
+    end
+
     test "takes the newest messages, clips what is long, and colours errors" do
       context =
         Enum.reduce(
