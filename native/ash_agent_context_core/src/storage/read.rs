@@ -124,12 +124,9 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         text(keys::ID)?,
         text(keys::FINISH_WORD)?,
     );
-    let [requested_at, first_chunk_at, received_at] = [
-        keys::REQUESTED_AT,
-        keys::FIRST_CHUNK_AT,
-        keys::RECEIVED_AT,
-    ]
-    .map(|key| take_given_time(&mut fields, key));
+    let [requested_at, first_chunk_at, received_at] =
+        [keys::REQUESTED_AT, keys::FIRST_CHUNK_AT, keys::RECEIVED_AT]
+            .map(|key| take_given_time(&mut fields, key));
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|node| {
         let mut fields = self::fields(node, "why the message broke off")?;
         let reason = fields.take(keys::REASON).unwrap_or(NIL);
@@ -451,7 +448,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
     }
     let (decision, asked, ended) = match trust.approvals {
         Approvals::Keep => (decision, asked, ended),
-        Approvals::Drop => (None, None, ended.map(undecided)),
+        Approvals::Drop => (None, None, ended.map(settle_undecided)),
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -467,7 +464,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
 }
 
 /// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
-fn undecided(ended: Status) -> Status {
+fn settle_undecided(ended: Status) -> Status {
     match ended {
         Status::Denied => Status::Error,
         other => other,

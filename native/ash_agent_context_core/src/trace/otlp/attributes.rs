@@ -21,7 +21,7 @@ impl SpanAttributes {
         self.put(key, Any::Text(text.into()));
     }
 
-    pub fn known(&mut self, key: &str, text: Option<impl Into<String>>) {
+    pub fn add_known(&mut self, key: &str, text: Option<impl Into<String>>) {
         if let Some(text) = text {
             self.text(key, text);
         }
@@ -82,9 +82,9 @@ impl SpanAttributes {
         self.text("gen_ai.provider.name", provider_name(Some(message)));
         // What was asked for is not kept, and viewers look for it.
         let model = reply.and_then(|reply| reply.model.as_deref());
-        self.known("gen_ai.request.model", model);
-        self.known("gen_ai.response.model", model);
-        self.known(
+        self.add_known("gen_ai.request.model", model);
+        self.add_known("gen_ai.response.model", model);
+        self.add_known(
             "gen_ai.response.id",
             reply.and_then(|reply| reply.id.as_deref()),
         );
@@ -97,7 +97,10 @@ impl SpanAttributes {
         self.put("gen_ai.response.finish_reasons", Any::List(reasons));
         let asked = reply.and_then(|reply| reply.requested_at);
         let first = reply.and_then(|reply| reply.first_chunk_at);
-        if let Some(took) = asked.zip(first).and_then(|(asked, first)| (first - asked).to_std().ok()) {
+        if let Some(took) = asked
+            .zip(first)
+            .and_then(|(asked, first)| (first - asked).to_std().ok())
+        {
             self.number("gen_ai.response.time_to_first_chunk", took.as_secs_f64());
         }
     }
@@ -128,17 +131,21 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
     let replied = message.and_then(|message| message.reply.as_deref()?.provider);
     let original = || Some(message?.original.as_ref()?.provider);
-    replied.or_else(original).map_or(UNKNOWN, named)
+    replied.or_else(original).map_or(UNKNOWN, name_provider)
 }
 
 /// A sum of 10^-12 dollars in dollars: spans have no integers that large numbers of them could be kept in.
 fn dollars(sum: u64) -> f64 {
-    let text = format!("{}.{:012}", sum / 1_000_000_000_000, sum % 1_000_000_000_000);
+    let text = format!(
+        "{}.{:012}",
+        sum / 1_000_000_000_000,
+        sum % 1_000_000_000_000
+    );
     text.parse().unwrap_or_default()
 }
 
 /// A provider by the conventions' word.
-pub(super) fn named(provider: Provider) -> &'static str {
+pub(super) fn name_provider(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAiChat | Provider::OpenAiResponses => "openai",
         Provider::Gemini => "gcp.gemini",
