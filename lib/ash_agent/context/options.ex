@@ -148,7 +148,8 @@ defmodule AshAgent.Context.Options do
           first_chunk_at: [
             type: {:or, [{:struct, DateTime}, :integer, nil]},
             type_doc: "a `DateTime`, or microseconds since 1970",
-            doc: "when the first piece of a stream came, kept with `:requested_at`. Defaults to `nil`."
+            doc:
+              "when the first piece of a stream came, kept with `:requested_at`. Defaults to `nil`."
           ]
         ],
     interrupt:

@@ -14,43 +14,43 @@ defmodule AshAgent.Trace.Otlp do
 
   # Those of an exporter, which has one format and knows which turns are over.
   @shared [
-    agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
-    version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
-    messages: [
-      type: :boolean,
-      default: false,
-      doc:
-        "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
-          "Names, ids, times, numbers of tokens and kinds of failures are always written."
-    ],
-    conventions: [
-      type: {:in, [:v1_41, :next]},
-      default: :v1_41,
-      doc:
-        "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
-          "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
-    ],
-    tools: [
-      type: :any,
-      type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
-      doc: "the tools that the agent had. Defaults to no tools."
-    ],
-    resource:
-      @attributes ++
-        [
-          default: %{},
-          doc:
-            "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
-              "`service.name`, that is the agent's name."
-        ],
-    attributes:
-      @attributes ++
-        [
-          default: %{},
-          doc:
-            "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
-        ]
-  ] ++ Prices.schema()
+            agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
+            version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
+            messages: [
+              type: :boolean,
+              default: false,
+              doc:
+                "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
+                  "Names, ids, times, numbers of tokens and kinds of failures are always written."
+            ],
+            conventions: [
+              type: {:in, [:v1_41, :next]},
+              default: :v1_41,
+              doc:
+                "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
+                  "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
+            ],
+            tools: [
+              type: :any,
+              type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
+              doc: "the tools that the agent had. Defaults to no tools."
+            ],
+            resource:
+              @attributes ++
+                [
+                  default: %{},
+                  doc:
+                    "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
+                      "`service.name`, that is the agent's name."
+                ],
+            attributes:
+              @attributes ++
+                [
+                  default: %{},
+                  doc:
+                    "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
+                ]
+          ] ++ Prices.schema()
 
   @own [
     format: [

@@ -277,7 +277,10 @@ defmodule AshAgent.Runtime.ToolCalls do
     ended_at = Run.now()
     started_at = ended_at - System.convert_time_unit(duration, :native, :microsecond)
     times = %{started_at: started_at, ended_at: ended_at}
-    about = if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
+
+    about =
+      if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
+
     context = add_result(run.context, call.id, result, outcome.metadata, about)
 
     run =

@@ -4,7 +4,7 @@ defmodule AshAgent.Trace.ExporterTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime, Session, Trace}
-  alias AshAgent.TestSupport.{OtlpReader, WireServer}
+  alias AshAgent.TestSupport.{OtlpReader, Wait, WireServer}
   alias AshAgent.Trace.Exporter
 
   doctest AshAgent.Trace.Exporter
@@ -54,6 +54,13 @@ defmodule AshAgent.Trace.ExporterTest do
   defp received do
     assert_receive {:request, request}
     OtlpReader.spans(request.body)
+  end
+
+  # Whether the first request of the batch that is being sent has failed.
+  defp failed_once?(exporter) do
+    %{sending: {%{pid: pid}, _count}} = :sys.get_state(exporter)
+    {:current_function, function} = Process.info(pid, :current_function)
+    function == {Process, :sleep, 1}
   end
 
   defp ids(spans),
@@ -153,7 +160,7 @@ defmodule AshAgent.Trace.ExporterTest do
       assert Exporter.flush(exporter) == :ok
       so_far = received()
       names = for span <- so_far, do: span.name
-      assert ["chat", "execute_tool helper", "invoke_agent helper" | _] = names
+      assert ["chat scripted", "execute_tool helper", "invoke_agent helper" | _] = names
       refute "execute_tool buy" in names
 
       {:ok, _} = paused.context |> Context.approve_tool_call("2") |> Runtime.resume(opts)
@@ -424,7 +431,10 @@ defmodule AshAgent.Trace.ExporterTest do
       log =
         capture_log(fn ->
           headers = [{"authorization", fn -> raise "exporters-secret key" end}]
-          exporter = exporter(receiver(fn _ -> ok() end) <> "?k=exporters-secret", headers: headers)
+
+          exporter =
+            exporter(receiver(fn _ -> ok() end) <> "?k=exporters-secret", headers: headers)
+
           context = Context.new("exporters-secret words")
           Exporter.export(exporter, context)
           assert Exporter.flush(exporter) == :ok
