@@ -67,6 +67,62 @@ defmodule AshAgent.Session.LimitsTest do
     send(pid, :answer)
   end
 
+  test "anything at all is answered, in every state, and kills nothing" do
+    odd =
+      [nil, :odd, 7, -1, "x", <<255>>, [1 | 2], [{:a, 1} | 2], [[[1 | 2]]], %{a: [1 | 2]}] ++
+        [%{1 => 2}, {1, 2}, self(), make_ref(), fn -> 1 end, [metadata: 5], [metadata: [1 | 2]]] ++
+        [
+          [by: [1 | 2]],
+          [runtime_context: 1],
+          [key: 1],
+          %{__struct__: :none},
+          %{role: 1},
+          [%{type: 1}]
+        ]
+
+    requests =
+      for a <- odd, b <- odd do
+        [
+          a,
+          {:run, a},
+          {:run, {:prompt, a, b}},
+          {:run, {:resume, a}},
+          {:run, {:stored, a, b}},
+          {:run_async, a, {:prompt, "x", b}},
+          {:run_async, self(), {:prompt, a, b}},
+          {:steer, a, b},
+          {:decide, a, b},
+          {:decide, {:approved, "call_1", a}, b},
+          {:decide, {:denied, "call_1", a}, b},
+          {:subscribe, make_ref(), b},
+          {:unsubscribe, a},
+          {a, b}
+        ]
+      end
+
+    requests = requests |> Enum.concat() |> Enum.uniq()
+    call = %{id: "call_1", name: "look", arguments: %{}}
+    llm = fn _ -> {:ok, %{content: "Hi", tool_calls: [call]}} end
+    paused = [llm: llm, approval: fn _, _ -> :ask end, tools: %{"look" => fn _ -> {:ok, 1} end}]
+
+    for kept? <- [false, true], opts <- [[llm: fn _ -> {:ok, %{content: "Hi"}} end], paused] do
+      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      opts = if kept?, do: [store: store, id: "c"] ++ opts, else: opts
+      session = start_supervised!({Session, opts}, id: make_ref())
+      if opts[:approval], do: {:paused, _} = Session.prompt(session, "Look")
+
+      for request <- requests do
+        GenServer.cast(session, request)
+        send(session, request)
+        # A job is answered when it has run.
+        GenServer.call(session, request)
+      end
+
+      assert Process.alive?(session)
+      assert Session.status(session) != nil
+    end
+  end
+
   test "options that are an improper list are not understood, and kill nothing" do
     {session, pid, ref} = start([])
     odd = [{:metadata, %{}} | :odd]
