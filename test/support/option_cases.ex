@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.OptionCases do
+defmodule AshAgent.TestSupport.OptionCases do
   @moduledoc false
 
   # Every public function of an application that takes options is called with an option it does not have, and with each of

@@ -22,6 +22,8 @@ pub struct Printed {
     pub width: Option<usize>,
     /// Whether the terminal takes colours.
     pub color: bool,
+    /// A call to point at: the number of its iteration, and how many calls of the iteration come before it.
+    pub mark: Option<(usize, usize)>,
 }
 
 impl<'a> Trace<'a> {
@@ -37,6 +39,8 @@ impl<'a> Trace<'a> {
         let mut page = TerminalPage {
             how,
             text: String::new(),
+            calls_before: 0,
+            marked: None,
         };
         let Some(told) = self.active() else {
             return page.text;
@@ -73,6 +77,14 @@ impl<'a> Trace<'a> {
                 0
             };
             let mut failures = self.failures(iteration).into_iter().peekable();
+            page.calls_before = iteration
+                .entries()
+                .take(skipped)
+                .map(|entry| entry.message.calls.len())
+                .sum();
+            page.marked = how.mark.and_then(|(marked, call)| {
+                (usize::try_from(iteration.number) == Ok(marked)).then_some(call)
+            });
             for entry in iteration.entries().skip(skipped) {
                 while let Some(failure) = failures.next_if(|failure| came_before(failure, entry)) {
                     page.failure(&failure);
@@ -125,6 +137,10 @@ fn duration(from: Time, to: Time) -> String {
 struct TerminalPage {
     how: Printed,
     text: String,
+    /// How many calls of the iteration stand above.
+    calls_before: usize,
+    /// Which of the iteration's calls is pointed at.
+    marked: Option<usize>,
 }
 
 impl TerminalPage {
@@ -155,7 +171,7 @@ impl TerminalPage {
                 .trim_end()
                 .replace('\n', &indented()),
         };
-        let label = format!("  {:<1$}", piece.label, LABEL - 2);
+        let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
         // Writing to a string does not fail.
         let _ = match (self.how.color, piece.is_error) {
             (false, _) => write!(self.text, "{label}{text}"),
@@ -166,6 +182,22 @@ impl TerminalPage {
             ),
         };
         self.text.push('\n');
+    }
+}
+
+impl TerminalPage {
+    /// What stands before a line: an arrow before the marked call.
+    fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
+        let Some((_, Some(_name))) = piece.call else {
+            return "  ";
+        };
+        let is_marked = self.marked == Some(self.calls_before);
+        self.calls_before += 1;
+        if is_marked {
+            "> "
+        } else {
+            "  "
+        }
     }
 }
 

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
 
-  use AshAgent.Test.OptionCases,
+  use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
     any:
       [{Session, :approve, :by}, {Session, :deny, :by}] ++

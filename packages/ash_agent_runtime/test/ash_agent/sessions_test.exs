@@ -1,11 +1,11 @@
 defmodule AshAgent.SessionsTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   doctest AshAgent.Sessions
 

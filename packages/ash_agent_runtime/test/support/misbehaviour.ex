@@ -1,10 +1,10 @@
-defmodule AshAgent.Test.Misbehaviour do
+defmodule AshAgent.TestSupport.Misbehaviour do
   @moduledoc false
 
   # The ways in which providers and what is between us and them misbehave, for any of the clients.
 
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.{Recorded, WireServer}
+  alias AshAgent.TestSupport.{Recorded, WireServer}
 
   @key "sk-key-that-nobody-may-see"
 

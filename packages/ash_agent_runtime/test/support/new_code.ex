@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.NewCode do
+defmodule AshAgent.TestSupport.NewCode do
   @moduledoc false
 
   # Loads every module of the packages anew, as two `recompile`s and two upgrades of a release do, while sessions wait, run and

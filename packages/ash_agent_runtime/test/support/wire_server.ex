@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.WireServer do
+defmodule AshAgent.TestSupport.WireServer do
   @moduledoc false
 
   # A server on loopback that says what it is told to, byte by byte. It belongs to the process that starts it.

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.FailuresTest do
 
   alias AshAgent.{Context, Runtime, Session, Store}
   alias AshAgent.LLM.OpenAICompatible
-  alias AshAgent.Test.{StreamModel, WireServer}
+  alias AshAgent.TestSupport.{StreamModel, WireServer}
 
   @key "sk-key-that-nobody-may-see"
   @answer ~s({"choices":[{"message":{"role":"assistant","content":"Fine."},"finish_reason":"stop"}]})

@@ -3,7 +3,7 @@ defmodule AshAgent.Session.ClockTest do
 
   # Claims of programs that have ended, and leases of wrong clocks.
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Session.{Owner, Program}

@@ -5,12 +5,12 @@ defmodule AshAgent.Session.KeyTest do
 
   # The same key twice is one message, whatever happened in between.
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 

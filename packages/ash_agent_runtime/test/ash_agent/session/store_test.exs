@@ -2,12 +2,12 @@ defmodule AshAgent.Session.StoreTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureLog
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 

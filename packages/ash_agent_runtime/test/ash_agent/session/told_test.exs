@@ -4,11 +4,11 @@ defmodule AshAgent.Session.ToldTest do
   # Subscriptions under failure, by a model: whatever went wrong and whoever died, what each subscriber was told adds up to the
   # conversation that is kept.
 
-  import AshAgent.Test.Generators, only: [between: 2, check_all: 3, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, LLM, Session, Store}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.{StreamModel, Viewer, Wait}
+  alias AshAgent.TestSupport.{StreamModel, Viewer, Wait}
 
   @moduletag :capture_log
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Sessions.NewCodeTest do
   use ExUnit.Case, async: true
 
-  alias AshAgent.Test.{NewCode, Nodes}
+  alias AshAgent.TestSupport.{NewCode, Nodes}
 
   test "sessions go on when every module is loaded twice, whatever they do" do
     {peer, _node} = Nodes.start(:new_code)

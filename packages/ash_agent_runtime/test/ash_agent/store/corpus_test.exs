@@ -6,7 +6,7 @@ defmodule AshAgent.Store.CorpusTest do
   alias AshAgent.{ChatContext, Context, Store}
   alias AshAgent.Store.{Postgres, Schema, SQL, SQLite}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @moduletag :tmp_dir
 

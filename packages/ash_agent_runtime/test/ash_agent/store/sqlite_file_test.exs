@@ -4,7 +4,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
-  alias AshAgent.Test.{OtherVM, ReadOnly, StoreWriter}
+  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWriter}
 
   @moduletag :tmp_dir
 
