@@ -27,28 +27,45 @@ defmodule AshAgent.Session.Run do
 
   @doc "Starts a job. One that is not valid is answered with its error, and the next one starts."
   def start(%State{} = session, %Job{client: client} = job) do
-    case Job.prepare(job, session.context) do
-      {:ok, context, opts} ->
-        session = State.add_taken(session, List.wrap(job.id))
-        token = make_ref()
+    with {:ok, before} <- settle_started(session, job),
+         {:ok, context, opts} <- Job.prepare(job, before) do
+      session = State.add_taken(session, List.wrap(job.id))
+      token = make_ref()
 
-        run = %__MODULE__{
-          task: start_task(session, job, context, opts, token),
-          token: token,
-          client: client,
-          first: Context.turn_start(context),
-          started: System.monotonic_time(),
-          before: session.context,
-          stored?: job.kind == :resume or job.id != nil
-        }
+      run = %__MODULE__{
+        task: start_task(session, job, context, opts, token),
+        token: token,
+        client: client,
+        first: Context.turn_start(context),
+        started: System.monotonic_time(),
+        before: session.context,
+        stored?: job.kind == :resume or job.id != nil
+      }
 
-        stop = session.stop_when_idle != false
-        session = %{session | status: :running, run: run, stop_when_idle: stop}
-        State.put_context(session, context)
+      stop = session.stop_when_idle != false
+      session = %{session | status: :running, run: run, stop_when_idle: stop}
+      State.put_context(session, context)
+    else
+      {:error, {:store_error, _} = reason} ->
+        Client.reply(client, end_error(session, reason, job.id != nil))
+        go_on(session, :unknown)
 
       {:error, error} ->
         Client.reply(client, {:error, error})
         start_next(session)
+    end
+  end
+
+  # A message ends the turn before it. Its calls that were started may have been carried out.
+  defp settle_started(%{context: context}, %{kind: :resume}), do: {:ok, context}
+
+  defp settle_started(%{context: context, claim: claim}, _prompt) do
+    with [_ | _] <- Context.pending_tool_calls(context),
+         {:ok, ids} <- Claim.fetch_unknown(claim, context) do
+      {:ok, add_unknown(context, ids, "another message came")}
+    else
+      [] -> {:ok, context}
+      error -> error
     end
   end
 
@@ -283,7 +300,7 @@ defmodule AshAgent.Session.Run do
     # None of its calls runs: nobody knows what became of those that were started.
     context =
       case Claim.fetch_unknown(claim, context) do
-        {:ok, ids} -> add_unknown(context, ids)
+        {:ok, ids} -> add_unknown(context, ids, "the user cancelled the turn")
         {:error, _reason} -> context
       end
 
@@ -364,10 +381,10 @@ defmodule AshAgent.Session.Run do
   defp interrupt_cancelled(session),
     do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
 
-  defp add_unknown(context, []), do: context
+  defp add_unknown(context, [], _reason), do: context
 
-  defp add_unknown(context, ids) do
-    results = for id <- ids, do: %{id: id, result: Repeat.settled("the user cancelled the turn")}
+  defp add_unknown(context, ids, reason) do
+    results = for id <- ids, do: %{id: id, result: Repeat.make_unknown(reason)}
     Context.add_tool_results(context, results)
   end
 

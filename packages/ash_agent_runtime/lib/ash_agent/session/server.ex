@@ -354,15 +354,13 @@ defmodule AshAgent.Session.Server do
         start_or_enqueue(job, session)
 
       {:queued, waiting} ->
-        Client.confirm(client)
-        {:noreply, State.join_job(session, waiting, client)}
+        join(waiting.client, client, session, &State.join_job(&1, waiting, client))
 
       {:turn, first, last} ->
         accept_again({first, last}, client, session)
 
       _running ->
-        Client.confirm(client)
-        {:noreply, update_in(session.run.client, &Client.join(&1, client))}
+        join_run(client, session)
     end
   end
 
@@ -371,14 +369,27 @@ defmodule AshAgent.Session.Server do
 
   # The last turn has no answer, and others run.
   defp accept_again({_first, last}, client, %{run: %Run{}, context: context} = session)
-       when last == context.current_iteration do
-    Client.confirm(client)
-    {:noreply, update_in(session.run.client, &Client.join(&1, client))}
-  end
+       when last == context.current_iteration,
+       do: join_run(client, session)
 
   defp accept_again(turn, client, session) do
     Client.confirm(client)
     {:noreply, Run.answer(session, turn, client)}
+  end
+
+  defp join_run(client, %{run: run} = session) do
+    join(run.client, client, session, fn session ->
+      update_in(session.run.client, &Client.join(&1, client))
+    end)
+  end
+
+  defp join(clients, client, session, join) do
+    if Client.count(clients) >= session.limits.max_subscribers do
+      {:reply, {:error, :busy}, session}
+    else
+      Client.confirm(client)
+      {:noreply, join.(session)}
+    end
   end
 
   # After an error whose outcome nobody knows, a message may be in the store: it comes before anything else.

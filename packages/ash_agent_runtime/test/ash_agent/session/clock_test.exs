@@ -8,7 +8,7 @@ defmodule AshAgent.Session.ClockTest do
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Session.{Owner, Program}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
   @moduletag skip:

@@ -18,6 +18,35 @@ defmodule AshAgent.Session.LimitsTest do
     {session, pid, ref}
   end
 
+  test "the guide has every limit with its default" do
+    guide = File.read!("guides/production.md")
+    [_, table] = String.split(guide, "## What others may send")
+    [table, _] = String.split(table, "## Tools that have effects")
+
+    for {schema, names} <- [
+          {Session.Options.schema(),
+           ~w(max_input_bytes max_queue max_queue_bytes max_subscribers max_resumes)a},
+          {AshAgent.Runtime.Options.schema(),
+           ~w(max_iterations max_concurrency max_attempts tool_timeout)a}
+        ],
+        name <- names do
+      default = schema[name][:default]
+
+      shown = [
+        "#{default}",
+        "1,000",
+        "#{div(default, 1_048_576)} MB",
+        "#{div(default, 1_000)} seconds"
+      ]
+
+      rows = for row <- String.split(table, "\n"), row =~ "`:#{name}`", do: row
+      assert rows != [], "#{name} is not in the list"
+
+      defaults = for row <- rows, do: row |> String.split("|") |> Enum.at(3) |> String.trim()
+      assert Enum.any?(defaults, &(&1 in shown)), "#{name} has another default in the list"
+    end
+  end
+
   test "messages for a turn have the limits of the queue" do
     {session, pid, ref} = start(max_queue: 2, max_queue_bytes: 1_000)
     assert :ok = Session.steer(session, "one")
@@ -65,6 +94,19 @@ defmodule AshAgent.Session.LimitsTest do
     :ok = Session.unsubscribe(session, ref)
     assert {:ok, _ref, _} = Session.subscribe(session)
     send(pid, :answer)
+  end
+
+  test "those who wait for one message have a limit" do
+    {session, pid, _ref} = start(max_subscribers: 2)
+    ask = fn -> Session.prompt_async(session, "Again?", key: "k") end
+    assert {:ok, _} = ask.()
+    assert {:ok, one} = ask.()
+    assert {:error, :busy} = ask.()
+    send(pid, :answer)
+    assert_receive {:asked, pid}, 5_000
+    assert {:error, :busy} = ask.()
+    send(pid, :answer)
+    assert_receive {Session, ^one, {:ok, _}}, 5_000
   end
 
   test "anything at all is answered, in every state, and kills nothing" do
