@@ -63,8 +63,10 @@ nif!(
      asked: Of<'a, Option<&'a str>>,
      since: Unsigned| {
         let context = handle.get();
-        scheduler.allow(context.spent_cost(since))?;
-        Ok(context.spent(prices.get(), asked, since)?.encode(env))
+        scheduler.allow(context.spending_cost(since))?;
+        Ok(context
+            .sum_spending(prices.get(), asked, since)?
+            .encode(env))
     }
 );
 

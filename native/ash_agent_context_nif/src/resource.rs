@@ -66,7 +66,7 @@ impl Drop for ContextResource {
     /// on a thread of its own.
     fn drop(&mut self) {
         count(-1);
-        freed();
+        note_freed();
         if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
             bury(Box::new(std::mem::replace(&mut self.context, nothing)));
@@ -100,7 +100,7 @@ const GIVE_BACK: Duration = Duration::from_millis(500);
 static FREED: AtomicBool = AtomicBool::new(false);
 
 /// Says that memory may have been freed that the system could have back.
-pub fn freed() {
+pub fn note_freed() {
     // Mostly it is said already, and reading it is cheap on any number of processors.
     if !FREED.load(Ordering::Relaxed) && !FREED.swap(true, Ordering::Relaxed) {
         bury(Box::new(()));

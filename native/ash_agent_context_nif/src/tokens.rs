@@ -70,7 +70,7 @@ nif!(
             tokens.summaries,
         ];
         let values = values.map(|number| number.encode(env));
-        Ok(Encoder::copying(env).fields(&keys, &values))
+        Ok(Encoder::new_copying(env).fields(&keys, &values))
     }
 );
 
@@ -132,5 +132,5 @@ pub fn encode(env: Env<'_>, usage: Usage) -> Term<'_> {
         usage.reasoning,
     ];
     let values = values.map(|number| number.encode(env));
-    Encoder::copying(env).fields(&keys, &values)
+    Encoder::new_copying(env).fields(&keys, &values)
 }

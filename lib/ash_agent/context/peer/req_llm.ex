@@ -158,12 +158,12 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   def thoughts(%{reasoning_details: [_ | _] = details}) do
     for %{provider: provider} = detail <- Peer.list(details),
         word = Peer.word(provider, Map.keys(@reasoning)),
-        do: thought(detail, Map.fetch!(@reasoning, word))
+        do: read_thought(detail, Map.fetch!(@reasoning, word))
   end
 
   def thoughts(_foreign), do: []
 
-  defp thought(detail, {provider, _format, key}) do
+  defp read_thought(detail, {provider, _format, key}) do
     signed = %{
       :provider => provider,
       :id => detail |> Map.get(:provider_data) |> Peer.get("id"),

@@ -93,7 +93,7 @@ impl Decisions {
         }
     }
 
-    pub fn asked(&self, slot: usize) -> Option<&Value> {
+    pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         match &**self.steps.get(&slot)? {
             Stage::Asked(arguments) => Some(arguments),
             Stage::Decided(_) => None,

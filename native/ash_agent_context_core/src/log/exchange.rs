@@ -70,7 +70,7 @@ impl Exchange {
     }
 
     /// The calls that have their results, and these.
-    pub(crate) fn answered<'a>(
+    pub(crate) fn answered_calls<'a>(
         &'a self,
         calls: &'a [ToolCall],
     ) -> impl Iterator<Item = (&'a ToolCall, &'a Outcome)> {
@@ -95,8 +95,8 @@ impl Exchange {
     }
 
     /// The arguments that the undecided call of a slot was asked about with, where its own are others.
-    pub(crate) fn asked(&self, slot: usize) -> Option<&Value> {
-        self.decisions.asked(slot)
+    pub(crate) fn asked_arguments(&self, slot: usize) -> Option<&Value> {
+        self.decisions.asked_arguments(slot)
     }
 
     pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
@@ -138,7 +138,7 @@ impl Exchange {
 
     /// Number of calls that have a result.
     #[must_use]
-    pub const fn filled(&self) -> usize {
+    pub const fn count_filled(&self) -> usize {
         self.filled
     }
 

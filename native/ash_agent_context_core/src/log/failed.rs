@@ -68,7 +68,7 @@ impl FailedRequest {
         let wrong = |key, expected: &'static str| Error::invalid(vec![Value::text(key)], expected);
         let kind = given(KIND).and_then(Value::as_name);
         let kind = kind
-            .and_then(FailureKind::named)
+            .and_then(FailureKind::from_name)
             .ok_or_else(|| wrong(KIND, "a kind of failure"))?;
         let time = |key| match given(key) {
             None => Ok(None),
@@ -142,7 +142,7 @@ impl FailedRequest {
     }
 
     /// The server's words.
-    pub(crate) fn said_mut(&mut self) -> Option<&mut Box<str>> {
+    pub(crate) fn server_words_mut(&mut self) -> Option<&mut Box<str>> {
         self.texts.last_mut().and_then(Option::as_mut)
     }
 

@@ -283,7 +283,7 @@ impl Iteration {
                 continue;
             };
             let results = entry.exchange.clone();
-            let results = results.filter(|exchange| exchange.filled() > 0);
+            let results = results.filter(|exchange| exchange.count_filled() > 0);
             let held = results
                 .as_deref()
                 .map(|results| Original::of(results.original.as_ref(), provider));

@@ -113,11 +113,11 @@ impl Log {
     /// A conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
-        Self::starting(id, at, Iteration::new(1, at))
+        Self::start_with(id, at, Iteration::new(1, at))
     }
 
     /// A conversation whose first iteration is this empty one.
-    pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
+    pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
         let size = first.size();
         Self {
             id: id.into(),

@@ -141,14 +141,14 @@ impl Slot {
 
 impl Pieces {
     /// Returns what is kept under a key.
-    pub fn kept(&self, key: u64) -> Option<Kept> {
+    pub fn find(&self, key: u64) -> Option<Kept> {
         self.get(key)?.with(|kept| kept.clone())
     }
 
     /// What is kept under a key, made by `make` when there is nothing. Nobody waits for a piece that another thread
     /// makes: both make it, and one is kept.
-    pub fn kept_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
-        if let Some(kept) = self.kept(key) {
+    pub fn find_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
+        if let Some(kept) = self.find(key) {
             return kept;
         }
         self.keep(key, Kept::alone(make()))

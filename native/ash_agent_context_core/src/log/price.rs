@@ -247,7 +247,7 @@ impl Rates {
 
     /// What a bill has and no rate or factor is for: it costs as much as without it.
     #[must_use]
-    pub fn unpriced(&self, bill: &Bill) -> Vec<String> {
+    pub fn find_unpriced(&self, bill: &Bill) -> Vec<String> {
         let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
         let units = [
             (Unit::CacheWriteHour, Count::WrittenHour),

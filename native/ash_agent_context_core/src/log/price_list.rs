@@ -102,7 +102,9 @@ impl Prices {
         let provider = self.provider.as_deref().or(provider);
         let named = provider.and_then(|provider| self.offer(provider));
         let given = names.into_iter().flatten();
-        let mut names = given.flat_map(|name| [Some(name), undated(name)]).flatten();
+        let mut names = given
+            .flat_map(|name| [Some(name), strip_date(name)])
+            .flatten();
         let found = names.find_map(|name| self.of(named, name, at));
         let any = || {
             let offers = self.offers.iter().filter(|offer| offer.provider.is_none());
@@ -188,7 +190,7 @@ impl Offer {
 }
 
 /// A name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
-fn undated(name: &str) -> Option<&str> {
+fn strip_date(name: &str) -> Option<&str> {
     let date = |mark: char| match mark {
         '0'..='9' => '0',
         other => other,

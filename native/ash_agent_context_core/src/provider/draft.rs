@@ -340,7 +340,7 @@ impl Draft {
     }
 
     /// More of what is in the place of reasoning.
-    pub fn redacted(&mut self, key: Key, data: &str) {
+    pub fn add_redacted(&mut self, key: Key, data: &str) {
         let at = match self.find(&key) {
             Some(at) => at,
             None => self.open(key, BlockKind::Redacted),

@@ -21,10 +21,10 @@ pub(crate) trait Listen {
     fn element(&self) -> usize;
 
     /// The element that is being read has a shape that its provider refuses.
-    fn refused(&mut self);
+    fn mark_refused(&mut self);
 
     /// The element at this position is not as it was given any more.
-    fn cleaned(&mut self, position: usize);
+    fn mark_cleaned(&mut self, position: usize);
 
     /// A system prompt that stands beside the messages, and its field as JSON.
     fn prompt(&mut self, content: Content, json: Box<str>);

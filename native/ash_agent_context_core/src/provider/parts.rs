@@ -18,7 +18,7 @@ pub(crate) struct Parts {
 }
 
 /// No hint at all.
-pub(crate) fn unmarked(_part: &Part, _out: &mut Writer<'_>) {}
+pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
 
 impl Parts {
     /// Writes all that a message says.
@@ -62,7 +62,7 @@ impl Parts {
                 }
                 (self.hint)(part, out);
             }
-            (_, None) => out.dropped(part),
+            (_, None) => out.drop_part(part),
         }
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    pub fn lent(bytes: &'a [u8], shape: Shape, number: u64) -> Self {
+    pub fn lend(bytes: &'a [u8], shape: Shape, number: u64) -> Self {
         Self {
             start: 0,
             end: bytes.len(),
@@ -77,7 +77,7 @@ impl<'a> Slice<'a> {
     }
 
     pub fn constant(text: &'static str) -> Self {
-        Self::lent(text.as_bytes(), Shape::default(), 0)
+        Self::lend(text.as_bytes(), Shape::default(), 0)
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -71,7 +71,7 @@ impl Context {
             iteration: current.number,
             position: current.count_messages() + log.lead(current).count(),
         };
-        let said = response.said();
+        let said = response.message_so_far();
         let mut calls = said.calls;
         // An id that a provider used twice would not be an id.
         let mut seen = HashSet::new();

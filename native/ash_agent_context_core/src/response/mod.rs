@@ -353,7 +353,7 @@ impl Response {
 
     /// Bytes that came.
     #[must_use]
-    pub const fn received(&self) -> usize {
+    pub const fn count_received(&self) -> usize {
         self.received
     }
 
@@ -367,7 +367,7 @@ impl Response {
             content,
             calls,
             done,
-        } = self.said();
+        } = self.message_so_far();
         let (mut whole, mut half) = (Vec::new(), Vec::new());
         for (call, done) in calls.into_iter().zip(done) {
             if done { &mut whole } else { &mut half }.push(call);
@@ -379,8 +379,8 @@ impl Response {
         (message, half.into_boxed_slice())
     }
 
-    fn said(&self) -> Drafted {
-        self.draft.said(self.state == State::Complete)
+    fn message_so_far(&self) -> Drafted {
+        self.draft.message_so_far(self.state == State::Complete)
     }
 
     /// Returns what there is to say of the message beside its words.

@@ -60,7 +60,7 @@ impl Context {
             return self.to_snapshot();
         };
         let entries = |context: &Self| {
-            let iteration = context.log.numbered(since.number);
+            let iteration = context.log.get_numbered(since.number);
             iteration.map(|iteration| iteration.entries().cloned().collect::<Vec<_>>())
         };
         let (own, other) = (entries(self), entries(base));

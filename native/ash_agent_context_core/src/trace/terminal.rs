@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::trace::said::{said, words, Passage};
+use crate::trace::said::{list_said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
@@ -70,7 +70,7 @@ impl<'a> Trace<'a> {
             let Some(iteration) = context.iteration(number) else {
                 break;
             };
-            page.line(&heading(iteration, self.told_of(told, iteration.number)));
+            page.line(&heading(iteration, self.tell_of(told, iteration.number)));
             let skipped = if iteration.number == from.0 {
                 from.1
             } else {
@@ -90,7 +90,9 @@ impl<'a> Trace<'a> {
                     page.failure(&failure);
                 }
                 let looked = Looked::new(entry, self.look());
-                said(&looked).iter().for_each(|piece| page.piece(piece));
+                list_said(&looked)
+                    .iter()
+                    .for_each(|piece| page.piece(piece));
             }
             failures.for_each(|failure| page.failure(&failure));
         }
@@ -98,7 +100,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns what a model does not see of an iteration.
-    fn told_of(&self, told: &Told<'_>, number: u64) -> &'static str {
+    fn tell_of(&self, told: &Told<'_>, number: u64) -> &'static str {
         match told.context.cover(number) {
             None => "",
             Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
@@ -167,9 +169,7 @@ impl TerminalPage {
         let text = [call.as_str(), &piece.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
-            None => visible(&text.concat())
-                .trim_end()
-                .replace('\n', &indented()),
+            None => visible(&text.concat()).trim_end().replace('\n', &indent()),
         };
         let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
         // Writing to a string does not fail.
@@ -201,7 +201,7 @@ impl TerminalPage {
     }
 }
 
-fn indented() -> String {
+fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 

@@ -81,7 +81,7 @@ impl<'a> Trace<'a> {
         let mut failures: Vec<_> = iteration.failures.iter().cloned().collect();
         if let Some(masks) = self.masks.as_deref() {
             for failure in &mut failures {
-                if let Some(said) = failure.said_mut() {
+                if let Some(said) = failure.server_words_mut() {
                     masks.name(said);
                 }
             }
@@ -111,7 +111,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    pub(super) fn masked_value(&self, value: &Value) -> Value {
+    pub(super) fn mask_value(&self, value: &Value) -> Value {
         match &self.masks {
             Some(masks) => masks.value(value),
             None => value.clone(),

@@ -103,7 +103,7 @@ impl Fields {
     }
 
     /// An error when a key is left.
-    pub fn done(self, known: &'static str) -> Result<(), Error> {
+    pub fn finish(self, known: &'static str) -> Result<(), Error> {
         match self.entries.into_iter().next() {
             None => Ok(()),
             Some((key, _)) => Err(Error::invalid(vec![key], known)),

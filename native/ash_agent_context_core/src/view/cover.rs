@@ -23,12 +23,12 @@ pub struct Cover {
 impl Cover {
     /// What a model reads in their place.
     #[must_use]
-    pub fn shown(&self) -> Option<&Message> {
+    pub fn replacement(&self) -> Option<&Message> {
         self.summary.as_deref().or(self.note.as_deref())
     }
 
     pub(super) fn size(&self) -> Size {
-        self.shown().map_or(Size::new(10, 0), |shown| {
+        self.replacement().map_or(Size::new(10, 0), |shown| {
             shown.size().plus(Size::new(10, 0))
         })
     }

@@ -107,7 +107,7 @@ impl View {
         let mut pairs = self.covers().zip(other.covers());
         covers(self) == covers(other)
             && pairs.all(|((first, own), (start, other))| {
-                first == start && own.last == other.last && own.shown() == other.shown()
+                first == start && own.last == other.last && own.replacement() == other.replacement()
             })
             && self.recall == other.recall
             && self.cleared == other.cleared
@@ -246,14 +246,14 @@ pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>)
     };
     let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
     let content = format!("[Summary of {range} of this conversation{recall}]\n{text}");
-    standing("summary", first, last, content)
+    make_stand_in("summary", first, last, content)
 }
 
 const HIDDEN: &str = "hidden";
 
 /// A user message that stands for hidden iterations.
 pub(crate) fn note(first: u64, last: u64, text: String) -> Message {
-    standing(HIDDEN, first, last, text)
+    make_stand_in(HIDDEN, first, last, text)
 }
 
 /// Tells whether a message is such a note.
@@ -263,7 +263,7 @@ pub(crate) fn is_note(message: &Message) -> bool {
 }
 
 /// A user message that stands for iterations, marked as what it is.
-fn standing(kind: &str, first: u64, last: u64, text: String) -> Message {
+fn make_stand_in(kind: &str, first: u64, last: u64, text: String) -> Message {
     let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let range = Map::new(vec![
         (Value::atom("first"), number(first)),

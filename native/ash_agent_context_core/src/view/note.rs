@@ -33,10 +33,10 @@ pub(super) fn of_cleared(
         Method::Estimate.text(note(what).as_bytes()) + off <= room
     };
     let name = one_line(call.name.as_str());
-    let mut what = shortened(&name, fits);
+    let mut what = shorten(&name, fits);
     if what.len() == name.len() {
         let argument = argument(&call.arguments.value).unwrap_or_default();
-        let argument = shortened(&argument, |argument| fits(&format!("{name} {argument}")));
+        let argument = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
         what = format!("{name} {argument}");
     }
     format!("{} {handle}]", note(what.trim_end()))
@@ -92,7 +92,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// As much of a text as there is room for: of a path the end, of anything else the beginning.
-fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
+fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
     if fits(text) {
         return text.to_owned();
     }

@@ -91,7 +91,7 @@ impl Pairs<'_> {
         };
         let iterations = place.iteration..=self.log.current.number;
         let mut behind = iterations
-            .filter_map(|number| self.log.numbered(number))
+            .filter_map(|number| self.log.get_numbered(number))
             .flat_map(Iteration::entries)
             .skip(place.entry + 1);
         behind.any(|entry| {
@@ -110,7 +110,7 @@ impl Pairs<'_> {
 
     /// Tells whether masks leave a part as it is.
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
-        let iteration = self.log.numbered(place.iteration);
+        let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));
         let part = entry.and_then(|entry| match &entry.message.content {
             Content::Parts(parts) => parts.get(place.part),

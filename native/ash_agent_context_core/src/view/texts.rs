@@ -27,14 +27,14 @@ fn plain(content: &Content) -> Cow<'_, str> {
 /// What a result says.
 pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.and_then(|masks| masks.output(outcome)) {
-        None => said(outcome),
-        Some(masked) => said(&Outcome::new(outcome.status, masked))
+        None => say(outcome),
+        Some(masked) => say(&Outcome::new(outcome.status, masked))
             .into_owned()
             .into(),
     }
 }
 
-fn said(outcome: &Outcome) -> Cow<'_, str> {
+fn say(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
         Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),

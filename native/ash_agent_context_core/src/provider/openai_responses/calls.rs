@@ -245,7 +245,7 @@ pub(crate) fn write_output<'a>(
                 };
                 item.field("call_id", &*id);
                 if output.is_empty() {
-                    item.text("output", &out.worded_result(outcome));
+                    item.text("output", &out.word_result(outcome));
                 } else {
                     item.raw("output", &output);
                 }
@@ -422,8 +422,8 @@ fn screenshot<'a>(
         };
     });
     if parts.is_empty() {
-        let text = out.worded_result(outcome);
-        out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
+        let text = out.word_result(outcome);
+        out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -432,7 +432,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
         behind.media.push(part);
     }
 }
@@ -473,7 +473,7 @@ fn approval<'a>(
     out: &mut Writer<'_>,
 ) {
     let said = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => approved(value),
+        Output::Value(value) if !outcome.is_error() => read_approval(value),
         _ => None,
     };
     let approve = matches!(said, Some((true, _)));
@@ -496,7 +496,7 @@ fn approval<'a>(
 }
 
 /// `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
-fn approved(value: &Value) -> Option<(bool, Option<&Value>)> {
+fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
         Value::Bool(approve) => Some((*approve, None)),
         Value::Map(map) => match map.get_named("approve")? {
@@ -533,7 +533,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != wording::NO_OUTPUT {
-                out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
+                out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);

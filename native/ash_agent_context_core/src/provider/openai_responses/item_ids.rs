@@ -23,7 +23,7 @@ pub(super) struct ItemIds<'a> {
 
 impl<'a> ItemIds<'a> {
     pub fn of(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Self {
-        let ids = returning(said, out);
+        let ids = find_returning(said, out);
         let mut ids = Self {
             are_kept: true,
             are_foreign: ids.iter().any(|(_, id)| !id.starts_with("rs")),
@@ -43,7 +43,7 @@ impl<'a> ItemIds<'a> {
             true => &*sent,
             false => before,
         };
-        let free = returning(sent, out).into_iter();
+        let free = find_returning(sent, out).into_iter();
         let free = free.filter(|(part, _)| !part.withheld);
         ids.of_reasoning = free.map(|(_, id)| id).collect();
         ids.are_kept = ids.fit(before, out);
@@ -123,7 +123,7 @@ fn is_thought(part: &Part) -> bool {
 }
 
 /// Reasoning that can go back, with its id.
-fn returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
+fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
     let reasoning = said.iter().filter_map(|one| match one {
         PartOrCall::Part(part) => Some((*part, returning_id(part, out.options)?)),
         PartOrCall::Call(_) => None,

@@ -384,7 +384,7 @@ impl StepWriter<'_, '_, '_> {
 
     fn decision(&self, json: &mut JsonObject<'_>, decision: &Decision) {
         let trace = self.writer.trace;
-        let masked = |value: &Value| wording::reason(&trace.masked_value(value));
+        let masked = |value: &Value| wording::reason(&trace.mask_value(value));
         json.field("approved", &decision.approved);
         json.text("at", &time::to_text(decision.at));
         for (key, value) in [("by", &decision.by), ("reason", &decision.reason)] {
@@ -393,7 +393,7 @@ impl StepWriter<'_, '_, '_> {
             }
         }
         if let Some(arguments) = &decision.arguments {
-            json.field("arguments", &AsJson(&trace.masked_value(arguments)));
+            json.field("arguments", &AsJson(&trace.mask_value(arguments)));
         }
     }
 }

@@ -165,13 +165,13 @@ defmodule AshAgent.Sessions.Node do
     stop(config, :soon, timeout)
     stop(config, :now, @store_patience)
     # A store that does not answer keeps them from stopping.
-    for pid <- running(config), do: Process.exit(pid, :kill)
+    for pid <- list_running(config), do: Process.exit(pid, :kill)
     :ok
   end
 
   defp stop(config, how, timeout) do
     monitors =
-      for pid <- running(config), into: %{} do
+      for pid <- list_running(config), into: %{} do
         GenServer.cast(pid, {:drain, how})
         {Process.monitor(pid), pid}
       end
@@ -179,7 +179,7 @@ defmodule AshAgent.Sessions.Node do
     await(monitors, System.monotonic_time(:millisecond) + timeout)
   end
 
-  defp running(config) do
+  defp list_running(config) do
     for {_partition, supervisor, _type, _modules} <-
           PartitionSupervisor.which_children(partitions(config)),
         is_pid(supervisor),
