@@ -3,6 +3,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
+  alias AshAgent.Test.Server
 
   use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
@@ -23,6 +24,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         [
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
+          {Server, :start_link, :name},
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
           {ToolExecutor, :execute_tools, :supervisor}
@@ -71,6 +73,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.OpenAIResponses, :new} => [],
       {LLM.Scripted, :new} => [[]],
       {LLM.Transport.HTTP1, :prepare} => [],
+      {Server, :start_link} => [],
       {Trace.Exporter, :export} => [:nobody, context],
       {Trace.Exporter, :start_link} => [],
       {Trace.Stored, :list} => [store()],

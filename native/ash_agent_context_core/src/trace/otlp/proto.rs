@@ -75,7 +75,7 @@ pub struct SpanLink {
     pub span_id: Vec<u8>,
 }
 
-/// What a span is about: work of the application, or waiting for somebody else's.
+/// Says what a span is about: work of the application, or waiting for somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {
