@@ -342,6 +342,8 @@ defmodule AshAgent.TracePageTest do
         "(document.querySelector('[name=view]').value = #{choice}, document.querySelector('[name=view]').dispatchEvent(new Event('change')))"
       )
 
+      # A text has no place before it is laid out.
+      Browser.settle(browser)
       Browser.text(browser, "#messages")
     end
 

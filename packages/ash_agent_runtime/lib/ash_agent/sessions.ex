@@ -430,8 +430,7 @@ defmodule AshAgent.Sessions do
 
   ## Examples
 
-      iex> AshAgent.Sessions.list_sessions(Example.Sessions) |> Enum.all?(&is_pid/1)
-      true
+      for session <- AshAgent.Sessions.list_sessions(MyApp.Sessions), do: AshAgent.Session.status(session)
   """
   @doc since: "0.1.0"
   @spec list_sessions(sessions()) :: [pid()]

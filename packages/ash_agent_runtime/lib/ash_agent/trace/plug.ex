@@ -2,7 +2,7 @@ defmodule AshAgent.Trace.Plug do
   @moduledoc """
   A plug that lists conversations, those that sessions run now included, and opens the page of each.
 
-  In a router of Phoenix, behind what logs people in:
+  In a router of Phoenix, after the plugs that log people in:
 
       scope "/admin" do
         pipe_through [:browser, :require_admin]
@@ -12,8 +12,8 @@ defmodule AshAgent.Trace.Plug do
   With Plug alone it is `forward "/conversations", to: AshAgent.Trace.Plug, init_opts: [...]`. It needs `:plug`, which every application with
   Phoenix has.
 
-  The list has the status of each conversation, when it changed, its iterations, failed requests, and with `:prices` its money. What a session
-  of this node runs is shown as it is at this moment, also where nothing is stored; others are shown as they were last written. Nothing is
+  The list has the status of each conversation, when it changed, its iterations, failed requests, and with `:prices` its money. A session
+  of this node is shown with its state at this moment, also where nothing is stored, and other conversations as they were last written. Nothing is
   claimed, started or changed. The pages have neither forms nor scripts, but for a conversation's own page, see `AshAgent.Trace.to_html/2`.
 
   Conversations are private, so `:allow?` is required and asked for each request; who may not look gets the status 403.
@@ -69,7 +69,7 @@ defmodule AshAgent.Trace.Plug do
   ## Examples
 
       iex> AshAgent.Trace.Plug.init(store: :nowhere)
-      ** (ArgumentError) missing option :allow?
+      ** (ArgumentError) required option :allow? not given: expected a function of arity 1
   """
   @doc since: "0.1.0"
   @spec init(keyword()) :: keyword()
@@ -84,8 +84,8 @@ defmodule AshAgent.Trace.Plug do
   """
   @doc since: "0.1.0"
   @spec call(struct(), keyword()) :: struct()
-  def call(conn, opts) do
-    {status, html, policy} = answer(conn, opts)
+  def call(conn, checked) do
+    {status, html, policy} = answer(conn, checked)
 
     headers = [
       {"content-type", "text/html; charset=utf-8"},
@@ -96,7 +96,9 @@ defmodule AshAgent.Trace.Plug do
     ]
 
     headers
-    |> Enum.reduce(conn, fn {name, value}, conn -> Plug.Conn.put_resp_header(conn, name, value) end)
+    |> Enum.reduce(conn, fn {name, value}, conn ->
+      Plug.Conn.put_resp_header(conn, name, value)
+    end)
     |> Plug.Conn.send_resp(status, html)
   end
 
@@ -119,8 +121,11 @@ defmodule AshAgent.Trace.Plug do
 
   defp show(%{"id" => id}, opts) do
     case Enum.find(running(opts), &(&1.id == id)) do
-      nil -> show_stored(id, opts)
-      %{shown: context} -> {200, Trace.to_html(context, title: id, prices: opts[:prices]), framed()}
+      nil ->
+        show_stored(id, opts)
+
+      %{shown: context} ->
+        {200, Trace.to_html(context, title: id, prices: opts[:prices]), framed()}
     end
   end
 
@@ -131,7 +136,12 @@ defmodule AshAgent.Trace.Plug do
       {:ok, stored} ->
         ids = for row <- running, do: row.id
         rows = running ++ Enum.reject(stored, &(&1.id in ids))
-        page(200, "Conversations", table(Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime}), opts))
+
+        page(
+          200,
+          "Conversations",
+          table(Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime}), opts)
+        )
 
       {:error, error} ->
         page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
@@ -216,14 +226,27 @@ defmodule AshAgent.Trace.Plug do
     heads = ["Conversation", "Status", "Changed (UTC)", "Iterations", "Failed requests"]
     heads = if opts[:prices] != [], do: heads ++ ["Cost"], else: heads
     heads = for head <- heads, do: ["<th scope=\"col\">", head, "</th>"]
-    ["<table><thead><tr>", heads, "</tr></thead><tbody>", Enum.map(rows, &row(&1, opts)), "</tbody></table>"]
+
+    [
+      "<table><thead><tr>",
+      heads,
+      "</tr></thead><tbody>",
+      Enum.map(rows, &row(&1, opts)),
+      "</tbody></table>"
+    ]
   end
 
   defp row(row, opts) do
     link = ["<a href=\"?", escape(URI.encode_query(id: row.id)), "\">", escape(row.id), "</a>"]
-    status = if Map.has_key?(row, :shown), do: "#{row.status}, in a session", else: "#{row.status}"
+
+    status =
+      if Map.has_key?(row, :shown), do: "#{row.status}, in a session", else: "#{row.status}"
+
     at = row.updated_at |> DateTime.truncate(:second) |> DateTime.to_naive() |> to_string()
-    failures = if row.failures > 0, do: ["<span class=\"failed\">#{row.failures}</span>"], else: "0"
+
+    failures =
+      if row.failures > 0, do: ["<span class=\"failed\">#{row.failures}</span>"], else: "0"
+
     cells = [link, status, at, to_string(row.iterations), failures]
     cells = if opts[:prices] != [], do: cells ++ [Stored.format_cost(row.cost)], else: cells
     ["<tr>", for(cell <- cells, do: ["<td>", cell, "</td>"]), "</tr>"]

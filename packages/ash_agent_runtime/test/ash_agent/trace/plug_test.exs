@@ -5,6 +5,14 @@ defmodule AshAgent.Trace.PlugTest do
   alias AshAgent.{Context, LLM, Session, Store}
   alias AshAgent.TestSupport.StreamModel
 
+  defmodule Refusing do
+    use AshAgent.Store.Relational
+    defstruct []
+    def dialect, do: :sqlite
+    def run(_store, _key, _operation, _params), do: {:error, %Store.Error{reason: :closed}}
+    def read(_store, _key, _query, _params), do: {:error, %Store.Error{reason: :closed}}
+  end
+
   @at ~U[2026-01-01 10:00:00.000000Z]
   @prices [%{model: :any, input: 1_000_000, output: 1_000_000}]
 
@@ -44,12 +52,14 @@ defmodule AshAgent.Trace.PlugTest do
 
   defp rows(conn) do
     for [_, row] <- Regex.scan(~r{<tr>(<td>.*?)</tr>}s, conn.resp_body) do
-      for [_, cell] <- Regex.scan(~r{<td>(.*?)</td>}s, row), do: String.replace(cell, ~r/<[^>]*>/, "")
+      for [_, cell] <- Regex.scan(~r{<td>(.*?)</td>}s, row),
+          do: String.replace(cell, ~r/<[^>]*>/, "")
     end
   end
 
   test "lists what is stored, with status, failures and money, and opens it" do
-    failed = Context.new("Pay", id: "user-17") |> Context.add_failure(%{kind: :overloaded}, at: @at)
+    failed =
+      Context.new("Pay", id: "user-17") |> Context.add_failure(%{kind: :overloaded}, at: @at)
 
     answered =
       Context.new("Hi", id: "user-18")
@@ -60,8 +70,10 @@ defmodule AshAgent.Trace.PlugTest do
     list = get("", opts)
     assert list.status == 200
 
-    assert [["user-18", "idle", _, "1", "0", "$0.0010"], ["user-17", "idle", _, "1", "1", "$0.0000"]] =
-             list |> rows() |> Enum.sort(:desc)
+    assert [
+             ["user-18", "idle", _, "1", "0", "$0.0010"],
+             ["user-17", "idle", _, "1", "1", "$0.0000"]
+           ] = list |> rows() |> Enum.sort(:desc)
 
     assert list.resp_body =~ ~s(<a href="?id=user-17">)
     page = get("id=user-17", opts)
@@ -79,17 +91,18 @@ defmodule AshAgent.Trace.PlugTest do
         receive do: (:go -> StreamModel.say(feed, ["There."]))
       end)
 
-    {:ok, session} = Session.start_link(llm: llm, id: "live")
+    {:ok, session} = Session.start_link(llm: llm)
+    id = Session.context(session)[:id]
     {:ok, _ref} = Session.prompt_async(session, "Where is the treasure?")
     assert_receive {:asked, model}
     gone = spawn(fn -> :ok end)
     opts = [sessions: fn -> [session, gone] end]
-    assert [["live", "running, in a session", _, "1", "0"]] = rows(get("", opts))
-    assert get("id=live", opts).resp_body =~ "Where is the treasure?"
+    assert [[^id, "running, in a session", _, "1", "0"]] = rows(get("", opts))
+    assert get("id=#{id}", opts).resp_body =~ "Where is the treasure?"
     # The session's own state counts where it is stored as well.
-    both = Keyword.put(opts, :store, store([Context.new("Old", id: "live")]))
-    assert [["live", "running, in a session", _, "1", "0"]] = rows(get("", both))
-    assert get("id=live", both).resp_body =~ "treasure"
+    both = Keyword.put(opts, :store, store([Context.new("Old", id: id)]))
+    assert [[^id, "running, in a session", _, "1", "0"]] = rows(get("", both))
+    assert get("id=#{id}", both).resp_body =~ "treasure"
     send(model, :go)
   end
 
@@ -97,14 +110,17 @@ defmodule AshAgent.Trace.PlugTest do
     opts = [name: __MODULE__.Sessions, store: store([]), llm: LLM.Scripted.new(["Hello!"])]
     start_supervised!({AshAgent.Sessions, opts})
     {:ok, _} = AshAgent.Sessions.prompt(__MODULE__.Sessions, "c1", "Hi")
-    assert [["c1", "idle, in a session", _, "1", "0"]] = rows(get("", sessions: __MODULE__.Sessions))
+
+    assert [["c1", "idle, in a session", _, "1", "0"]] =
+             rows(get("", sessions: __MODULE__.Sessions))
   end
 
   test "is closed unless the application opens it, and only reads" do
     opts = [store: store([Context.new("SECRET", id: "SECRET")])]
     assert_raise ArgumentError, ~r/:allow\?/, fn -> AshAgent.Trace.Plug.init(opts) end
 
-    for allow? <- [fn _ -> false end, fn _ -> nil end, fn _ -> :yes end], query <- ["", "id=SECRET"] do
+    for allow? <- [fn _ -> false end, fn _ -> nil end, fn _ -> :yes end],
+        query <- ["", "id=SECRET"] do
       conn = get(query, [allow?: allow?] ++ opts)
       assert conn.status == 403
       refute conn.resp_body =~ "SECRET"
@@ -114,7 +130,7 @@ defmodule AshAgent.Trace.PlugTest do
   end
 
   test "makes nothing of what an id says" do
-    id = ~s("><script>alert(1)</script>\u202e\u200b&)
+    id = ~s["><script>alert(1)</script>\u202e\u200b&]
     opts = [store: store([Context.new("Hi", id: id)])]
     list = get("", opts)
     refute list.resp_body =~ "<script" or list.resp_body =~ "\u202e"
@@ -127,7 +143,7 @@ defmodule AshAgent.Trace.PlugTest do
   end
 
   test "says when the store does not answer" do
-    store = {Refusing, nil}
+    store = %Refusing{}
     for query <- ["", "id=c1"], do: assert(get(query, store: store).status == 503)
   end
 end
