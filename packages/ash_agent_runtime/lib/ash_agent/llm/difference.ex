@@ -245,7 +245,7 @@ defmodule AshAgent.LLM.Difference do
       )
     ]
 
-  # One that was put between others or taken from them is no change of all that follow.
+  # One that was put between others or taken from them does not change all that follow.
   defp compare_messages([old | was], [new | now], number) do
     cond do
       List.first(was) == new and List.first(was) != List.first(now) ->
@@ -386,7 +386,7 @@ defmodule AshAgent.LLM.Difference do
 
   # Letters that are shown before the first difference and after it.
   @before 20
-  @behind 60
+  @following 60
 
   defp excerpts(was, is) when is_nil(was) or is_nil(is),
     do: {was && cut(was, 0), is && cut(is, 0)}
@@ -406,9 +406,9 @@ defmodule AshAgent.LLM.Difference do
 
   defp cut(text, start) do
     start = max(start, 0)
-    piece = String.slice(text, start, @before + @behind)
+    piece = String.slice(text, start, @before + @following)
     before_mark = if start > 0, do: "…", else: ""
-    after_mark = if String.length(text) > start + @before + @behind, do: "…", else: ""
+    after_mark = if String.length(text) > start + @before + @following, do: "…", else: ""
     before_mark <> piece <> after_mark
   end
 
