@@ -8,8 +8,11 @@ defmodule AshAgent.Trace.PlugTest do
   defmodule Refusing do
     use AshAgent.Store.Relational
     defstruct []
+    @impl true
     def dialect, do: :sqlite
+    @impl true
     def run(_store, _key, _operation, _params), do: {:error, %Store.Error{reason: :closed}}
+    @impl true
     def read(_store, _key, _query, _params), do: {:error, %Store.Error{reason: :closed}}
   end
 
