@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.{Branch, Server}
+  alias AshAgent.Test.{Branch, Eval, Server}
 
   use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
@@ -79,6 +79,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.Transport.HTTP1, :prepare} => [],
       {Server, :start_link} => [],
       {AshAgent.Test, :branch} => [context, 1],
+      {Eval, :run} => [[cases: [], run: &to_string/1]],
       {Branch, :to_html} => [branch(context)],
       {Branch, :to_text} => [branch(context)],
       {Trace.Exporter, :export} => [:nobody, context],

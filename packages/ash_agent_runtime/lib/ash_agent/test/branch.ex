@@ -229,10 +229,12 @@ defmodule AshAgent.Test.Branch do
   """
   @doc since: "0.1.0"
   @spec to_html(t(), keyword()) :: String.t()
-  def to_html(%__MODULE__{} = branch, opts \\ []) do
+  def to_html(%__MODULE__{} = branch, opts \\ []) when is_list(opts) do
+    title = [title: "Changed: #{branch.change}"]
+
     ChatContext.new(context: branch.original)
     |> ChatContext.branch("changed")
     |> ChatContext.update_context(fn _original -> branch.context end, branch: "changed")
-    |> Trace.to_html([title: "Changed: #{branch.change}"] ++ opts)
+    |> Trace.to_html(if(List.keymember?(opts, :title, 0), do: opts, else: title ++ opts))
   end
 end
