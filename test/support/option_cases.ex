@@ -37,7 +37,7 @@ defmodule AshAgent.TestSupport.OptionCases do
 
         for module <- modules,
             module not in @elsewhere and
-              not String.contains?(inspect(module), ["Test.", "Inspect."]),
+              not String.contains?(inspect(module), ["TestSupport.", "Inspect."]),
             {:docs_v1, _, _, _, moduledoc, _, docs} when moduledoc != :hidden <- [
               Code.fetch_docs(module)
             ],

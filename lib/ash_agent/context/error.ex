@@ -174,7 +174,7 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:summary_too_long, tokens, replaced}) do
-    "the summary has #{tokens} tokens, but the iterations it would replace have only #{replaced}. " <>
+    "the summary has #{tokens} tokens, more than half of the #{replaced} of the iterations it would replace. " <>
       "Give a shorter summary, or hide the iterations with fit/3"
   end
 

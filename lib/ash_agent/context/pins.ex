@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Pins do
   @moduledoc """
-  What no policy takes out of the view.
+  Pins: messages, results and facts that no policy takes out of the view.
 
       iex> alias AshAgent.Context
       iex> context = Context.new("Book it") |> Context.add_assistant_message(nil, [%{id: "a", name: :book, arguments: %{}}])
@@ -70,7 +70,7 @@ defmodule AshAgent.Context.Pins do
   @doc """
   Takes a pin away, and returns the new context. Nothing happens if there is no such pin.
 
-  What has been added to a summary for the pin stays there. Takes the option `:at` as `AshAgent.Context.put_metadata/4`
+  A summary keeps the text that was added to it for the pin. Takes the option `:at` as `AshAgent.Context.put_metadata/4`
   does.
 
   ## Examples

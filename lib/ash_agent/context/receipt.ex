@@ -1,6 +1,6 @@
 defmodule AshAgent.Context.Receipt do
   @moduledoc """
-  What became of what a view does not show.
+  Receipts of forgetting: where each fact is for the model that the view no longer shows.
 
   A view forgets so that requests stay short, and the log keeps everything. The **receipt** tells of each fact that the view
   no longer shows where it was said whether the model still sees it elsewhere, can `recall` it, or has lost it:
@@ -97,7 +97,7 @@ defmodule AshAgent.Context.Receipt do
       iex> receipt.kinds.number
       %{visible: 0, recall: 0, masked: 0, gone: 1}
       iex> for fact <- receipt.facts, do: {fact.kind, fact.text, fact.handle}
-      [{:decision, "Order 4711 is late.", nil}, {:number, "Order 4711", nil}]
+      [{:number, "Order 4711", nil}, {:decision, "Order 4711 is late.", nil}]
       iex> Context.receipt(context, iteration: 1)
       nil
   """

@@ -42,7 +42,7 @@ defmodule AshAgent.Context.View do
         }
 
   @typedoc """
-  What the check of a summary says: how many facts there are in the iterations, how many of them the summary kept, the likeliest
+  The verdict on a summary: how many facts there are in the iterations, how many of them the summary kept, the likeliest
   to be needed of those that it misses, what it says that is wrong, and how many facts were appended to it.
   """
   @type verdict :: %{

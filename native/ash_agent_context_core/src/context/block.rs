@@ -110,7 +110,7 @@ impl Context {
 
     /// The entries of a range, each with its iteration and the slots before it.
     fn entries_of(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, usize, &Entry)> {
-        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         iterations.flat_map(|iteration| {
             let mut slots = 0;
             iteration.entries().map(move |entry| {
@@ -124,13 +124,13 @@ impl Context {
     /// What the user said in a range, as much as there is room for: the newest, oldest first.
     fn user_lines(&self, first: u64, last: u64, pinned: &[String]) -> Vec<String> {
         let most = self.view().and_then(|view| view.user_bytes).unwrap_or(USER);
-        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         let bytes: usize = iterations.map(|one| one.size().bytes).sum();
         let mut room = most.min(bytes / USER_SHARE);
         let mut lines = Vec::new();
         let back = (first..=last)
             .rev()
-            .filter_map(|number| self.log.numbered(number));
+            .filter_map(|number| self.log.get_numbered(number));
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
             let said = Said::Message(&entry.message);
             if !said.is_of_user() {
@@ -158,7 +158,7 @@ impl Context {
 
     /// Adds the facts of a range that are likeliest to be needed again, but for those that the text has.
     fn add_index(&self, first: u64, last: u64, share: usize, text: &mut String) {
-        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         let tokens = |sum: u64, iteration: &crate::log::iteration::Iteration| {
             sum + iteration.tokens(Method::Estimate, Rendering::PLAIN).total()
         };
@@ -170,7 +170,7 @@ impl Context {
         let known = keys(text);
         let mut separator = "\nfacts: ";
         for fact in self.ranked_facts(first, last) {
-            if fact.is_masked || known.contains(&fact.key) {
+            if fact.is_masked || known.contains(&fact.key) || text.contains(&*fact.text) {
                 continue;
             }
             let cost = Method::Estimate.text(fact.text.as_bytes()) + 1;

@@ -67,13 +67,13 @@ impl Context {
 
     fn has(&self, pin: &Pin) -> bool {
         match pin {
-            Pin::Iteration(number) => self.log.numbered(*number).is_some(),
+            Pin::Iteration(number) => self.log.get_numbered(*number).is_some(),
             Pin::Message(number, position) => {
-                let iteration = self.log.numbered(*number);
+                let iteration = self.log.get_numbered(*number);
                 iteration.is_some_and(|one| one.message(*position).is_some())
             }
             Pin::Result(number, slot) => {
-                let iteration = self.log.numbered(*number);
+                let iteration = self.log.get_numbered(*number);
                 iteration.is_some_and(|one| *slot < one.count_calls())
             }
             Pin::Fact(words) => !words.trim().is_empty(),

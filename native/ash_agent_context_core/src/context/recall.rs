@@ -1,4 +1,4 @@
-//! What the view does not show, read again: by handle, or found by its words.
+//! Reads again what the view does not show: by its handle, or found by its words.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::view::{summary, summary_text};
 pub struct Hit {
     /// How to read all of it.
     pub handle: Handle,
-    /// What of it fits best.
+    /// Holds what of it fits best.
     pub text: String,
     /// How well it fits.
     pub score: f64,
@@ -85,7 +85,7 @@ impl Context {
     /// Makes the notes of hidden iterations that have none and should.
     pub(crate) fn note_missing(&mut self) {
         let covers = self.view().into_iter().flat_map(|view| view.covers());
-        let without = covers.filter(|(_, cover)| cover.shown().is_none());
+        let without = covers.filter(|(_, cover)| cover.replacement().is_none());
         let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
         for (first, last) in without {
             if let Some(note) = self.block(first, last, Told::All) {
@@ -100,7 +100,7 @@ impl Context {
     }
 
     pub(crate) fn handle_of(&self, first: u64, last: u64) -> Handle {
-        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         Handle::of_iterations(first, last, iterations)
     }
 
@@ -132,7 +132,7 @@ impl Context {
         let handle = known.ok_or_else(|| Error::UnknownHandle {
             handle: handle.into(),
         })?;
-        let text = self.handled_text(handle);
+        let text = self.text_of_handle(handle);
         let text = text.ok_or_else(|| Error::HandleGone {
             handle: handle.to_string().into(),
         })?;
@@ -143,11 +143,11 @@ impl Context {
         self.view()?.masks()
     }
 
-    fn handled_text(&self, handle: Handle) -> Option<String> {
+    fn text_of_handle(&self, handle: Handle) -> Option<String> {
         match handle.of {
             Handled::Result { iteration, call } => {
                 let slot = call.checked_sub(1)?;
-                let (call, outcome) = self.log.numbered(iteration)?.calls().nth(slot)?;
+                let (call, outcome) = self.log.get_numbered(iteration)?.calls().nth(slot)?;
                 let outcome = outcome?;
                 (Handle::of_result(iteration, slot, call, outcome) == handle)
                     .then(|| output_text(outcome, self.masks()).into_owned())
@@ -164,7 +164,7 @@ impl Context {
     /// All that was said in iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
         let mut text = String::new();
-        let iterations = (first..=last).filter_map(|number| self.log.numbered(number));
+        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
         for entry in iterations.flat_map(Iteration::entries) {
             for said in Said::of(entry) {
                 text.push_str(said.label());
@@ -183,7 +183,7 @@ impl Context {
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
         let mut search = Search::new(words);
         let mut places = Vec::new();
-        for (iteration, slots, entry, is_hidden) in self.shortened() {
+        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
             for said in Said::of(entry) {
                 let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
                     continue;
@@ -214,7 +214,7 @@ impl Context {
 
     /// The entries of which something may not be shown in full: the number of the iteration, the slots before the entry
     /// in it, and whether it is hidden.
-    pub(crate) fn shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+    pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
         self.iterations().flat_map(|iteration| {
             let is_hidden = self.hides(iteration.number);
             let mut slots = 0;
@@ -226,7 +226,8 @@ impl Context {
         })
     }
 
-    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was recalled.
+    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was
+    /// recalled.
     #[allow(clippy::option_option)]
     pub(crate) fn place_of(
         &self,

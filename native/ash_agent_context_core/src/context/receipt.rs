@@ -114,8 +114,8 @@ impl Context {
 
     /// The conversation at the end of an iteration, with the view that its request was made from.
     pub(crate) fn at_request(&self, number: u64) -> Option<Self> {
-        let iteration = self.log.numbered(number)?;
-        let (_, asked) = self.asked_with(iteration)?;
+        let iteration = self.log.get_numbered(number)?;
+        let (_, asked) = self.request_view(iteration)?;
         let mut asked = asked.cloned().unwrap_or_default();
         let own = self.view();
         asked.masks = own.and_then(|view| view.masks.clone());
@@ -131,7 +131,7 @@ impl Context {
         let mut receipt = Receipt::default();
         let used = self.used(u64::MAX);
         let mut facts = Facts::new(&used);
-        for (iteration, slots, entry, is_hidden) in self.shortened() {
+        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
             for said in Said::of(entry) {
                 if let Some(slot) = self.place_of(iteration, slots, &said, is_hidden) {
                     facts.read(&said, (iteration, slot), self.masks());
@@ -179,7 +179,7 @@ impl Context {
         let Some(slot) = slot else {
             return Some(self.handle_of(number, number));
         };
-        let (call, outcome) = self.log.numbered(number)?.calls().nth(slot)?;
+        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
         Some(Handle::of_result(number, slot, call, outcome?))
     }
 

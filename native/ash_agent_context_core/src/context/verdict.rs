@@ -187,7 +187,7 @@ impl Context {
         let place = self.view().and_then(|view| view.cleared.as_deref());
         let from = place.map_or(0, |cleared| cleared.iteration).max(first);
         let shown = (from..=last).filter(|number| !self.hides(*number));
-        let mut shown = shown.filter_map(|number| self.log.numbered(number));
+        let mut shown = shown.filter_map(|number| self.log.get_numbered(number));
         if !shown.any(|iteration| iteration.count_calls() > 0) {
             return (self.drop_range(first, last, at), Fate::Hidden);
         }
@@ -238,7 +238,7 @@ impl Context {
             let cover = self.cover(number).filter(|(start, _)| *start == number);
             let earlier = cover.and_then(|(_, cover)| summary_text(cover.summary.as_deref()?));
             claims.compare(&letters::utf8(earlier.unwrap_or_default()));
-            let iteration = self.log.numbered(number);
+            let iteration = self.log.get_numbered(number);
             for said in iteration
                 .into_iter()
                 .flat_map(|one| one.entries())
@@ -286,6 +286,10 @@ fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> S
     }
     start = "\nAlso: ";
     for fact in missing.iter().filter(|fact| !fact.is_masked) {
+        // A line that a user said may have the number that is a fact of its own.
+        if text.contains(&*fact.text) {
+            continue;
+        }
         if !add(&mut text, start, &fact.text) {
             break;
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::trace::said::{said, words, Passage};
+use crate::trace::said::{list_said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
@@ -20,7 +20,7 @@ pub struct Printed {
     pub most: usize,
     /// Columns that a text has, which is one line then; `None` for all of it.
     pub width: Option<usize>,
-    /// Whether the terminal takes colours.
+    /// Says whether the terminal takes colours.
     pub color: bool,
     /// A call to point at: the number of its iteration, and how many calls of the iteration come before it.
     pub mark: Option<(usize, usize)>,
@@ -70,7 +70,7 @@ impl<'a> Trace<'a> {
             let Some(iteration) = context.iteration(number) else {
                 break;
             };
-            page.line(&heading(iteration, self.told_of(told, iteration.number)));
+            page.line(&heading(iteration, self.tell_of(told, iteration.number)));
             let skipped = if iteration.number == from.0 {
                 from.1
             } else {
@@ -90,7 +90,9 @@ impl<'a> Trace<'a> {
                     page.failure(&failure);
                 }
                 let looked = Looked::new(entry, self.look());
-                said(&looked).iter().for_each(|piece| page.piece(piece));
+                list_said(&looked)
+                    .iter()
+                    .for_each(|piece| page.piece(piece));
             }
             failures.for_each(|failure| page.failure(&failure));
         }
@@ -98,7 +100,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns what a model does not see of an iteration.
-    fn told_of(&self, told: &Told<'_>, number: u64) -> &'static str {
+    fn tell_of(&self, told: &Told<'_>, number: u64) -> &'static str {
         match told.context.cover(number) {
             None => "",
             Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
@@ -115,7 +117,8 @@ fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
 }
 
 fn heading(iteration: &Iteration, seen: &str) -> String {
-    let took = match iteration.completed_at {
+    let took = match iteration.completed_at.or_else(|| answered_at(iteration)) {
+        None if is_answered(iteration) => String::new(),
         None => ", open".to_owned(),
         Some(at) => format!(", {}", duration(iteration.started_at, at)),
     };
@@ -123,6 +126,17 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
     let at = time::to_text(iteration.started_at);
     let at = at.get(..19).unwrap_or(&at).replace('T', " ");
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
+}
+
+/// Tells whether an iteration has the model's last word: it is complete when the next message comes, which need not happen.
+fn is_answered(iteration: &Iteration) -> bool {
+    let last = iteration.last();
+    last.is_some_and(|last| last.is_model() && last.exchange.is_none())
+}
+
+fn answered_at(iteration: &Iteration) -> Option<Time> {
+    let last = iteration.last().filter(|_| is_answered(iteration))?;
+    last.message.reply.as_deref()?.received_at
 }
 
 fn duration(from: Time, to: Time) -> String {
@@ -167,9 +181,7 @@ impl TerminalPage {
         let text = [call.as_str(), &piece.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
-            None => visible(&text.concat())
-                .trim_end()
-                .replace('\n', &indented()),
+            None => visible(&text.concat()).trim_end().replace('\n', &indent()),
         };
         let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
         // Writing to a string does not fail.
@@ -186,7 +198,7 @@ impl TerminalPage {
 }
 
 impl TerminalPage {
-    /// What stands before a line: an arrow before the marked call.
+    /// Returns what stands before a line: an arrow before the marked call.
     fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
         let Some((_, Some(_name))) = piece.call else {
             return "  ";
@@ -201,7 +213,7 @@ impl TerminalPage {
     }
 }
 
-fn indented() -> String {
+fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 

@@ -13,7 +13,7 @@ use crate::view::verdict::Verdict;
 pub struct Cover {
     /// The number of the last.
     pub last: u64,
-    /// What stands in their place.
+    /// Holds what stands in their place.
     pub summary: Option<Arc<Message>>,
     /// Where nothing stands in their place but how to get them back.
     pub note: Option<Arc<Message>>,
@@ -24,16 +24,17 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// What a model reads in their place.
+    /// Returns what a model reads in their place.
     #[must_use]
-    pub fn shown(&self) -> Option<&Message> {
+    pub fn replacement(&self) -> Option<&Message> {
         self.summary.as_deref().or(self.note.as_deref())
     }
 
     pub(super) fn size(&self) -> Size {
         let verdict = self.verdict.as_deref().map_or(0, Verdict::bytes);
         let own = Size::new(10, verdict);
-        self.shown().map_or(own, |shown| shown.size().plus(own))
+        self.replacement()
+            .map_or(own, |shown| shown.size().plus(own))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
+use crate::trace::said::result_text;
 use crate::trace::told::{Looked, NESTED};
 
 impl<'a> SpanWriter<'_, 'a> {
@@ -30,6 +31,11 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.count("ash_agent.iteration", iteration.number);
         if let Some(reported) = entry.usage.as_deref() {
             attributes.usage(reported.sum, self.options.conventions);
+        }
+        let prices = self.options.prices;
+        let cost = prices.map(|prices| prices.cost(entry, None, iteration.started_at));
+        if let Some(Ok(Some(cost))) = cost {
+            attributes.cost(cost);
         }
         if self.options.conventions == Conventions::Next && is_compacted(of, iteration) {
             attributes.flag("gen_ai.conversation.compacted");
@@ -86,14 +92,18 @@ impl<'a> SpanWriter<'_, 'a> {
             let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
-            let failed = outcome.and_then(|outcome| result_failure(outcome.status));
+            let failed = outcome.and_then(|outcome| Some((outcome, result_failure(outcome)?)));
+            let failed = failed.map(|(outcome, kind)| match self.options.messages {
+                true => (kind, result_text(outcome).into_owned()),
+                false => (kind, kind.replace('_', " ")),
+            });
             self.push(
                 within,
                 id,
                 (name, SpanKind::Internal),
                 times,
                 attributes,
-                failed.map(|kind| (kind, kind.replace('_', " "))),
+                failed,
             )?;
             let caller = Caller {
                 within: SpanPlace {
@@ -127,14 +137,14 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.text("gen_ai.tool.name", name);
         attributes.text("gen_ai.tool.call.id", &*call.id);
         attributes.text("gen_ai.tool.type", "function");
-        attributes.known(
+        attributes.add_known(
             "gen_ai.tool.description",
             messages::description(self.options.tools, name),
         );
         attributes.count("ash_agent.iteration", iteration.number);
         if self.options.messages {
             attributes.text("gen_ai.tool.call.arguments", messages::arguments(call));
-            attributes.known("gen_ai.tool.call.result", outcome.map(messages::response));
+            attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
         }
         attributes
     }
@@ -142,7 +152,7 @@ impl<'a> SpanWriter<'_, 'a> {
 
 /// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.
 fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
-    match of.context.asked_with(iteration) {
+    match of.context.request_view(iteration) {
         Some((_, view)) => view.is_some_and(|view| view.summaries > 0),
         None => of.compacted.is_some_and(|last| iteration.number > last),
     }

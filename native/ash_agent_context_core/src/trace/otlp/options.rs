@@ -1,5 +1,6 @@
-//! What there is to choose.
+//! Says which options there are for spans.
 
+use crate::log::price_list::Prices;
 use crate::value::Value;
 
 /// Which names things have.
@@ -8,7 +9,7 @@ pub enum Conventions {
     /// Version 1.41 of the semantic conventions, the last one with a release.
     #[default]
     V1_41,
-    /// What has been changed since, in the repository that they have moved to.
+    /// Stands for what has been changed since, in the repository that they have moved to.
     Next,
 }
 
@@ -33,7 +34,7 @@ pub enum Turns {
     Between(u64, u64),
 }
 
-/// What is not in a conversation and yet in its spans, and what of it is.
+/// Holds what is not in a conversation and yet in its spans, and what of it is.
 #[derive(Debug, Default)]
 pub struct OtlpOptions<'a> {
     /// The agent's name.
@@ -42,9 +43,9 @@ pub struct OtlpOptions<'a> {
     pub version: Option<&'a str>,
     /// The names.
     pub conventions: Conventions,
-    /// Whether to write JSON instead of Protobuf.
+    /// Says whether to write JSON instead of Protobuf.
     pub is_json: bool,
-    /// Whether to write what was said.
+    /// Says whether to write what was said.
     pub messages: bool,
     /// Which turns.
     pub turns: Turns,
@@ -56,4 +57,10 @@ pub struct OtlpOptions<'a> {
     pub attributes: &'a [(String, Value)],
     /// Why the last turn failed, if it did, and a conversation does not tell.
     pub error: Option<&'a str>,
+    /// Whether the last turn goes on: it has no span yet, and those within it have.
+    pub is_open: bool,
+    /// The trace and the span of who asked for the turns.
+    pub caller: Option<([u8; 16], [u8; 8])>,
+    /// What models cost.
+    pub prices: Option<&'a Prices>,
 }

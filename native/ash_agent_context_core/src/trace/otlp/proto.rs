@@ -60,11 +60,22 @@ pub struct Span {
     pub end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "13")]
+    pub links: Vec<SpanLink>,
     #[prost(message, optional, tag = "15")]
     pub status: Option<SpanStatus>,
 }
 
-/// What a span is about: work of the application, or waiting for somebody else's.
+/// A span of another trace.
+#[derive(Clone, PartialEq, Message)]
+pub struct SpanLink {
+    #[prost(bytes = "vec", tag = "1")]
+    pub trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub span_id: Vec<u8>,
+}
+
+/// Says what a span is about: work of the application, or waiting for somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {

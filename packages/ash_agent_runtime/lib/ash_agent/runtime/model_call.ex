@@ -18,7 +18,7 @@ defmodule AshAgent.Runtime.ModelCall do
     run = %{run | context: add_tries(run, answer)}
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
-         {:ok, context} <- add_response(run, response) do
+         {:ok, context} <- add_response(run, response, answer.first) do
       accept(run, context, response, %{started: started, first: answer.first})
     else
       {:error, reason} -> break_off(run, answer, reason, started)
@@ -58,15 +58,14 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Gives the application the context as it would be if nothing more came.
   defp store_partial(run, response) do
-    case add_partial(run, Response.interrupt(response, :unfinished)) do
+    case add_partial(run, Response.interrupt(response, :unfinished), nil) do
       {:ok, context} -> Events.store(run.on_change, context)
       {:error, _error} -> :ok
     end
   end
 
-  defp add_partial(run, response) do
-    Run.add_broken_response(run.context, response, @broken_off, requested_at: run.requested_at)
-  end
+  defp add_partial(run, response, first),
+    do: Run.add_broken_response(run.context, response, @broken_off, times(run, first))
 
   ## How it ended
 
@@ -92,10 +91,17 @@ defmodule AshAgent.Runtime.ModelCall do
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end
 
-  defp add_response(run, response) do
-    with {:error, error} <-
-           Context.add_response(run.context, response, requested_at: run.requested_at),
+  defp add_response(run, response, first) do
+    with {:error, error} <- Context.add_response(run.context, response, times(run, first)),
          do: {:error, {:invalid_answer, error}}
+  end
+
+  # `first` is how long the first piece of a stream took.
+  defp times(run, nil), do: [requested_at: run.requested_at]
+
+  defp times(run, first) do
+    took = System.convert_time_unit(first, :native, :microsecond)
+    [requested_at: run.requested_at, first_chunk_at: run.requested_at + took]
   end
 
   defp accept(run, context, response, %{started: started, first: first}) do
@@ -164,7 +170,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     with %Response{} = response <- partial_response(answer),
          response = Response.interrupt(response, elem(reason, 0)),
-         {:ok, context} <- add_partial(run, response) do
+         {:ok, context} <- add_partial(run, response, answer.first) do
       cost = report_usage(run, context, response)
       %{Run.count_answer(run, usage(response), cost) | context: context}
     else
@@ -177,7 +183,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp add_tries(run, %{tries: tries}) do
     tries
     |> Enum.reverse()
-    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(asked(run), &1)))
+    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(describe_request(run), &1)))
   end
 
   # When the store refuses what came, the model has not failed.
@@ -185,7 +191,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp put_failure(run, answer, reason) do
     streamed = if answer.response, do: %{part: "stream"}, else: %{}
-    failure = run |> asked() |> Map.merge(streamed) |> Map.merge(failure(reason))
+    failure = run |> describe_request() |> Map.merge(streamed) |> Map.merge(failure(reason))
     Run.put_context(run, Context.add_failure(run.context, failure))
   end
 
@@ -194,7 +200,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp describe_failure(_answer, reason),
     do: reason |> failure() |> Map.take([:status]) |> Map.put(:failure, failure(reason).kind)
 
-  defp asked(run) do
+  defp describe_request(run) do
     known = %{
       model: run.model,
       provider: LLM.provider(run.llm),

@@ -54,8 +54,11 @@ defmodule AshAgent.Session.Claim do
 
   # Whoever has the claim by now has another name.
   defp distrusted?(store, id, owner) do
-    case Journal.ask(fn -> Store.fetch(store, id) end) do
-      {:ok, %{owner: ^owner, lease_until: until}} -> Owner.distrusted?(owner, until)
+    with true <- Store.Named.local_clock?(store),
+         {:ok, %{owner: ^owner, lease_until: until}} <-
+           Journal.ask(fn -> Store.fetch(store, id) end) do
+      Owner.distrusted?(owner, until)
+    else
       _another_or_error -> false
     end
   end
@@ -93,9 +96,10 @@ defmodule AshAgent.Session.Claim do
     with {:ok, claim} <- refresh(claim), do: {:ok, [store: claim.store, kept: claim.kept]}
   end
 
-  defp refresh(%{stale?: false} = claim), do: {:ok, claim}
+  @doc "Fetches the conversation, if there may be a newer one than the session has heard of. Returns `{:ok, claim}` or an error."
+  def refresh(%__MODULE__{stale?: false} = claim), do: {:ok, claim}
 
-  defp refresh(claim) do
+  def refresh(%__MODULE__{} = claim) do
     with {:ok, kept} <- Journal.ask(fn -> Store.fetch(claim.store, claim.kept) end),
          do: {:ok, %{claim | kept: kept, stale?: false}}
   end

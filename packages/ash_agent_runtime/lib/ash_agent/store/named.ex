@@ -24,6 +24,14 @@ defmodule AshAgent.Store.Named do
     end
   end
 
+  @doc "Returns true if the leases of a store are by the clock of this machine, as those of a file are."
+  def local_clock?(store) do
+    case find(store) do
+      %module{} -> function_exported?(module, :local_clock?, 0) and module.local_clock?()
+      nil -> false
+    end
+  end
+
   @doc """
   Returns true if another process may renew the claims of this one: not in the sandbox of Ecto's tests, where each has a
   transaction of its own.

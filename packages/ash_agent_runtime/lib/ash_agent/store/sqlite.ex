@@ -153,6 +153,10 @@ defmodule AshAgent.Store.SQLite do
   end
 
   @doc false
+  # Whether its leases are by the clock of this machine.
+  def local_clock?, do: true
+
+  @doc false
   @impl AshAgent.Store.Relational
   def dialect, do: :sqlite
 

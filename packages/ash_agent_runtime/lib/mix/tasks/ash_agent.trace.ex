@@ -82,7 +82,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
     case page(opts, Path.basename(id)) do
       nil ->
-        store |> Stored.print(id, printing(opts)) |> ok!(id)
+        store |> Stored.print(id, print_options(opts)) |> ok!(id)
 
       page ->
         children = [children: opts[:children] == true]
@@ -102,8 +102,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
     at = row.updated_at |> DateTime.truncate(:second) |> DateTime.to_iso8601()
     failures = if row.failures > 0, do: ", #{row.failures} failed requests", else: ""
 
-    cost =
-      if row.cost, do: ", $#{:erlang.float_to_binary(row.cost / 1.0e12, decimals: 4)}", else: ""
+    cost = if row.cost, do: ", " <> Stored.format_cost(row.cost), else: ""
 
     "#{at}  #{row.status}  #{row.id}  #{row.iterations} iterations#{failures}#{cost}"
   end
@@ -124,7 +123,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   defp prices(_opts), do: []
 
-  defp printing(opts) do
+  defp print_options(opts) do
     limit = opts[:limit] || 50
     if limit < 1, do: Mix.raise("--limit takes a positive number")
     width = if opts[:full], do: [width: :infinity], else: []
@@ -220,7 +219,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   defp print(%ChatContext{} = chat, opts), do: print(ChatContext.active(chat).context, opts)
 
-  defp print(%Context{} = context, opts), do: Context.print(context, printing(opts))
+  defp print(%Context{} = context, opts), do: Context.print(context, print_options(opts))
 
   # The default browser.
   defp open(page) do

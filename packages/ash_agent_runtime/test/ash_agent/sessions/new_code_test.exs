@@ -7,7 +7,7 @@ defmodule AshAgent.Sessions.NewCodeTest do
     {peer, _node} = Nodes.start(:new_code)
     outcomes = :peer.call(peer, NewCode, :run, [], 60_000)
     :peer.stop(peer)
-    assert length(outcomes) == 8
+    assert length(outcomes) == 9
     for {kind, output} <- outcomes, do: assert({kind, output} == {kind, "Done"})
   end
 end
