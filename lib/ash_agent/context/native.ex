@@ -82,7 +82,7 @@ defmodule AshAgent.Context.Native do
     context_compactable: 5,
     context_messages_between: 3,
     context_drop_range: 4,
-    context_summarize: 6,
+    context_summarize: 5,
     context_forget: 4,
     context_expand: 4,
     context_clear_results: 4,

@@ -291,7 +291,7 @@ defmodule AshAgent.Context.View do
     with {:ok, text} <- summarize(fun, messages),
          check = opts[:check] || :nothing,
          {:ok, {handle, fate, verdict}} <-
-           Native.context_summarize(ref, first, last, text, check, opts[:at]) do
+           Native.context_summarize(ref, {first, last}, text, check, opts[:at]) do
       info = %{range: range, strategy: strategy(fate), reason: nil, verdict: verdict}
       info = if fate == :summarized, do: info, else: %{info | reason: :summary_refused}
       {:ok, Reply.put!({:ok, handle}, context), info}
@@ -354,7 +354,7 @@ defmodule AshAgent.Context.View do
     unless match?({:ok, _}, summary_text(summary)),
       do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
 
-    case Native.context_summarize(ref, first, last, summary, :nothing, Options.time!(opts)) do
+    case Native.context_summarize(ref, {first, last}, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
         raise Error, reason: {:not_compactable, first..last, allowed}
 

@@ -364,7 +364,7 @@ fn a_receipt_takes_as_long_as_its_texts() {
         let context = context
             .put_recall(true, at(9))
             .clear_tool_results(1, "-", at(9));
-        ash_agent_context_core::steps::taken(|| {
+        ash_agent_context_core::steps::count_steps(|| {
             let _ = context.receipt(10);
         })
     };

@@ -88,12 +88,12 @@ nif!(
     |env,
      scheduler,
      context: Handle,
-     first: Unsigned,
-     last: Unsigned,
+     asked: Of<'a, (Unsigned, Unsigned)>,
      text: Of<'a, &'a str>,
      check: Worded<Check>,
      at: At| {
         scheduler.allow(context.get().summarize_cost(text)?)?;
+        let (Unsigned(first), Unsigned(last)) = asked;
         let summarized = context
             .get()
             .summarize_checked(first, last, text, check, at)?;

@@ -213,18 +213,19 @@ impl<'u> Facts<'u> {
 /// of budgets for what they show of the others.
 fn score(fact: &Fact, texts: f64) -> f64 {
     let kind = match fact.kind {
+        FactKind::Name => 3.0,
+        FactKind::Id | FactKind::Address => 2.5,
         FactKind::Path => 2.0,
-        FactKind::Name => 1.5,
-        FactKind::Id | FactKind::Address | FactKind::Decision => 1.0,
-        FactKind::Error | FactKind::ExitCode => 0.5,
-        FactKind::Number => 0.0,
+        FactKind::Error | FactKind::ExitCode | FactKind::Number => -1.0,
+        // The user's words are quoted beside an index.
+        FactKind::Decision => -2.0,
     };
-    let uses = 2.0 * f64::from(fact.uses.min(4));
+    let uses = 0.5 * f64::from(fact.uses.min(4));
     let named = if fact.is_named { 2.0 } else { 0.0 };
-    let age = 2.0 * fact.last as f64 / texts;
+    let age = 4.0 * fact.last as f64 / texts;
     let often = f64::from(fact.texts.min(20)).ln_1p();
-    // What is shorter costs less of the room that there is.
-    kind + uses + named + age + often - fact.text.len() as f64 / 80.0
+    // A shorter fact costs less of the room that there is.
+    kind + uses + named + age + often - 0.03 * fact.text.len() as f64
 }
 
 fn first_line(text: &str) -> Found<'_> {
