@@ -48,7 +48,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   # This file is at the root of the repository.
   @checkout __DIR__
 
-  # What changes the library without changing a file.
+  # These change the library without changing a file.
   @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
 
   @impl true

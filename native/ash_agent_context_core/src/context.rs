@@ -32,13 +32,13 @@ use crate::view::View;
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What was said.
+    /// Holds what was said.
     pub(crate) log: Log,
-    /// What of the log is shown; `None`: all of it.
+    /// Holds what of the log is shown; `None`: all of it.
     pub(crate) view: Option<Arc<View>>,
     /// Tokens of completed iterations as they are shown.
     pub(crate) tallies: Tallies,
-    /// What requests were made from.
+    /// Holds what requests were made from.
     pub(crate) asked: Asked,
 }
 
@@ -411,8 +411,8 @@ impl Context {
         self.current().turn
     }
 
-    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name, the
-    /// newest of several.
+    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name,
+    /// the newest of several.
     ///
     /// # Complexity
     /// O(messages)

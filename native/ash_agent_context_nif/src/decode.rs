@@ -31,7 +31,7 @@ pub enum Around {
     Items,
     /// A list of results.
     Results,
-    /// What `to_map/1` gives.
+    /// Stands for what `to_map/1` gives.
     Attributes,
     /// A dumped context: JSON data, where tags add levels to values.
     Document,
@@ -260,7 +260,7 @@ impl<'a> OpenTerm<'a> {
 struct Meter {
     scheduler: Scheduler,
     read: Size,
-    /// Whether only terms are taken that JSON has.
+    /// Says whether only terms are taken that JSON has.
     json: bool,
 }
 

@@ -27,7 +27,7 @@ struct Open<'r, 'e> {
     terms: Vec<Term<'e>>,
 }
 
-/// What is left to encode. A map gives keys and values in turn.
+/// Says what is left to encode. A map gives keys and values in turn.
 enum Rest<'r> {
     List(std::slice::Iter<'r, Value>),
     Tuple(std::slice::Iter<'r, Value>),

@@ -117,7 +117,7 @@ nif!(
     }
 );
 
-/// What the binaries of a request point into, for as long as one of them is used.
+/// Holds what the binaries of a request point into, for as long as one of them is used.
 struct KeptResource(Vec<KeptBytes>);
 
 #[rustler::resource_impl]

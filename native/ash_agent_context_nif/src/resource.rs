@@ -45,7 +45,7 @@ pub struct ContextResource {
 #[rustler::resource_impl]
 impl Resource for ContextResource {}
 
-/// What NIFs take and give.
+/// Holds what NIFs take and give.
 pub type Handle = ResourceArc<ContextResource>;
 
 impl ContextResource {
@@ -96,7 +96,7 @@ pub fn bury(value: Box<dyn Send>) {
 /// then. Hundreds of megabytes held a scheduler for 5 to 100 ms, so the thread that drops does it earlier.
 const GIVE_BACK: Duration = Duration::from_millis(500);
 
-/// Whether memory was freed since it was given back.
+/// Says whether memory was freed since it was given back.
 static FREED: AtomicBool = AtomicBool::new(false);
 
 /// Says that memory may have been freed that the system could have back.

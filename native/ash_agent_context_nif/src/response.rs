@@ -40,7 +40,7 @@ pub struct ResponseResource {
 #[rustler::resource_impl]
 impl Resource for ResponseResource {}
 
-/// What NIFs take and give.
+/// Holds what NIFs take and give.
 pub type ResponseHandle = ResourceArc<ResponseResource>;
 
 impl ResponseResource {
@@ -140,7 +140,7 @@ nif!(
     }
 );
 
-/// What a model says, see `t:AshAgent.Response.delta/0`.
+/// Says what a model says, see `t:AshAgent.Response.delta/0`.
 #[derive(NifTaggedEnum)]
 #[rustler(decode)]
 enum Pushed<'a> {
@@ -380,7 +380,7 @@ nif!(
     }
 );
 
-// What else the provider says of its answer, `nil` when it says nothing.
+// Returns what else the provider says of its answer, `nil` when it says nothing.
 nif!(
     response_details_normal,
     response_details_dirty,

@@ -36,7 +36,7 @@ nif!(
     }
 );
 
-// What a context has beyond another one.
+// Returns what a context has beyond another one.
 nif!(
     snapshot_dump_beside_normal,
     snapshot_dump_beside_dirty,

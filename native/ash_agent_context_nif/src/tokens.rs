@@ -89,7 +89,7 @@ fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) ->
     }
 }
 
-/// What a provider reported of an answer: what is billed by itself stands there where there is any.
+/// Returns what a provider reported of an answer: what is billed by itself stands there where there is any.
 pub fn encode_report<'a>(env: Env<'a>, report: &Report) -> Term<'a> {
     let mut map = encode(env, report.usage);
     let bills = report.bills();

@@ -12,7 +12,7 @@ use crate::resource::{answer, Handle};
 use crate::scheduler::Scheduler;
 use crate::tokens::Counted;
 
-/// What to hide, see `AshAgent.Context.View.fit/3`.
+/// Holds what to hide, see `AshAgent.Context.View.fit/3`.
 #[derive(NifMap)]
 #[rustler(decode)]
 struct FitOptions {

@@ -345,7 +345,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp write_part(%{type: :provider_block, provider: provider, data: data}),
     do: [%{type: :provider_block, data: data, metadata: %{provider: provider}}]
 
-  # What ReqLLM has no part for.
+  # ReqLLM has no part for this.
   defp write_part(_other), do: []
 
   defp write_call(call) do

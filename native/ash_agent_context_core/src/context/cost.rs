@@ -1,4 +1,4 @@
-//! What the operations on a conversation cost.
+//! Says what the operations on a conversation cost.
 
 use crate::context::Context;
 use crate::error::Error;

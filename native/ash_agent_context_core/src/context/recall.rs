@@ -1,4 +1,4 @@
-//! What the view does not show, read again: by handle, or found by its words.
+//! Reads again what the view does not show: by its handle, or found by its words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::view::{note, summary, summary_text};
 pub struct Hit {
     /// How to read all of it.
     pub handle: Handle,
-    /// What of it fits best.
+    /// Holds what of it fits best.
     pub text: String,
     /// How well it fits.
     pub score: f64,
@@ -241,7 +241,8 @@ impl Context {
         })
     }
 
-    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was recalled.
+    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was
+    /// recalled.
     #[allow(clippy::option_option)]
     fn place_of(
         &self,
@@ -262,7 +263,7 @@ impl Context {
     }
 }
 
-/// What a text is of.
+/// Says what a text is of.
 #[derive(Clone, Copy)]
 enum Said<'a> {
     Message(&'a Message),

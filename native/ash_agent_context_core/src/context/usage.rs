@@ -1,4 +1,4 @@
-//! What providers reported of a conversation.
+//! Sums up what providers reported of a conversation.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -73,8 +73,8 @@ impl Context {
         self.log.usage
     }
 
-    /// What the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked for, where
-    /// an answer names none or one without a price.
+    /// Returns what the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked
+    /// for, where an answer names none or one without a price.
     ///
     /// # Errors
     /// [`Error::NoPrice`]

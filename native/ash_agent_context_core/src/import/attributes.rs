@@ -17,7 +17,7 @@ use crate::value::fields::{Fields, NotThat};
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// What attributes may leave out.
+/// Holds what attributes may leave out.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults<'a> {
     /// The id of a conversation that brings none.

@@ -85,7 +85,7 @@ impl Importer {
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
-    /// What changes the element that is being read, or takes it out.
+    /// Notes what changes the element that is being read, or takes it out.
     fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
         self.elements.change_element(self.element);
         self.repairs.push(Repair {

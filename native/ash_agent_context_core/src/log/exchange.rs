@@ -21,7 +21,7 @@ pub struct Entry {
     pub message: Arc<Message>,
     /// The slots of its calls; `None` when it has no calls.
     pub exchange: Option<Arc<Exchange>>,
-    /// What its provider reported of the tokens.
+    /// Holds what its provider reported of the tokens.
     pub usage: Option<Arc<Reported>>,
     /// Where the message stands among the iteration's messages; projected ones count.
     pub(crate) position: usize,
@@ -38,7 +38,7 @@ pub struct Exchange {
     pub(crate) filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
-    /// What it was imported from.
+    /// Holds what it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Memo<u64>,

@@ -23,7 +23,7 @@ use crate::value::steps;
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
 
-/// What is left of an id in its alias; the rest is for the suffix.
+/// Holds what is left of an id in its alias; the rest is for the suffix.
 const STEM_LENGTH: usize = 24;
 
 /// Children of a node of the index. An insertion copies the nodes on its way: at 10,000 ids an append
@@ -41,7 +41,7 @@ pub(crate) struct Ids {
     index: Option<HashTrieMapSync<Box<str>, Taken>>,
     rare: Option<Arc<Rare>>,
     calls: u64,
-    /// Whether any id has the form of a short alias, so that those have to be looked up.
+    /// Says whether any id has the form of a short alias, so that those have to be looked up.
     has_short_like: bool,
 }
 
@@ -55,7 +55,7 @@ struct Link {
     length: u8,
 }
 
-/// What few conversations have.
+/// Holds what few conversations have.
 #[derive(Debug, Clone)]
 struct Rare {
     /// The number that the next alias of a stem tries first.

@@ -90,8 +90,8 @@ impl Prices {
         Self { offers, provider }
     }
 
-    /// The prices at a time for the first of these names that has any, or for all models. Providers add a date to the name
-    /// that they were asked for: a name stands for itself without its date as well.
+    /// The prices at a time for the first of these names that has any, or for all models. Providers add a date to the
+    /// name that they were asked for: a name stands for itself without its date as well.
     #[must_use]
     pub fn find(
         &self,
@@ -144,8 +144,8 @@ impl Prices {
         offers.find_map(|offer| offer.find(is_meant, at))
     }
 
-    /// What an answer cost where its tokens were reported: of the model that it names or of the one that was asked for.
-    /// `opened` is when its iteration began, for an answer whose request is not known.
+    /// Returns what an answer cost where its tokens were reported: of the model that it names or of the one that was
+    /// asked for. `opened` is when its iteration began, for an answer whose request is not known.
     ///
     /// # Errors
     /// The name of a model without a price, as far as it is known.

@@ -1,4 +1,4 @@
-//! What a response comes to: the content and the calls of a message.
+//! Says what a response comes to: the content and the calls of a message.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::provider::draft::Draft;
 use crate::provider::foreign::{join_details, order_calls, part};
 use crate::value::{Map, Value};
 
-/// What there is to put on a conversation.
+/// Holds what there is to put on a conversation.
 #[derive(Debug)]
 pub(crate) struct Drafted {
     pub content: Content,

@@ -8,7 +8,7 @@ use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
-/// What a role's content may be.
+/// Holds what a role's content may be.
 pub const CONTENT: &str = "content: text or a list of parts";
 
 /// An object of a foreign history, its keys atoms or strings.

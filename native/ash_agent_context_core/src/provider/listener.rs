@@ -9,7 +9,7 @@ use crate::provider::accepts::Rules;
 use crate::provider::foreign::Object;
 use crate::value::{Map, Value};
 
-/// What a listener does with each turn.
+/// Says what a listener does with each turn.
 pub(crate) trait Listen {
     /// The provider's rules for the order.
     fn rules(&self) -> &Rules;
@@ -123,7 +123,7 @@ pub struct Answer {
     pub status: Status,
     pub output: Output,
     pub metadata: Option<Map>,
-    /// Whether something comes before it in its message that belongs after it.
+    /// Says whether something comes before it in its message that belongs after it.
     pub moved: bool,
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Parts {
     pub text: fn(&str, &mut Writer<'_>),
     /// Marks a part that the application set a cache breakpoint on.
     pub hint: fn(&Part, &mut Writer<'_>),
-    /// Whether the provider takes media; what it does not becomes words.
+    /// Says whether the provider takes media; what it does not becomes words.
     pub takes: fn(&Media<'_>) -> bool,
     /// Writes media that it takes.
     pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),

@@ -150,7 +150,7 @@ impl<'o> Writer<'o> {
         self.wrap(open(is_model), CLOSE, fill);
     }
 
-    /// What `fill` writes, between a beginning and an end; nothing when it writes nothing.
+    /// Writes what `fill` writes, between a beginning and an end; nothing when it writes nothing.
     pub fn wrap(&mut self, open: &str, close: &str, fill: impl FnOnce(&mut Self)) {
         let start = self.json.0.len();
         self.json.raw(open);
@@ -445,7 +445,7 @@ impl<'o> Writer<'o> {
 /// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
-/// What becomes of a provider's block.
+/// Says what becomes of a provider's block.
 pub(crate) enum BlockForm<'a> {
     /// It goes back as it came.
     Own(&'a Map),
@@ -455,7 +455,7 @@ pub(crate) enum BlockForm<'a> {
     Nothing,
 }
 
-/// What becomes of a thinking part.
+/// Says what becomes of a thinking part.
 pub(crate) enum Thought<'a> {
     /// It goes back to whom it came from.
     Own {

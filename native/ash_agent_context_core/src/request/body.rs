@@ -40,7 +40,7 @@ pub(crate) struct Body<'a, 'o> {
     first: u64,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) run: Option<Run>,
-    /// Whether the last element is the model's; `None` before the first.
+    /// Says whether the last element is the model's; `None` before the first.
     model_last: Option<bool>,
     /// Items that may belong together with those after them.
     unit: Vec<Placed<'a>>,
@@ -48,7 +48,7 @@ pub(crate) struct Body<'a, 'o> {
     imported: Vec<Placed<'a>>,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
-    /// What is sent in another way than it is kept, if anyone wants to know.
+    /// Holds what is sent in another way than it is kept, if anyone wants to know.
     report: Option<Vec<Located>>,
     /// The system prompt beside the list, and everything before it.
     pub(super) system: Option<(Json, Slice<'a>)>,

@@ -1,4 +1,4 @@
-//! What requests cost, beside what has to be encoded for them: see [`Options::most`].
+//! Says what requests cost, beside what has to be encoded for them: see [`Options::most`].
 
 use crate::context::Context;
 use crate::provider::options::Options;

@@ -1,4 +1,4 @@
-//! What adds elements to the list of a request.
+//! Knows what adds elements to the list of a request.
 
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
@@ -19,7 +19,7 @@ use crate::view::rendering::Rendering;
 /// Room for what stands around a term of a message.
 const BESIDE_TERM: usize = 16;
 
-/// What adds elements to a request's list.
+/// Says what adds elements to a request's list.
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
     /// The system prompt.

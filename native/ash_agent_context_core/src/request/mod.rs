@@ -196,7 +196,7 @@ impl Context {
     }
 }
 
-/// What is sent of a view.
+/// Holds what is sent of a view.
 struct Sent<'a, I: Iterator<Item = (u64, &'a Cover)>> {
     steps: Steps<'a, I>,
     most: usize,

@@ -23,7 +23,8 @@ const FANOUT: u64 = 16;
 const BESIDE_TEXT: usize = 512;
 
 impl<'a> Body<'a, '_> {
-    /// Encodes the most iterations from one on that make one piece, and returns how many. Nothing where one stays alone.
+    /// Encodes the most iterations from one on that make one piece, and returns how many. Nothing where one stays
+    /// alone.
     pub(super) fn add_largest_group(
         &mut self,
         first: u64,
@@ -199,8 +200,8 @@ impl<'a> Body<'a, '_> {
         Some(())
     }
 
-    /// Whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made anew
-    /// where roles alternate, or belong together with those of its neighbours.
+    /// Tells whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made
+    /// anew where roles alternate, or belong together with those of its neighbours.
     pub(super) fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
         let next = self.context.log.get_numbered(iteration.number + 1);
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {

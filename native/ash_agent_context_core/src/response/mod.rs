@@ -1,4 +1,4 @@
-//! What a provider sends back: whole, or as a stream of bytes in any cut.
+//! Reads what a provider sends back: whole, or as a stream of bytes in any cut.
 //!
 //! A response is a value: feeding one gives another, and the old one is as it was. It is put on a
 //! conversation when it is complete, or when it broke off; see [`crate::Context::add_response`].
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// What a provider sends back, as far as it came. Immutable; cloning is O(1).
+/// Holds what a provider sends back, as far as it came. Immutable; cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Response {
     frames: Frames,
@@ -108,7 +108,7 @@ pub struct Given<'a> {
     pub content: Value,
     /// The calls in it.
     pub calls: Value,
-    /// What was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
+    /// Holds what was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
     pub usage: Value,
     /// The model that answered.
     pub model: Option<&'a str>,

@@ -38,7 +38,7 @@ struct BaseTree<'a> {
     roots: HashMap<(&'a str, u64), usize>,
     /// Where each branch hangs, by its number.
     known: HashMap<u64, (usize, Parting)>,
-    /// What hangs on a branch at a place by a message. Two messages of one hash are compared as
+    /// Holds what hangs on a branch at a place by a message. Two messages of one hash are compared as
     /// contexts, so that a collision does no harm.
     hanging: HashMap<(usize, Parting, u64), usize>,
 }

@@ -1,4 +1,4 @@
-//! What of a document has to be written when the one of an earlier state is kept already.
+//! Says what of a document has to be written when the one of an earlier state is kept already.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;

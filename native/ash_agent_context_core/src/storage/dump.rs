@@ -147,7 +147,7 @@ impl Context {
         });
     }
 
-    /// What the conversation is beside its iterations, its id and its times.
+    /// Writes what the conversation is beside its iterations, its id and its times.
     fn write_beside(&self, json: &mut JsonObject<'_>) {
         tagged::entries(json.key(keys::METADATA), self.metadata());
         if let Some(origin) = self.origin() {

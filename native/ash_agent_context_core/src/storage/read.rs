@@ -537,7 +537,7 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
         .with_extra(rest(fields)?))
 }
 
-/// What the elements of an object are read from where there are none.
+/// Holds what the elements of an object are read from where there are none.
 pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
 
 #[inline]

@@ -192,7 +192,7 @@ fn is_object(map: &impl HasEntries) -> bool {
     map.entries().all(|(key, _)| plain_key(key).is_some())
 }
 
-/// What has the entries of a map.
+/// Says what has the entries of a map.
 pub trait HasEntries {
     fn entries(&self) -> impl Iterator<Item = (&Value, &Value)>;
 }

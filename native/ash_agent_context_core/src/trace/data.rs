@@ -28,7 +28,7 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 /// Views of requests that a page tells of.
 const VIEWS: usize = 20;
 
-/// What writes the data.
+/// Holds what writes the data.
 pub(super) struct DataWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     prices: &'t Prices,
@@ -434,7 +434,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// What has to be done to a text to get the other: how much of it stays at the beginning and at the end,
+    /// Writes what has to be done to a text to get the other: how much of it stays at the beginning and at the end,
     /// in UTF-16, and what stands between.
     fn patch(&mut self, json: &mut JsonObject<'_>, place: &str, [said, seen]: [Cow<'_, str>; 2]) {
         if said == seen {

@@ -26,16 +26,16 @@ const READABLE: usize = 50;
 /// Bytes that they have together, so that the page does not hold a conversation twice.
 const READABLE_BYTES: usize = 120_000;
 
-/// What is wanted of a page.
+/// Says what is wanted of a page.
 #[derive(Debug)]
 pub struct PageOptions<'a> {
     /// Its title.
     pub title: Option<&'a str>,
     /// Whose request is shown.
     pub request: Option<Options<'a>>,
-    /// What models cost.
+    /// Holds what models cost.
     pub prices: &'a Prices,
-    /// Whether it is to be put into another page.
+    /// Says whether it is to be put into another page.
     pub fragment: bool,
 }
 

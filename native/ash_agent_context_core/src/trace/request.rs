@@ -18,7 +18,7 @@ const ARGUMENTS: [&str; 3] = ["\"input\"", "\"args\"", "\"arguments\""];
 const OWN: usize = 64 * 1024;
 const SHARE: usize = 10;
 
-/// What is left of a long text when there is no more room.
+/// Holds what is left of a long text when there is no more room.
 const CUT: usize = 200;
 
 impl Trace<'_> {

@@ -1,4 +1,4 @@
-//! What was said, as text.
+//! Collects what was said, as text.
 
 use std::borrow::Cow;
 

@@ -20,7 +20,7 @@ pub struct Printed {
     pub most: usize,
     /// Columns that a text has, which is one line then; `None` for all of it.
     pub width: Option<usize>,
-    /// Whether the terminal takes colours.
+    /// Says whether the terminal takes colours.
     pub color: bool,
     /// A call to point at: the number of its iteration, and how many calls of the iteration come before it.
     pub mark: Option<(usize, usize)>,
@@ -186,7 +186,7 @@ impl TerminalPage {
 }
 
 impl TerminalPage {
-    /// What stands before a line: an arrow before the marked call.
+    /// Returns what stands before a line: an arrow before the marked call.
     fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
         let Some((_, Some(_name))) = piece.call else {
             return "  ";

@@ -18,7 +18,7 @@ use crate::view::View;
 /// A conversation to look at: a branch or a sub-agent's among others.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
-    /// What it is called.
+    /// Says what it is called.
     pub name: &'a str,
     /// The id that its sub-agents know it by.
     pub id: &'a str,
@@ -26,9 +26,9 @@ pub struct Told<'a> {
     pub parent: Option<&'a str>,
     /// The position of the branch that it was made from, which stands before it.
     pub origin: Option<usize>,
-    /// Whether it is what a reader wants to see first.
+    /// Says whether it is what a reader wants to see first.
     pub is_active: bool,
-    /// What was said.
+    /// Holds what was said.
     pub context: &'a Context,
 }
 

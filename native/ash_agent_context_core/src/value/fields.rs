@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 #[derive(Default)]
 pub(crate) struct Fields {
     entries: Vec<(Value, Value)>,
-    /// Whether the keys are strings, as far as one can tell.
+    /// Says whether the keys are strings, as far as one can tell.
     strings: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::value::{steps, Size};
 pub struct Cover {
     /// The number of the last.
     pub last: u64,
-    /// What stands in their place.
+    /// Holds what stands in their place.
     pub summary: Option<Arc<Message>>,
     /// Where nothing stands in their place but how to get them back.
     pub note: Option<Arc<Message>>,
@@ -21,7 +21,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// What a model reads in their place.
+    /// Returns what a model reads in their place.
     #[must_use]
     pub fn replacement(&self) -> Option<&Message> {
         self.summary.as_deref().or(self.note.as_deref())

@@ -27,7 +27,7 @@ use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 
-/// What of the log is shown, and how.
+/// Holds what of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     pub(crate) covers: Covers,
@@ -60,7 +60,7 @@ pub struct Cleared {
     pub iteration: u64,
     /// Calls of it before the place.
     pub calls: usize,
-    /// What stands in the place of a result.
+    /// Holds what stands in the place of a result.
     pub placeholder: Box<str>,
 }
 
@@ -211,7 +211,7 @@ impl View {
     }
 }
 
-/// What stands in the view.
+/// Says what stands in the view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stretch<'a> {
     /// An iteration, and how its results look.

@@ -1,4 +1,4 @@
-//! What is said of a result that is not shown, in few tokens: what it was, and how to get it back.
+//! Describes a result that is not shown, in few tokens: what it was, and how to get it back.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Outcome;
@@ -26,8 +26,8 @@ pub(super) fn of_cleared(
     let note = |what: &str| format!("[{size} {what}, {RECALL}");
     let room = TOKENS.saturating_sub(handle.tokens());
     let fits = |what: &str| {
-        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take up
-        // to three tokens, it sees one.
+        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take
+        // up to three tokens, it sees one.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
         let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
         Method::Estimate.text(note(what).as_bytes()) + off <= room

@@ -8,7 +8,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::value::letters;
 use crate::view::masks::Masks;
 
-/// What a message says; thinking is not said.
+/// Returns what a message says; thinking is not said.
 pub(crate) fn content_text<'a>(content: &'a Content, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.map(|masks| masks.content(content)) {
         None => plain(content),
@@ -24,7 +24,7 @@ fn plain(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// What a result says.
+/// Returns what a result says.
 pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.and_then(|masks| masks.output(outcome)) {
         None => say(outcome),

@@ -71,6 +71,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.ReqLLM, :new} => [],
       {LLM.OpenAICompatible, :new} => [],
       {LLM.OpenAIResponses, :new} => [],
+      {LLM.Recorded, :new} => [LLM.Ollama],
       {LLM.Scripted, :new} => [[]],
       {LLM.Transport.HTTP1, :prepare} => [],
       {Server, :start_link} => [],

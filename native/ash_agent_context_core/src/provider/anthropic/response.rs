@@ -1,4 +1,4 @@
-//! What Anthropic Messages sends: one message, or events that make one.
+//! Reads what Anthropic Messages sends: one message, or events that make one.
 
 use super::{Room, CALLED};
 use std::sync::Arc;
@@ -190,7 +190,7 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is said of an answer, some of it beside the last event's delta.
+/// Holds what is said of an answer, some of it beside the last event's delta.
 const DETAILS: [&str; 4] = [
     "container",
     "context_management",

@@ -1,4 +1,4 @@
-//! What Bedrock Converse sends: one answer, or the events of ConverseStream.
+//! Reads what Bedrock Converse sends: one answer, or the events of ConverseStream.
 //!
 //! Texts and reasoning have no event that begins them. Every event has random padding `p`.
 
@@ -81,7 +81,7 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
     }
 }
 
-/// What was used, and what else is reported.
+/// Reads what was used, and what else is reported.
 fn count(draft: &mut Draft, node: &Node<'_>) {
     if let Some(usage) = node::get(node, "usage") {
         draft.count_tokens(usage);

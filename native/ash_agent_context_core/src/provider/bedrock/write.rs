@@ -279,7 +279,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// What a part has become.
+/// Says what a part has become.
 enum WrittenAs {
     Document,
     Text,

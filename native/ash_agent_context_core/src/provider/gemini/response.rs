@@ -1,4 +1,4 @@
-//! What Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
+//! Reads what Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
 //! neighbours of one kind are one part, but a signature belongs to the part it stands on.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::value::Value;
 
 use super::paths;
 
-/// What is said of an answer and has no place in a request.
+/// Holds what is said of an answer and has no place in a request.
 const DETAILS: [&str; 5] = [
     "groundingMetadata",
     "citationMetadata",

@@ -17,7 +17,7 @@ use crate::provider::parts::{mark_nothing, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
-/// What Google documents for a call whose signature is not at hand, such as another vendor's:
+/// Holds what Google documents for a call whose signature is not at hand, such as another vendor's:
 /// `skip_thought_signature_validator` in base64.
 const STAND_IN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
@@ -256,7 +256,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     (response, media)
 }
 
-/// What Gemini's documents name; it refuses the rest.
+/// Holds what Gemini's documents name; it refuses the rest.
 const TYPES: [&str; 27] = [
     "application/pdf",
     "image/png",

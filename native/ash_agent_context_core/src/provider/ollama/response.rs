@@ -1,4 +1,4 @@
-//! What Ollama sends: a message a line, the last of them with what was counted.
+//! Reads what Ollama sends: a message a line, the last of them with what was counted.
 
 use super::read::image;
 use super::Room;

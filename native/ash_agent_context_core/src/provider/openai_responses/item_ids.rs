@@ -13,9 +13,9 @@ use crate::value::letters::is_plain;
 
 /// The ids of an answer's items.
 pub(super) struct ItemIds<'a> {
-    /// Whether any of them go back.
+    /// Says whether any of them go back.
     are_kept: bool,
-    /// Whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
+    /// Says whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
     are_foreign: bool,
     /// Those of reasoning that goes back.
     of_reasoning: HashSet<&'a str>,
@@ -50,8 +50,8 @@ impl<'a> ItemIds<'a> {
         ids
     }
 
-    /// What is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last alone
-    /// (openai/codex#1235).
+    /// Returns what is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last
+    /// alone (openai/codex#1235).
     fn without_led(&self, said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<PartOrCall<'a>> {
         let is_sent = |one: &&PartOrCall<'a>| match one {
             PartOrCall::Part(part) => is_thought(part) || says(part, out),
@@ -65,8 +65,9 @@ impl<'a> ItemIds<'a> {
         stays.map(|(one, _)| *one).collect()
     }
 
-    /// Whether all reasoning goes back before the item that it led to. An item is refused with its id if its reasoning is
-    /// missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its item.
+    /// Tells whether all reasoning goes back before the item that it led to. An item is refused with its id if its
+    /// reasoning is missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its
+    /// item.
     fn fit(&self, sent: &[PartOrCall<'a>], out: &Writer<'_>) -> bool {
         let mut is_item = false;
         for one in sent.iter().rev() {

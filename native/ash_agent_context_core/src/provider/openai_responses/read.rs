@@ -66,7 +66,7 @@ struct ItemReader {
     turn: usize,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
-    /// Whether the API keeps what it says, as it does unless it is told not to.
+    /// Says whether the API keeps what it says, as it does unless it is told not to.
     keeps_items: bool,
 }
 
@@ -77,9 +77,9 @@ struct ModelItems {
     parts: Vec<Part>,
     /// With the number of parts before each.
     calls: Vec<(usize, ToolCall)>,
-    /// Whether a message item is among them.
+    /// Says whether a message item is among them.
     speaks: bool,
-    /// Whether the message is in the short form, with a text that is not in a list.
+    /// Says whether the message is in the short form, with a text that is not in a list.
     is_text: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What OpenAI Responses sends: one response, or events that make one.
+//! Reads what OpenAI Responses sends: one response, or events that make one.
 //!
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.

@@ -196,7 +196,7 @@ fn is_plain(part: &Part, options: &Options<'_>) -> bool {
     !has("annotations") && !has("logprobs") && !is_refusal(part, options)
 }
 
-/// What has no other form: an item of the API's own, or a medium.
+/// Writes what has no other form: an item of the API's own, or a medium.
 fn block(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::ProviderBlock { .. } => match out.block(part) {

@@ -8,7 +8,7 @@ use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
 
-/// What stands for a provider that is not known, since a name is required.
+/// Holds what stands for a provider that is not known, since a name is required.
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The attributes of a span in the making.

@@ -34,13 +34,13 @@ pub(super) struct Caller<'c> {
     pub depth: usize,
 }
 
-/// What spans of one conversation have in common.
+/// Holds what spans of one conversation have in common.
 pub(super) struct Conversation<'c, 'a> {
     pub at: usize,
     pub id: String,
     pub context: &'a Context,
     pub caller: Option<&'c Caller<'c>>,
-    /// Whether it is the one that was asked for.
+    /// Says whether it is the one that was asked for.
     pub is_main: bool,
     /// The system prompt, as the attribute has it.
     pub system: Option<String>,
@@ -166,7 +166,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         messages::input(self.trace, self.options.conventions, read)
     }
 
-    /// What a model has in all its answers.
+    /// Puts what a model has in all its answers.
     pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut SpanAttributes) {
         attributes.add_known("gen_ai.system_instructions", of.system.clone());
         // They are the agent's, and a sub-agent has others.

@@ -171,7 +171,7 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes
     }
 
-    /// What messages say in words, if anything.
+    /// Returns what messages say in words, if anything.
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
         let mut text = String::new();
         for entry in entries {

@@ -1,4 +1,4 @@
-//! What a model has not read before it gives an answer: what came since its last one.
+//! Finds what a model has not read before it gives an answer: what came since its last one.
 
 use crate::context::Context;
 use crate::log::exchange::Entry;
@@ -10,15 +10,15 @@ use crate::view::View;
 /// A message that an answer follows.
 #[derive(Clone, Copy)]
 pub(super) enum Read<'a> {
-    /// What stands for iterations.
+    /// Stands for what stands for iterations.
     Summary(&'a Message),
-    /// What somebody said.
+    /// Stands for what somebody said.
     Message(&'a Entry),
     /// The results of the calls of a message.
     Results(&'a Entry),
 }
 
-/// What is new since the last answer.
+/// Holds what is new since the last answer.
 pub(super) struct Unread<'a> {
     context: &'a Context,
     new: Vec<Read<'a>>,

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Repeat do
   @moduledoc false
 
-  # What becomes of a call that was started before and has no result: whether it was carried out is unknown.
+  # Decides what becomes of a call that was started before and has no result: whether it was carried out is unknown.
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Sealed, ToolExecutor}

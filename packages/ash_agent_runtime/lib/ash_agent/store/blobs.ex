@@ -87,7 +87,7 @@ defmodule AshAgent.Store.Blobs do
   end
 
   @doc false
-  # What is stored under these ids.
+  # Returns what is stored under these ids.
   @spec known(%{id() => binary()}) :: known()
   def known(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 

@@ -66,7 +66,7 @@ defmodule AshAgent.Store.Dialect do
   # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
   @longest_text 100_000
 
-  # What an iteration is found by.
+  # Returns the words that an iteration is found by.
   def words(:postgres, document) do
     paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
 
@@ -127,7 +127,7 @@ defmodule AshAgent.Store.Dialect do
   def among(:sqlite, column, list),
     do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
 
-  # Whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
+  # Tells whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
   # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
   def among_many(:postgres, column, list) do
     "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"

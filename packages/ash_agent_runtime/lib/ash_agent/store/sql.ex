@@ -42,7 +42,7 @@ defmodule AshAgent.Store.SQL do
       "#{iso(dialect, prefix <> "created_at")} as created_text, #{iso(dialect, prefix <> "updated_at")} as updated_text"
   end
 
-  # What the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
+  # Says what the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
   defp fence do
     "c.id = #{@key} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
       "c.owner is not distinct from #{field("owner")}"
@@ -137,7 +137,7 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
-  # What a rewind takes away.
+  # Takes away what a rewind cuts off.
   defp effect(d, :cuts) do
     rows = fn table ->
       """

@@ -1,7 +1,7 @@
 defmodule AshAgent.Test.Failure do
   @moduledoc false
 
-  # What a failed assertion says: what differs, the conversation with an arrow at it, and how to see it as a page.
+  # Words what a failed assertion says: what differs, the conversation with an arrow at it, and how to see it as a page.
 
   alias AshAgent.Context
 

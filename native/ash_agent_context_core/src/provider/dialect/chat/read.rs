@@ -35,11 +35,11 @@ pub(crate) const EXTRA: &str = "extra_content";
 /// The note on a text that is a refusal.
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
-/// What one provider makes of the dialect.
+/// Holds what one provider makes of the dialect.
 pub(crate) struct ChatDialect {
     /// Whose it is.
     pub provider: Provider,
-    /// Whether it takes an empty list of calls.
+    /// Says whether it takes an empty list of calls.
     pub empty_calls: bool,
 }
 

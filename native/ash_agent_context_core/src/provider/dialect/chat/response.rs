@@ -1,4 +1,4 @@
-//! What OpenAI Chat Completions and the servers that speak it send: one completion, or chunks of one.
+//! Reads what OpenAI Chat Completions and the servers that speak it send: one completion, or chunks of one.
 //!
 //! The vendor merges by `index` alone. Others leave the index out, begin with another one, use one
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
@@ -147,8 +147,8 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is new, and
-/// whole completions with a delta that says nothing.
+/// Tells whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
+/// new, and whole completions with a delta that says nothing.
 fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
     if let Some(Node::Object(delta)) = node::get(choice, "delta") {
         let mut said = delta.iter().filter(|(key, _)| key != "role");
@@ -228,7 +228,7 @@ fn images(draft: &mut Draft, images: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the model says where it does not want to answer.
+/// Reads what the model says where it does not want to answer.
 fn refusal(draft: &mut Draft, said: &Node<'_>) {
     if let Some(refusal) = node::filled_text(said, "refusal") {
         draft.refuse();

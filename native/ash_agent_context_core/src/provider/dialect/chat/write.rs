@@ -128,9 +128,9 @@ struct Called<'a> {
     id: Cow<'a, str>,
     name: Cow<'a, str>,
     arguments: Cow<'a, str>,
-    /// Whether the arguments are a custom tool's text.
+    /// Says whether the arguments are a custom tool's text.
     is_custom: bool,
-    /// What the server wants to see again.
+    /// Holds what the server wants to see again.
     extra: Option<&'a Map>,
 }
 
