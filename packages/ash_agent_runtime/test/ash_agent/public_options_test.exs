@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.Server
+  alias AshAgent.Test.{Branch, Eval, Server}
 
   use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
@@ -31,6 +31,9 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         ],
     started: [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}],
     elsewhere: [AshAgent.LLM]
+
+  defp branch(context),
+    do: %Branch{original: context, iteration: 1, change: "", result: nil, context: context}
 
   defp calls do
     call = %{id: "a", name: :now, arguments: %{}}
@@ -75,6 +78,10 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.Scripted, :new} => [[]],
       {LLM.Transport.HTTP1, :prepare} => [],
       {Server, :start_link} => [],
+      {AshAgent.Test, :branch} => [context, 1],
+      {Eval, :run} => [[cases: [], run: &to_string/1]],
+      {Branch, :to_html} => [branch(context)],
+      {Branch, :to_text} => [branch(context)],
       {Trace.Exporter, :export} => [:nobody, context],
       {Trace.Exporter, :start_link} => [],
       {Trace.Stored, :list} => [store()],
