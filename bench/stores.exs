@@ -12,10 +12,35 @@ Code.require_file("support/harness.exs", __DIR__)
 Code.require_file("../test/support/integrations.ex", __DIR__)
 Code.require_file("../packages/ash_agent_runtime/test/support/pgsql.ex", __DIR__)
 
+for {name, dialect} <- [CountedSQLite: :sqlite, CountedPostgres: :postgres] do
+  defmodule Module.concat(AshAgent.Bench, name) do
+    @moduledoc false
+    # Counts what a store is asked.
+
+    use AshAgent.Store.Relational
+
+    defstruct [:store, :count]
+
+    @impl AshAgent.Store.Relational
+    def dialect, do: unquote(dialect)
+
+    @impl AshAgent.Store.Relational
+    def run(counted, key, operation, params), do: ask(counted, :run, [key, operation, params])
+
+    @impl AshAgent.Store.Relational
+    def read(counted, key, query, params), do: ask(counted, :read, [key, query, params])
+
+    defp ask(%{store: %module{} = store, count: count}, function, args) do
+      :counters.add(count, 1, 1)
+      apply(module, function, [store | args])
+    end
+  end
+end
+
 defmodule AshAgent.Bench.Stores do
   @moduledoc false
 
-  alias AshAgent.Bench.Harness
+  alias AshAgent.Bench.{CountedPostgres, CountedSQLite, Harness}
   alias AshAgent.Context
   alias AshAgent.{Runtime, Store}
   alias AshAgent.Store.SQLite.Native
@@ -49,6 +74,7 @@ defmodule AshAgent.Bench.Stores do
       end
 
       journal(store)
+      round_trips(store)
       loading(store)
       statements(store)
       growth(name, store)
@@ -302,6 +328,37 @@ defmodule AshAgent.Bench.Stores do
       "\nan iteration of a run: #{show(with_store)} us with the store, #{show(without)} us without"
     )
   end
+
+  # What a run asks a store for an answer with eight calls, beside its begin and its last answer.
+  defp round_trips(%module{} = store) do
+    counted = if module == Store.SQLite, do: CountedSQLite, else: CountedPostgres
+
+    [together, apart] =
+      for wait <- [0, 40] do
+        count = :counters.new(1, [])
+        _ = Store.delete(store, "bench-trips")
+        store = struct!(counted, store: store, count: count)
+        {:ok, kept} = Store.create(store, Context.new("start", id: "bench-trips"), owner: "bench")
+        before = :counters.get(count, 1)
+        tool = fn %{"n" => n} -> Process.sleep(n * wait) && {:ok, n} end
+        opts = [llm: &model_of_eight/1, tools: %{"wait" => tool}, store: store, kept: kept]
+        {:ok, _} = Runtime.run(kept.value, opts)
+        :counters.get(count, 1) - before - 2
+      end
+
+    :ok = Store.delete(store, "bench-trips")
+
+    IO.puts(
+      "\nround trips for an answer with 8 calls: #{together} where they end together, #{apart} where one ends every 40 ms"
+    )
+  end
+
+  defp model_of_eight(%{current_iteration: 1}) do
+    calls = for n <- 1..8, do: %{id: "call_#{n}", name: "wait", arguments: %{"n" => n}}
+    {:ok, %{tool_calls: calls}}
+  end
+
+  defp model_of_eight(_context), do: {:ok, %{content: "Done"}}
 
   defp model(%{current_iteration: n}, turns) when n > turns, do: {:ok, %{content: "Done"}}
 
