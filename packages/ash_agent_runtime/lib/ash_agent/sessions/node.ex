@@ -165,13 +165,13 @@ defmodule AshAgent.Sessions.Node do
     stop(config, :soon, timeout)
     stop(config, :now, @store_patience)
     # A store that does not answer keeps them from stopping.
-    for pid <- list_running(config), do: Process.exit(pid, :kill)
+    for pid <- list_sessions(config), do: Process.exit(pid, :kill)
     :ok
   end
 
   defp stop(config, how, timeout) do
     monitors =
-      for pid <- list_running(config), into: %{} do
+      for pid <- list_sessions(config), into: %{} do
         GenServer.cast(pid, {:drain, how})
         {Process.monitor(pid), pid}
       end
@@ -179,7 +179,8 @@ defmodule AshAgent.Sessions.Node do
     await(monitors, System.monotonic_time(:millisecond) + timeout)
   end
 
-  defp list_running(config) do
+  @doc "Returns the sessions of this node."
+  def list_sessions(config) do
     for {_partition, supervisor, _type, _modules} <-
           PartitionSupervisor.which_children(partitions(config)),
         is_pid(supervisor),

@@ -183,15 +183,9 @@ defmodule AshAgent.Store.SQLiteFileTest do
       for _ <- 1..(System.schedulers_online() * 4),
           do: Task.async(fn -> Store.append(store, kept, say(kept.value, "x")) end)
 
-    longest =
-      for _ <- 1..10 do
-        {time, {:ok, _}} = :timer.tc(fn -> Store.fetch(store, "c") end)
-        time
-      end
-      |> Enum.min()
-
+    # Had they waited for the writer, its answer would be here.
+    for _ <- 1..10, do: assert({:ok, _} = Store.fetch(store, "c"))
     refute_received {:ash_agent_sqlite, ^busy, _}
-    assert longest < 100_000
     assert {:ok, _} = await(busy)
     assert Enum.count(Task.await_many(waiting), &match?({:ok, _}, &1)) == 1
   end
