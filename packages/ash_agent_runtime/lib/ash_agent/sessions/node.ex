@@ -284,11 +284,10 @@ defmodule AshAgent.Sessions.Node do
 
   # A file's conversations belong to the programs of its machine.
   defp take_over(config, cursor) do
-    page = [status: :running, order: :asc, limit: config.batch]
-    page = if cursor, do: [after: cursor] ++ page, else: page
+    page = [limit: config.batch, after: cursor]
 
     with {:ok, %{conversations: found, next: next}} <-
-           Journal.ask(fn -> Store.list(config.store, page) end) do
+           Journal.ask(fn -> Store.Named.call(config.store, :list_claimed, [page]) end) do
       for %{owner: owner} = kept when owner != nil <- found,
           ready?(config),
           Owner.locate(owner) == :gone or Owner.distrusted?(owner, kept.lease_until),
