@@ -562,9 +562,9 @@ defmodule AshAgent.Context do
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
   @doc since: "0.1.0", group: "Write"
   @spec put_request(t(), map() | nil, [map()] | nil) :: t()
-  def put_request(%__MODULE__{} = context, fields, tools)
-      when (is_map(fields) or is_nil(fields)) and (is_list(tools) or is_nil(tools)),
-      do: Asked.put_request(context, fields, tools)
+  def put_request(%__MODULE__{} = context, asked, tools)
+      when (is_map(asked) or is_nil(asked)) and (is_list(tools) or is_nil(tools)),
+      do: Asked.put_request(context, asked, tools)
 
   @doc "Returns what an iteration's request asked for, see `AshAgent.Context.Asked.get_request/2`."
   @doc since: "0.1.0", group: "Read"

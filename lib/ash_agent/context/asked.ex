@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.Asked do
   @moduledoc """
-  What requests to models asked for beside their messages, kept with the conversation.
+  The fields and tools of requests to models, kept with the conversation.
 
-  `AshAgent.Runtime` notes it for each request: who was asked, the fields of the body, and the tools. What is as it was in the request
+  `AshAgent.Runtime` notes it for each request: who was asked, the fields of the body, and the tools. A part that is the same as in the request
   before takes no room. Pages show it with the difference between a request and the one before it, and traces have its parameters. It is
   stored with the conversation and forked with it, and models never see it.
 
@@ -14,7 +14,7 @@ defmodule AshAgent.Context.Asked do
   @doc """
   Notes what the request of the current iteration asks for, and returns the new context.
 
-  `fields` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they are known, and
+  `asked` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they are known, and
   `tools` a list of maps; `nil` leaves what was noted before. Put neither keys nor tokens in it.
 
   ## Examples
@@ -27,8 +27,8 @@ defmodule AshAgent.Context.Asked do
   """
   @doc since: "0.1.0"
   @spec put_request(context, map() | nil, [map()] | nil) :: context when context: Reply.handle()
-  def put_request(%{ref: ref} = context, fields, tools),
-    do: ref |> Native.context_note_request(fields, tools) |> Reply.put!(context)
+  def put_request(%{ref: ref} = context, asked, tools),
+    do: ref |> Native.context_note_request(asked, tools) |> Reply.put!(context)
 
   @doc """
   Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.

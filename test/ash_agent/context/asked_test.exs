@@ -43,8 +43,8 @@ defmodule AshAgent.Context.AskedTest do
 
     base = context |> Context.dump() |> Context.load!()
     delta = Context.dump(context, since: 3)
-    rewound = Context.rewind(context, 2)
-    {:ok, added} = Context.load(delta, rewound)
+    rewound = Context.rewind(context, to: 2)
+    {:ok, added} = Context.load(rewound, delta)
 
     for context <- [context, base, Context.from_snapshot!(snapshot), added] do
       for n <- 1..3,
@@ -60,7 +60,7 @@ defmodule AshAgent.Context.AskedTest do
 
     assert Context.equal?(base, context)
     again = rewound |> Context.put_request(fields(%{"seed" => 7}), nil) |> answer("3")
-    assert %{fields: %{"body" => %{"seed" => 7}}, tools: [@tool]} = Context.get_request(again, 2)
+    assert %{fields: %{"body" => %{"seed" => 7}}, tools: [@tool]} = Context.get_request(again, 3)
     refute Context.equal?(Context.put_request(context, %{}, nil), context)
   end
 
