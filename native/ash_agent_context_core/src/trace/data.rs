@@ -87,7 +87,35 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 json.object(|json| self.iteration(json, iteration));
             }
         });
+        self.requests(json, context);
         self.views(json, context);
+    }
+
+    /// What requests asked for beside their messages, where it changes.
+    fn requests(&mut self, json: &mut JsonObject<'_>, context: &Context) {
+        let mut known = [None, None];
+        let mut changed = Vec::new();
+        for iteration in context.iterations() {
+            let noted = context.request_note(iteration);
+            let since = noted.map(|noted| noted.map(|(since, _)| since));
+            if noted.iter().any(Option::is_some) && since != known {
+                known = since;
+                changed.push((iteration.number, noted));
+            }
+        }
+        json.list("requests", |json| {
+            for (number, noted) in changed {
+                json.object(|json| {
+                    json.field("since", &number);
+                    for (key, noted) in ["fields", "tools"].into_iter().zip(noted) {
+                        if let Some((_, value)) = noted {
+                            let value = json::write(&self.trace.mask_value(value));
+                            self.text(json, key, value.into());
+                        }
+                    }
+                });
+            }
+        });
     }
 
     fn iteration(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration) {
@@ -104,6 +132,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                     json.object(|json| {
                         json.field("at", &millis(failure.at));
                         json.text("kind", failure.kind.name());
+                        if failure.count > 1 {
+                            json.field("count", &failure.count);
+                        }
                         self.text(json, "text", failure.words().into());
                     });
                 }
@@ -127,6 +158,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             let times = reply.requested_at.zip(reply.received_at);
             if let Some((asked, answered)) = times {
                 json.field("asked", &[millis(asked), millis(answered)]);
+            }
+            if let Some(first) = reply.first_chunk_at {
+                json.field("first", &millis(first));
             }
         }
         if let Some(reported) = entry.usage.as_deref() {
@@ -197,6 +231,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(outcome) = exchange.slot(slot) {
             if let Some((started, ended)) = outcome.ran {
                 json.field("ran", &[millis(started), millis(ended)]);
+            }
+            if let Some(error) = &outcome.error_type {
+                json.text("error", error);
             }
             json.object("result", |json| self.result(json, outcome));
         }
@@ -504,6 +541,7 @@ fn usage(json: &mut JsonObject<'_>, usage: Usage) {
             ("input", usage.input),
             ("output", usage.output),
             ("cached", usage.cached),
+            ("written", usage.written),
             ("reasoning", usage.reasoning),
         ];
         for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {

@@ -12,7 +12,9 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
+use crate::trace::said::result_text;
 use crate::trace::told::{Looked, NESTED};
+use crate::value::Value;
 
 impl<'a> SpanWriter<'_, 'a> {
     pub fn answer(
@@ -26,10 +28,19 @@ impl<'a> SpanWriter<'_, 'a> {
         let looked = Looked::new(entry, self.trace.look());
         let message = looked.message();
         let mut attributes = self.attributes(of, "chat");
-        attributes.answer(message);
+        let [fields, tools] = of.context.request_note(iteration);
+        attributes.answer(message, fields.and_then(|(_, fields)| asked_model(fields)));
+        if let Some((_, fields)) = fields {
+            attributes.request(fields);
+        }
         attributes.count("ash_agent.iteration", iteration.number);
         if let Some(reported) = entry.usage.as_deref() {
             attributes.usage(reported.sum, self.options.conventions);
+        }
+        let prices = self.options.prices;
+        let cost = prices.map(|prices| prices.cost(entry, None, iteration.started_at));
+        if let Some(Ok(Some(cost))) = cost {
+            attributes.cost(cost);
         }
         if self.options.conventions == Conventions::Next && is_compacted(of, iteration) {
             attributes.flag("gen_ai.conversation.compacted");
@@ -38,7 +49,7 @@ impl<'a> SpanWriter<'_, 'a> {
             let read = unread.before(iteration);
             attributes.text("gen_ai.input.messages", self.input(&read));
             attributes.text("gen_ai.output.messages", messages::output(message));
-            self.put_setting(of, &mut attributes);
+            self.put_setting(of, &mut attributes, tools.map(|(_, tools)| tools));
         }
         let reply = message.reply.as_deref();
         let name = match reply.and_then(|reply| reply.model.as_deref()) {
@@ -86,14 +97,18 @@ impl<'a> SpanWriter<'_, 'a> {
             let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
-            let failed = outcome.and_then(|outcome| result_failure(outcome.status));
+            let failed = outcome.and_then(|outcome| Some((outcome, result_failure(outcome)?)));
+            let failed = failed.map(|(outcome, kind)| match self.options.messages {
+                true => (kind, result_text(outcome).into_owned()),
+                false => (kind, kind.replace('_', " ")),
+            });
             self.push(
                 within,
                 id,
                 (name, SpanKind::Internal),
                 times,
                 attributes,
-                failed.map(|kind| (kind, kind.replace('_', " "))),
+                failed,
             )?;
             let caller = Caller {
                 within: SpanPlace {
@@ -138,6 +153,14 @@ impl<'a> SpanWriter<'_, 'a> {
         }
         attributes
     }
+}
+
+/// The model that a request asked for.
+pub(super) fn asked_model(fields: &Value) -> Option<&str> {
+    let Value::Map(fields) = fields else {
+        return None;
+    };
+    fields.get_named("model").and_then(Value::as_str)
 }
 
 /// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.

@@ -1,15 +1,98 @@
 //! Attributes of spans, by the names that the conventions have for them.
 
-use crate::log::message::{Message, Status};
+use crate::log::message::{Message, Outcome, Status};
+use crate::log::price::Money;
 use crate::log::provider::Provider;
-use crate::log::reply::{Finish, Reply};
+use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Holds what stands for a provider that is not known, since a name is required.
 pub(super) const UNKNOWN: &str = "unknown";
+
+/// How a parameter is written.
+#[derive(Clone, Copy)]
+enum Parameter {
+    Double,
+    Int,
+    Texts,
+}
+
+impl Parameter {
+    fn read(self, value: &Value) -> Option<Any> {
+        match (self, value) {
+            (Self::Double, Value::Float(number)) => Some(Any::Double(*number)),
+            (Self::Double, Value::Int(number)) => number.to_string().parse().ok().map(Any::Double),
+            (Self::Int, Value::Int(number)) => Some(Any::Int(*number)),
+            (Self::Texts, Value::List(_)) => any_value(value).value,
+            (Self::Texts, Value::Binary(_)) => Some(Any::List(AnyValues {
+                values: vec![any_value(value)],
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// The parameters of requests, by the conventions' names and by those that providers have for them.
+const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
+    (
+        "gen_ai.request.temperature",
+        &["temperature"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.top_p",
+        &["top_p", "topP"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.top_k",
+        &["top_k", "topK"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.max_tokens",
+        &[
+            "max_tokens",
+            "max_output_tokens",
+            "max_completion_tokens",
+            "maxOutputTokens",
+            "maxTokens",
+            "num_predict",
+        ],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.seed",
+        &["seed", "random_seed"],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.choice.count",
+        &["n", "candidateCount"],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.frequency_penalty",
+        &["frequency_penalty", "frequencyPenalty"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.presence_penalty",
+        &["presence_penalty", "presencePenalty"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.stop_sequences",
+        &["stop", "stop_sequences", "stopSequences"],
+        Parameter::Texts,
+    ),
+];
+
+/// The fields in which some providers have them.
+const WITHIN: [&str; 3] = ["generationConfig", "inferenceConfig", "options"];
 
 /// The attributes of a span in the making.
 #[derive(Default)]
@@ -32,6 +115,21 @@ impl SpanAttributes {
 
     pub fn count(&mut self, key: &str, count: u64) {
         self.put(key, Any::Int(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
+
+    pub fn number(&mut self, key: &str, number: f64) {
+        self.put(key, Any::Double(number));
+    }
+
+    /// What an answer cost, in dollars, by the names of OpenInference.
+    pub fn cost(&mut self, money: Money) {
+        for (key, sum) in [
+            ("llm.cost.prompt", money.input),
+            ("llm.cost.completion", money.output),
+            ("llm.cost.total", money.total()),
+        ] {
+            self.number(key, dollars(sum));
+        }
     }
 
     pub fn value(&mut self, key: &str, value: &Value) {
@@ -60,13 +158,44 @@ impl SpanAttributes {
         }
     }
 
+    /// What a request asked for beside its messages, as a run has noted it.
+    pub fn request(&mut self, fields: &Value) {
+        let Value::Map(fields) = fields else {
+            return;
+        };
+        if let Some(server) = fields.get_named("server").and_then(Value::as_str) {
+            self.text("server.address", server);
+        }
+        if let Some(Value::Int(port)) = fields.get_named("port") {
+            self.put("server.port", Any::Int(*port));
+        }
+        let Some(Value::Map(body)) = fields.get_named("body") else {
+            return;
+        };
+        let within = |key: &&str| match body.get_named(key) {
+            Some(Value::Map(within)) => Some(within),
+            _ => None,
+        };
+        let all = std::iter::once(body).chain(WITHIN.iter().filter_map(within));
+        let all: Vec<&Map> = all.collect();
+        for (name, keys, form) in PARAMETERS {
+            let mut found = keys
+                .iter()
+                .flat_map(|key| all.iter().filter_map(|map| map.get_named(key)));
+            let value = found.next().and_then(|value| form.read(value));
+            if let Some(value) = value {
+                self.put(name, value);
+            }
+        }
+    }
+
     /// Who answered, and how the answer ends.
-    pub fn answer(&mut self, message: &Message) {
+    pub fn answer(&mut self, message: &Message, asked: Option<&str>) {
         let reply = message.reply.as_deref();
-        self.text("gen_ai.provider.name", provider_name(reply));
-        // What was asked for is not kept, and viewers look for it.
+        self.text("gen_ai.provider.name", provider_name(Some(message)));
+        // Viewers look for the model that was asked for, also where it is not known.
         let model = reply.and_then(|reply| reply.model.as_deref());
-        self.add_known("gen_ai.request.model", model);
+        self.add_known("gen_ai.request.model", asked.or(model));
         self.add_known("gen_ai.response.model", model);
         self.add_known(
             "gen_ai.response.id",
@@ -79,6 +208,14 @@ impl SpanAttributes {
             values: vec![reason],
         };
         self.put("gen_ai.response.finish_reasons", Any::List(reasons));
+        let asked = reply.and_then(|reply| reply.requested_at);
+        let first = reply.and_then(|reply| reply.first_chunk_at);
+        if let Some(took) = asked
+            .zip(first)
+            .and_then(|(asked, first)| (first - asked).to_std().ok())
+        {
+            self.number("gen_ai.response.time_to_first_chunk", took.as_secs_f64());
+        }
     }
 
     fn put(&mut self, key: &str, any: Any) {
@@ -103,10 +240,21 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
     AnyValue { value }
 }
 
-pub(super) fn provider_name(reply: Option<&Reply>) -> &'static str {
-    reply
-        .and_then(|reply| reply.provider)
-        .map_or(UNKNOWN, name_provider)
+/// Who answered with a message, or whose form it was imported in.
+pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
+    let replied = message.and_then(|message| message.reply.as_deref()?.provider);
+    let original = || Some(message?.original.as_ref()?.provider);
+    replied.or_else(original).map_or(UNKNOWN, name_provider)
+}
+
+/// A sum of 10^-12 dollars in dollars: spans have no integers that large numbers of them could be kept in.
+fn dollars(sum: u64) -> f64 {
+    let text = format!(
+        "{}.{:012}",
+        sum / 1_000_000_000_000,
+        sum % 1_000_000_000_000
+    );
+    text.parse().unwrap_or_default()
 }
 
 /// A provider by the conventions' word.
@@ -153,7 +301,8 @@ fn first_word(reason: &Value) -> &str {
     }
 }
 
-/// Returns what kind of failure a result is, if it is one.
-pub(super) fn result_failure(status: Status) -> Option<&'static str> {
-    (status != Status::Ok).then(|| status.name())
+/// Returns what kind of failure a result is, if it is one: the tool's own word for it where that is known.
+pub(super) fn result_failure(outcome: &Outcome) -> Option<&str> {
+    let name = outcome.error_type.as_deref();
+    (outcome.status != Status::Ok).then(|| name.unwrap_or_else(|| outcome.status.name()))
 }

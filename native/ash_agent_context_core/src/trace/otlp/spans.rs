@@ -10,11 +10,12 @@ use crate::log::iteration::Iteration;
 use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
-use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanStatus};
+use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanLink, SpanStatus};
 use crate::trace::otlp::times::Times;
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Trace;
 use crate::value::time::Time;
+use crate::value::Value;
 
 /// The trace and the span that another span is within.
 #[derive(Clone, Copy)]
@@ -167,10 +168,17 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
     }
 
     /// Puts what a model has in all its answers.
-    pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut SpanAttributes) {
+    pub fn put_setting(
+        &self,
+        of: &Conversation<'_, '_>,
+        attributes: &mut SpanAttributes,
+        noted: Option<&Value>,
+    ) {
         attributes.add_known("gen_ai.system_instructions", of.system.clone());
         // They are the agent's, and a sub-agent has others.
         let tools = self.tools.clone().filter(|_| of.is_main);
+        let noted = noted.map(|tools| messages::definitions(&self.trace.mask_value(tools)));
+        let tools = tools.or(noted);
         attributes.add_known("gen_ai.tool.definitions", tools);
     }
 
@@ -194,6 +202,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             start_time_unix_nano,
             end_time_unix_nano,
             attributes: attributes.0,
+            links: Vec::new(),
             status: failed.map(|(_, message)| SpanStatus {
                 message,
                 code: Code::Error.into(),
@@ -205,6 +214,17 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         }
         self.spans.push(span);
         Ok(())
+    }
+
+    /// Links the last span to that of who asked for it.
+    pub fn link_caller(&mut self) {
+        let caller = self.options.caller.map(|(trace, span)| SpanLink {
+            trace_id: trace.to_vec(),
+            span_id: span.to_vec(),
+        });
+        if let Some(span) = self.spans.last_mut() {
+            span.links.extend(caller);
+        }
     }
 }
 

@@ -54,17 +54,22 @@ impl<'a> SpanWriter<'_, 'a> {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
             _ => self.turn_failure(&entries),
         });
-        self.push(
-            within(caller.and_then(|caller| caller.span)),
-            id,
-            (
-                format!("invoke_agent {}", self.agent(of)),
-                SpanKind::Internal,
-            ),
-            times::turn(of.context, first, last),
-            attributes,
-            failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
-        )?;
+        // A span that was sent cannot be changed any more, so that of a turn is written when it has ended.
+        let is_open = self.options.is_open && is_last && of.is_main;
+        if !is_open {
+            let name = format!("invoke_agent {}", self.agent(of));
+            self.push(
+                within(caller.and_then(|caller| caller.span)),
+                id,
+                (name, SpanKind::Internal),
+                times::turn(of.context, first, last),
+                attributes,
+                failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
+            )?;
+            if of.is_main {
+                self.link_caller();
+            }
+        }
         for iteration in turn {
             self.failures(of, iteration, within(Some(id)))?;
             for (position, entry) in iteration.entries().enumerate() {
@@ -100,6 +105,9 @@ impl<'a> SpanWriter<'_, 'a> {
             attributes.text("gen_ai.provider.name", provider);
             let text = |key| facts.get_named(key).and_then(Value::as_name);
             attributes.add_known("gen_ai.request.model", text("model"));
+            if let [Some((_, fields)), _] = of.context.request_note(iteration) {
+                attributes.request(fields);
+            }
             for (key, name) in [
                 ("status", "http.response.status_code"),
                 ("attempt", "http.request.resend_count"),
@@ -145,7 +153,9 @@ impl<'a> SpanWriter<'_, 'a> {
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
-        attributes.text("gen_ai.provider.name", provider_name(reply));
+        let told = answers().map(|entry| provider_name(Some(&entry.message)));
+        let provider = told.into_iter().find(|name| *name != UNKNOWN);
+        attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         attributes.add_known("gen_ai.request.model", model);
         if self.options.messages {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
@@ -160,7 +170,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 attributes.text("gen_ai.output.messages", answer);
                 attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
-            self.put_setting(of, &mut attributes);
+            self.put_setting(of, &mut attributes, None);
         }
         if of.is_main {
             attributes.add_known("gen_ai.agent.version", self.options.version);
