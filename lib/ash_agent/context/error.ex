@@ -174,8 +174,8 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:summary_too_long, tokens, replaced}) do
-    "the summary has #{tokens} tokens, more than half of the #{replaced} of the iterations it would replace. " <>
-      "Give a shorter summary, or hide the iterations with fit/3"
+    "the summary has #{tokens} tokens, too many for the #{replaced} of the iterations it would replace: at most half of them, " <>
+      "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with fit/3"
   end
 
   defp describe({:trace_too_large, most}) do

@@ -268,7 +268,7 @@ defmodule AshAgent.Context.Options do
               * `:append` adds what it misses, at most a tenth of what it replaces, and names what it made up
               * `:refuse` clears the range's results instead
               * `:hide` hides the range instead
-              * `nil` uses it as it is
+              * `nil` uses it as it is, if it is shorter than what it replaces
             """
           ],
           at: @at

@@ -76,7 +76,8 @@ impl Context {
     /// Puts a summary in the place of iterations, unless the check of it says otherwise; the log keeps them.
     ///
     /// # Errors
-    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`] for one of more than half of what it stands for.
+    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`] for one of more than half of what it stands for, or, with
+    /// [`Check::Nothing`], for one that is not shorter.
     ///
     /// # Complexity
     /// O(the log)
@@ -97,7 +98,12 @@ impl Context {
         };
         let tokens = self.summary_tokens(first, last, text);
         let replaced = self.view_tokens(Method::Estimate, first, last).total();
-        if tokens.saturating_mul(2) > replaced {
+        // One that is taken as it is has to be shorter, and nothing else.
+        let is_too_long = match check {
+            Check::Nothing => tokens >= replaced,
+            _ => tokens.saturating_mul(2) > replaced,
+        };
+        if is_too_long {
             return Err(Error::SummaryTooLong { tokens, replaced });
         }
         let (mut verdict, missing) = self.check(first, last, text);
