@@ -24,6 +24,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         [
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
+          {Trace.Plug, :init, :store},
           {Server, :start_link, :name},
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
@@ -84,6 +85,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Branch, :to_text} => [branch(context)],
       {Trace.Exporter, :export} => [:nobody, context],
       {Trace.Exporter, :start_link} => [],
+      {Trace.Plug, :init} => [],
       {Trace.Stored, :list} => [store()],
       {Trace.Stored, :print} => [store(), "c1"],
       {Trace.Stored, :to_html} => [store(), "c1"],
