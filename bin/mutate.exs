@@ -4,8 +4,9 @@
 #     MIX_ENV=test mix run ../../bin/mutate.exs lib/ash_agent/runtime/bounds.ex test/ash_agent/runtime_test.exs
 #
 # `--most N` takes that many changes, drawn with `--seed N` (0), and `--timeout MS` is what one test may take (10,000). A change
-# flips a comparison, a boolean, `and` and `or` or `+` and `-`, adds 1 to a number, negates an `if`, or leaves out a guard or a clause. It is compiled into the running VM, where the tests then run until the first one fails. What the last
-# line counts as survivors is a rule without a test, or a change that changes nothing.
+# flips a comparison, a boolean, `and` and `or` or `+` and `-`, adds 1 to a number, negates an `if`, or leaves out a guard or a
+# clause. It is compiled into the running VM, where the tests then run until the first one fails. What the last line counts as
+# survivors are rules without a test in these files, or changes that change nothing.
 
 defmodule Mutate do
   @flips %{

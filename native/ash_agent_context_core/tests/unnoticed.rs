@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use ash_agent_context_core::{
-    time, CallStatus, Content, Context, Error, Excerpt, Fit, Given, Map, Masks, MessageRef, Output,
-    Response, Stamp, Status, Structs, Time, Trust, Value,
+    time, AnswerTimes, CallStatus, Content, Context, Error, Excerpt, Fit, Given, Map, Masks,
+    MessageRef, Output, Response, Stamp, Status, Structs, Time, Trust, Value,
 };
 
 fn at(micros: i64) -> Time {
@@ -99,6 +99,24 @@ fn a_fit_leaves_a_summary_until_the_rest_does_not_suffice() {
     assert_eq!(refused, Error::CannotFit { least });
     let (same, hidden) = context.fit(&fit(total), at(0)).unwrap();
     assert!(same == context && hidden.is_none());
+}
+
+#[test]
+fn a_change_of_the_view_is_as_late_as_it_was_made() {
+    let context = turns(3);
+    let changed = [
+        context.drop_range(1, 1, at(7)),
+        context.summarize(1, 1, "s", at(7)).unwrap(),
+        context.keep_last_iterations(1, at(7)),
+        context
+            .fit(&fit(context.count_tokens(None) - 1), at(7))
+            .unwrap()
+            .0,
+        context.expand(1, 1, at(7)),
+    ];
+    for context in changed {
+        assert_eq!(context.updated_at(), at(7));
+    }
 }
 
 #[test]
@@ -242,8 +260,12 @@ fn a_request_s_view_is_noted_with_its_covers() {
             model: None,
             finish: None,
         });
+        let times = AnswerTimes {
+            requested_at: Some(at(1)),
+            ..AnswerTimes::default()
+        };
         context
-            .add_answer(&response.unwrap(), Some(at(1)), stamp())
+            .add_answer(&response.unwrap(), times, stamp())
             .unwrap()
     };
     let context = ask(&turns(5), "Next").drop_range(1, 2, at(0));
