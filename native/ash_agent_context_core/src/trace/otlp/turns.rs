@@ -105,6 +105,9 @@ impl<'a> SpanWriter<'_, 'a> {
             attributes.text("gen_ai.provider.name", provider);
             let text = |key| facts.get_named(key).and_then(Value::as_name);
             attributes.add_known("gen_ai.request.model", text("model"));
+            if let [Some((_, fields)), _] = of.context.request_note(iteration) {
+                attributes.request(fields);
+            }
             for (key, name) in [
                 ("status", "http.response.status_code"),
                 ("attempt", "http.request.resend_count"),
@@ -167,7 +170,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 attributes.text("gen_ai.output.messages", answer);
                 attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
-            self.put_setting(of, &mut attributes);
+            self.put_setting(of, &mut attributes, None);
         }
         if of.is_main {
             attributes.add_known("gen_ai.agent.version", self.options.version);
