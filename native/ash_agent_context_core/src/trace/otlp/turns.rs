@@ -13,7 +13,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times::{self, Times};
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::said::words;
+use crate::trace::said::spoken_text;
 use crate::trace::told::Looked;
 use crate::value::Value;
 
@@ -186,14 +186,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let mut text = String::new();
         for entry in entries {
             let looked = Looked::new(entry, self.trace.look());
-            let said = words(looked.message());
-            let said = said.filter(|passage| ["user", "assistant"].contains(&passage.label));
-            for passage in said.filter(|passage| !passage.is_error) {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(&passage.text);
+            let said = spoken_text(&looked.message().content);
+            if !said.is_empty() && !text.is_empty() {
+                text.push('\n');
             }
+            text.push_str(&said);
         }
         (!text.is_empty()).then_some(text)
     }

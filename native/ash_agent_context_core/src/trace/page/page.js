@@ -460,11 +460,11 @@
 
   function askedOf(item) {
     const { of, iteration, entry } = item;
-    const now = entry.asked && requestOf(of, iteration.number);
-    if (!now) return '';
+    if (!entry.asked || !(of.requests || []).some(one => one.since <= iteration.number)) return '';
     const inside = h('div', { class: 'request' });
     const fill = () => {
       if (inside.firstChild) return;
+      const now = requestOf(of, iteration.number);
       inside.append(
         h('p', { class: 'note' }, 'Otherwise than the request before:'),
         h('ul', {}, ...differences(of, iteration).map(words => h('li', { dir: 'auto' }, visible(words).slice(0, CUT)))),
@@ -691,7 +691,7 @@
       const before = of.all[index - 1];
       const waited = before && before.to != null && iteration.turn === iteration.number ? Math.max(0, iteration.from - before.to) : 0;
       const end = endOf(of, iteration);
-      return { of, iteration, waited, took: end == null ? 0 : Math.max(0, end - iteration.from), ...spent(iteration) };
+      return { of, iteration, waited, took: end == null ? 0 : Math.max(0, end - iteration.from) };
     });
     const most = rows.reduce((max, row) => Math.max(max, row.took), 1);
     return { rows, most };
@@ -711,7 +711,8 @@
     return words.join(' \u2192 ');
   }
 
-  function timeRow({ of, iteration, took, waited, model, people, tools }, most) {
+  function timeRow({ of, iteration, took, waited }, most) {
+    const { model, people, tools } = spent(iteration);
     const failed = callsOf(iteration).some(isBad) || iteration.says.some(entry => entry.interrupted != null) || iteration.failures != null;
     const words = [tookOf(of, iteration)];
     if (model) words.push(`model ${span(model)}`);
@@ -923,7 +924,7 @@
 
   function iterations() {
     const { rows, most } = timeline(state.of);
-    if (rows.some(row => row.model)) panel.append(h('p', { class: 'legend' }, ...['model', 'people', 'tools', 'took'].map(name => h('span', { class: name }, name === 'took' ? 'rest' : name))));
+    if (state.of.all.some(isAsked)) panel.append(h('p', { class: 'legend' }, ...['model', 'people', 'tools', 'took'].map(name => h('span', { class: name }, name === 'took' ? 'rest' : name))));
     new Rows(panel, row => timeRow(row, most)).show(rows);
   }
 
