@@ -48,7 +48,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   # This file is at the root of the repository.
   @checkout __DIR__
 
-  # What changes the library without changing a file.
+  # These change the library without changing a file.
   @variables ~w(CARGO_BUILD_TARGET CARGO_BUILD_RUSTFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN)
 
   @impl true
@@ -121,7 +121,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   defp run_cargo(cargo, features) do
     args =
       ~w(build --profile #{profile()} --manifest-path #{manifest_path()} --package #{crate()}) ++
-        ["--features", Enum.join(features, ","), "--target-dir", target_dir()] ++ locked()
+        ["--features", Enum.join(features, ","), "--target-dir", target_dir()] ++ lock_options()
 
     port =
       Port.open({:spawn_executable, cargo}, [
@@ -170,25 +170,25 @@ defmodule Mix.Tasks.Compile.Cargo do
   defp features do
     known = List.wrap(config(:built_with)) ++ config(:features)
 
-    if is_list(chosen()) and chosen() -- known == [] do
-      {:ok, chosen() -- List.wrap(config(:built_with))}
+    if is_list(fetch_features()) and fetch_features() -- known == [] do
+      {:ok, fetch_features() -- List.wrap(config(:built_with))}
     else
       {:error,
-       "config #{inspect(app())}, features: #{inspect(chosen())} is not a list of known features: " <>
+       "config #{inspect(app())}, features: #{inspect(fetch_features())} is not a list of known features: " <>
          "choose from #{inspect(known)}."}
     end
   end
 
-  defp chosen do
+  defp fetch_features do
     if own_checkout?(),
       do: List.wrap(config(:built_with)) ++ config(:features),
       else: Application.get_env(app(), :features, [])
   end
 
   # `build/1` refuses what is not a feature.
-  defp wanted?, do: config(:built_with) == nil or chosen() != []
+  defp wanted?, do: config(:built_with) == nil or fetch_features() != []
 
-  defp locked do
+  defp lock_options do
     lock = Path.join(config(:workspace), "Cargo.lock")
     if File.exists?(lock) and not own_checkout?(), do: ["--locked"], else: []
   end

@@ -13,7 +13,7 @@ defmodule AshAgent.Bench.Sessions do
   alias AshAgent.Bench.Harness
   alias AshAgent.{Context, Sessions, Store}
   alias AshAgent.Soak.Cluster.Database
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @sizes if Harness.quick?(), do: [1_000, 2_000], else: [10_000, 100_000]
   @lost if Harness.quick?(), do: 200, else: 2_000

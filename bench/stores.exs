@@ -367,7 +367,7 @@ defmodule AshAgent.Bench.Stores do
       {:ok, pool} = apply(Postgrex, :start_link, [options])
       {"Postgrex", {Postgrex, pool}}
     else
-      {"erlang-p1-pgsql", AshAgent.Test.PgSQL.connect!()}
+      {"erlang-p1-pgsql", AshAgent.TestSupport.PgSQL.connect!()}
     end
   end
 

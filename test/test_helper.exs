@@ -1,4 +1,4 @@
-alias AshAgent.Test.{AtifModels, Browser, Integrations, OtlpModels}
+alias AshAgent.TestSupport.{AtifModels, Browser, Integrations, OtlpModels}
 
 libraries = [
   ecto: Ecto.Schema,

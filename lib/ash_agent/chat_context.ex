@@ -35,9 +35,9 @@ defmodule AshAgent.ChatContext do
   `to_snapshot/1`. Compare chats with `equal?/2`, not with `==`.
   """
 
-  alias AshAgent.ChatContext.{Branch, Config, Stored}
+  alias AshAgent.ChatContext.{Branch, Branches, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Handle, JSON, Options, Trust}
+  alias AshAgent.Context.{Error, JSON, Options, Trust}
   alias AshAgent.Options, as: Check
 
   @enforce_keys [:id, :config, :branches, :active_branch_name, :made]
@@ -88,22 +88,16 @@ defmodule AshAgent.ChatContext do
       raise ArgumentError, "options :input and :context exclude each other: give one of them"
     end
 
-    (opts[:context] || open(opts[:input], opts[:id], opts[:at])) |> begin(opts)
+    (opts[:context] || Branch.open_context(opts[:input], opts[:id], opts[:at])) |> begin(opts)
   end
-
-  defp open(nil, id, at) do
-    times = if at, do: [created_at: at, updated_at: at], else: []
-    iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
-    Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
-  end
-
-  defp open(input, id, at), do: Context.new(input, id: id, at: at)
 
   defp begin(context, opts) do
-    name = name!(opts[:branch])
+    name = Branches.check_name!(opts[:branch])
 
     branch =
-      name |> Branch.new(context, number: 1) |> put_prompts(opts, Keyword.take(opts, [:at]))
+      name
+      |> Branch.new(context, number: 1)
+      |> Branch.put_prompts(opts, Keyword.take(opts, [:at]))
 
     %__MODULE__{
       id: opts[:id] || context[:id],
@@ -142,11 +136,11 @@ defmodule AshAgent.ChatContext do
   @spec branch(t(), String.t(), keyword()) :: t()
   def branch(%__MODULE__{} = chat, name, opts \\ []) when is_binary(name) and is_list(opts) do
     opts = Options.validate!(opts, :branch)
-    refuse_known!(chat, name!(name))
-    origin = find_named!(chat, opts[:from])
+    Branches.refuse_known!(chat, Branches.check_name!(name))
+    origin = Branches.find!(chat, opts[:from])
     made = chat.made + 1
     branch = Branch.fork(origin, name, made, context_at(origin.context, opts[:iteration]))
-    put(%{chat | made: made}, put_prompts(branch, opts, []))
+    Branches.put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))
   end
 
   defp context_at(context, nil), do: context
@@ -167,7 +161,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec switch(t(), String.t()) :: t()
   def switch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: %{chat | active_branch_name: find_named!(chat, name).name}
+    do: %{chat | active_branch_name: Branches.find!(chat, name).name}
 
   @doc """
   Returns the active branch.
@@ -179,8 +173,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec active(t()) :: Branch.t()
-  def active(%__MODULE__{branches: branches, active_branch_name: name}),
-    do: branches |> Map.fetch!(name) |> own!()
+  def active(%__MODULE__{} = chat), do: Branches.active(chat)
 
   @doc """
   Returns `{:ok, branch}` for the branch with this name, or `:error`.
@@ -197,7 +190,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec fetch_branch(t(), String.t()) :: {:ok, Branch.t()} | :error
   def fetch_branch(%__MODULE__{} = chat, name) when is_binary(name),
-    do: Map.fetch(own_branches!(chat), name)
+    do: Map.fetch(Branches.all(chat), name)
 
   @doc """
   Returns all branches in the order in which they were made.
@@ -210,8 +203,7 @@ defmodule AshAgent.ChatContext do
   """
   @doc since: "0.1.0"
   @spec branches(t()) :: [Branch.t()]
-  def branches(%__MODULE__{} = chat),
-    do: chat |> own_branches!() |> Map.values() |> Enum.sort_by(& &1.number)
+  def branches(%__MODULE__{} = chat), do: Branches.list(chat)
 
   @doc """
   Replaces a branch's context with the one that `fun` returns for it, and returns the new chat.
@@ -235,11 +227,12 @@ defmodule AshAgent.ChatContext do
   @spec update_context(t(), (Context.t() -> Context.t()), keyword()) :: t()
   def update_context(%__MODULE__{} = chat, fun, opts \\ [])
       when is_function(fun, 1) and is_list(opts) do
-    branch = choose!(chat, Options.validate!(opts, :update_context))
+    opts = Options.validate!(opts, :update_context)
+    branch = Branches.find!(chat, opts[:branch])
 
     case fun.(branch.context) do
       %Context{} = context ->
-        put(chat, Branch.put_context(branch, context))
+        Branches.put(chat, Branch.put_context(branch, context))
 
       other ->
         raise ArgumentError,
@@ -267,11 +260,8 @@ defmodule AshAgent.ChatContext do
   def put_system_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_list(prompt) or is_nil(prompt)) and is_list(opts) do
     opts = Options.validate!(opts, :put_prompt)
-
-    put(
-      chat,
-      chat |> choose!(opts) |> Branch.put_system_prompt(prompt, Keyword.take(opts, [:at]))
-    )
+    branch = Branches.find!(chat, opts[:branch])
+    Branches.put(chat, Branch.put_system_prompt(branch, prompt, Keyword.take(opts, [:at])))
   end
 
   @doc """
@@ -292,7 +282,8 @@ defmodule AshAgent.ChatContext do
   def put_user_prompt(%__MODULE__{} = chat, prompt, opts \\ [])
       when (is_binary(prompt) or is_nil(prompt)) and is_list(opts) do
     opts = Options.validate!(opts, :put_prompt)
-    put(chat, chat |> choose!(opts) |> Branch.put_user_prompt(prompt, Keyword.take(opts, [:at])))
+    branch = Branches.find!(chat, opts[:branch])
+    Branches.put(chat, Branch.put_user_prompt(branch, prompt, Keyword.take(opts, [:at])))
   end
 
   @doc """
@@ -310,11 +301,12 @@ defmodule AshAgent.ChatContext do
   @spec rename_branch(t(), String.t(), String.t()) :: t()
   def rename_branch(%__MODULE__{} = chat, name, new_name)
       when is_binary(name) and is_binary(new_name) do
-    branch = find_named!(chat, name)
-    if new_name != name, do: refuse_known!(chat, name!(new_name))
+    branch = Branches.find!(chat, name)
+    if new_name != name, do: Branches.refuse_known!(chat, Branches.check_name!(new_name))
     active = if chat.active_branch_name == name, do: new_name, else: chat.active_branch_name
     branches = Map.delete(chat.branches, name)
-    put(%{chat | branches: branches, active_branch_name: active}, %{branch | name: new_name})
+    chat = %{chat | branches: branches, active_branch_name: active}
+    Branches.put(chat, %{branch | name: new_name})
   end
 
   @doc """
@@ -334,7 +326,7 @@ defmodule AshAgent.ChatContext do
   @doc since: "0.1.0"
   @spec delete_branch(t(), String.t()) :: t()
   def delete_branch(%__MODULE__{} = chat, name) when is_binary(name) do
-    branch = find_named!(chat, name)
+    branch = Branches.find!(chat, name)
     if name == chat.active_branch_name, do: raise(Error, reason: {:active_branch, name})
     %{chat | branches: Map.delete(chat.branches, branch.name)}
   end
@@ -383,7 +375,7 @@ defmodule AshAgent.ChatContext do
   @spec spawn_child(t(), keyword()) :: t()
   def spawn_child(%__MODULE__{} = parent, opts \\ []) when is_list(opts) do
     opts = Options.validate!(opts, :spawn_child)
-    from = find_named!(parent, opts[:from])
+    from = Branches.find!(parent, opts[:from])
 
     if opts[:id] == parent.id do
       raise ArgumentError,
@@ -395,7 +387,7 @@ defmodule AshAgent.ChatContext do
     %{(opts[:seed] |> seed(from.context, opts) |> begin(own)) | parent_id: parent.id}
   end
 
-  defp seed(nil, _parent, opts), do: open(opts[:input], opts[:id], opts[:at])
+  defp seed(nil, _parent, opts), do: Branch.open_context(opts[:input], opts[:id], opts[:at])
 
   defp seed(range, parent, opts) do
     context = Stored.seed(parent, range, opts[:id], opts[:at])
@@ -596,65 +588,6 @@ defmodule AshAgent.ChatContext do
     {chat.id, chat.parent_id, chat.config, chat.active_branch_name, chat.extra, branches}
   end
 
-  defp put(chat, branch), do: %{chat | branches: Map.put(chat.branches, branch.name, branch)}
-
-  defp put_prompts(branch, opts, stamp) do
-    branch =
-      if Keyword.has_key?(opts, :system_prompt),
-        do: Branch.put_system_prompt(branch, opts[:system_prompt], stamp),
-        else: branch
-
-    if Keyword.has_key?(opts, :user_prompt),
-      do: Branch.put_user_prompt(branch, opts[:user_prompt], stamp),
-      else: branch
-  end
-
-  defp choose!(chat, opts), do: find_named!(chat, opts[:branch])
-
-  defp find_named!(chat, nil), do: active(chat)
-
-  defp find_named!(chat, name) do
-    with :error <- fetch_branch(chat, name) do
-      raise Error, reason: {:unknown_branch, name, Enum.map(branches(chat), & &1.name)}
-    else
-      {:ok, branch} -> branch
-    end
-  end
-
-  # Handles of another node that no function of AshAgent.Context gets to see.
-  defp own_branches!(chat) do
-    active(chat)
-    chat.branches
-  end
-
-  defp own!(branch) do
-    Handle.check!(branch.context)
-    branch
-  end
-
-  defp refuse_known!(chat, name) do
-    if is_map_key(own_branches!(chat), name), do: raise(Error, reason: {:branch_exists, name})
-  end
-
-  defp name!(name) do
-    if Options.name?(name) do
-      name
-    else
-      raise ArgumentError,
-            "expected a branch's name to be a non-empty UTF-8 string, got: #{Check.kind(name)}"
-    end
-  end
-
   defp bang!({:ok, chat}), do: chat
   defp bang!({:error, error}), do: raise(error)
-
-  defimpl Inspect do
-    # Counts only: this ends up in logs.
-    def inspect(chat, _opts) do
-      active = Map.fetch!(chat.branches, chat.active_branch_name)
-      branches = if map_size(chat.branches) == 1, do: "branch", else: "branches"
-
-      "#AshAgent.ChatContext<#{map_size(chat.branches)} #{branches}, active: #{Kernel.inspect(active.context)}>"
-    end
-  end
 end

@@ -153,7 +153,7 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
-  # What the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
+  # Returns what the answers from an iteration on cost. `asked` is the model that was asked for, where an answer names none or one
   # without a price.
   def spent(%{ref: ref}, terms, asked, since) do
     with {:error, reason} <- Native.context_spent(ref, terms, asked, since),
@@ -161,7 +161,7 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
-  # Whether a model has a price now; `nil` is one that tells no name.
+  # Tells whether a model has a price now; `nil` is one that tells no name.
   def known?(nil, _model), do: false
 
   def known?(terms, model) do

@@ -10,7 +10,7 @@ fn main() {
     }
 }
 
-/// Whether the library is for this system, and its glibc 2.36 or later. Older linkers ignore the option with a warning.
+/// Tells whether the library is for this system, and its glibc 2.36 or later. Older linkers ignore the option with a warning.
 fn can_unpack() -> Option<bool> {
     let is_own = env::var("HOST").ok()? == env::var("TARGET").ok()?;
     if !is_own || env::var("CARGO_CFG_TARGET_ENV").ok()? != "gnu" {

@@ -103,7 +103,8 @@ defmodule AshAgentRuntime.MixProject do
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
         Stores: ~r"^AshAgent\.Store",
         Models: ~r"^AshAgent\.LLM",
-        Looking: ~r"^AshAgent\.Trace"
+        Looking: ~r"^AshAgent\.Trace",
+        Testing: ~r"^AshAgent\.Test"
       ]
     ]
   end

@@ -4,7 +4,7 @@ defmodule AshAgent.Soak.Cluster do
   """
 
   alias AshAgent.Soak.Cluster.{Check, Database, Faults, Member, Report}
-  alias AshAgent.Test.Nodes
+  alias AshAgent.TestSupport.Nodes
 
   @doc "Whether nothing was lost, written twice or left without an answer."
   def run(options) do

@@ -2,7 +2,7 @@ defmodule AshAgent.Soak.Cluster.Database do
   @moduledoc "The driver's own connection to PostgreSQL: conversations to begin with, and who owns what."
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @tables [
     {"conversations",

@@ -3,7 +3,7 @@ defmodule AshAgent.Soak.Cluster.Faults do
 
   alias AshAgent.Soak.Cluster
   alias AshAgent.Soak.Cluster.{Database, Member}
-  alias AshAgent.Test.Nodes
+  alias AshAgent.TestSupport.Nodes
 
   import Cluster, only: [now: 0, say: 1]
 

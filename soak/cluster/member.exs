@@ -13,7 +13,7 @@ defmodule AshAgent.Soak.Cluster.Member do
   """
 
   alias AshAgent.{Context, Sessions, Session, Store}
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @sessions __MODULE__.Sessions
   @connections 6
@@ -76,7 +76,7 @@ defmodule AshAgent.Soak.Cluster.Member do
   end
 
   def cut_from_store(away?), do: :persistent_term.put({__MODULE__, :away}, away?)
-  def cut_from_nodes(others), do: AshAgent.Test.Nodes.cut_off(others)
+  def cut_from_nodes(others), do: AshAgent.TestSupport.Nodes.cut_off(others)
 
   @doc "Drains the node, and starts its sessions again, as a deployment does."
   def deploy do

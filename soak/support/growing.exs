@@ -2,11 +2,11 @@ defmodule AshAgent.Soak.Growing do
   @moduledoc "Operations that make a conversation longer, and those that put something on it."
 
   import AshAgent.Soak.Call, only: [call: 2, expect: 2]
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, one_of: 1, weighted: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, one_of: 1, weighted: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Pool, Texts}
-  alias AshAgent.Test.Generators
+  alias AshAgent.TestSupport.Generators
 
   @doc "The next thing that happens in a conversation."
   def step({_, context, _, _} = session) do

@@ -5,11 +5,11 @@ defmodule AshAgent.Soak.Hostile do
   """
 
   import AshAgent.Soak.Call, only: [call: 2, expect: 2, hostile: 2]
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, one_of: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Pool, Reading}
-  alias AshAgent.Test.Generators
+  alias AshAgent.TestSupport.Generators
 
   @doc "A snapshot with changed or missing bytes, as text and as a document with junk in it."
   def stored({_, context, _, _} = session) do

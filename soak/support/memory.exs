@@ -10,7 +10,7 @@ defmodule AshAgent.Soak.Memory do
 
   alias AshAgent.Context
   alias AshAgent.Context.Native
-  alias AshAgent.Test.Wait
+  alias AshAgent.TestSupport.Wait
 
   def now do
     memory = :erlang.memory()

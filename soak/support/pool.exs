@@ -7,7 +7,7 @@ defmodule AshAgent.Soak.Pool do
   """
 
   import AshAgent.Soak.Call, only: [call: 2]
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Growing, Texts}

@@ -2,11 +2,11 @@ defmodule AshAgent.Soak.Reading do
   @moduledoc "Operations that read a conversation and leave it as it is."
 
   import AshAgent.Soak.Call, only: [call: 2, expect: 2, native?: 0]
-  import AshAgent.Test.Generators, only: [between: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, one_of: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.Pool
-  alias AshAgent.Test.{ContextGenerators, RequestChecker}
+  alias AshAgent.TestSupport.{ContextGenerators, RequestChecker}
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 

@@ -5,7 +5,7 @@ defmodule AshAgent.Soak.Sharing do
   """
 
   import AshAgent.Soak.Call, only: [call: 2, native?: 0]
-  import AshAgent.Test.Generators, only: [between: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, one_of: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Growing, Phase, Pool, Reading, Storing, Viewing}

@@ -2,7 +2,7 @@ defmodule AshAgent.Soak.Storing do
   @moduledoc "Operations that store a conversation, read it back, and compare."
 
   import AshAgent.Soak.Call, only: [call: 2, expect: 2, native?: 0]
-  import AshAgent.Test.Generators, only: [between: 2]
+  import AshAgent.TestSupport.Generators, only: [between: 2]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Growing, Pool, Reading}

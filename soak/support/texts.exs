@@ -5,9 +5,9 @@ defmodule AshAgent.Soak.Texts do
   All draws come from `:rand`, from the state of the calling process.
   """
 
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1]
 
-  alias AshAgent.Test.{ContextGenerators, Generators}
+  alias AshAgent.TestSupport.{ContextGenerators, Generators}
 
   @size 256 * 1024
 

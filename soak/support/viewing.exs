@@ -2,7 +2,7 @@ defmodule AshAgent.Soak.Viewing do
   @moduledoc "Operations that change what of a conversation is in view."
 
   import AshAgent.Soak.Call, only: [call: 2]
-  import AshAgent.Test.Generators, only: [between: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, one_of: 1]
 
   alias AshAgent.Context
   alias AshAgent.Soak.{Pool, Texts}

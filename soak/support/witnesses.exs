@@ -5,7 +5,7 @@ defmodule AshAgent.Soak.Witnesses do
   """
 
   import AshAgent.Soak.Call, only: [call: 2, native?: 0]
-  import AshAgent.Test.Generators, only: [between: 2]
+  import AshAgent.TestSupport.Generators, only: [between: 2]
 
   alias AshAgent.Context
   alias AshAgent.Soak.Faults

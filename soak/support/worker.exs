@@ -1,7 +1,7 @@
 defmodule AshAgent.Soak.Worker do
   @moduledoc "A process that does random things to its conversations until its time is over."
 
-  import AshAgent.Test.Generators, only: [weighted: 1]
+  import AshAgent.TestSupport.Generators, only: [weighted: 1]
 
   alias AshAgent.Soak.{
     Call,

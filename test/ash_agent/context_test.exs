@@ -1,7 +1,7 @@
 defmodule AshAgent.ContextTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.Context
   alias AshAgent.Context.Error
@@ -595,7 +595,7 @@ defmodule AshAgent.ContextTest do
     end
 
     test "reads arguments from JSON text" do
-      for {text, arguments} <- AshAgent.Test.Model.json_texts() do
+      for {text, arguments} <- AshAgent.TestSupport.Model.json_texts() do
         call = %{id: "a", name: :search, arguments: text}
         context = Context.add_assistant_message(hello(), nil, [call])
         assert [%{arguments: actual}] = Context.extract_tool_calls(context)

@@ -2,7 +2,7 @@ defmodule AshAgent.PublicOptionsTest do
   alias AshAgent.{ChatContext, Context, Response, Trace}
   alias AshAgent.Context.Enhancer
 
-  use AshAgent.Test.OptionCases,
+  use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_context,
     any: [
       {Context, :approve_tool_call, :by},

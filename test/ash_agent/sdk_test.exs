@@ -4,7 +4,7 @@ defmodule AshAgent.SdkTest do
   # The vendors' own SDKs are the judges: of what an answer says, and of what goes back of it. `bin/sdk` makes their data.
 
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.{Recorded, Sdk}
+  alias AshAgent.TestSupport.{Recorded, Sdk}
 
   defp differences(provider) do
     %{"answers" => expected} =

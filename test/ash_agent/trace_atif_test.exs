@@ -1,12 +1,12 @@
 defmodule AshAgent.TraceAtifTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Test.AtifModels
-  alias AshAgent.Test.ContextGenerators, as: Scripts
+  alias AshAgent.TestSupport.AtifModels
+  alias AshAgent.TestSupport.ContextGenerators, as: Scripts
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 

@@ -3,7 +3,7 @@ defmodule AshAgent.TraceFailuresTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureIO
-  import AshAgent.Test.OtlpReader
+  import AshAgent.TestSupport.OtlpReader
 
   alias AshAgent.{Context, Trace}
 

@@ -1,13 +1,13 @@
 defmodule AshAgent.TraceOtlpTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators
-  import AshAgent.Test.OtlpReader
+  import AshAgent.TestSupport.Generators
+  import AshAgent.TestSupport.OtlpReader
 
   alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Test.ContextGenerators, as: Scripts
-  alias AshAgent.Test.OtlpModels
+  alias AshAgent.TestSupport.ContextGenerators, as: Scripts
+  alias AshAgent.TestSupport.OtlpModels
 
   @at ~U[2026-01-01 10:00:00.000000Z]
   @image %{type: :image, media_type: "image/png", data: "iVBORw0KGgo="}

@@ -5,7 +5,7 @@ defmodule AshAgent.TracePageTest do
   @moduletag :slow
 
   alias AshAgent.{ChatContext, Context, Trace}
-  alias AshAgent.Test.Browser
+  alias AshAgent.TestSupport.Browser
 
   @moduletag :chromium
   @moduletag integrations: ["Chromium"]

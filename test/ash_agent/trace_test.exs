@@ -2,11 +2,11 @@ defmodule AshAgent.TraceTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureIO
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.ContextGenerators, as: Scripts
+  alias AshAgent.TestSupport.ContextGenerators, as: Scripts
 
   doctest AshAgent.Trace
 
@@ -363,6 +363,25 @@ defmodule AshAgent.TraceTest do
                tool result    c1: not found
              iteration 2, 2026-01-01 10:01:30 UTC, open
              """
+    end
+
+    test "points at a call, also where older messages are left out" do
+      call = &%{id: &1, name: "look", arguments: %{}}
+
+      context =
+        Context.new("Go")
+        |> Context.add_assistant_message(nil, [call.("c1"), call.("c2")])
+        |> Context.add_tool_results([{"c1", {:ok, 1}}, {"c2", {:ok, 2}}])
+
+      for limit <- [50, 1] do
+        opts = [width: 80, color: false, mark: {1, 1}, limit: limit]
+        lines = capture_io(fn -> Context.print(context, opts) end) |> String.split("\n")
+
+        assert for("> " <> line <- lines, do: line) == ["calls          c2: look {}"]
+        assert "  calls          c1: look {}" in lines
+      end
+
+      assert_raise ArgumentError, fn -> Context.print(context, mark: {1, -1}) end
     end
 
     test "takes the newest messages, clips what is long, and colours errors" do

@@ -3,11 +3,11 @@ defmodule AshAgent.Integration.PeersTest do
 
   alias AshAgent.Context
   alias AshAgent.Integration.{PeerBodies, PeerConversations}
-  alias AshAgent.Test.RequestChecker
+  alias AshAgent.TestSupport.RequestChecker
 
   @compile {:no_warn_undefined, [LangChain.Message, ReqLLM.Context]}
 
-  import AshAgent.Test.Generators, only: [check_all: 3]
+  import AshAgent.TestSupport.Generators, only: [check_all: 3]
 
   @all [:images, :urls, :files, :thinking, :errors]
 

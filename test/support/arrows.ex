@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Arrows do
+defmodule AshAgent.TestSupport.Arrows do
   @moduledoc false
 
   # The rules for what may know what: files of a package are in no circle, packages know only those below them, and the

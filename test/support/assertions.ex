@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Assertions do
+defmodule AshAgent.TestSupport.Assertions do
   @moduledoc false
 
   import ExUnit.Assertions
@@ -63,7 +63,7 @@ defmodule AshAgent.Test.Assertions do
   @doc """
   Asserts that two terms are equal to the last bit: integers are not floats, `-0.0` is not `0.0`.
 
-  `AshAgent.Test.Model.any_text/0` in the expected term stands for any text.
+  `AshAgent.TestSupport.Model.any_text/0` in the expected term stands for any text.
   """
   def assert_same(expected, actual) do
     case difference(expected, actual, []) do

@@ -1,9 +1,9 @@
-defmodule AshAgent.Test.AtifModels do
+defmodule AshAgent.TestSupport.AtifModels do
   @moduledoc false
 
   # The published models of ATIF, in Python: nvidia-nat-atif and Harbor's.
 
-  alias AshAgent.Test.Python
+  alias AshAgent.TestSupport.Python
 
   @script "atif_models.py"
 

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Browser do
+defmodule AshAgent.TestSupport.Browser do
   @moduledoc false
 
   # A headless Chromium that a test drives by the DevTools protocol, through the pipe that Chromium offers: its file

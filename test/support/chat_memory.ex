@@ -1,8 +1,8 @@
-defmodule AshAgent.Test.ChatMemory do
+defmodule AshAgent.TestSupport.ChatMemory do
   @moduledoc false
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Test.{Memory, Wait}
+  alias AshAgent.TestSupport.{Memory, Wait}
 
   @doc "A chat of `iterations` iterations of two messages, of 2 KB texts that no two messages share."
   def chat(iterations), do: ChatContext.new(context: Memory.conversation(iterations))

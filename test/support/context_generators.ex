@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.ContextGenerators do
+defmodule AshAgent.TestSupport.ContextGenerators do
   @moduledoc """
   Random contexts for the projection, with everything in them that a provider could stumble over.
 
@@ -13,10 +13,11 @@ defmodule AshAgent.Test.ContextGenerators do
   All draws come from `:rand`, from the state of the calling process.
   """
 
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1, weighted: 1]
+  import AshAgent.TestSupport.Generators,
+    only: [between: 2, chance: 1, many: 2, one_of: 1, weighted: 1]
 
   alias AshAgent.Context
-  alias AshAgent.Test.Generators
+  alias AshAgent.TestSupport.Generators
 
   @type script :: [tuple()]
 

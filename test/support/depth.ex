@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Depth do
+defmodule AshAgent.TestSupport.Depth do
   @moduledoc false
   # Deep values beside enough data that every function takes its way for large data.
 

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.FirstCount do
+defmodule AshAgent.TestSupport.FirstCount do
   @moduledoc false
 
   alias AshAgent.Context

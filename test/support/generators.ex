@@ -1,8 +1,8 @@
-defmodule AshAgent.Test.Generators do
+defmodule AshAgent.TestSupport.Generators do
   @moduledoc false
   # Seeded generators on `:rand`. All draw from the state of the calling process, which `check_all/3` seeds.
 
-  alias AshAgent.Test.Model
+  alias AshAgent.TestSupport.Model
 
   @doc """
   Runs `fun.(size)` for `:runs` cases of growing size (1 to `:max_size`).

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Guide do
+defmodule AshAgent.TestSupport.Guide do
   @moduledoc false
 
   # Runs the Elixir examples of a guide, one after the other, and checks every `#=>` after an expression. A value goes on in

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Integrations do
+defmodule AshAgent.TestSupport.Integrations do
   @moduledoc false
 
   # Writes to a file with which libraries tests passed: those that a test names under the tag `integrations`, with the

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.JSONText do
+defmodule AshAgent.TestSupport.JSONText do
   @moduledoc """
   A strict JSON reader of its own for the tests, so that what the core writes is judged by code it shares nothing with.
 

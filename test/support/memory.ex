@@ -1,8 +1,8 @@
-defmodule AshAgent.Test.Memory do
+defmodule AshAgent.TestSupport.Memory do
   @moduledoc false
 
   alias AshAgent.Context
-  alias AshAgent.Test.Wait
+  alias AshAgent.TestSupport.Wait
 
   @doc "A conversation of `iterations` iterations of two messages each, of 2 KB texts that no two messages share."
   def conversation(iterations) do

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Model do
+defmodule AshAgent.TestSupport.Model do
   @moduledoc false
   # The context as lists and maps, written from the specification, as slowly and plainly as can be. Operations
   # return `{:ok, model}` or `{:error, reasons}`, where `reasons` are those the specification allows.

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.OptionCases do
+defmodule AshAgent.TestSupport.OptionCases do
   @moduledoc false
 
   # Every public function of an application that takes options is called with an option it does not have, and with each of
@@ -37,7 +37,7 @@ defmodule AshAgent.Test.OptionCases do
 
         for module <- modules,
             module not in @elsewhere and
-              not String.contains?(inspect(module), ["Test.", "Inspect."]),
+              not String.contains?(inspect(module), ["TestSupport.", "Inspect."]),
             {:docs_v1, _, _, _, moduledoc, _, docs} when moduledoc != :hidden <- [
               Code.fetch_docs(module)
             ],

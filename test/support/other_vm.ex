@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.OtherVM do
+defmodule AshAgent.TestSupport.OtherVM do
   @moduledoc false
 
   @doc """

@@ -1,10 +1,10 @@
-defmodule AshAgent.Test.OtlpModels do
+defmodule AshAgent.TestSupport.OtlpModels do
   @moduledoc false
 
   # The published reader of OTLP, opentelemetry-proto for Python, and the JSON schemas of the semantic conventions.
 
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.Python
+  alias AshAgent.TestSupport.Python
 
   @script "otlp_models.py"
   @schemas Path.expand("../shared/schemas", File.cwd!())

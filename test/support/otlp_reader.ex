@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.OtlpReader do
+defmodule AshAgent.TestSupport.OtlpReader do
   @moduledoc false
 
   # Reads OTLP, from Protobuf by hand or from JSON, into the same maps. It shares no code with the package.

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Python do
+defmodule AshAgent.TestSupport.Python do
   @moduledoc false
 
   # Checks by published Python packages: scripts that answer each line with a line, by their names beside

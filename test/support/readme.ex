@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Readme do
+defmodule AshAgent.TestSupport.Readme do
   @moduledoc false
 
   import ExUnit.Assertions

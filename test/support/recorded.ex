@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Recorded do
+defmodule AshAgent.TestSupport.Recorded do
   @moduledoc false
 
   # Answers that providers sent, as the bodies they were. Some are beside the repository, where it was cloned with them;

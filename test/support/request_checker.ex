@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestChecker do
+defmodule AshAgent.TestSupport.RequestChecker do
   @moduledoc """
   Checks request bodies against the wire rules of their provider.
 
@@ -25,8 +25,16 @@ defmodule AshAgent.Test.RequestChecker do
       `true`.
   """
 
-  alias AshAgent.Test.RequestChecker.{Anthropic, Bedrock, Gemini, Mistral, Ollama, OpenAIChat}
-  alias AshAgent.Test.RequestChecker.{OpenAIResponses, Shape}
+  alias AshAgent.TestSupport.RequestChecker.{
+    Anthropic,
+    Bedrock,
+    Gemini,
+    Mistral,
+    Ollama,
+    OpenAIChat
+  }
+
+  alias AshAgent.TestSupport.RequestChecker.{OpenAIResponses, Shape}
 
   @checkers %{
     anthropic: Anthropic,

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Sdk do
+defmodule AshAgent.TestSupport.Sdk do
   @moduledoc false
 
   # How our reading of an answer, and what we send back of it, compares with what the vendor's own SDK holds and sends.

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.ViewModel do
+defmodule AshAgent.TestSupport.ViewModel do
   @moduledoc """
   What a view shows, as a plain list of iterations with a flag each, to be compared with a context after any operation.
 
@@ -9,7 +9,7 @@ defmodule AshAgent.Test.ViewModel do
   import ExUnit.Assertions
 
   alias AshAgent.Context
-  alias AshAgent.Test.Generators
+  alias AshAgent.TestSupport.Generators
 
   defstruct flags: %{}, cleared: nil, most: nil, blocks: []
 

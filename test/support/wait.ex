@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Wait do
+defmodule AshAgent.TestSupport.Wait do
   @moduledoc false
 
   @doc "Asks `fun` again and again, for at most `timeout` milliseconds, until it is true; returns its last answer."

@@ -41,6 +41,16 @@ defmodule AshAgent.ChatContext.Branch do
         }
 
   @doc false
+  @spec open_context(Context.content(), String.t() | nil, DateTime.t() | nil) :: Context.t()
+  def open_context(nil, id, at) do
+    times = if at, do: [created_at: at, updated_at: at], else: []
+    iteration = if at, do: [iterations: [%{number: 1, messages: [], started_at: at}]], else: []
+    Context.create!(if(id, do: [id: id], else: []) ++ times ++ iteration)
+  end
+
+  def open_context(input, id, at), do: Context.new(input, id: id, at: at)
+
+  @doc false
   @spec new(String.t(), Context.t(), keyword()) :: t()
   def new(name, context, fields),
     do: __MODULE__ |> struct!([name: name, context: context] ++ fields) |> read_prompts()
@@ -69,6 +79,19 @@ defmodule AshAgent.ChatContext.Branch do
       {@block, text} -> text
       nil -> nil
     end
+  end
+
+  @doc false
+  @spec put_prompts(t(), keyword(), keyword()) :: t()
+  def put_prompts(%__MODULE__{} = branch, opts, stamp) do
+    branch =
+      if Keyword.has_key?(opts, :system_prompt),
+        do: put_system_prompt(branch, opts[:system_prompt], stamp),
+        else: branch
+
+    if Keyword.has_key?(opts, :user_prompt),
+      do: put_user_prompt(branch, opts[:user_prompt], stamp),
+      else: branch
   end
 
   @doc false

@@ -187,7 +187,7 @@ defmodule AshAgent.ChatContext.Config do
     config = new(config)
 
     for field <- @names,
-        value <- [lasting(field, Map.fetch!(config, field))],
+        value <- [drop_unlasting(field, Map.fetch!(config, field))],
         not empty?(field, value),
         into: %{} do
       {Atom.to_string(field), value}
@@ -232,15 +232,15 @@ defmodule AshAgent.ChatContext.Config do
   @doc false
   def servers?(servers), do: match?({:ok, _}, MCPServers.check(servers))
 
-  defp lasting(:parameters, parameters),
+  defp drop_unlasting(:parameters, parameters),
     do: for({key, value} <- parameters, lasting?({key, value}), into: %{}, do: {key, value})
 
-  defp lasting(:mcp_servers, servers),
+  defp drop_unlasting(:mcp_servers, servers),
     do: Enum.map(servers, &MCPServers.to_terms(&1, fn term -> lasting?(term) end))
 
   # A rule that cannot be stored denies.
-  defp lasting(:permission_rules, rules) do
-    kept = Enum.flat_map(rules, &lasting_rule/1)
+  defp drop_unlasting(:permission_rules, rules) do
+    kept = Enum.flat_map(rules, &keep_rule/1)
     lost = Enum.reject(rules, &(lasting?(&1) or narrowed?(&1)))
 
     # One allow rule less allows less, unless it was the last one.
@@ -249,10 +249,10 @@ defmodule AshAgent.ChatContext.Config do
       else: kept ++ [{:deny, "*"}]
   end
 
-  defp lasting(_field, list) when is_list(list), do: Enum.filter(list, &lasting?/1)
-  defp lasting(_field, value), do: if(lasting?(value), do: value)
+  defp drop_unlasting(_field, list) when is_list(list), do: Enum.filter(list, &lasting?/1)
+  defp drop_unlasting(_field, value), do: if(lasting?(value), do: value)
 
-  defp lasting_rule(rule) do
+  defp keep_rule(rule) do
     cond do
       lasting?(rule) -> [rule]
       narrowed?(rule) -> [{:deny, elem(rule, 1)}]
@@ -266,7 +266,7 @@ defmodule AshAgent.ChatContext.Config do
 
   defp allows?(rule), do: is_tuple(rule) and tuple_size(rule) in 2..3 and elem(rule, 0) == :allow
 
-  # Whether a term can outlive this VM.
+  # A term that can outlive this VM.
   defp lasting?(term)
        when is_function(term) or is_pid(term) or is_port(term) or is_reference(term),
        do: false

@@ -29,6 +29,13 @@ defmodule AshAgent.Context.Printed do
              color: [
                type: :boolean,
                doc: "whether to print in colour. Defaults to `IO.ANSI.enabled?/0`."
+             ],
+             mark: [
+               type: {:custom, &__MODULE__.mark?/1},
+               type_doc: "`{iteration, position}`",
+               doc:
+                 "puts an arrow before a call: the number of its iteration, and its position among the calls of that iteration, " <>
+                   "from 0. Defaults to no call."
              ]
            ] ++ @masked
 
@@ -38,6 +45,11 @@ defmodule AshAgent.Context.Printed do
   def options, do: @options
   def masked, do: @masked
 
+  def mark?({iteration, position}),
+    do: is_integer(iteration) and is_integer(position) and iteration >= 0 and position >= 0
+
+  def mark?(_other), do: false
+
   @spec text(%{:ref => term(), optional(atom()) => term()}, keyword()) :: String.t()
   def text(context, opts) do
     opts = AshAgent.Options.validate!(opts, @options)
@@ -46,7 +58,8 @@ defmodule AshAgent.Context.Printed do
     how = %{
       limit: if(opts[:limit] == :infinity, do: @all, else: opts[:limit]),
       width: if(width != :infinity, do: width),
-      color: Keyword.get_lazy(opts, :color, &IO.ANSI.enabled?/0)
+      color: Keyword.get_lazy(opts, :color, &IO.ANSI.enabled?/0),
+      mark: opts[:mark]
     }
 
     case Native.trace_print([told(context, true)], opts[:masked], how) do

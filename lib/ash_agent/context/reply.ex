@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Reply do
   @moduledoc false
 
-  # What a NIF answers, as a function returns or raises it. A NIF that changes or makes a context answers
+  # Turns a NIF's answer into what a function returns or raises. A NIF that changes or makes a context answers
   # `{:ok, {ref, current_iteration}}`, which becomes the given context's new fields, or a map of them where no context was given.
   # So the modules below `AshAgent.Context` need not know its struct.
 

@@ -32,13 +32,13 @@ use crate::view::View;
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What was said.
+    /// Holds what was said.
     pub(crate) log: Log,
-    /// What of the log is shown; `None`: all of it.
+    /// Holds what of the log is shown; `None`: all of it.
     pub(crate) view: Option<Arc<View>>,
     /// Tokens of completed iterations as they are shown.
     pub(crate) tallies: Tallies,
-    /// What requests were made from.
+    /// Holds what requests were made from.
     pub(crate) asked: Asked,
 }
 
@@ -50,8 +50,8 @@ impl Context {
     }
 
     /// A conversation whose first iteration is this empty one.
-    pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
-        Self::of(Log::starting(id, at, first))
+    pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
+        Self::of(Log::start_with(id, at, first))
     }
 
     fn of(log: Log) -> Self {
@@ -277,7 +277,7 @@ impl Context {
         self.iterations().flat_map(move |iteration| {
             let failures = iteration.failures.iter().cloned();
             failures.map(move |mut failure| {
-                if let (Some(masks), Some(said)) = (masks, failure.said_mut()) {
+                if let (Some(masks), Some(said)) = (masks, failure.server_words_mut()) {
                     masks.name(said);
                 }
                 (iteration.number, failure)
@@ -411,8 +411,8 @@ impl Context {
         self.current().turn
     }
 
-    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name, the
-    /// newest of several.
+    /// The first and the last iteration of the turn with a user's message whose metadata has this text under this name,
+    /// the newest of several.
     ///
     /// # Complexity
     /// O(messages)
@@ -428,7 +428,7 @@ impl Context {
             let mut entries = iteration.entries();
             entries.any(|entry| is_meant(&entry.message))
         })?;
-        let later = (found.number..).map_while(|number| self.log.numbered(number));
+        let later = (found.number..).map_while(|number| self.log.get_numbered(number));
         let last = later.take_while(|later| later.turn == found.turn).last()?;
         Some((found.number, last.number))
     }
@@ -508,7 +508,7 @@ impl Context {
     /// The view that an iteration's request was made from, where that is known, and the iteration since which it was
     /// used: `None` in it is the log as it is. Masks are not kept with it.
     #[must_use]
-    pub fn asked_with(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
+    pub fn request_view(&self, iteration: &Iteration) -> Option<(u64, Option<&View>)> {
         let mut replies = iteration
             .entries()
             .filter_map(|entry| entry.message.reply.as_ref());

@@ -1,4 +1,4 @@
-//! What can go wrong, as data.
+//! Says what can go wrong, as data.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -80,7 +80,7 @@ pub enum Error {
     },
     /// A term that a context cannot hold.
     UnsupportedTerm {
-        /// What is the matter with it.
+        /// Says what is the matter with it.
         kind: Unsupported,
         /// Where it is.
         path: Path,
@@ -94,7 +94,7 @@ pub enum Error {
     Invalid {
         /// Where it is.
         path: Path,
-        /// What was expected there.
+        /// Holds what was expected there.
         expected: Cow<'static, str>,
     },
     /// More bytes to encode than [`crate::Options::most`] allows; what was encoded is kept.
@@ -155,12 +155,12 @@ pub enum Error {
     InvalidPattern {
         /// The pattern.
         pattern: Box<str>,
-        /// What is wrong with it.
+        /// Says what is wrong with it.
         problem: Box<str>,
     },
-    /// What is no handle.
+    /// Stands for what is no handle.
     UnknownHandle {
-        /// What was given for one.
+        /// Holds what was given for one.
         handle: Box<str>,
     },
     /// A handle of what is not there any more, as after a rewind.

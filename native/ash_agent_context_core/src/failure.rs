@@ -1,6 +1,6 @@
 //! The kinds of failures, one vocabulary for all providers: what their names, words and statuses for errors mean.
 
-/// What kind of failure a request ended with.
+/// Says what kind of failure a request ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// Too many requests or tokens for now.
@@ -112,7 +112,7 @@ const VAGUE: [(&str, FailureKind); 4] = [
     ("modelerrorexception", ServerError),
 ];
 
-/// What stands in the words of errors, in lower case, where their names do not tell.
+/// Holds what stands in the words of errors, in lower case, where their names do not tell.
 const WORDS: [(&str, FailureKind); 31] = [
     ("prompt is too long", ContextOverflow),   // Anthropic
     ("prompt too long", ContextOverflow),      // Ollama
@@ -188,7 +188,7 @@ impl FailureKind {
 
     /// The one of a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 

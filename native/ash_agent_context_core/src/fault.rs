@@ -16,9 +16,9 @@ pub enum Fault {
         code: Option<Box<str>>,
         /// Its words.
         message: Option<Box<str>>,
-        /// What kind of failure it is.
+        /// Says what kind of failure it is.
         kind: FailureKind,
-        /// Whether asking again may help.
+        /// Says whether asking again may help.
         again: bool,
         /// Milliseconds that it asks to wait.
         after: Option<u64>,
@@ -76,7 +76,7 @@ impl Fault {
         Reason::new(name, vec![detail])
     }
 
-    /// What kind of failure it is.
+    /// Returns what kind of failure it is.
     #[must_use]
     pub const fn kind(&self) -> FailureKind {
         match self {

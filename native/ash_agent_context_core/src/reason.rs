@@ -1,5 +1,5 @@
-//! The reason of an error as callers match on it: a name, and what it is about. It is all that the core says of an error;
-//! the Elixir modules `AshAgent.Context.Error` and `AshAgent.Response.Error` put it into words.
+//! The reason of an error as callers match on it: a name, and what it is about. It is all that the core says of an
+//! error; the Elixir modules `AshAgent.Context.Error` and `AshAgent.Response.Error` put it into words.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::value::Value;
 pub struct Reason<'a> {
     /// The name of the atom.
     pub name: &'static str,
-    /// What it is about, in the order of the tuple.
+    /// Says what it is about, in the order of the tuple.
     pub details: Vec<Detail<'a>>,
 }
 

@@ -374,9 +374,9 @@ fn the_words_and_the_name_of_a_refusal_are_kept() {
 #[test]
 fn kinds_have_names() {
     for kind in FailureKind::ALL {
-        assert_eq!(FailureKind::named(kind.name()), Some(kind));
+        assert_eq!(FailureKind::from_name(kind.name()), Some(kind));
     }
-    assert_eq!(FailureKind::named("rate limited"), None);
+    assert_eq!(FailureKind::from_name("rate limited"), None);
 }
 
 proptest! {

@@ -33,7 +33,7 @@ fn texts_go_on_until_something_else_comes() {
         })
         .collect();
     assert_eq!(places, [0, 0, 1, 1, 2]);
-    assert_eq!(response.received(), 5);
+    assert_eq!(response.count_received(), 5);
     let (message, _) = response.message();
     let Content::Parts(parts) = &message.content else {
         panic!("{message:?}");

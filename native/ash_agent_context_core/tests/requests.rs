@@ -980,7 +980,7 @@ fn many_uses_of_an_id_that_is_anothers_alias_are_no_quadratic_work() {
             &start(r#""A""#),
             &Step::Calls("null", vec!["a b"], r#""x""#),
         );
-        let steps = steps::taken(|| {
+        let steps = steps::count_steps(|| {
             for _ in 0..uses {
                 context = take(&context, &Step::Calls("null", vec![id], r#""x""#));
             }

@@ -456,7 +456,7 @@ fn an_answer_costs_what_its_tokens_cost() {
             "" => context,
             report => context.add_token_usage(value(report), at(opened)).unwrap(),
         };
-        context.spent(&prices(), asked, 1)
+        context.sum_spending(&prices(), asked, 1)
     };
     let report =
         r#"{"input_tokens":100,"cached_tokens":10,"cache_creation_tokens":0,"output_tokens":20}"#;

@@ -684,7 +684,7 @@ fn many_covers_take_linear_time() {
     let count_steps = |count: usize| {
         let covers = vec![r#"{"first":1,"last":1}"#; count].join(",");
         let snapshot = stored(5, false, &format!(r#"{{"covers":[{covers}]}}"#));
-        steps::taken(|| assert!(Context::from_snapshot(&snapshot).is_err()))
+        steps::count_steps(|| assert!(Context::from_snapshot(&snapshot).is_err()))
     };
     let (few, many) = (count_steps(10_000), count_steps(100_000));
     assert!(few > 10_000 && many < 11 * few, "{few} and {many}");
@@ -705,7 +705,7 @@ fn covers_over_each_iteration_take_linear_time() {
             .collect();
         let text = text.trim_end().strip_suffix('}').unwrap().to_owned();
         let snapshot = format!(r#"{text},"view":{{"covers":[{}]}}}}"#, covers.join(","));
-        steps::taken(|| {
+        steps::count_steps(|| {
             let context = Context::from_snapshot(snapshot.as_bytes()).unwrap();
             assert_eq!(context.messages().count(), context.count_messages());
             let _ = context.count_tokens(None);

@@ -24,11 +24,11 @@ change!(
     context_approve_dirty,
     |context, id: Of<'a, &'a str>, arguments: Any, by: Any, at: At| (
         context.digest_cost().plus(context.decide_cost(id)),
-        context.approve_tool_call(id, given(arguments), by, at)
+        context.approve_tool_call(id, find_given(arguments), by, at)
     )
 );
 
-fn given(value: Value) -> Option<Value> {
+fn find_given(value: Value) -> Option<Value> {
     (value != Value::Nil).then_some(value)
 }
 
@@ -46,7 +46,7 @@ nif!(
     context_undecided_calls_dirty,
     |env, scheduler, context: Handle| {
         scheduler.allow(Cost::handing_out(context.get().current().size()))?;
-        Ok(Encoder::sharing(env, &context).calls_with(context.get().undecided_calls()))
+        Ok(Encoder::new_sharing(env, &context).calls_with(context.get().undecided_calls()))
     }
 );
 
@@ -77,7 +77,7 @@ nif!(
         let Some((started, ended)) = context.get().tool_call_times(id) else {
             return Ok(atoms::nil().to_term(env));
         };
-        let encoder = Encoder::copying(env);
+        let encoder = Encoder::new_copying(env);
         let mut fields = FieldTerms::new(env);
         fields.put(atoms::started_at(), encoder.time(started));
         fields.put(atoms::ended_at(), encoder.time(ended));
@@ -100,7 +100,7 @@ nif!(
         ];
         let terms = terms.into_iter().flatten().map(Value::size);
         scheduler.allow(terms.fold(Size::default(), Size::plus))?;
-        let encoder = Encoder::sharing(env, &context);
+        let encoder = Encoder::new_sharing(env, &context);
         let name = if decision.approved {
             atoms::approved()
         } else {

@@ -1,4 +1,4 @@
-//! What NIFs take. An argument is decoded by its type before the work begins, within what the scheduler allows.
+//! Says what NIFs take. An argument is decoded by its type before the work begins, within what the scheduler allows.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::words::Word;
 
 /// An argument, and what the work gets for it.
 pub trait Argument {
-    /// What the work gets.
+    /// Holds what the work gets.
     type Read;
 
     /// Reads it.
@@ -140,7 +140,7 @@ arguments! {
     Items => Value = |term, scheduler| decode::value(term, Around::Items, scheduler);
     /// A list of results.
     Results => Value = |term, scheduler| decode::value(term, Around::Results, scheduler);
-    /// What `to_map/1` gives.
+    /// Stands for what `to_map/1` gives.
     Attributes => Value = |term, scheduler| decode::value(term, Around::Attributes, scheduler);
     /// A dumped context.
     Document => Value = |term, scheduler| decode::value(term, Around::Document, scheduler);

@@ -91,7 +91,7 @@ nif!(
         scheduler.allow(Cost::LONG)?;
         let document = decode::value(document, Around::Chat, scheduler)?;
         let chat = LoadedChat::read(document, &config_keys, trust)?;
-        let encoder = Encoder::copying(env);
+        let encoder = Encoder::new_copying(env);
         let branch = |branch: LoadedBranch| {
             let name = encode::value(env, &Value::text(&branch.name));
             let extra = encode::value(env, &Value::Map(branch.extra));
@@ -109,6 +109,6 @@ change!(
     chat_seed_dirty,
     |parent, first: Number, last: Number, id: Id, at: At| (
         parent.whole_cost(),
-        parent.seeded(first, last, &id, at)
+        parent.seed(first, last, &id, at)
     )
 );

@@ -122,7 +122,7 @@ nif!(
             return Ok(atoms::nil().to_term(env));
         };
         scheduler.allow(Cost::handing_out(system.size()))?;
-        Ok(Encoder::sharing(env, &context).content(&system.content))
+        Ok(Encoder::new_sharing(env, &context).content(&system.content))
     }
 );
 
@@ -149,13 +149,13 @@ nif!(
     context_to_messages_normal,
     context_to_messages_dirty,
     |env, scheduler, context: Handle, log: bool| {
-        let encoder = Encoder::sharing(env, &context);
+        let encoder = Encoder::new_sharing(env, &context);
         if log || !context.get().has_view() {
             scheduler.allow(Cost::handing_out(context.get().size()))?;
             return Ok(encoder.messages(context.get().log()));
         }
         scheduler.allow(context.get().messages_cost())?;
-        Ok(encoder.shown(context.get().messages()))
+        Ok(encoder.encode_shown(context.get().messages()))
     }
 );
 
@@ -164,7 +164,7 @@ nif!(
     context_iteration_dirty,
     |env, scheduler, context: Handle, number: Number| {
         let iteration = allowed_iteration(scheduler, &context, number)?;
-        let encoder = Encoder::sharing(env, &context);
+        let encoder = Encoder::new_sharing(env, &context);
         Ok(match iteration {
             Some(iteration) => encoder.iteration(context.get(), iteration),
             None => atoms::nil().to_term(env),
@@ -180,7 +180,7 @@ nif!(
         let messages = iteration
             .into_iter()
             .flat_map(|iteration| context.get().messages_of(iteration));
-        Ok(Encoder::sharing(env, &context).messages(messages))
+        Ok(Encoder::new_sharing(env, &context).messages(messages))
     }
 );
 
@@ -192,7 +192,7 @@ nif!(
         let place = usize::try_from(position).ok();
         let message = place.and_then(|place| context.get().message(number, place));
         Ok(match message {
-            Some(message) => Encoder::sharing(env, &context).message_with_reply(message),
+            Some(message) => Encoder::new_sharing(env, &context).message_with_reply(message),
             None => atoms::nil().to_term(env),
         })
     }
@@ -214,7 +214,7 @@ nif!(
     context_iterations_dirty,
     |env, scheduler, context: Handle| {
         scheduler.allow(Cost::handing_out(context.get().size()))?;
-        Ok(Encoder::sharing(env, &context).iterations(context.get()))
+        Ok(Encoder::new_sharing(env, &context).iterations(context.get()))
     }
 );
 
@@ -227,7 +227,7 @@ nif!(
         let calls = last
             .into_iter()
             .flat_map(|entry| entry.message.calls.iter());
-        Ok(Encoder::sharing(env, &context).calls(calls))
+        Ok(Encoder::new_sharing(env, &context).calls(calls))
     }
 );
 
@@ -236,7 +236,7 @@ nif!(
     context_pending_tool_calls_dirty,
     |env, scheduler, context: Handle| {
         scheduler.allow(context.get().calls_cost())?;
-        Ok(Encoder::sharing(env, &context).calls(context.get().current().pending()))
+        Ok(Encoder::new_sharing(env, &context).calls(context.get().current().pending()))
     }
 );
 
@@ -246,7 +246,7 @@ nif!(
     |env, scheduler, context: Handle| {
         let notes = context.get().metadata();
         scheduler.allow(Cost::handing_out(notes.size()))?;
-        Ok(Encoder::sharing(env, &context).notes(notes))
+        Ok(Encoder::new_sharing(env, &context).notes(notes))
     }
 );
 
@@ -256,7 +256,7 @@ nif!(
     |env, scheduler, handle: Handle| {
         let context = handle.get();
         scheduler.allow(Cost::handing_out(context.size()))?;
-        let encoder = Encoder::sharing(env, &handle);
+        let encoder = Encoder::new_sharing(env, &handle);
         let mut fields = FieldTerms::new(env);
         fields.put(atoms::id(), encoder.text(context.id()));
         fields.put(atoms::iterations(), encoder.iterations(context));
@@ -282,7 +282,7 @@ fn origin<'r, 'e>(encoder: &Encoder<'r, 'e>, origin: &'r Origin) -> Term<'e> {
 /// Returns what can be told in constant time.
 #[rustler::nif(name = "context_summary_normal")]
 fn context_summary<'a>(env: Env<'a>, context: Handle) -> Term<'a> {
-    let encoder = Encoder::sharing(env, &context);
+    let encoder = Encoder::new_sharing(env, &context);
     let context = context.get();
     let keys = [
         atoms::id(),

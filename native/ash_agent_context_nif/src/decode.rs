@@ -31,7 +31,7 @@ pub enum Around {
     Items,
     /// A list of results.
     Results,
-    /// What `to_map/1` gives.
+    /// Stands for what `to_map/1` gives.
     Attributes,
     /// A dumped context: JSON data, where tags add levels to values.
     Document,
@@ -244,7 +244,7 @@ impl<'a> OpenTerm<'a> {
     fn close(self, env: Env<'a>) -> Result<Value, DecodeError> {
         match self {
             Self::List { rest, .. } if !rest.term(env).is_empty_list() => {
-                Err(unsupported(Unsupported::ImproperList))
+                Err(refuse_unsupported(Unsupported::ImproperList))
             }
             Self::List { items, .. } => Ok(Value::List(items.into_boxed_slice())),
             Self::Tuple { items, .. } => Ok(Value::Tuple(items.into_boxed_slice())),
@@ -260,7 +260,7 @@ impl<'a> OpenTerm<'a> {
 struct Meter {
     scheduler: Scheduler,
     read: Size,
-    /// Whether only terms are taken that JSON has.
+    /// Says whether only terms are taken that JSON has.
     json: bool,
 }
 
@@ -274,8 +274,8 @@ impl Meter {
         }
         Ok(Some(match kind {
             TermType::Binary => {
-                let binary =
-                    Binary::from_term(term).map_err(|_| unsupported(Unsupported::Bitstring))?;
+                let binary = Binary::from_term(term)
+                    .map_err(|_| refuse_unsupported(Unsupported::Bitstring))?;
                 self.count(binary.len())?;
                 Value::Binary(binary.as_slice().into())
             }
@@ -288,7 +288,7 @@ impl Meter {
             TermType::Float => Value::Float(term.decode().map_err(NifError::from)?),
             TermType::List | TermType::Tuple | TermType::Map => return Ok(None),
             // Processes, ports, references and functions live in this VM alone.
-            _ => Value::text(&printed(term)),
+            _ => Value::text(&print(term)),
         }))
     }
 
@@ -357,7 +357,7 @@ fn is_json_atom(term: Term<'_>) -> bool {
     known.into_iter().any(|atom| atom == term)
 }
 
-fn unsupported(kind: Unsupported) -> DecodeError {
+fn refuse_unsupported(kind: Unsupported) -> DecodeError {
     fault(Error::UnsupportedTerm {
         kind,
         path: Vec::new(),
@@ -452,7 +452,7 @@ fn integer(term: Term<'_>) -> Result<Value, NifError> {
 }
 
 /// As `inspect/1` prints it.
-fn printed(term: Term<'_>) -> String {
+fn print(term: Term<'_>) -> String {
     let text = format!("{term:?}");
     match text.strip_prefix("#Ref<") {
         Some(rest) => format!("#Reference<{rest}"),

@@ -18,7 +18,7 @@ pub const SHARED: usize = 64;
 
 /// Encodes a value that lives nowhere but here.
 pub fn value<'e>(env: Env<'e>, value: &Value) -> Term<'e> {
-    Encoder::copying(env).value(value)
+    Encoder::new_copying(env).value(value)
 }
 
 /// A list, tuple or map whose elements are being encoded.
@@ -27,7 +27,7 @@ struct Open<'r, 'e> {
     terms: Vec<Term<'e>>,
 }
 
-/// What is left to encode. A map gives keys and values in turn.
+/// Says what is left to encode. A map gives keys and values in turn.
 enum Rest<'r> {
     List(std::slice::Iter<'r, Value>),
     Tuple(std::slice::Iter<'r, Value>),
@@ -125,7 +125,7 @@ pub struct Encoder<'r, 'e> {
 
 impl<'r, 'e> Encoder<'r, 'e> {
     /// Long binaries point into this context; all that is encoded must be part of it.
-    pub fn sharing(env: Env<'e>, owner: &'r ResourceArc<ContextResource>) -> Self {
+    pub fn new_sharing(env: Env<'e>, owner: &'r ResourceArc<ContextResource>) -> Self {
         Self {
             env,
             owner: Some(owner),
@@ -135,7 +135,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     /// Everything is copied.
-    pub fn copying(env: Env<'e>) -> Self {
+    pub fn new_copying(env: Env<'e>) -> Self {
         Self {
             env,
             owner: None,

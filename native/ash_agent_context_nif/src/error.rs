@@ -109,7 +109,7 @@ pub fn range(env: Env<'_>, first: u64, last: u64) -> Term<'_> {
         last.encode(env),
         1.encode(env),
     ];
-    encode::Encoder::copying(env).fields(&keys, &values)
+    encode::Encoder::new_copying(env).fields(&keys, &values)
 }
 
 /// A word of the core's own, which no one from outside can make up.

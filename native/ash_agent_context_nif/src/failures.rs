@@ -22,7 +22,7 @@ nif!(
         scheduler.allow(context.get().whole_cost())?;
         let kept: Vec<_> = context.get().failures().collect();
         let facts: Vec<_> = kept.iter().map(|(_, failure)| failure.facts()).collect();
-        let encoder = Encoder::copying(env);
+        let encoder = Encoder::new_copying(env);
         let shown = kept
             .iter()
             .zip(&facts)

@@ -45,7 +45,7 @@ nif!(
 
 /// `{{handle, current_iteration}, repairs, rest}`
 fn encode(env: Env<'_>, imported: Imported) -> Term<'_> {
-    let encoder = Encoder::copying(env);
+    let encoder = Encoder::new_copying(env);
     let repairs = imported.repairs.iter();
     let repairs = encoder.list(repairs.map(|of| repair(env, of)));
     let rest = encode::value(env, &Value::Map(imported.rest));

@@ -18,22 +18,22 @@ impl<'r, 'e> Encoder<'r, 'e> {
     }
 
     /// Messages of the view.
-    pub fn shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
+    pub fn encode_shown(&self, messages: impl Iterator<Item = Shown<'r>>) -> Term<'e> {
         self.list(messages.map(|shown| match shown.see() {
             Seen::Same(message) => self.message(message),
-            other => Encoder::copying(self.env()).message(other.message()),
+            other => Encoder::new_copying(self.env()).message(other.message()),
         }))
     }
 
     /// One message.
     pub fn message(&self, message: MessageRef<'r>) -> Term<'e> {
         match message {
-            MessageRef::Added(message) => self.added(message),
+            MessageRef::Added(message) => self.encode_added(message),
             MessageRef::Results(calls, exchange) => self.results(calls, exchange),
         }
     }
 
-    fn added(&self, message: &'r Message) -> Term<'e> {
+    fn encode_added(&self, message: &'r Message) -> Term<'e> {
         let content = self.content(&message.content);
         if message.metadata.is_none() && !message.is_interrupted() {
             if message.calls.is_empty() {

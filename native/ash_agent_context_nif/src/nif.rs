@@ -48,7 +48,7 @@ macro_rules! nif {
                 $($arg: rustler::Term<'a>),*
             ) -> $crate::nif::Returned<'a> {
                 let reply = work(env, $crate::scheduler::Scheduler::Dirty, $($arg),*);
-                $crate::resource::freed();
+                $crate::resource::note_freed();
                 reply
             }
         };

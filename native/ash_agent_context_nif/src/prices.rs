@@ -15,7 +15,7 @@ pub struct PricesResource(Prices);
 #[rustler::resource_impl]
 impl Resource for PricesResource {}
 
-/// What NIFs take and give.
+/// Holds what NIFs take and give.
 pub type PricesHandle = ResourceArc<PricesResource>;
 
 impl PricesResource {
@@ -52,7 +52,7 @@ nif!(prices_file_normal, prices_file_dirty, |env,
     Ok((handle, file.sha256, file.models, skipped, rounded).encode(env))
 });
 
-// What the answers from an iteration on cost.
+// Returns what the answers from an iteration on cost.
 nif!(
     context_spent_normal,
     context_spent_dirty,
@@ -63,12 +63,14 @@ nif!(
      asked: Of<'a, Option<&'a str>>,
      since: Unsigned| {
         let context = handle.get();
-        scheduler.allow(context.spent_cost(since))?;
-        Ok(context.spent(prices.get(), asked, since)?.encode(env))
+        scheduler.allow(context.spending_cost(since))?;
+        Ok(context
+            .sum_spending(prices.get(), asked, since)?
+            .encode(env))
     }
 );
 
-// Whether a model has a price now.
+// Tells whether a model has a price now.
 nif!(
     price_known_normal,
     price_known_dirty,

@@ -47,7 +47,7 @@ nif!(
             most: asked.max_bytes.size(),
         };
         let text = context.get().recall(handle, &excerpt)?;
-        Ok(Encoder::copying(env).text(&text))
+        Ok(Encoder::new_copying(env).text(&text))
     }
 );
 

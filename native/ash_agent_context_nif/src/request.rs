@@ -94,7 +94,7 @@ nif!(
         let context = given.context(context);
         let options = given.options(scheduler);
         let segments = within_work(context.get().encode_request(&options, &body))?;
-        let encoder = Encoder::sharing(env, &context);
+        let encoder = Encoder::new_sharing(env, &context);
         let mut kept = Vec::with_capacity(segments.len());
         let shared = |segment| match segment {
             Segment::Kept(bytes) if bytes.bytes().len() >= SHARED => {
@@ -117,7 +117,7 @@ nif!(
     }
 );
 
-/// What the binaries of a request point into, for as long as one of them is used.
+/// Holds what the binaries of a request point into, for as long as one of them is used.
 struct KeptResource(Vec<KeptBytes>);
 
 #[rustler::resource_impl]
@@ -154,13 +154,13 @@ nif!(
         scheduler.allow(context.get().request_cost())?;
         let context = given.context(context);
         let report = within_work(context.get().request_report(&given.options(scheduler)))?;
-        let encoder = Encoder::copying(env);
-        let list = encoder.list(report.iter().map(|change| located(&encoder, change)));
+        let encoder = Encoder::new_copying(env);
+        let list = encoder.list(report.iter().map(|change| encode_located(&encoder, change)));
         Ok(list)
     }
 );
 
-fn located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
+fn encode_located<'e>(encoder: &Encoder<'_, 'e>, located: &Located) -> Term<'e> {
     let env = encoder.env();
     let keys = [
         atoms::change(),

@@ -45,7 +45,7 @@ pub struct ContextResource {
 #[rustler::resource_impl]
 impl Resource for ContextResource {}
 
-/// What NIFs take and give.
+/// Holds what NIFs take and give.
 pub type Handle = ResourceArc<ContextResource>;
 
 impl ContextResource {
@@ -66,7 +66,7 @@ impl Drop for ContextResource {
     /// on a thread of its own.
     fn drop(&mut self) {
         count(-1);
-        freed();
+        note_freed();
         if self.context.let_go() {
             let nothing = Context::empty("", self.context.created_at());
             bury(Box::new(std::mem::replace(&mut self.context, nothing)));
@@ -96,11 +96,11 @@ pub fn bury(value: Box<dyn Send>) {
 /// then. Hundreds of megabytes held a scheduler for 5 to 100 ms, so the thread that drops does it earlier.
 const GIVE_BACK: Duration = Duration::from_millis(500);
 
-/// Whether memory was freed since it was given back.
+/// Says whether memory was freed since it was given back.
 static FREED: AtomicBool = AtomicBool::new(false);
 
 /// Says that memory may have been freed that the system could have back.
-pub fn freed() {
+pub fn note_freed() {
     // Mostly it is said already, and reading it is cheap on any number of processors.
     if !FREED.load(Ordering::Relaxed) && !FREED.swap(true, Ordering::Relaxed) {
         bury(Box::new(()));

@@ -17,7 +17,7 @@ use crate::decode::{self, Around, Number};
 use crate::encode::Encoder;
 use crate::error::{encode_fault, NifError};
 use crate::nif::nif;
-use crate::resource::{answer, bury, freed, Handle};
+use crate::resource::{answer, bury, note_freed, Handle};
 use crate::scheduler::Scheduler;
 use crate::words::Word as _;
 
@@ -40,7 +40,7 @@ pub struct ResponseResource {
 #[rustler::resource_impl]
 impl Resource for ResponseResource {}
 
-/// What NIFs take and give.
+/// Holds what NIFs take and give.
 pub type ResponseHandle = ResourceArc<ResponseResource>;
 
 impl ResponseResource {
@@ -60,7 +60,7 @@ impl ResponseResource {
 impl Drop for ResponseResource {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::Relaxed);
-        freed();
+        note_freed();
         if let Some(response) = self.response.take_if(Response::let_go) {
             bury(Box::new(response));
         }
@@ -140,7 +140,7 @@ nif!(
     }
 );
 
-/// What a model says, see `t:AshAgent.Response.delta/0`.
+/// Says what a model says, see `t:AshAgent.Response.delta/0`.
 #[derive(NifTaggedEnum)]
 #[rustler(decode)]
 enum Pushed<'a> {
@@ -259,7 +259,7 @@ nif!(
 /// `{handle, state, events}`
 fn news<'a>(env: Env<'a>, response: Response, events: &[Event]) -> Term<'a> {
     let state = state_atom(response.state());
-    let encoder = Encoder::copying(env);
+    let encoder = Encoder::new_copying(env);
     let events = encoder.list(events.iter().map(|event| encode_event(&encoder, event)));
     (ResponseResource::wrap(response), state, events).encode(env)
 }
@@ -316,7 +316,7 @@ nif!(
         let response = response.get()?;
         scheduler.allow(cost(response))?;
         let (message, half) = response.message();
-        let encoder = Encoder::copying(env);
+        let encoder = Encoder::new_copying(env);
         let shown = encoder.message(MessageRef::Added(&message));
         if half.is_empty() {
             return Ok(shown);
@@ -328,7 +328,7 @@ nif!(
 
 /// Returns what there is to put together.
 fn cost(response: &Response) -> Size {
-    Size::new(response.received() / 64, response.received())
+    Size::new(response.count_received() / 64, response.count_received())
 }
 
 nif!(
@@ -374,13 +374,13 @@ nif!(
             usage,
             finish,
             response.finish_word(),
-            response.received(),
+            response.count_received(),
         );
         Ok(facts.encode(env))
     }
 );
 
-// What else the provider says of its answer, `nil` when it says nothing.
+// Returns what else the provider says of its answer, `nil` when it says nothing.
 nif!(
     response_details_normal,
     response_details_dirty,
@@ -390,7 +390,7 @@ nif!(
         let details = response.details();
         let nothing = || atoms::nil().to_term(env);
         Ok(details.map_or_else(nothing, |details| {
-            Encoder::copying(env).value(&Value::Map(details))
+            Encoder::new_copying(env).value(&Value::Map(details))
         }))
     }
 );
@@ -405,7 +405,7 @@ nif!(
             State::Failed(fault) => encode_fault(env, fault),
             State::Interrupted(reason) => {
                 scheduler.allow(reason.size())?;
-                Encoder::copying(env).value(reason)
+                Encoder::new_copying(env).value(reason)
             }
             _ => atoms::nil().to_term(env),
         })

@@ -1,4 +1,4 @@
-//! What runs on which scheduler.
+//! Says what runs on which scheduler.
 //!
 //! A call on a normal scheduler must end within a millisecond; an empty call on a dirty one costs
 //! 11 us, on a normal one 0.05 us. So every NIF whose work grows with its data exists twice. The
@@ -76,8 +76,8 @@ const PERCENT: u64 = 10_000;
 /// one of Elixir's own functions. A share is about a millisecond. What is less than a hundredth of it is
 /// charged with a later call: else a loop of calls of 1 us would yield ten times as often.
 ///
-/// The clock is the one that tells the time of a message, so that a call reads it once less. When it is set, one call is
-/// charged too much, a whole share at most, or nothing.
+/// The clock is the one that tells the time of a message, so that a call reads it once less. When it is set, one call
+/// is charged too much, a whole share at most, or nothing.
 pub fn charge(env: Env<'_>, started: SystemTime) {
     let took = started.elapsed().map_or(0, |took| took.as_nanos());
     let owed = OWED.get() + u64::try_from(took).unwrap_or(u64::MAX).min(100 * PERCENT);

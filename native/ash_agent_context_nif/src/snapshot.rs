@@ -7,7 +7,7 @@ use crate::argument::{Document, Of, Trusted};
 use crate::decode::Number;
 use crate::encode;
 use crate::nif::{change, nif};
-use crate::resource::{answer, freed, Handle};
+use crate::resource::{answer, note_freed, Handle};
 
 /// Text that a binary points into: a snapshot is not copied once more.
 struct SnapshotText(Vec<u8>);
@@ -17,7 +17,7 @@ impl Resource for SnapshotText {}
 
 impl Drop for SnapshotText {
     fn drop(&mut self) {
-        freed();
+        note_freed();
     }
 }
 
@@ -36,7 +36,7 @@ nif!(
     }
 );
 
-// What a context has beyond another one.
+// Returns what a context has beyond another one.
 nif!(
     snapshot_dump_beside_normal,
     snapshot_dump_beside_dirty,

@@ -70,7 +70,7 @@ nif!(
             tokens.summaries,
         ];
         let values = values.map(|number| number.encode(env));
-        Ok(Encoder::copying(env).fields(&keys, &values))
+        Ok(Encoder::new_copying(env).fields(&keys, &values))
     }
 );
 
@@ -89,7 +89,7 @@ fn context_iteration_usage<'a>(env: Env<'a>, context: Handle, number: Number) ->
     }
 }
 
-/// What a provider reported of an answer: what is billed by itself stands there where there is any.
+/// Returns what a provider reported of an answer: what is billed by itself stands there where there is any.
 pub fn encode_report<'a>(env: Env<'a>, report: &Report) -> Term<'a> {
     let mut map = encode(env, report.usage);
     let bills = report.bills();
@@ -132,5 +132,5 @@ pub fn encode(env: Env<'_>, usage: Usage) -> Term<'_> {
         usage.reasoning,
     ];
     let values = values.map(|number| number.encode(env));
-    Encoder::copying(env).fields(&keys, &values)
+    Encoder::new_copying(env).fields(&keys, &values)
 }

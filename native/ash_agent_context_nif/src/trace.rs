@@ -44,6 +44,7 @@ struct PrintOptions {
     limit: Unsigned,
     width: Option<Unsigned>,
     color: bool,
+    mark: Option<(Unsigned, Unsigned)>,
 }
 
 /// Returns what a trace of these conversations gives.
@@ -125,6 +126,10 @@ nif!(trace_print_normal, trace_print_dirty, |env,
         most: options.limit.size(),
         width: options.width.as_ref().map(Unsigned::size),
         color: options.color,
+        mark: options
+            .mark
+            .as_ref()
+            .map(|(iteration, call)| (iteration.size(), call.size())),
     };
     let page = with_trace(scheduler, told, masked, |trace| trace.print(how))?;
     Ok(text(env, &page))

@@ -12,7 +12,7 @@ use crate::resource::{answer, Handle};
 use crate::scheduler::Scheduler;
 use crate::tokens::Counted;
 
-/// What to hide, see `AshAgent.Context.View.fit/3`.
+/// Holds what to hide, see `AshAgent.Context.View.fit/3`.
 #[derive(NifMap)]
 #[rustler(decode)]
 struct FitOptions {
@@ -162,7 +162,7 @@ nif!(
         scheduler
             .allow(Cost::handing_out(context.get().size()).plus(context.get().looks_cost()))?;
         let messages = context.get().messages_between(first, last);
-        Ok(Encoder::sharing(env, &context).shown(messages))
+        Ok(Encoder::new_sharing(env, &context).encode_shown(messages))
     }
 );
 
@@ -170,7 +170,7 @@ nif!(
 #[rustler::nif(name = "context_summary_of_normal")]
 fn context_summary_of<'a>(env: Env<'a>, context: Handle, number: Unsigned) -> Term<'a> {
     match context.get().summary(number.0) {
-        Some(text) => Encoder::sharing(env, &context).binary(text),
+        Some(text) => Encoder::new_sharing(env, &context).binary(text),
         None => atoms::nil().to_term(env),
     }
 }
@@ -187,7 +187,7 @@ fn encode_view<'a>(
     scheduler: Scheduler,
     context: &Handle,
 ) -> Result<Term<'a>, NifError> {
-    let encoder = Encoder::sharing(env, context);
+    let encoder = Encoder::new_sharing(env, context);
     let nothing = View::default();
     let view = context.get().view().unwrap_or(&nothing);
     scheduler.allow(view.size())?;
@@ -201,7 +201,7 @@ fn encode_view<'a>(
         let mut fields = FieldTerms::new(env);
         fields.put(atoms::iteration(), cleared.iteration.encode(env));
         fields.put(atoms::calls(), cleared.calls.encode(env));
-        let placeholder = Encoder::copying(env).text(&cleared.placeholder);
+        let placeholder = Encoder::new_copying(env).text(&cleared.placeholder);
         fields.put(atoms::placeholder(), placeholder);
         fields.end()
     });

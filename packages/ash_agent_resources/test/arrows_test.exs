@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.ArrowsTest do
   use ExUnit.Case, async: false
 
-  alias AshAgent.Test.Arrows
+  alias AshAgent.TestSupport.Arrows
 
   test "no files know each other in a circle", do: assert(Arrows.circles() == "")
 

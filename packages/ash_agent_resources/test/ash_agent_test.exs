@@ -538,7 +538,7 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     answers = [call.("1", "roll", %{}), call.("2", "submit_answer", %{"content" => "six"})]
-    server = AshAgent.Test.ChatServer.start(answers)
+    server = AshAgent.TestSupport.ChatServer.start(answers)
 
     {:ok, llm} =
       AshAgent.Resource.Client.model(

@@ -13,7 +13,7 @@ for {resource, moduletags, integrations} <- [
             ) do
     use ExUnit.Case, async: false
 
-    import AshAgent.Test.Wait, only: [until: 1]
+    import AshAgent.TestSupport.Wait, only: [until: 1]
 
     alias AshAgent.{Context, Conversation, LLM, Store}
     alias AshAgent.Integration.{Chats, Repo}

@@ -4,7 +4,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
     use ExUnit.Case, async: false
 
     alias AshAgent.Integration.{Chats, ChatNodes, Repo, TableChat}
-    alias AshAgent.Test.Nodes
+    alias AshAgent.TestSupport.Nodes
 
     @moduletag :ash
     @moduletag :postgres

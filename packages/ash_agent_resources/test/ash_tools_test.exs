@@ -17,7 +17,7 @@ for {ticket, comment, moduletags, integrations} <- [
     alias AshAgent.Integration.{Repo, Support}
     alias AshAgent.Runtime.ToolExecutor
 
-    import AshAgent.Test.Generators,
+    import AshAgent.TestSupport.Generators,
       only: [between: 2, chance: 1, check_all: 3, list_of: 2, one_of: 1]
 
     import ExUnit.CaptureLog

@@ -5,7 +5,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     use ExUnit.Case, async: false
 
     alias AshAgent.Context.JSON
-    alias AshAgent.Test.{Browser, Wait, WireServer}
+    alias AshAgent.TestSupport.{Browser, Wait, WireServer}
 
     @moduletag :ash
     @moduletag :postgres

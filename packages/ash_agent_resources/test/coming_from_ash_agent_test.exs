@@ -3,7 +3,7 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.Context
-  alias AshAgent.Test.Guide
+  alias AshAgent.TestSupport.Guide
 
   @call %{id: "call_1", name: "get_weather", arguments: %{city: "NYC"}}
 

@@ -1,4 +1,4 @@
-alias AshAgent.Test.{Browser, Integrations}
+alias AshAgent.TestSupport.{Browser, Integrations}
 
 Integrations.put_version("Chromium", fn ->
   String.replace(Browser.version(), "Chromium ", "")

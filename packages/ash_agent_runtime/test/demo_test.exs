@@ -1,7 +1,7 @@
 defmodule AshAgent.DemoTest do
   use ExUnit.Case, async: false
 
-  alias AshAgent.Test.Browser
+  alias AshAgent.TestSupport.Browser
 
   @moduletag :chromium
   @moduletag integrations: ["Chromium"]

@@ -1,4 +1,4 @@
-alias AshAgent.Test.{Browser, Integrations, McpServers, PgSQL}
+alias AshAgent.TestSupport.{Browser, Integrations, McpServers, PgSQL}
 
 libraries = [
   ecto: Ecto.Schema,
@@ -14,7 +14,7 @@ programs = [
   mcp_npm: McpServers.npm("everything"),
   mcp_python: McpServers.python(),
   p1_pgsql: PgSQL.ready?(),
-  phoenix: AshAgent.Test.Phoenix.executable()
+  phoenix: AshAgent.TestSupport.Phoenix.executable()
 ]
 
 Integrations.put_version("Chromium", fn ->
@@ -22,5 +22,5 @@ Integrations.put_version("Chromium", fn ->
 end)
 
 Integrations.put_version("MCP servers", fn -> Enum.join(McpServers.versions(), " and ") end)
-Integrations.put_version("Phoenix", &AshAgent.Test.Phoenix.version/0)
+Integrations.put_version("Phoenix", &AshAgent.TestSupport.Phoenix.version/0)
 Integrations.start(libraries, programs, [MyApp.Repo])

@@ -1,6 +1,7 @@
 defmodule AshAgent.Store.Conformance do
   @moduledoc """
-  Tests for stores: conversations load back equal, there is one writer, and calls and prompts happen once.
+  Tests for stores: conversations load back equal, there is one writer, calls and prompts happen once, and what
+  was started is never lost sight of.
 
       defmodule MyApp.StoreTest do
         use ExUnit.Case, async: true
@@ -30,6 +31,7 @@ defmodule AshAgent.Store.Conformance do
     Media,
     Model,
     Prompts,
+    Runs,
     Searching,
     Writers
   }
@@ -55,7 +57,19 @@ defmodule AshAgent.Store.Conformance do
   def groups(chats?) do
     [Conversations] ++
       if(chats?, do: [Chats], else: []) ++
-      [Writers, Claims, Journal, Prompts, Finding, Searching, Media, Erasing, Hostile, Model]
+      [
+        Writers,
+        Claims,
+        Journal,
+        Runs,
+        Prompts,
+        Finding,
+        Searching,
+        Media,
+        Erasing,
+        Hostile,
+        Model
+      ]
   end
 
   defp describe_group(group) do

@@ -1,7 +1,7 @@
 defmodule AshAgent.ChatContext.ChildrenTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.Config

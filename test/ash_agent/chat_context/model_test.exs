@@ -1,7 +1,7 @@
 defmodule AshAgent.ChatContext.ModelTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{Error, JSON}

@@ -2,12 +2,12 @@ defmodule AshAgent.ChatContext.SharingTest do
   # Counts the live contexts of the whole VM, so nothing else may run at the same time.
   use ExUnit.Case, async: false
 
-  import AshAgent.Test.ChatMemory, only: [branched: 2, chat: 1]
-  import AshAgent.Test.Wait
+  import AshAgent.TestSupport.ChatMemory, only: [branched: 2, chat: 1]
+  import AshAgent.TestSupport.Wait
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.Native
-  alias AshAgent.Test.OtherVM
+  alias AshAgent.TestSupport.OtherVM
 
   setup do
     collect_garbage()
@@ -135,7 +135,7 @@ defmodule AshAgent.ChatContext.SharingTest do
     test "of messages is taken once, however many branches have them, also after loading" do
       if resident_bytes() do
         assert {:ok, %{one: one, branches: branches, loaded: loaded}} =
-                 OtherVM.run(AshAgent.Test.ChatMemory, :bytes, [])
+                 OtherVM.run(AshAgent.TestSupport.ChatMemory, :bytes, [])
 
         assert one > 10_000 * 2_048, "10,000 messages of 2 KB cannot take #{one} bytes"
         # 1,000 branches of 5,000 messages on average would be 10 GB.

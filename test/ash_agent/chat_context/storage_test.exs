@@ -1,13 +1,13 @@
 defmodule AshAgent.ChatContext.StorageTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.ChatContext.Config
   alias AshAgent.Context.{Error, JSON, UnknownAtom}
-  alias AshAgent.Test.{ContextGenerators, JSONText}
+  alias AshAgent.TestSupport.{ContextGenerators, JSONText}
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 

@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.ApprovalsTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators, only: [check_all: 3, one_of: 1, chance: 1, between: 2]
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, one_of: 1, chance: 1, between: 2]
 
   alias AshAgent.Context
 
@@ -268,7 +268,7 @@ defmodule AshAgent.Context.ApprovalsTest do
         |> Context.approve_tool_call("a", by: "SECRET", at: @at)
         |> Context.add_tool_results([{"a", {:ok, "done"}}], at: @at)
 
-      for provider <- AshAgent.Test.RequestChecker.providers() do
+      for provider <- AshAgent.TestSupport.RequestChecker.providers() do
         assert Context.request!(approved, provider) == Context.request!(plain, provider)
         denied = asked() |> Context.deny_tool_call("a", "policy", by: "SECRET")
         body = denied |> Context.encode_request!(provider) |> IO.iodata_to_binary()
@@ -312,7 +312,7 @@ defmodule AshAgent.Context.ApprovalsTest do
         assert Context.to_messages(context) == Context.to_messages(asked())
         assert status(context) == :pending
 
-        for provider <- AshAgent.Test.RequestChecker.providers(),
+        for provider <- AshAgent.TestSupport.RequestChecker.providers(),
             context = Context.interrupt(context) do
           refute context |> Context.encode_request!(provider) |> IO.iodata_to_binary() =~ "srv"
         end

@@ -4,7 +4,7 @@ defmodule AshAgent.Context.CallKindsTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.Context
-  alias AshAgent.Test.RequestChecker
+  alias AshAgent.TestSupport.RequestChecker
 
   @png "iVBORw0KGgo="
 

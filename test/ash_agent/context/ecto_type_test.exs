@@ -1,11 +1,11 @@
 defmodule AshAgent.Context.EctoTypeTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{EctoType, JSON}
-  alias AshAgent.Test.OtherVM
+  alias AshAgent.TestSupport.OtherVM
 
   doctest EctoType
   doctest ChatContext.EctoType
@@ -263,7 +263,9 @@ defmodule AshAgent.Context.EctoTypeTest do
           {EctoType, [maximum: 2]},
           {ChatContext.EctoType, [accept: [:messages]]}
         ] do
-      code = "defmodule AshAgent.Test.WrongType do use #{inspect(type)}, #{inspect(options)} end"
+      code =
+        "defmodule AshAgent.TestSupport.WrongType do use #{inspect(type)}, #{inspect(options)} end"
+
       assert_caller_bug(fn -> Code.compile_string(code) end)
     end
   end

@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Enhancer.BudgetTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
   import ExUnit.CaptureLog
 
   alias AshAgent.Context

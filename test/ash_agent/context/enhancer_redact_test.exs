@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.Enhancer.RedactTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.Context
   alias AshAgent.Context.Enhancer.Redact

@@ -1,15 +1,15 @@
 defmodule AshAgent.Context.EnhancerTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
-  import AshAgent.Test.Generators,
+  import AshAgent.TestSupport.Generators,
     only: [between: 2, chance: 1, check_all: 3, list_of: 2, one_of: 1]
 
   alias AshAgent.Context
   alias AshAgent.Context.Enhancer.{Budget, Memory, Redact}
   alias AshAgent.Context.Error
-  alias AshAgent.Test.ContextGenerators
+  alias AshAgent.TestSupport.ContextGenerators
 
   doctest AshAgent.Context.Enhancer
 

@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.ForkTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{Error, JSON}

@@ -1,11 +1,11 @@
 defmodule AshAgent.Context.HandleTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
+  import AshAgent.TestSupport.Assertions
 
   alias AshAgent.{ChatContext, Context, Response}
   alias AshAgent.Context.{Error, Handle}
-  alias AshAgent.Test.OtherVM
+  alias AshAgent.TestSupport.OtherVM
 
   @there :"there@127.0.0.1"
 

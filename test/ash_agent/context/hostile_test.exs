@@ -2,7 +2,7 @@ defmodule AshAgent.Context.HostileTest do
   # Not async: it counts atoms.
   use ExUnit.Case, async: false
 
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON}

@@ -3,7 +3,7 @@ defmodule AshAgent.Context.ImportTest do
 
   alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Test.RequestChecker
+  alias AshAgent.TestSupport.RequestChecker
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 

@@ -4,12 +4,12 @@ defmodule AshAgent.Context.MemoryTest do
 
   @moduletag :slow
 
-  import AshAgent.Test.Memory, only: [conversation: 1]
-  import AshAgent.Test.Wait
+  import AshAgent.TestSupport.Memory, only: [conversation: 1]
+  import AshAgent.TestSupport.Wait
 
   alias AshAgent.Context
   alias AshAgent.Context.Native
-  alias AshAgent.Test.OtherVM
+  alias AshAgent.TestSupport.OtherVM
 
   @text :binary.copy("0123456789abcdef", 128)
 
@@ -104,7 +104,9 @@ defmodule AshAgent.Context.MemoryTest do
     @tag timeout: 120_000
     test "of 1,000 forks is less than twice that of the one of 1,000 messages they share" do
       if resident_bytes() do
-        assert {:ok, %{one: one, forks: forks}} = OtherVM.run(AshAgent.Test.Memory, :forks, [])
+        assert {:ok, %{one: one, forks: forks}} =
+                 OtherVM.run(AshAgent.TestSupport.Memory, :forks, [])
+
         assert one > 1_000 * 2_048, "1,000 messages of 2 KB cannot take #{one} bytes"
 
         assert one + forks < 2 * one,
@@ -118,7 +120,7 @@ defmodule AshAgent.Context.MemoryTest do
     @tag timeout: 120_000
     test "is given back to the system when nobody calls anything any more" do
       if resident_bytes() do
-        assert {:ok, {held, after_}} = OtherVM.run(AshAgent.Test.Memory, :given_back, [])
+        assert {:ok, {held, after_}} = OtherVM.run(AshAgent.TestSupport.Memory, :given_back, [])
         assert held - after_ > 60_000_000, "of #{held} bytes #{after_} are left"
       end
     end

@@ -3,12 +3,12 @@ defmodule AshAgent.Context.ModelTest do
 
   @moduletag :slow
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
   alias AshAgent.Context.Error
-  alias AshAgent.Test.Model
+  alias AshAgent.TestSupport.Model
 
   # One command is `{back, function, arguments}`: apply it to the context `back` steps before the newest one. With
   # `back` above 0 it forks the conversation.

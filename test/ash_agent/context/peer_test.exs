@@ -4,7 +4,7 @@ defmodule AshAgent.Context.PeerTest do
 
   @moduletag :slow
 
-  import AshAgent.Test.Generators,
+  import AshAgent.TestSupport.Generators,
     only: [between: 2, chance: 1, check_all: 3, list_of: 2, many: 2, one_of: 1]
 
   alias AshAgent.Context

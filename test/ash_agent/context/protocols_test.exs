@@ -1,8 +1,8 @@
 defmodule AshAgent.Context.ProtocolsTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
 

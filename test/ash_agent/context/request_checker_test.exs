@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestCheckerTest.Edit do
+defmodule AshAgent.TestSupport.RequestCheckerTest.Edit do
   @moduledoc false
   # Edits of decoded JSON by path; evaluated while the tests below are compiled.
 
@@ -31,12 +31,12 @@ defmodule AshAgent.Test.RequestCheckerTest.Edit do
     do: Map.put(map, key, edit(Map.get(map, key), path, fun))
 end
 
-defmodule AshAgent.Test.RequestCheckerTest do
+defmodule AshAgent.TestSupport.RequestCheckerTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.RequestCheckerTest.Edit
+  import AshAgent.TestSupport.RequestCheckerTest.Edit
 
-  alias AshAgent.Test.RequestChecker
+  alias AshAgent.TestSupport.RequestChecker
 
   @png "iVBORw0KGgo="
   @signature "c2lnbmF0dXJl"

@@ -16,7 +16,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   @moduletag :slow
 
   alias AshAgent.Context
-  alias AshAgent.Test.{ContextGenerators, JSONText, RequestChecker}
+  alias AshAgent.TestSupport.{ContextGenerators, JSONText, RequestChecker}
 
   @cases String.to_integer(System.get_env("REQUEST_CASES", "2000"))
 

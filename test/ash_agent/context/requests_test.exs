@@ -98,7 +98,7 @@ defmodule AshAgent.Context.RequestsTest do
 
       context = Context.new("Hi", system_prompt: parts)
 
-      for provider <- AshAgent.Test.RequestChecker.providers() do
+      for provider <- AshAgent.TestSupport.RequestChecker.providers() do
         assert [
                  %{change: :dropped_blank_text, from: " ", to: nil, iteration: 1, position: 0},
                  %{change: :replaced_bytes, to: "Be \uFFFD", iteration: 1, position: 0}
@@ -123,7 +123,7 @@ defmodule AshAgent.Context.RequestsTest do
       context = Context.from_request!(body, :anthropic)
       assert Context.request_report(context, :anthropic) == []
 
-      for provider <- AshAgent.Test.RequestChecker.providers() -- [:anthropic] do
+      for provider <- AshAgent.TestSupport.RequestChecker.providers() -- [:anthropic] do
         assert %{change: :part_to_text, to: "Be kind", position: 0} =
                  context |> Context.request_report(provider) |> Enum.find(&(&1.position == 0))
 

@@ -2,11 +2,11 @@ defmodule AshAgent.Context.RewindTest do
   # Not async: it measures time.
   use ExUnit.Case, async: false
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators, only: [check_all: 3, between: 2, one_of: 1]
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, one_of: 1]
 
   alias AshAgent.Context
-  alias AshAgent.Test.{ContextGenerators, RequestChecker}
+  alias AshAgent.TestSupport.{ContextGenerators, RequestChecker}
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 

@@ -1,12 +1,12 @@
 defmodule AshAgent.Context.StorageTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
   alias AshAgent.Context.{Error, JSON}
-  alias AshAgent.Test.ContextGenerators
+  alias AshAgent.TestSupport.ContextGenerators
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 

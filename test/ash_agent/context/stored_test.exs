@@ -1,11 +1,11 @@
 defmodule AshAgent.Context.StoredTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators, only: [check_all: 3]
+  import AshAgent.TestSupport.Generators, only: [check_all: 3]
 
   alias AshAgent.Context
   alias AshAgent.Context.{JSON, Stored}
-  alias AshAgent.Test.ContextGenerators
+  alias AshAgent.TestSupport.ContextGenerators
 
   describe "to_attributes/1 and from_attributes/1" do
     test "lose nothing, also through JSON" do

@@ -1,12 +1,12 @@
 defmodule AshAgent.Context.TermsTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
   alias AshAgent.Context.Error
-  alias AshAgent.Test.{Depth, OtherVM}
+  alias AshAgent.TestSupport.{Depth, OtherVM}
 
   @limit 256
 

@@ -2,11 +2,11 @@ defmodule AshAgent.Context.TokensTest do
   # Not async: it measures time.
   use ExUnit.Case, async: false
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators, only: [check_all: 3, chance: 1, one_of: 1, between: 2]
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, chance: 1, one_of: 1, between: 2]
 
   alias AshAgent.Context
-  alias AshAgent.Test.{ContextGenerators, ViewModel}
+  alias AshAgent.TestSupport.{ContextGenerators, ViewModel}
 
   @methods [:auto, :estimate, :o200k_base, :cl100k_base]
   @exact [:o200k_base, :cl100k_base]
@@ -458,7 +458,9 @@ defmodule AshAgent.Context.TokensTest do
     for method <- [:o200k_base, :cl100k_base] do
       test "of #{method} are never made on a normal scheduler" do
         assert {:ok, {[{:error, :dirty}], 8, {:ok, 8}}} =
-                 AshAgent.Test.OtherVM.run(AshAgent.Test.FirstCount, :lanes, [unquote(method)])
+                 AshAgent.TestSupport.OtherVM.run(AshAgent.TestSupport.FirstCount, :lanes, [
+                   unquote(method)
+                 ])
       end
     end
   end

@@ -1,11 +1,11 @@
 defmodule AshAgent.Context.UsageTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators, only: [check_all: 3, between: 2, chance: 1]
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, chance: 1]
 
   alias AshAgent.Context
-  alias AshAgent.Test.ContextGenerators
+  alias AshAgent.TestSupport.ContextGenerators
 
   @zero %{
     input_tokens: 0,
@@ -255,7 +255,7 @@ defmodule AshAgent.Context.UsageTest do
     used = Context.add_token_usage(context, %{input_tokens: 987_654, output_tokens: 1})
     assert Context.to_messages(used) == Context.to_messages(context)
 
-    for provider <- AshAgent.Test.RequestChecker.providers() do
+    for provider <- AshAgent.TestSupport.RequestChecker.providers() do
       assert Context.request!(used, provider) == Context.request!(context, provider)
     end
   end

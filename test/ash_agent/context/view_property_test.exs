@@ -10,10 +10,10 @@ defmodule AshAgent.Context.ViewPropertyTest do
 
   @moduletag :slow
 
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.Context
-  alias AshAgent.Test.{ContextGenerators, ViewModel}
+  alias AshAgent.TestSupport.{ContextGenerators, ViewModel}
 
   @cases String.to_integer(System.get_env("VIEW_CASES", "300"))
   @start ~U[2026-01-01 10:00:00.000000Z]

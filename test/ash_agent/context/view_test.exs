@@ -2,12 +2,12 @@ defmodule AshAgent.Context.ViewTest do
   # Not async: it measures time.
   use ExUnit.Case, async: false
 
-  import AshAgent.Test.Assertions
-  import AshAgent.Test.Generators, only: [check_all: 3, between: 2, one_of: 1, many: 2]
+  import AshAgent.TestSupport.Assertions
+  import AshAgent.TestSupport.Generators, only: [check_all: 3, between: 2, one_of: 1, many: 2]
 
   alias AshAgent.Context
   alias AshAgent.Context.Error
-  alias AshAgent.Test.{RequestChecker, ViewModel}
+  alias AshAgent.TestSupport.{RequestChecker, ViewModel}
 
   @at ~U[2026-01-01 10:00:00.000000Z]
   @big Bitwise.bsl(1, 80)

@@ -3,7 +3,7 @@ defmodule AshAgent.Integration.PeerConversations do
 
   # Conversations as plain data, and each library's own structs of them, made with its own constructors.
 
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, many: 2, one_of: 1]
 
   @compile {:no_warn_undefined,
             [

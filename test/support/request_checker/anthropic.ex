@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestChecker.Anthropic do
+defmodule AshAgent.TestSupport.RequestChecker.Anthropic do
   @moduledoc """
   The rules of Anthropic's Messages API.
 
@@ -9,9 +9,9 @@ defmodule AshAgent.Test.RequestChecker.Anthropic do
   the vendor answers itself is refused behind a call, unless thinking stands between them.
   """
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @id ~r/\A[a-zA-Z0-9_-]+\z/
   @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestChecker.Bedrock do
+defmodule AshAgent.TestSupport.RequestChecker.Bedrock do
   @moduledoc """
   The rules of Bedrock's Converse, in its JSON form.
 
@@ -6,9 +6,9 @@ defmodule AshAgent.Test.RequestChecker.Bedrock do
   document's name is made of letters, digits, single spaces, hyphens, parentheses and brackets.
   """
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @id ~r/\A[a-zA-Z0-9_.:-]{1,64}\z/
   @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/

@@ -1,9 +1,9 @@
-defmodule AshAgent.Test.RequestChecker.Gemini do
+defmodule AshAgent.TestSupport.RequestChecker.Gemini do
   @moduledoc "The rules of Gemini's generateContent."
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @name ~r/\A[A-Za-z_][A-Za-z0-9_.:-]{0,127}\z/
 

@@ -1,9 +1,9 @@
-defmodule AshAgent.Test.RequestChecker.Mistral do
+defmodule AshAgent.TestSupport.RequestChecker.Mistral do
   @moduledoc "The rules of Mistral's chat API."
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @id ~r/\A[a-zA-Z0-9]{9}\z/
   @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestChecker.Ollama do
+defmodule AshAgent.TestSupport.RequestChecker.Ollama do
   @moduledoc """
   The rules of Ollama's chat API.
 
@@ -6,9 +6,9 @@ defmodule AshAgent.Test.RequestChecker.Ollama do
   templates expect.
   """
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @roles ["system", "user", "assistant", "tool"]
 

@@ -1,9 +1,9 @@
-defmodule AshAgent.Test.RequestChecker.OpenAIChat do
+defmodule AshAgent.TestSupport.RequestChecker.OpenAIChat do
   @moduledoc "The rules of OpenAI's Chat Completions API."
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/
   @roles ["system", "developer", "user", "assistant", "tool"]

@@ -1,9 +1,9 @@
-defmodule AshAgent.Test.RequestChecker.OpenAIResponses do
+defmodule AshAgent.TestSupport.RequestChecker.OpenAIResponses do
   @moduledoc "The rules of OpenAI's Responses API."
 
-  import AshAgent.Test.RequestChecker.Shape
+  import AshAgent.TestSupport.RequestChecker.Shape
 
-  alias AshAgent.Test.RequestChecker.Pairing
+  alias AshAgent.TestSupport.RequestChecker.Pairing
 
   @name ~r/\A[a-zA-Z0-9_-]{1,64}\z/
   @roles ["user", "assistant", "system", "developer"]

@@ -1,13 +1,13 @@
-defmodule AshAgent.Test.RequestChecker.Pairing do
+defmodule AshAgent.TestSupport.RequestChecker.Pairing do
   @moduledoc """
   One exchange: the tool calls of an assistant turn against the results that answer it.
 
   A call or result is `%{id: id, name: name | nil, path: path}`. Those whose id is no text are left to the checks of shape.
   """
 
-  import AshAgent.Test.RequestChecker.Shape, only: [finding: 3]
+  import AshAgent.TestSupport.RequestChecker.Shape, only: [finding: 3]
 
-  alias AshAgent.Test.RequestChecker.Shape
+  alias AshAgent.TestSupport.RequestChecker.Shape
 
   @type entry :: %{id: term(), name: term(), path: Shape.path()}
 

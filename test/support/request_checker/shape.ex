@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.RequestChecker.Shape do
+defmodule AshAgent.TestSupport.RequestChecker.Shape do
   @moduledoc """
   The small vocabulary the checkers are written in.
 
@@ -208,7 +208,7 @@ defmodule AshAgent.Test.RequestChecker.Shape do
   @doc "The arguments of a call where they are the JSON text of an object."
   @spec arguments_text(term(), path()) :: [finding()]
   def arguments_text(value, path) when is_binary(value) do
-    case AshAgent.Test.JSONText.decode(value) do
+    case AshAgent.TestSupport.JSONText.decode(value) do
       {:ok, arguments} when is_map(arguments) ->
         []
 

@@ -170,7 +170,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
     context
   end
 
-  # What happened, without words that could be a user's.
+  # Says what happened, without words that could be a user's.
   defp label(%module{}), do: module
   defp label(reason) when is_tuple(reason) and tuple_size(reason) > 0, do: label(elem(reason, 0))
   defp label(reason) when is_atom(reason), do: reason

@@ -223,7 +223,7 @@ defmodule AshAgent.Context.Peer.LangChain do
       }
     ]
 
-  # What LangChain has no part for.
+  # LangChain has no part for this.
   defp write_part(_other), do: []
 
   defp write_call(call) do

@@ -158,12 +158,12 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   def thoughts(%{reasoning_details: [_ | _] = details}) do
     for %{provider: provider} = detail <- Peer.list(details),
         word = Peer.word(provider, Map.keys(@reasoning)),
-        do: thought(detail, Map.fetch!(@reasoning, word))
+        do: read_thought(detail, Map.fetch!(@reasoning, word))
   end
 
   def thoughts(_foreign), do: []
 
-  defp thought(detail, {provider, _format, key}) do
+  defp read_thought(detail, {provider, _format, key}) do
     signed = %{
       :provider => provider,
       :id => detail |> Map.get(:provider_data) |> Peer.get("id"),
@@ -345,7 +345,7 @@ defmodule AshAgent.Context.Peer.ReqLLM do
   defp write_part(%{type: :provider_block, provider: provider, data: data}),
     do: [%{type: :provider_block, data: data, metadata: %{provider: provider}}]
 
-  # What ReqLLM has no part for.
+  # ReqLLM has no part for this.
   defp write_part(_other), do: []
 
   defp write_call(call) do

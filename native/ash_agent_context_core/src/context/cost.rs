@@ -1,4 +1,4 @@
-//! What the operations on a conversation cost.
+//! Says what the operations on a conversation cost.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -30,9 +30,9 @@ impl Context {
         Cost::from(reason.size()).times(self.current().count_pending())
     }
 
-    /// Of [`Context::spent`].
+    /// Of [`Context::sum_spending`].
     #[must_use]
-    pub fn spent_cost(&self, since: u64) -> Cost {
+    pub fn spending_cost(&self, since: u64) -> Cost {
         let before = since.saturating_sub(self.first_number());
         let iterations = self.count_iterations() as u64;
         // Most iterations have two messages, of which one is an answer.

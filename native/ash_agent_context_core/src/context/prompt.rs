@@ -129,7 +129,7 @@ fn is_model(message: MessageRef<'_>) -> bool {
 
 fn write(message: MessageRef<'_>, prompt: &mut String) {
     match message {
-        MessageRef::Added(message) => added(message, prompt),
+        MessageRef::Added(message) => add_to_prompt(message, prompt),
         MessageRef::Results(calls, exchange) => {
             for (call, outcome) in calls.iter().zip(exchange.slots()) {
                 if let Some(outcome) = outcome {
@@ -154,7 +154,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-fn added(message: &Message, prompt: &mut String) {
+fn add_to_prompt(message: &Message, prompt: &mut String) {
     let mut text = content_text(&message.content);
     for call in &message.calls {
         let arguments = crate::value::json::write(&call.arguments.value);

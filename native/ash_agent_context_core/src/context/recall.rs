@@ -1,4 +1,4 @@
-//! What the view does not show, read again: by handle, or found by its words.
+//! Reads again what the view does not show: by its handle, or found by its words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::view::{note, summary, summary_text};
 pub struct Hit {
     /// How to read all of it.
     pub handle: Handle,
-    /// What of it fits best.
+    /// Holds what of it fits best.
     pub text: String,
     /// How well it fits.
     pub score: f64,
@@ -82,7 +82,7 @@ impl Context {
     }
 
     fn handle_of(&self, first: u64, last: u64) -> Handle {
-        let iterations = (first..=last).map_while(|number| self.log.numbered(number));
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         Handle::of_iterations(first, last, iterations)
     }
 
@@ -125,7 +125,7 @@ impl Context {
         let handle = known.ok_or_else(|| Error::UnknownHandle {
             handle: handle.into(),
         })?;
-        let text = self.handled_text(handle);
+        let text = self.text_of_handle(handle);
         let text = text.ok_or_else(|| Error::HandleGone {
             handle: handle.to_string().into(),
         })?;
@@ -136,11 +136,11 @@ impl Context {
         self.view()?.masks()
     }
 
-    fn handled_text(&self, handle: Handle) -> Option<String> {
+    fn text_of_handle(&self, handle: Handle) -> Option<String> {
         match handle.of {
             Handled::Result { iteration, call } => {
                 let slot = call.checked_sub(1)?;
-                let (call, outcome) = self.log.numbered(iteration)?.calls().nth(slot)?;
+                let (call, outcome) = self.log.get_numbered(iteration)?.calls().nth(slot)?;
                 let outcome = outcome?;
                 (Handle::of_result(iteration, slot, call, outcome) == handle)
                     .then(|| output_text(outcome, self.masks()).into_owned())
@@ -157,9 +157,9 @@ impl Context {
     /// All that was said in iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
         let mut text = String::new();
-        let iterations = (first..=last).filter_map(|number| self.log.numbered(number));
+        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
         for entry in iterations.flat_map(Iteration::entries) {
-            for (said, words) in self.said(entry) {
+            for (said, words) in self.list_texts(entry) {
                 text.push_str(said.label());
                 text.push_str(&words);
                 text.push('\n');
@@ -169,7 +169,10 @@ impl Context {
     }
 
     /// Returns what an entry says, as models may read it.
-    fn said<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = (Said<'a>, Cow<'a, str>)> {
+    fn list_texts<'a>(
+        &'a self,
+        entry: &'a Entry,
+    ) -> impl Iterator<Item = (Said<'a>, Cow<'a, str>)> {
         let masks = self.masks();
         let message = Said::Message(&entry.message);
         let content = content_text(&entry.message.content, masks);
@@ -196,8 +199,8 @@ impl Context {
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
         let mut search = Search::new(words);
         let mut places = Vec::new();
-        for (iteration, slots, entry, is_hidden) in self.shortened() {
-            for (said, text) in self.said(entry) {
+        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
+            for (said, text) in self.list_texts(entry) {
                 let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
                     continue;
                 };
@@ -226,7 +229,7 @@ impl Context {
 
     /// The entries of which something may not be shown in full: the number of the iteration, the slots before the entry
     /// in it, and whether it is hidden.
-    fn shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+    fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
         self.iterations().flat_map(|iteration| {
             let is_hidden = self.hides(iteration.number);
             let mut slots = 0;
@@ -238,7 +241,8 @@ impl Context {
         })
     }
 
-    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was recalled.
+    /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was
+    /// recalled.
     #[allow(clippy::option_option)]
     fn place_of(
         &self,
@@ -259,7 +263,7 @@ impl Context {
     }
 }
 
-/// What a text is of.
+/// Says what a text is of.
 #[derive(Clone, Copy)]
 enum Said<'a> {
     Message(&'a Message),

@@ -31,9 +31,14 @@ impl<'a, I: Iterator<Item = (u64, &'a Cover)>> Iterator for Steps<'a, I> {
         if let Some((first, cover)) = self.covers.next_if(|(first, _)| *first <= self.next) {
             self.next = cover.last.saturating_add(1);
             let rendering = self.context.rendering(u64::MAX);
-            return Some(Stretch::Cover(first, cover.last, cover.shown(), rendering));
+            return Some(Stretch::Cover(
+                first,
+                cover.last,
+                cover.replacement(),
+                rendering,
+            ));
         }
-        let iteration = self.context.log.numbered(self.next)?;
+        let iteration = self.context.log.get_numbered(self.next)?;
         self.next += 1;
         Some(Stretch::Iteration(
             iteration,
@@ -222,7 +227,7 @@ impl Context {
     }
 
     fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
-        let iterations = (first..=last).filter_map(|number| self.log.numbered(number));
+        let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
         let is_hidden = summary.is_none();
         Cover {
             last,

@@ -92,13 +92,13 @@ impl Context {
         let anew = self.view().is_some_and(View::changes_looks);
         let system = self.shown_system().map(|system| match anew {
             true => system.size(),
-            false => system.uncounted(method),
+            false => system.measure_uncounted(method),
         });
         let new = (counted..self.log.history.len()).filter_map(|index| self.log.history.get(index));
         new.chain(std::iter::once(&*self.log.current))
             .map(|iteration| match anew {
                 true => iteration.size(),
-                false => iteration.uncounted(method),
+                false => iteration.measure_uncounted(method),
             })
             .chain(system)
             .fold(Size::default(), |sum, size| sum.plus(size))

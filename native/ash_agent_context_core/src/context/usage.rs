@@ -1,4 +1,4 @@
-//! What providers reported of a conversation.
+//! Sums up what providers reported of a conversation.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -48,13 +48,17 @@ impl Context {
     fn estimate_up_to(&self, number: u64) -> u64 {
         let all = self.tokens(Method::Estimate);
         let behind = self.view_tokens(Method::Estimate, number.saturating_add(1), u64::MAX);
-        let last = self.log.numbered(number).and_then(Iteration::last);
+        let last = self.log.get_numbered(number).and_then(Iteration::last);
         let exchange = last.and_then(|last| Some((last, last.exchange.as_deref()?)));
         let results = exchange
             .filter(|_| !self.hides(number))
             .map_or(0, |(last, exchange)| {
                 let calls = exchange.count_calls();
-                let before = self.log.numbered(number).map_or(0, Iteration::count_calls) - calls;
+                let before = self
+                    .log
+                    .get_numbered(number)
+                    .map_or(0, Iteration::count_calls)
+                    - calls;
                 let rendering = self.rendering(number).behind(before);
                 exchange.tokens(Method::Estimate, &last.message.calls, rendering)
             });
@@ -69,18 +73,23 @@ impl Context {
         self.log.usage
     }
 
-    /// What the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked for, where
-    /// an answer names none or one without a price.
+    /// Returns what the answers from an iteration on cost, in 10^-12 US dollars. `asked` is the model that was asked
+    /// for, where an answer names none or one without a price.
     ///
     /// # Errors
     /// [`Error::NoPrice`]
     ///
     /// # Complexity
     /// O(messages from that iteration on)
-    pub fn spent(&self, prices: &Prices, asked: Option<&str>, since: u64) -> Result<u64, Error> {
+    pub fn sum_spending(
+        &self,
+        prices: &Prices,
+        asked: Option<&str>,
+        since: u64,
+    ) -> Result<u64, Error> {
         let first = since.max(self.first_number());
         let numbers = first..=self.current_iteration();
-        let iterations = numbers.filter_map(|number| self.log.numbered(number));
+        let iterations = numbers.filter_map(|number| self.log.get_numbered(number));
         let mut sum: u64 = 0;
         for iteration in iterations {
             for entry in iteration.entries() {

@@ -17,7 +17,7 @@ use crate::value::fields::{Fields, NotThat};
 use crate::value::time::{self, Time};
 use crate::value::{Map, Value, MAX_DEPTH};
 
-/// What attributes may leave out.
+/// Holds what attributes may leave out.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults<'a> {
     /// The id of a conversation that brings none.
@@ -137,7 +137,7 @@ impl Attributes {
             created_at: take(&mut fields, "created_at", take_time, TIME)?,
             updated_at: take(&mut fields, "updated_at", take_time, TIME)?,
         };
-        fields.done(ATTRIBUTES)?;
+        fields.finish(ATTRIBUTES)?;
         Ok(attributes)
     }
 }
@@ -235,7 +235,7 @@ fn read_iterations(id: &str, iterations: Vec<Value>, at: Time) -> Result<Context
                 context.log.open(iteration);
             } else {
                 let started_at = iteration.started_at;
-                context = Some(Context::starting(id, started_at, iteration));
+                context = Some(Context::start_with(id, started_at, iteration));
             }
             match &mut context {
                 Some(context) => read_body(context, fields),
@@ -264,7 +264,7 @@ fn read_body(context: &mut Context, mut fields: Fields) -> Result<(), Error> {
     let messages = take(&mut fields, "messages", take_list, "a list of messages")?;
     let calls = take(&mut fields, "tool_calls", take_list, "a list of tool calls")?;
     let (messages_key, calls_key) = (fields.key("messages"), fields.key("tool_calls"));
-    fields.done(ITERATION_KEYS)?;
+    fields.finish(ITERATION_KEYS)?;
     let mut outcomes = read_outcomes(calls.unwrap_or_default())
         .map_err(|error| error.within(calls_key.clone()))?
         .into_iter();
@@ -358,7 +358,7 @@ fn read_message(
     let calls = fields.take_given("tool_calls");
     let metadata = take_metadata(&mut fields)?;
     let reply = take_state(&mut fields, role)?;
-    fields.done(MESSAGE_KEYS)?;
+    fields.finish(MESSAGE_KEYS)?;
     context.log.check_message_answered()?;
     let content =
         Content::from_history(content, role.into()).map_err(|error| error.within(content_key))?;
@@ -478,7 +478,7 @@ impl Answers {
         let content = take(&mut fields, "content", take_list, "a list of tool results")?;
         let metadata = take_metadata(&mut fields)?;
         fields.take("role");
-        fields.done(MESSAGE_KEYS)?;
+        fields.finish(MESSAGE_KEYS)?;
         self.metadata
             .extend(metadata.into_iter().flat_map(Map::into_entries));
         for (result, item) in content.unwrap_or_default().into_iter().enumerate() {

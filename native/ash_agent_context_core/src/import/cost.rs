@@ -1,4 +1,4 @@
-//! What reading a foreign history costs.
+//! Says what reading a foreign history costs.
 
 use crate::context::Context;
 use crate::value::cost::Cost;

@@ -15,7 +15,7 @@ pub struct Elements {
     elements: Vec<Element>,
     /// A smaller number that belongs together with this one, or the number itself.
     leaders: Vec<usize>,
-    /// Whether anything was made of an element.
+    /// Says whether anything was made of an element.
     claimed: Vec<bool>,
     /// By leader: whether they are not as they were.
     changed: Vec<bool>,

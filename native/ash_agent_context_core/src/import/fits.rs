@@ -1,4 +1,4 @@
-//! What a provider is known to refuse although it can be read: it does not come back as it was.
+//! Says what a provider is known to refuse although it can be read: it does not come back as it was.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Output;

@@ -70,7 +70,7 @@ impl Importer {
     }
 
     /// Of a request that was text.
-    pub fn written(mut self, written: Written) -> Self {
+    pub fn with_written(mut self, written: Written) -> Self {
         self.written = written;
         self
     }
@@ -85,7 +85,7 @@ impl Importer {
         ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
     }
 
-    /// What changes the element that is being read, or takes it out.
+    /// Notes what changes the element that is being read, or takes it out.
     fn repair(&mut self, kind: RepairKind, id: Option<&str>) {
         self.elements.change_element(self.element);
         self.repairs.push(Repair {
@@ -356,14 +356,14 @@ impl Listen for Importer {
         self.prompt = Some((content, original));
     }
 
-    fn cleaned(&mut self, position: usize) {
+    fn mark_cleaned(&mut self, position: usize) {
         if let Some(written) = self.written.elements.get_mut(position) {
             *written = None;
         }
     }
 
     /// The element that is being read has a shape that its provider refuses.
-    fn refused(&mut self) {
+    fn mark_refused(&mut self) {
         self.elements.change_element(self.element);
     }
 

@@ -8,7 +8,7 @@ use crate::log::provider::Provider;
 use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::chat::read::{self as chat, OPENAI, ROLES_KNOWN};
-use crate::provider::foreign::{bounded, call, each, has, name_at, Object, CONTENT};
+use crate::provider::foreign::{call, check_levels, each, has, name_at, Object, CONTENT};
 use crate::provider::listener::{Answer, Listener};
 
 pub fn read(messages: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
@@ -131,7 +131,7 @@ fn read_part(item: Value, place: Place) -> Result<Part, Error> {
             _ => {}
         }
     }
-    bounded(&item, MAX_DEPTH)?;
+    check_levels(&item, MAX_DEPTH)?;
     Part::from_value(item, place, 0).map_err(|error| match error {
         Error::InvalidPart { key, .. } => {
             Error::invalid(vec![key], "another value in a content part")
@@ -148,7 +148,7 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
     if has(&value, "function") || has(&value, "custom") {
         return chat::read_call(value, Provider::OpenAiChat);
     }
-    bounded(&value, MAX_DEPTH + 1)?;
+    check_levels(&value, MAX_DEPTH + 1)?;
     let mut object = Object::read(value, "a tool call, a map")?;
     let id = object.text("id")?;
     let kind = object.kind();
@@ -179,7 +179,7 @@ fn read_result(value: Value) -> Result<Answer, Error> {
         }
         content => {
             let value = content.unwrap_or(Value::Nil);
-            bounded(&value, MAX_DEPTH)?;
+            check_levels(&value, MAX_DEPTH)?;
             Output::Value(value)
         }
     };

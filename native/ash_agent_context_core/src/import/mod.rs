@@ -57,7 +57,7 @@ impl Context {
             body => (body, Written::default()),
         };
         let mut body = Object::read(body, "a request's body, a map or its JSON text")?;
-        let mut history = Importer::of(Some(provider)).written(written);
+        let mut history = Importer::of(Some(provider)).with_written(written);
         room.read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
         Ok(history.finish(rest, defaults))

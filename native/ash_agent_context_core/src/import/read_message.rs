@@ -26,7 +26,7 @@ pub struct Exchanged {
     /// The element it begins with.
     pub element: usize,
     pub content: Content,
-    /// What neighbours of the message said that are one turn with it.
+    /// Holds what neighbours of the message said that are one turn with it.
     pub more: Vec<Part>,
     pub metadata: Option<Map>,
     pub calls: Vec<ToolCall>,

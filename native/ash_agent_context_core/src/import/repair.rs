@@ -1,4 +1,4 @@
-//! What is made of a foreign history, and what had to be repaired in it.
+//! Says what is made of a foreign history, and what had to be repaired in it.
 
 use crate::context::Context;
 use crate::value::Map;
@@ -8,7 +8,7 @@ use crate::value::Map;
 pub struct Imported {
     /// The conversation.
     pub context: Context,
-    /// What had to be changed, in the order of the messages.
+    /// Holds what had to be changed, in the order of the messages.
     pub repairs: Vec<Repair>,
     /// The fields of the request that are not part of the conversation, as they were given.
     pub rest: Map,
@@ -17,7 +17,7 @@ pub struct Imported {
 /// A change that made a context of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repair {
-    /// What was done.
+    /// Says what was done.
     pub kind: RepairKind,
     /// 0-based position of the message (content, item) in the list that was given.
     pub message: usize,

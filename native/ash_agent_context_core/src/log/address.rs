@@ -1,10 +1,10 @@
 //! Addresses of media.
 
-/// What providers fetch: from the web, from a data URL, and some of them from Google's and Amazon's stores.
+/// Holds what providers fetch: from the web, from a data URL, and some of them from Google's and Amazon's stores.
 const SCHEMES: [&str; 5] = ["https", "http", "data", "gs", "s3"];
 
-/// Whether an address may go to some provider: its scheme is one that they fetch, and it has no control characters,
-/// which could end a line in a log or a header there.
+/// Tells whether an address may go to some provider: its scheme is one that they fetch, and it has no control
+/// characters, which could end a line in a log or a header there.
 pub(crate) fn is_address(url: &str) -> bool {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     let is_known = |known: &&str| known.eq_ignore_ascii_case(scheme);

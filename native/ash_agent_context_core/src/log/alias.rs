@@ -5,15 +5,16 @@ use crate::log::provider::Provider;
 /// Other names of a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Aliases {
-    /// An id that every provider takes that has no form of its own for ids, unique in the conversation; `None`: the id is.
+    /// An id that every provider takes that has no form of its own for ids, unique in the conversation; `None`: the id
+    /// is.
     pub safe: Option<Box<str>>,
-    /// Whether an earlier call has the same id.
+    /// Says whether an earlier call has the same id.
     pub reused: bool,
-    /// Whether the id is another call's alias.
+    /// Says whether the id is another call's alias.
     pub clash: bool,
     /// Nine letters and digits, unique in the conversation, for a provider that wants no others.
     pub short: Short,
-    /// Whether an earlier item has the id that the provider gave this one.
+    /// Says whether an earlier item has the id that the provider gave this one.
     pub item_reused: bool,
     /// An id for its item, where OpenAI Responses wants one and none is at hand; unique in the conversation.
     pub item: Option<Box<str>>,
@@ -26,7 +27,7 @@ pub(crate) struct Aliases {
 pub(crate) struct Short {
     pub letter: u8,
     pub number: u64,
-    /// Whether the id itself looks like the short alias of an earlier call.
+    /// Says whether the id itself looks like the short alias of an earlier call.
     pub clash: bool,
 }
 

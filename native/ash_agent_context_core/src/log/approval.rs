@@ -37,7 +37,7 @@ impl Log {
     /// # Errors
     /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
     pub fn ask_about_tool_call(&self, id: &str, arguments: Value, at: Time) -> Result<Self, Error> {
-        let Undecided { slot, call, .. } = self.undecided(id, "asked")?;
+        let Undecided { slot, call, .. } = self.find_undecided(id, "asked")?;
         let asked = (call.arguments.value != arguments).then_some(arguments);
         Ok(self.with_decision(at, |exchange| exchange.ask(slot, asked)))
     }
@@ -54,7 +54,7 @@ impl Log {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, call, asked } = self.undecided(id, "approved")?;
+        let Undecided { slot, call, asked } = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
         let arguments = arguments
             .or_else(|| asked.cloned())
@@ -89,8 +89,8 @@ impl Log {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, asked, .. } = self.undecided(id, "denied")?;
-        let outcome = denied(&reason);
+        let Undecided { slot, asked, .. } = self.find_undecided(id, "denied")?;
+        let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
             by,
@@ -143,13 +143,15 @@ impl Log {
                 .enumerate()
                 .filter_map(|(slot, call)| {
                     let is_pending = exchange.status(slot) == CallStatus::Pending;
-                    let arguments = exchange.asked(slot).unwrap_or(&call.arguments.value);
+                    let arguments = exchange
+                        .asked_arguments(slot)
+                        .unwrap_or(&call.arguments.value);
                     is_pending.then_some((call, arguments))
                 })
         })
     }
 
-    fn undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
+    fn find_undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
         let found = self.current.last().and_then(|entry| place(entry, id));
         let status = match found {
             Some((slot, _, exchange)) => exchange.status(slot),
@@ -164,7 +166,7 @@ impl Log {
             Some((slot, call, exchange)) if status == CallStatus::Pending => Ok(Undecided {
                 slot,
                 call,
-                asked: exchange.asked(slot),
+                asked: exchange.asked_arguments(slot),
             }),
             _ => Err(Error::IllegalStatus {
                 id: id.into(),
@@ -246,7 +248,7 @@ fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
 }
 
 /// The result of a call that was denied: an error that says so.
-fn denied(reason: &Value) -> Outcome {
+fn make_denial(reason: &Value) -> Outcome {
     let words = match reason {
         Value::Nil => String::new(),
         reason => wording::reason(reason),

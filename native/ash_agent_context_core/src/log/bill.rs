@@ -1,10 +1,11 @@
-//! What is billed of an answer beside its plain tokens: other prices count for them, or for a part of the answer.
+//! Holds what is billed of an answer beside its plain tokens: other prices count for them, or for a part of the answer.
 
 use std::sync::Arc;
 
 use crate::log::usage::Usage;
 
-/// What a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as well.
+/// Says what a provider counts that has a price of its own. All but the searches are tokens that a [`Usage`] has as
+/// well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Count {
     /// Of the tokens written to the cache, those that stay there for an hour.
@@ -155,12 +156,12 @@ impl Bill {
     }
 }
 
-/// What a provider reported of one answer.
+/// Holds what a provider reported of one answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Its tokens.
     pub usage: Usage,
-    /// What is billed, where that is more than plain tokens.
+    /// Holds what is billed, where that is more than plain tokens.
     pub bills: Option<Arc<[Bill]>>,
 }
 
@@ -181,7 +182,7 @@ impl Report {
         Self { usage, bills }
     }
 
-    /// What is billed.
+    /// Returns what is billed.
     #[must_use]
     pub fn bills(&self) -> Vec<Bill> {
         match &self.bills {
@@ -211,16 +212,16 @@ impl Report {
     }
 }
 
-/// What was reported for one message.
+/// Holds what was reported for one message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reported {
     /// All reports together.
     pub sum: Usage,
     /// The last report.
     pub last: Usage,
-    /// What an estimate made of the view when that report came.
+    /// Holds what an estimate made of the view when that report came.
     pub estimate: u64,
-    /// What is billed of all of them, where that is more than the plain tokens of one report.
+    /// Holds what is billed of all of them, where that is more than the plain tokens of one report.
     pub bills: Option<Arc<[Bill]>>,
 }
 
@@ -246,7 +247,7 @@ impl Reported {
         self.sum == Usage::default() && self.bills.is_none()
     }
 
-    /// What is billed.
+    /// Returns what is billed.
     #[must_use]
     pub fn bills(&self) -> Vec<Bill> {
         let bills = self.bills.clone();

@@ -25,9 +25,9 @@ pub struct ToolCall {
     pub kind: CallKind,
     /// The tool's name.
     pub name: Name,
-    /// What the model passes to the tool.
+    /// Holds what the model passes to the tool.
     pub arguments: Arguments,
-    /// What its provider wants to see again.
+    /// Holds what its provider wants to see again.
     pub provider_metadata: Option<Map>,
     /// Further keys, kept as given.
     pub extra: Option<Map>,

@@ -1,4 +1,4 @@
-//! What is decided about a tool call before it runs, and where a call stands.
+//! Holds what is decided about a tool call before it runs, and where a call stands.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::value::{Size, Value};
 /// A decision about a call, kept for audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the call may run.
+    /// Says whether the call may run.
     pub approved: bool,
     /// Who decided; any term of the application.
     pub by: Value,
@@ -21,7 +21,7 @@ pub struct Decision {
     pub reason: Value,
     /// The arguments that were decided about, where the call's own are others.
     pub arguments: Option<Value>,
-    /// What an approval holds for: the digest of the name and the arguments. Releases that did not
+    /// Holds what an approval holds for: the digest of the name and the arguments. Releases that did not
     /// bind approvals left none; theirs hold for the call as it stands.
     pub digest: Option<Box<str>>,
 }
@@ -59,7 +59,7 @@ impl CallStatus {
     }
 }
 
-/// What stands between a call and its result.
+/// Says what stands between a call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stage {
     /// Somebody is to decide about a run with these arguments.
@@ -93,7 +93,7 @@ impl Decisions {
         }
     }
 
-    pub fn asked(&self, slot: usize) -> Option<&Value> {
+    pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         match &**self.steps.get(&slot)? {
             Stage::Asked(arguments) => Some(arguments),
             Stage::Decided(_) => None,

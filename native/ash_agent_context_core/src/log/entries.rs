@@ -14,9 +14,9 @@ pub(crate) enum Entries<T> {
     /// Nothing yet, which takes no memory.
     #[default]
     None,
-    /// What an iteration usually has: a question, an answer, perhaps some more.
+    /// Stands for what an iteration usually has: a question, an answer, perhaps some more.
     Few(Arc<[T]>),
-    /// What nobody keeps a model from making.
+    /// Stands for what nobody keeps a model from making.
     Many(VectorSync<T>),
 }
 

@@ -21,7 +21,7 @@ pub struct Entry {
     pub message: Arc<Message>,
     /// The slots of its calls; `None` when it has no calls.
     pub exchange: Option<Arc<Exchange>>,
-    /// What its provider reported of the tokens.
+    /// Holds what its provider reported of the tokens.
     pub usage: Option<Arc<Reported>>,
     /// Where the message stands among the iteration's messages; projected ones count.
     pub(crate) position: usize,
@@ -38,7 +38,7 @@ pub struct Exchange {
     pub(crate) filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
-    /// What it was imported from.
+    /// Holds what it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Memo<u64>,
@@ -70,7 +70,7 @@ impl Exchange {
     }
 
     /// The calls that have their results, and these.
-    pub(crate) fn answered<'a>(
+    pub(crate) fn answered_calls<'a>(
         &'a self,
         calls: &'a [ToolCall],
     ) -> impl Iterator<Item = (&'a ToolCall, &'a Outcome)> {
@@ -95,8 +95,8 @@ impl Exchange {
     }
 
     /// The arguments that the undecided call of a slot was asked about with, where its own are others.
-    pub(crate) fn asked(&self, slot: usize) -> Option<&Value> {
-        self.decisions.asked(slot)
+    pub(crate) fn asked_arguments(&self, slot: usize) -> Option<&Value> {
+        self.decisions.asked_arguments(slot)
     }
 
     pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
@@ -138,7 +138,7 @@ impl Exchange {
 
     /// Number of calls that have a result.
     #[must_use]
-    pub const fn filled(&self) -> usize {
+    pub const fn count_filled(&self) -> usize {
         self.filled
     }
 

@@ -22,7 +22,7 @@ const NAME: usize = 200;
 /// A request to a model that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// What kind of failure it was.
+    /// Says what kind of failure it was.
     pub kind: FailureKind,
     /// When it had failed; of several, the last one.
     pub at: Time,
@@ -55,7 +55,8 @@ const PROVIDER: &str = "provider";
 const COUNT: &str = "count";
 
 impl FailedRequest {
-    /// Reads one that an application gives or that stands in a document. `at` is when it had failed if it does not say so.
+    /// Reads one that an application gives or that stands in a document. `at` is when it had failed if it does not say
+    /// so.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the key of what is wrong.
@@ -68,7 +69,7 @@ impl FailedRequest {
         let wrong = |key, expected: &'static str| Error::invalid(vec![Value::text(key)], expected);
         let kind = given(KIND).and_then(Value::as_name);
         let kind = kind
-            .and_then(FailureKind::named)
+            .and_then(FailureKind::from_name)
             .ok_or_else(|| wrong(KIND, "a kind of failure"))?;
         let time = |key| match given(key) {
             None => Ok(None),
@@ -142,11 +143,11 @@ impl FailedRequest {
     }
 
     /// The server's words.
-    pub(crate) fn said_mut(&mut self) -> Option<&mut Box<str>> {
+    pub(crate) fn server_words_mut(&mut self) -> Option<&mut Box<str>> {
         self.texts.last_mut().and_then(Option::as_mut)
     }
 
-    /// What there is to say of it beside its times, with atoms for keys.
+    /// Returns what there is to say of it beside its times, with atoms for keys.
     #[must_use]
     pub fn facts(&self) -> Map {
         let atom = |name: &str| Value::atom(name);
@@ -166,7 +167,7 @@ impl FailedRequest {
         Map::new(entries)
     }
 
-    /// What went wrong, as people read it.
+    /// Returns what went wrong, as people read it.
     pub(crate) fn words(&self) -> String {
         let (text, number) = (|key| self.text(key), |key| self.number(key));
         let mut words = self.kind.name().replace('_', " ");

@@ -1,4 +1,4 @@
-//! What the application asks of providers for a part: how closely to look, to cite, to cache up to here.
+//! Holds what the application asks of providers for a part: how closely to look, to cite, to cache up to here.
 
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};

@@ -23,7 +23,7 @@ use crate::value::steps;
 /// The longest id that every provider takes (older OpenAI models and Azure: 40).
 const SAFE_LENGTH: usize = 40;
 
-/// What is left of an id in its alias; the rest is for the suffix.
+/// Holds what is left of an id in its alias; the rest is for the suffix.
 const STEM_LENGTH: usize = 24;
 
 /// Children of a node of the index. An insertion copies the nodes on its way: at 10,000 ids an append
@@ -41,7 +41,7 @@ pub(crate) struct Ids {
     index: Option<HashTrieMapSync<Box<str>, Taken>>,
     rare: Option<Arc<Rare>>,
     calls: u64,
-    /// Whether any id has the form of a short alias, so that those have to be looked up.
+    /// Says whether any id has the form of a short alias, so that those have to be looked up.
     has_short_like: bool,
 }
 
@@ -55,7 +55,7 @@ struct Link {
     length: u8,
 }
 
-/// What few conversations have.
+/// Holds what few conversations have.
 #[derive(Debug, Clone)]
 struct Rare {
     /// The number that the next alias of a stem tries first.
@@ -124,7 +124,7 @@ impl Ids {
         std::iter::successors(self.recent.as_deref(), |link| link.before.as_deref())
     }
 
-    fn taken(&self, id: &str) -> Option<Taken> {
+    fn find_taken(&self, id: &str) -> Option<Taken> {
         steps::count(1);
         let recent = self.recent().find(|link| &*link.id == id);
         let indexed = || self.index.as_ref()?.get(id).copied();
@@ -159,13 +159,13 @@ impl Ids {
     pub fn join(&mut self, id: &str) -> Aliases {
         self.calls += 1;
         let short = self.short(id);
-        let (safe, reused, clash) = match self.taken(id) {
+        let (safe, reused, clash) = match self.find_taken(id) {
             None => {
                 let safe = (!is_safe(id)).then(|| self.odd(id));
                 self.take(id.into(), Taken::Original);
                 (safe, false, false)
             }
-            Some(Taken::Original) => (Some(self.numbered(id)), true, false),
+            Some(Taken::Original) => (Some(self.number_id(id)), true, false),
             Some(Taken::Alias) => (Some(self.odd(id)), false, true),
         };
         if let Some(safe) = &safe {
@@ -278,12 +278,12 @@ impl Ids {
         if self.is_free(&hashed) {
             return hashed.into();
         }
-        self.numbered(&hashed)
+        self.number_id(&hashed)
     }
 
     /// The first free one of `id_2`, `id_3`, ... Numbers start where the last search for the same
     /// stem ended, so that many uses cost no more than one step each.
-    fn numbered(&mut self, id: &str) -> Box<str> {
+    fn number_id(&mut self, id: &str) -> Box<str> {
         // A digest of 12 digits after the stem, or an id that leaves room for a number.
         let stem = if is_safe(id) && id.len() <= STEM_LENGTH + 13 {
             id.to_owned()
@@ -302,7 +302,7 @@ impl Ids {
     }
 
     fn is_free(&self, id: &str) -> bool {
-        self.taken(id).is_none()
+        self.find_taken(id).is_none()
     }
 
     fn short(&mut self, id: &str) -> Short {

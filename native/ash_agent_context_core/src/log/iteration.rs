@@ -20,7 +20,7 @@ use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::{Map, Size};
 
-/// What a conversation was at the end of an iteration.
+/// Holds what a conversation was at the end of an iteration.
 #[derive(Debug, Clone)]
 pub(crate) struct Checkpoint {
     pub ids: Ids,
@@ -48,7 +48,7 @@ pub struct Iteration {
     pub(crate) turn: u64,
     /// The number of the last iteration up to this one that has a provider's report on tokens.
     pub(crate) reported: Option<u64>,
-    /// What the conversation was at the end of this iteration; only some have it.
+    /// Holds what the conversation was at the end of this iteration; only some have it.
     pub(crate) checkpoint: Option<Arc<Checkpoint>>,
     entries: Entries<Entry>,
     messages: usize,
@@ -283,7 +283,7 @@ impl Iteration {
                 continue;
             };
             let results = entry.exchange.clone();
-            let results = results.filter(|exchange| exchange.filled() > 0);
+            let results = results.filter(|exchange| exchange.count_filled() > 0);
             let held = results
                 .as_deref()
                 .map(|results| Original::of(results.original.as_ref(), provider));

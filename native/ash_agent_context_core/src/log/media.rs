@@ -19,7 +19,7 @@ pub(crate) struct Media<'a> {
     pub filename: Option<&'a str>,
 }
 
-/// What it is; a file's media type may tell that it is one of the others.
+/// Says what it is; a file's media type may tell that it is one of the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Image,

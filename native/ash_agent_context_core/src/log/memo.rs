@@ -1,4 +1,4 @@
-//! What is made once and kept beside what it is made of: encodings, counts of tokens.
+//! Keeps what is made once beside what it is made of: encodings, counts of tokens.
 
 use std::sync::OnceLock;
 

@@ -62,7 +62,7 @@ impl Role {
 pub struct Message {
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// Holds what is said.
     pub content: Content,
     /// The tools that the model wants to be run, in its order.
     pub calls: Box<[ToolCall]>,
@@ -70,7 +70,7 @@ pub struct Message {
     pub metadata: Option<Map>,
     /// Where the model's message came from, and whether it is all there.
     pub reply: Option<Box<Reply>>,
-    /// What the provider it was imported from had beyond this; see [`crate::import`].
+    /// Holds what the provider it was imported from had beyond this; see [`crate::import`].
     pub(crate) original: Option<Original>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
@@ -240,7 +240,7 @@ impl Status {
     }
 }
 
-/// What a tool gave.
+/// Holds what a tool gave.
 #[derive(Debug)]
 pub struct Outcome {
     /// How the call ended.

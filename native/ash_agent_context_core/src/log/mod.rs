@@ -62,7 +62,7 @@ use crate::value::{Map, Size, Value};
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
 
-/// What was said in one conversation, immutable: every operation gives a new one that shares structure.
+/// Holds what was said in one conversation, immutable: every operation gives a new one that shares structure.
 ///
 /// Cloning is O(1).
 #[derive(Debug, Clone)]
@@ -80,16 +80,16 @@ pub(crate) struct Log {
     ids: Ids,
     messages: usize,
     size: Size,
-    /// What metadata of earlier iterations added to [`Log::size`] since their checkpoints.
+    /// Holds what metadata of earlier iterations added to [`Log::size`] since their checkpoints.
     noted: Size,
-    /// What is kept beside the log, such as its view.
+    /// Holds what is kept beside the log, such as its view.
     beside: Size,
-    /// What a rewind may have left in memory.
+    /// Holds what a rewind may have left in memory.
     unseen: usize,
     segment: LogSegment,
 }
 
-/// What the result of a call says that was interrupted, where no one gave another reason.
+/// Holds what the result of a call says that was interrupted, where no one gave another reason.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// When an operation happens, and what the application notes beside its message.
@@ -113,11 +113,11 @@ impl Log {
     /// A conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
-        Self::starting(id, at, Iteration::new(1, at))
+        Self::start_with(id, at, Iteration::new(1, at))
     }
 
     /// A conversation whose first iteration is this empty one.
-    pub(crate) fn starting(id: &str, at: Time, first: Iteration) -> Self {
+    pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
         let size = first.size();
         Self {
             id: id.into(),

@@ -43,7 +43,7 @@ impl Origin {
         let Some(iteration) = number.filter(|number| *number > 0) else {
             return Err(wrong(&fields, "iteration", "a positive integer"));
         };
-        fields.done("one of :id, :iteration")?;
+        fields.finish("one of :id, :iteration")?;
         Ok(Self {
             id,
             iteration,

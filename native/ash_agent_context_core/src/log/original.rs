@@ -1,4 +1,4 @@
-//! What an imported message was in its provider's own form.
+//! Keeps what an imported message was in its provider's own form.
 
 use crate::log::provider::Provider;
 use crate::value::Size;

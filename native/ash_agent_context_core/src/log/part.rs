@@ -11,7 +11,7 @@ use crate::value::{Bytes, Map, Size, Value};
 /// The key in a text's metadata for the recording that it is the words of.
 pub(crate) const AUDIO_ID: &str = "audio_id";
 
-/// What a message says.
+/// Says what a message says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Nothing (`nil`): an assistant message that only calls tools.
@@ -25,15 +25,15 @@ pub enum Content {
 /// A piece of content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// Says what it is.
     pub kind: PartKind,
-    /// What its provider wants to see again.
+    /// Holds what its provider wants to see again.
     pub provider_metadata: Option<Map>,
-    /// What the application asks of providers for it: `detail`, `citations`, `cache`.
+    /// Holds what the application asks of providers for it: `detail`, `citations`, `cache`.
     pub hints: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
-    /// Whether its provider does not get it back, or not its id: an earlier item has the id, which is
+    /// Says whether its provider does not get it back, or not its id: an earlier item has the id, which is
     /// known when the part joins a context, or the other half of its pair is not sent.
     pub(crate) withheld: bool,
 }
@@ -97,7 +97,7 @@ pub enum Source {
     Stored {
         /// Whose store it is.
         provider: Provider,
-        /// What it is called there.
+        /// Says what it is called there.
         id: Box<str>,
     },
 }

@@ -22,7 +22,7 @@ pub(crate) struct Piece {
     pub by_hand: Vec<ByHand>,
     /// Bytes of the longest result in it, where it has several iterations.
     pub longest: usize,
-    /// Whether it has a number that JSON readers refuse.
+    /// Says whether it has a number that JSON readers refuse.
     pub exceeds: bool,
 }
 
@@ -31,11 +31,11 @@ pub(crate) struct Piece {
 pub(crate) struct Shape {
     /// Where a cache breakpoint can be put in, the last such place.
     pub mark: Option<usize>,
-    /// Whether the first element is the model's.
+    /// Says whether the first element is the model's.
     pub begins_with_model: bool,
-    /// Whether the first element is the model's and calls tools.
+    /// Says whether the first element is the model's and calls tools.
     pub begins_with_calls: bool,
-    /// Whether the last element is the model's.
+    /// Says whether the last element is the model's.
     pub ends_with_model: bool,
 }
 
@@ -141,14 +141,14 @@ impl Slot {
 
 impl Pieces {
     /// Returns what is kept under a key.
-    pub fn kept(&self, key: u64) -> Option<Kept> {
+    pub fn find(&self, key: u64) -> Option<Kept> {
         self.get(key)?.with(|kept| kept.clone())
     }
 
-    /// What is kept under a key, made by `make` when there is nothing. Nobody waits for a piece that another thread
-    /// makes: both make it, and one is kept.
-    pub fn kept_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
-        if let Some(kept) = self.kept(key) {
+    /// Returns what is kept under a key, made by `make` when there is nothing. Nobody waits for a piece that another
+    /// thread makes: both make it, and one is kept.
+    pub fn find_or_make(&self, key: u64, make: impl FnOnce() -> Piece) -> Kept {
+        if let Some(kept) = self.find(key) {
             return kept;
         }
         self.keep(key, Kept::alone(make()))

@@ -37,7 +37,7 @@ impl Log {
     }
 
     /// The same by another type of number.
-    pub(crate) fn numbered(&self, number: u64) -> Option<&Iteration> {
+    pub(crate) fn get_numbered(&self, number: u64) -> Option<&Iteration> {
         steps::count(1);
         self.iteration(i64::try_from(number).ok()?)
     }

@@ -1,10 +1,10 @@
-//! What models cost.
+//! Says what models cost.
 
 use crate::log::bill::{Bill, Count, Term};
 use crate::value::time::Time;
 
-/// What has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out of what
-/// it is a part of.
+/// Says what has a price: all tokens are of the request or of the answer, and what has a price of its own is taken out
+/// of what it is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// A token of the request.
@@ -65,7 +65,7 @@ impl Unit {
         (Self::Request, "request"),
     ];
 
-    /// What it is a part of.
+    /// Returns what it is a part of.
     const fn wholes(self) -> &'static [Self] {
         match self {
             Self::CacheRead
@@ -108,7 +108,7 @@ impl Unit {
     }
 }
 
-/// What one of a unit costs, in 10^-12 US dollars.
+/// Holds what one of a unit costs, in 10^-12 US dollars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
     /// Of what.
@@ -140,12 +140,12 @@ pub struct Factor {
     pub through: u64,
 }
 
-/// What a model costs from a time on.
+/// Holds what a model costs from a time on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rates {
     /// From when on; `None`: since ever.
     pub valid_from: Option<Time>,
-    /// What its units cost. What has no rate costs what it is a part of.
+    /// Holds what its units cost. What has no rate costs what it is a part of.
     pub rates: Vec<Rate>,
     /// How words change that.
     pub factors: Vec<Factor>,
@@ -153,14 +153,14 @@ pub struct Rates {
     pub context_window: Option<u64>,
 }
 
-/// What an answer cost, in 10^-12 US dollars.
+/// Holds what an answer cost, in 10^-12 US dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Money {
     /// The tokens of the request.
     pub input: u64,
     /// The tokens of the answer.
     pub output: u64,
-    /// What is no token.
+    /// Holds what is no token.
     pub fees: u64,
 }
 
@@ -184,7 +184,7 @@ impl Money {
 }
 
 impl Rates {
-    /// What a unit costs in a request of so many tokens, or what it is a part of, if that has a rate.
+    /// Returns what a unit costs in a request of so many tokens, or what it is a part of, if that has a rate.
     #[must_use]
     pub fn rate(&self, unit: Unit, input: u64) -> Option<u64> {
         let of = |unit| self.rates.iter().find(|rate| rate.unit == unit);
@@ -192,7 +192,7 @@ impl Rates {
         rate.map(|rate| rate.of(input))
     }
 
-    /// What a part of an answer cost.
+    /// Returns what a part of an answer cost.
     #[must_use]
     pub fn cost(&self, bill: &Bill) -> Money {
         let mut left: Vec<(Unit, u64, u64)> = self
@@ -245,9 +245,9 @@ impl Rates {
         factors.filter(|factor| bill.term(factor.term) == Some(&*factor.word))
     }
 
-    /// What a bill has and no rate or factor is for: it costs as much as without it.
+    /// Returns what a bill has and no rate or factor is for: it costs as much as without it.
     #[must_use]
-    pub fn unpriced(&self, bill: &Bill) -> Vec<String> {
+    pub fn find_unpriced(&self, bill: &Bill) -> Vec<String> {
         let has = |unit: Unit| self.rates.iter().any(|rate| rate.unit == unit);
         let units = [
             (Unit::CacheWriteHour, Count::WrittenHour),

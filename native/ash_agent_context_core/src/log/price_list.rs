@@ -90,8 +90,8 @@ impl Prices {
         Self { offers, provider }
     }
 
-    /// The prices at a time for the first of these names that has any, or for all models. Providers add a date to the name
-    /// that they were asked for: a name stands for itself without its date as well.
+    /// The prices at a time for the first of these names that has any, or for all models. Providers add a date to the
+    /// name that they were asked for: a name stands for itself without its date as well.
     #[must_use]
     pub fn find(
         &self,
@@ -102,7 +102,9 @@ impl Prices {
         let provider = self.provider.as_deref().or(provider);
         let named = provider.and_then(|provider| self.offer(provider));
         let given = names.into_iter().flatten();
-        let mut names = given.flat_map(|name| [Some(name), undated(name)]).flatten();
+        let mut names = given
+            .flat_map(|name| [Some(name), strip_date(name)])
+            .flatten();
         let found = names.find_map(|name| self.of(named, name, at));
         let any = || {
             let offers = self.offers.iter().filter(|offer| offer.provider.is_none());
@@ -142,8 +144,8 @@ impl Prices {
         offers.find_map(|offer| offer.find(is_meant, at))
     }
 
-    /// What an answer cost where its tokens were reported: of the model that it names or of the one that was asked for.
-    /// `opened` is when its iteration began, for an answer whose request is not known.
+    /// Returns what an answer cost where its tokens were reported: of the model that it names or of the one that was
+    /// asked for. `opened` is when its iteration began, for an answer whose request is not known.
     ///
     /// # Errors
     /// The name of a model without a price, as far as it is known.
@@ -188,7 +190,7 @@ impl Offer {
 }
 
 /// A name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
-fn undated(name: &str) -> Option<&str> {
+fn strip_date(name: &str) -> Option<&str> {
     let date = |mark: char| match mark {
         '0'..='9' => '0',
         other => other,

@@ -10,7 +10,7 @@ use crate::log::price_list::{Model, Names, Offer, Prices};
 use crate::value::time::{self, Time};
 use crate::value::{json, Map, Value};
 
-/// What one of anything may cost at most, so that a million tokens of it fit into 64 bits.
+/// Holds what one of anything may cost at most, so that a million tokens of it fit into 64 bits.
 const MOST: u64 = 1_000_000_000_000;
 
 /// Levels of a file.
@@ -487,7 +487,7 @@ fn read_rates(prices: &Map, note: &mut impl FnMut(&str)) -> Result<Vec<Rate>, St
     Ok(rates)
 }
 
-/// What one costs in 10^-12 dollars if so many cost this, and whether that is a whole number.
+/// Returns what one costs in 10^-12 dollars if so many cost this, and whether that is a whole number.
 fn dollars(value: &Value, per: u64) -> Option<(u64, bool)> {
     let text = match value {
         Value::Int(number) => number.to_string(),

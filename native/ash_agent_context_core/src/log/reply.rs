@@ -1,4 +1,4 @@
-//! What there is to say of a model's message beside its words.
+//! Holds what there is to say of a model's message beside its words.
 
 use crate::log::provider::Provider;
 use crate::value::time::Time;
@@ -23,7 +23,7 @@ pub struct Reply {
     pub received_at: Option<Time>,
     /// The message broke off, for this reason.
     pub interrupted: Option<Value>,
-    /// What else the provider says of its answer, by its own names, such as sources.
+    /// Holds what else the provider says of its answer, by its own names, such as sources.
     pub details: Option<Map>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,

@@ -1,4 +1,4 @@
-//! What a provider answers itself: the use of one of its tools and the result, which belong together.
+//! Pairs the use of one of a provider's own tools with the result that the provider gave.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use crate::value::{Map, Value};
 /// One half of a pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Half {
-    /// What both halves have.
+    /// Holds what both halves have.
     pub key: String,
-    /// Whether it is the result.
+    /// Says whether it is the result.
     pub is_result: bool,
-    /// Whether it is a use that its provider refuses without its result.
+    /// Says whether it is a use that its provider refuses without its result.
     pub waits: bool,
 }
 

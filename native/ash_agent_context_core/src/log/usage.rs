@@ -1,4 +1,4 @@
-//! What providers report of the tokens they counted.
+//! Holds what providers report of the tokens they counted.
 
 /// Tokens that a provider counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! What a provider accepts: ids, names, and the order of a history.
+//! Says what a provider accepts: ids, names, and the order of a history.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::log::call::ToolCall;
 use crate::value::letters::is_plain;
 
-/// What a provider accepts.
+/// Says what a provider accepts.
 pub(crate) trait Accepts: Sync {
     /// Tells whether it takes the id of a call, as far as one can see from the id alone; `is_own` when the
     /// call came from it.
@@ -40,7 +40,7 @@ pub(crate) trait Accepts: Sync {
     }
 }
 
-/// What a provider takes, or is known to take, of a history that was made elsewhere. What is not as
+/// Holds what a provider takes, or is known to take, of a history that was made elsewhere. What is not as
 /// the rules say is read, and written by the rules when it is sent again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules {

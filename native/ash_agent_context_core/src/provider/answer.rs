@@ -1,4 +1,4 @@
-//! What is known of a response as a whole: who answers, what it costs, and why the model stopped.
+//! Holds what is known of a response as a whole: who answers, what it costs, and why the model stopped.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::value::{Map, Value};
 const COUNTED: usize = 100;
 
 impl Draft {
-    /// What was counted for that message, and in which word it says why the model stopped.
+    /// Keeps what was counted for that message, and in which word it says why the model stopped.
     pub fn put_report(&mut self, usage: Option<Report>, word: Option<&str>) {
         Arc::make_mut(&mut self.head).usage = usage;
         if let Some(word) = word {
@@ -83,7 +83,7 @@ impl Draft {
         }
     }
 
-    /// What was counted, in the place of earlier reports.
+    /// Keeps what was counted, in the place of earlier reports.
     pub fn set_usage(&mut self, report: Report) {
         if self.head.usage.as_ref() != Some(&report) {
             Arc::make_mut(&mut self.head).usage = Some(report.clone());

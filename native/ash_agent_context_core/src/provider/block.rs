@@ -28,20 +28,20 @@ pub(crate) struct Block {
     pub(super) text: Rope,
     /// Where it stands among the parts, or among the calls; given when there is something to see.
     pub(super) number: Option<usize>,
-    /// Whether the stream says that it is complete.
+    /// Says whether the stream says that it is complete.
     pub(super) done: bool,
-    /// What the provider wants to see again, newest first; of a block of its own, fields of it.
+    /// Holds what the provider wants to see again, newest first; of a block of its own, fields of it.
     pub(super) notes: ListSync<Note>,
     /// Which piece of the provider's text came last.
     pub(super) piece: u64,
 }
 
-/// What a provider wants to see again of a block.
+/// Holds what a provider wants to see again of a block.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
     pub(super) name: &'static str,
     pub(super) value: Arc<Value>,
-    /// Whether it is one of several.
+    /// Says whether it is one of several.
     pub(super) listed: bool,
 }
 

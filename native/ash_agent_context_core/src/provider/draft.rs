@@ -23,7 +23,7 @@ use super::rope::Rope;
 /// Fields that an element of the notes on thinking may have.
 const FIELDS: usize = 20;
 
-/// What a provider calls a block. Never a position that we count: providers skip and reuse them.
+/// Says what a provider calls a block. Never a position that we count: providers skip and reuse them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// The only one of its kind.
@@ -42,7 +42,7 @@ pub(crate) enum Key {
     Nth(usize),
 }
 
-/// What rarely changes.
+/// Holds what rarely changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnswerHead {
     pub asked: Option<Box<str>>,
@@ -55,9 +55,9 @@ pub(super) struct AnswerHead {
     /// Numbers that are reported one by one.
     pub counted: Map,
     pub refused: bool,
-    /// What else is said of the answer. Shared: older versions of the head hold it as well.
+    /// Holds what else is said of the answer. Shared: older versions of the head hold it as well.
     pub details: Vec<(&'static str, Arc<Value>)>,
-    /// What comes of it one by one, newest first.
+    /// Holds what comes of it one by one, newest first.
     pub listed: ListSync<Note>,
 }
 
@@ -77,9 +77,9 @@ pub(crate) struct Draft {
     pub(super) calls: usize,
     /// Where the blocks of the answer begin that is coming in.
     begun: usize,
-    /// Whether the stream said that this is all.
+    /// Says whether the stream said that this is all.
     pub ended: bool,
-    /// What happened since somebody looked.
+    /// Holds what happened since somebody looked.
     pub events: Vec<Event>,
     /// Bytes that may be parsed at once.
     pub budget: usize,
@@ -340,7 +340,7 @@ impl Draft {
     }
 
     /// More of what is in the place of reasoning.
-    pub fn redacted(&mut self, key: Key, data: &str) {
+    pub fn add_redacted(&mut self, key: Key, data: &str) {
         let at = match self.find(&key) {
             Some(at) => at,
             None => self.open(key, BlockKind::Redacted),

@@ -1,4 +1,4 @@
-//! What a response comes to: the content and the calls of a message.
+//! Says what a response comes to: the content and the calls of a message.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
 use crate::provider::block::{Block, BlockKind};
 use crate::provider::draft::Draft;
-use crate::provider::foreign::{detailed, ordered, part};
+use crate::provider::foreign::{join_details, order_calls, part};
 use crate::value::{Map, Value};
 
-/// What there is to put on a conversation.
+/// Holds what there is to put on a conversation.
 #[derive(Debug)]
 pub(crate) struct Drafted {
     pub content: Content,
@@ -41,7 +41,7 @@ fn put_details(
         part.provider_metadata = Some(metadata.put(key, details));
         return;
     }
-    let words = detailed(&details).into_bytes().into();
+    let words = join_details(&details).into_bytes().into();
     let mut entries = vec![
         (Value::atom("provider"), Value::atom(provider.name())),
         (key, details),
@@ -68,7 +68,7 @@ fn keep_pairs(parts: &mut Vec<PlacedPart>) {
 impl Draft {
     /// The message as far as it came. Of a response that broke off, what its provider would refuse is
     /// left out.
-    pub fn said(&self, is_complete: bool) -> Drafted {
+    pub fn message_so_far(&self, is_complete: bool) -> Drafted {
         let asked = self.head.asked.as_deref();
         let named = (!self.is_neutral).then_some(self.provider);
         let mut numbered: Vec<(usize, &Block)> = self
@@ -98,7 +98,7 @@ impl Draft {
             false => (parts.len(), call),
         };
         let calls = calls.into_iter().map(place).collect();
-        let (content, calls) = ordered(self.provider, parts, calls);
+        let (content, calls) = order_calls(self.provider, parts, calls);
         Drafted {
             content,
             calls,

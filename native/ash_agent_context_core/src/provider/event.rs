@@ -1,4 +1,4 @@
-//! What happens while a response comes in.
+//! Says what happens while a response comes in.
 
 use crate::log::bill::Report;
 use crate::log::call::ToolCall;
@@ -14,14 +14,14 @@ pub enum Event {
     Text {
         /// The 0-based position of the part among the message's parts.
         part: usize,
-        /// What came, whole characters.
+        /// Holds what came, whole characters.
         text: Box<str>,
     },
     /// More of the model's reasoning.
     Thinking {
         /// The 0-based position of the part among the message's parts.
         part: usize,
-        /// What came, whole characters.
+        /// Holds what came, whole characters.
         text: Box<str>,
     },
     /// A call whose arguments are to come.
@@ -35,14 +35,14 @@ pub enum Event {
     CallArguments {
         /// The 0-based position of the call among the message's calls.
         position: usize,
-        /// What came.
+        /// Holds what came.
         json: Box<str>,
     },
     /// A complete call.
     Call(ToolCall),
     /// A part that came as a whole.
     Part(Part),
-    /// What the provider counted so far.
+    /// Stands for what the provider counted so far.
     Usage(Report),
     /// Why the model stopped.
     Finish(Finish),

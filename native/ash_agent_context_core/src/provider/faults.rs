@@ -12,10 +12,10 @@ impl Fault {
     /// Returns what a provider says went wrong.
     pub(crate) fn provider(code: Option<&str>, message: Option<&str>) -> Self {
         let names: Vec<_> = code.into_iter().collect();
-        Self::told(code, message, &names, None, None)
+        Self::tell(code, message, &names, None, None)
     }
 
-    fn told(
+    fn tell(
         code: Option<&str>,
         message: Option<&str>,
         names: &[&str],
@@ -52,7 +52,7 @@ impl Fault {
     pub(crate) fn neither(node: &Node<'_>, expected: &'static str) -> Self {
         match ["message", "detail"]
             .iter()
-            .any(|name| node::filled(node, name).is_some())
+            .any(|name| node::filled_text(node, name).is_some())
         {
             true => Self::read(node),
             false => Self::unreadable(expected),
@@ -77,7 +77,7 @@ impl Fault {
             Ok(match told.map(Node::kind) {
                 Some(NodeKind::Text(message)) => {
                     let names: Vec<_> = name.into_iter().collect();
-                    Self::told(name, Some(message), &names, Some(status), None)
+                    Self::tell(name, Some(message), &names, Some(status), None)
                 }
                 Some(NodeKind::Object(_)) => {
                     Self::read_refusal(told.unwrap_or(node), name, Some(status))
@@ -89,7 +89,7 @@ impl Fault {
             let text = std::str::from_utf8(body).ok().map(str::trim);
             let text = text.filter(|text| !text.is_empty());
             let names: Vec<_> = name.into_iter().collect();
-            Self::told(name, text, &names, Some(status), None)
+            Self::tell(name, text, &names, Some(status), None)
         })
     }
 
@@ -97,18 +97,18 @@ impl Fault {
         let number = |key| node::number(error, key).map(|code| code.to_string());
         let named = ["code", "status", "type", "__type"].into_iter();
         let named =
-            named.filter_map(|key| node::filled(error, key).filter(|name| *name != "error"));
+            named.filter_map(|key| node::filled_text(error, key).filter(|name| *name != "error"));
         // Bedrock's begins with the name of its service.
         let named = named.map(|name| name.rsplit('#').next().unwrap_or(name));
         let named: Vec<_> = name.into_iter().chain(named).collect();
         let numbered = number("code").or_else(|| number("status"));
         let message = ["message", "Message", "detail", "metadata"]
             .into_iter()
-            .find_map(|key| node::filled(error, key));
+            .find_map(|key| node::filled_text(error, key));
         // Servers in Python list what they found.
         let first = || node::text(node::list(error, "detail").first()?, "msg");
         let names: Vec<_> = named.iter().copied().chain(numbered.as_deref()).collect();
-        Self::told(
+        Self::tell(
             named.first().copied().or(numbered.as_deref()),
             message.or_else(first),
             &names,

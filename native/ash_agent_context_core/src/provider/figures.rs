@@ -2,8 +2,8 @@
 
 use crate::log::bill::{Count, Term};
 
-/// What has a price of its own in a report: a number in an object, or in those objects of a list where a word stands under
-/// a key.
+/// Holds what has a price of its own in a report: a number in an object, or in those objects of a list where a word
+/// stands under a key.
 pub(crate) struct Billed {
     /// The key of the object or list.
     pub under: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Billed {
     pub of: Option<(&'static str, &'static str)>,
     /// The number's keys.
     pub number: &'static [&'static str],
-    /// What it counts.
+    /// Says what it counts.
     pub count: Count,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Figures {
     pub cache_read: &'static [&'static str],
     /// Written to the cache and not in `input`.
     pub cache_written: &'static [&'static str],
-    /// What the provider's own tools read, beside `whole_input`.
+    /// Holds what the provider's own tools read, beside `whole_input`.
     pub tools: &'static [&'static str],
     /// Of the answer, all of it.
     pub output: &'static [&'static str],
@@ -79,7 +79,7 @@ pub(crate) struct Figures {
     pub input_details: &'static [&'static str],
     /// Objects with details of the answer, such as `reasoning`.
     pub output_details: &'static [&'static str],
-    /// What has a price of its own.
+    /// Holds what has a price of its own.
     pub billed: &'static [Billed],
     /// Words on which prices depend.
     pub terms: &'static [(&'static str, Term)],

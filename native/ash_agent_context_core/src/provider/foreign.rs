@@ -8,7 +8,7 @@ use crate::log::provider::Provider;
 use crate::value::fields::{utf8, Fields};
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
-/// What a role's content may be.
+/// Holds what a role's content may be.
 pub const CONTENT: &str = "content: text or a list of parts";
 
 /// An object of a foreign history, its keys atoms or strings.
@@ -97,7 +97,7 @@ impl Object {
     /// Takes arguments: an object or its JSON text, which may be left out.
     pub fn arguments(&mut self, name: &str) -> Result<Arguments, Error> {
         let value = self.take(name).unwrap_or(Value::Nil);
-        bounded(&value, MAX_DEPTH)?;
+        check_levels(&value, MAX_DEPTH)?;
         Arguments::from_value(value)
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
     }
@@ -111,7 +111,7 @@ impl Object {
     /// Takes the arguments of a call of this kind, which may be left out.
     pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
         let value = self.take(name).unwrap_or(Value::Nil);
-        bounded(&value, MAX_DEPTH)?;
+        check_levels(&value, MAX_DEPTH)?;
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
     }
 
@@ -217,7 +217,7 @@ pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
 }
 
 /// The texts and summaries among details of reasoning.
-pub fn detailed(details: &Value) -> String {
+pub fn join_details(details: &Value) -> String {
     let Value::List(details) = details else {
         return String::new();
     };
@@ -268,7 +268,7 @@ pub fn json_part(block: &Value) -> Result<Part, Error> {
 }
 
 /// A block that the message around it cannot have.
-pub fn misplaced(block: &Value) -> Error {
+pub fn refuse_misplaced(block: &Value) -> Error {
     let name = name_at(block, "type").unwrap_or("this");
     let expected = format!("another block than {name} in a message of this role");
     Error::invalid(vec![Value::text("type")], expected)
@@ -353,7 +353,7 @@ pub fn json_like(value: Value, levels: usize) -> Result<Value, Error> {
         // A date or the like: it is written as its text.
         Value::Map(map) if map.get_atom("__struct__").is_some() => {
             let value = Value::Map(map);
-            bounded(&value, levels)?;
+            check_levels(&value, levels)?;
             value
         }
         Value::Map(map) => {
@@ -368,7 +368,7 @@ pub fn json_like(value: Value, levels: usize) -> Result<Value, Error> {
             Value::Map(Map::new(entries?))
         }
         other => {
-            bounded(&other, levels)?;
+            check_levels(&other, levels)?;
             other
         }
     })
@@ -380,18 +380,18 @@ const TOO_DEEP: Error = Error::TooDeep { limit: MAX_DEPTH };
 ///
 /// # Errors
 /// [`Error::TooDeep`]
-pub fn bounded(value: &Value, levels: usize) -> Result<(), Error> {
+pub fn check_levels(value: &Value, levels: usize) -> Result<(), Error> {
     let inner = || levels.checked_sub(1).ok_or(TOO_DEEP);
     match value {
         Value::List(items) | Value::Tuple(items) => {
             let inner = inner()?;
-            items.iter().try_for_each(|item| bounded(item, inner))
+            items.iter().try_for_each(|item| check_levels(item, inner))
         }
         Value::Map(map) => {
             let inner = inner()?;
             map.iter().try_for_each(|(key, value)| {
-                bounded(key, inner)?;
-                bounded(value, inner)
+                check_levels(key, inner)?;
+                check_levels(value, inner)
             })
         }
         _ => Ok(()),
@@ -416,7 +416,7 @@ pub fn plain_content(mut parts: Vec<Part>) -> Content {
 
 /// Returns what a model says and its calls, each with the number of parts before it. A call that follows all parts does
 /// not tell that, since it is what most do.
-pub fn ordered(
+pub fn order_calls(
     provider: Provider,
     parts: Vec<Part>,
     calls: Vec<(usize, ToolCall)>,

@@ -20,7 +20,7 @@ pub(crate) trait Format: Accepts + Writes + Reads + Responds + Reports {}
 
 impl<T: Accepts + Writes + Reads + Responds + Reports> Format for T {}
 
-/// What a user message says that stands where one has to and there is none.
+/// Holds what a user message says that stands where one has to and there is none.
 pub(crate) const STAND_IN: &str = "Continue.";
 
 /// How messages are written.

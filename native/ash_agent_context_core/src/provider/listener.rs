@@ -9,7 +9,7 @@ use crate::provider::accepts::Rules;
 use crate::provider::foreign::Object;
 use crate::value::{Map, Value};
 
-/// What a listener does with each turn.
+/// Says what a listener does with each turn.
 pub(crate) trait Listen {
     /// The provider's rules for the order.
     fn rules(&self) -> &Rules;
@@ -21,10 +21,10 @@ pub(crate) trait Listen {
     fn element(&self) -> usize;
 
     /// The element that is being read has a shape that its provider refuses.
-    fn refused(&mut self);
+    fn mark_refused(&mut self);
 
     /// The element at this position is not as it was given any more.
-    fn cleaned(&mut self, position: usize);
+    fn mark_cleaned(&mut self, position: usize);
 
     /// A system prompt that stands beside the messages, and its field as JSON.
     fn prompt(&mut self, content: Content, json: Box<str>);
@@ -123,7 +123,7 @@ pub struct Answer {
     pub status: Status,
     pub output: Output,
     pub metadata: Option<Map>,
-    /// Whether something comes before it in its message that belongs after it.
+    /// Says whether something comes before it in its message that belongs after it.
     pub moved: bool,
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
 }
 
 /// The same, where a text without letters counts as missing.
-pub(crate) fn filled<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
+pub(crate) fn filled_text<'n>(node: &'n Node<'_>, key: &str) -> Option<&'n str> {
     text(node, key).filter(|text| !text.is_empty())
 }
 

@@ -11,15 +11,15 @@ pub struct Options<'a> {
     pub provider: Provider,
     /// The model it is for, where that matters.
     pub model: Option<&'a str>,
-    /// What becomes of thinking that another provider or model gave.
+    /// Holds what becomes of thinking that another provider or model gave.
     pub thinking: Thinking,
     /// The role of the system prompt for OpenAI.
     pub system_role: SystemRole,
-    /// What a server that speaks OpenAI's chat format makes of reasoning.
+    /// Holds what a server that speaks OpenAI's chat format makes of reasoning.
     pub dialect: Option<Dialect>,
-    /// What the provider keeps of the conversation itself.
+    /// Holds what the provider keeps of the conversation itself.
     pub known: Known<'a>,
-    /// Whether to place cache breakpoints.
+    /// Says whether to place cache breakpoints.
     pub cache: bool,
     /// The number of the first iteration to send.
     pub from: Option<u64>,
@@ -31,7 +31,7 @@ pub struct Options<'a> {
     pub steps: usize,
 }
 
-/// What becomes of thinking that another provider or model gave.
+/// Says what becomes of thinking that another provider or model gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Thinking {
     /// It is left out.
@@ -61,7 +61,7 @@ impl SystemRole {
     }
 }
 
-/// What a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
+/// Says what a server that speaks OpenAI's chat format makes of reasoning. Without one, what was imported goes
 /// back as it came, and no other reasoning goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -89,7 +89,7 @@ impl Dialect {
     }
 }
 
-/// What OpenAI Responses keeps of the conversation itself.
+/// Says what OpenAI Responses keeps of the conversation itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Known<'a> {
     /// Nothing: all of it is sent.

@@ -92,7 +92,7 @@ impl Writer<'_> {
         let (mut said, moved) =
             calls_behind(&said, |part| thinks(part, self), |part| leads(part, self));
         for call in moved {
-            self.changed(ChangeKind::MovedCall, || call.id.to_string(), None);
+            self.report_change(ChangeKind::MovedCall, || call.id.to_string(), None);
         }
         let is_lost = |part: &Part| part.kind.is_thinking() && !thinks(part, self);
         let is_whole = !said.iter().filter_map(PartOrCall::part).any(is_lost);
@@ -109,7 +109,7 @@ impl Writer<'_> {
                 .first()
                 .and_then(PartOrCall::part)
                 .map(|part| part.kind.name());
-            self.changed(
+            self.report_change(
                 ChangeKind::MovedPart,
                 || kind.unwrap_or_default().to_owned(),
                 None,
@@ -135,7 +135,11 @@ impl Writer<'_> {
     }
 
     /// Where what the model said last ends, but for thinking: providers refuse a message that ends with it.
-    pub fn spoken(&self, said: &[PartOrCall<'_>], thinks: fn(&Part, &Self) -> bool) -> usize {
+    pub fn find_spoken_end(
+        &self,
+        said: &[PartOrCall<'_>],
+        thinks: fn(&Part, &Self) -> bool,
+    ) -> usize {
         let is_spoken = |one: &PartOrCall<'_>| match one {
             PartOrCall::Call(_) => true,
             PartOrCall::Part(part) => !thinks(part, self) && self.says(part),

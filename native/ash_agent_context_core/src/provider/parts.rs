@@ -11,14 +11,14 @@ pub(crate) struct Parts {
     pub text: fn(&str, &mut Writer<'_>),
     /// Marks a part that the application set a cache breakpoint on.
     pub hint: fn(&Part, &mut Writer<'_>),
-    /// Whether the provider takes media; what it does not becomes words.
+    /// Says whether the provider takes media; what it does not becomes words.
     pub takes: fn(&Media<'_>) -> bool,
     /// Writes media that it takes.
     pub media: fn(&Part, &Media<'_>, &mut Writer<'_>),
 }
 
 /// No hint at all.
-pub(crate) fn unmarked(_part: &Part, _out: &mut Writer<'_>) {}
+pub(crate) fn mark_nothing(_part: &Part, _out: &mut Writer<'_>) {}
 
 impl Parts {
     /// Writes all that a message says.
@@ -62,7 +62,7 @@ impl Parts {
                 }
                 (self.hint)(part, out);
             }
-            (_, None) => out.dropped(part),
+            (_, None) => out.drop_part(part),
         }
     }
 }

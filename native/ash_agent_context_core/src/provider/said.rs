@@ -1,4 +1,4 @@
-//! What a provider's own block says in words, for all other providers.
+//! Says what a provider's own block says in words, for all other providers.
 
 use crate::value::letters::{is_blank, utf8};
 use crate::value::{Map, Value};

@@ -70,7 +70,7 @@ pub(crate) trait Figured: Sized {
     fn to_value(&self) -> Option<Value>;
 }
 
-/// What stands under a key.
+/// Says what stands under a key.
 pub(crate) enum Figure<'r, R> {
     Nothing,
     Number(u64),
@@ -184,7 +184,7 @@ static NAMES: LazyLock<HashMap<&'static str, (FigureKind, usize)>> = LazyLock::n
     names
 });
 
-/// What there is of each figure. A number is taken from the first key that has one, so that a report
+/// Holds what there is of each figure. A number is taken from the first key that has one, so that a report
 /// which names it in two ways is counted once.
 struct Found<'r, R> {
     numbers: [Option<(usize, u64)>; KINDS.len()],

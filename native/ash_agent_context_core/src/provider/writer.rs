@@ -79,7 +79,12 @@ impl<'o> Writer<'o> {
     }
 
     /// Tells of a change, if anyone wants to know.
-    pub fn changed(&mut self, what: ChangeKind, from: impl FnOnce() -> String, to: Option<&str>) {
+    pub fn report_change(
+        &mut self,
+        what: ChangeKind,
+        from: impl FnOnce() -> String,
+        to: Option<&str>,
+    ) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change {
                 what,
@@ -127,7 +132,7 @@ impl<'o> Writer<'o> {
     }
 
     /// The part of a result that has the last cache breakpoint in it: the whole result gets that.
-    pub fn marked<'a>(&self, outcome: &'a Outcome) -> Option<&'a Part> {
+    pub fn find_marked<'a>(&self, outcome: &'a Outcome) -> Option<&'a Part> {
         match &outcome.output {
             Output::Parts(parts) => parts.iter().rfind(|part| part.mark().is_some()),
             Output::Value(_) => None,
@@ -142,11 +147,11 @@ impl<'o> Writer<'o> {
 
     /// A user or assistant message with a list of blocks; nothing when no block is written.
     pub fn blocks(&mut self, is_model: bool, fill: impl FnOnce(&mut Self)) {
-        self.wrapped(open(is_model), CLOSE, fill);
+        self.wrap(open(is_model), CLOSE, fill);
     }
 
-    /// What `fill` writes, between a beginning and an end; nothing when it writes nothing.
-    pub fn wrapped(&mut self, open: &str, close: &str, fill: impl FnOnce(&mut Self)) {
+    /// Writes what `fill` writes, between a beginning and an end; nothing when it writes nothing.
+    pub fn wrap(&mut self, open: &str, close: &str, fill: impl FnOnce(&mut Self)) {
         let start = self.json.0.len();
         self.json.raw(open);
         let inside = self.json.0.len();
@@ -173,10 +178,10 @@ impl<'o> Writer<'o> {
     pub fn text<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
         }
         if letters::is_blank(&text) {
-            self.changed(
+            self.report_change(
                 ChangeKind::DroppedBlankText,
                 || text.clone().into_owned(),
                 None,
@@ -193,7 +198,7 @@ impl<'o> Writer<'o> {
         }
         let sent = self.accepts.id(call, call.came_from(self.options.provider));
         if *sent != *call.id {
-            self.changed(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
+            self.report_change(ChangeKind::RenamedId, || call.id.to_string(), Some(&sent));
         }
         sent
     }
@@ -202,7 +207,7 @@ impl<'o> Writer<'o> {
     pub fn name<'a>(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
         let name = self.accepts.name(call.name.as_str());
         if let Cow::Owned(to) = &name {
-            self.changed(
+            self.report_change(
                 ChangeKind::RenamedTool,
                 || call.name.as_str().to_owned(),
                 Some(to),
@@ -217,7 +222,7 @@ impl<'o> Writer<'o> {
         if !call.kind.is_function() {
             let kind = call.kind.name();
             let to = CallKind::Function.name();
-            self.changed(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
+            self.report_change(ChangeKind::CallToFunction, || kind.to_owned(), Some(to));
         }
         [self.id(call), self.name(call), self.arguments(call)]
     }
@@ -229,7 +234,7 @@ impl<'o> Writer<'o> {
         };
         let text = letters::utf8(bytes);
         if let Cow::Owned(to) = &text {
-            self.changed(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
+            self.report_change(ChangeKind::ReplacedBytes, || format!("{bytes:?}"), Some(to));
         }
         text
     }
@@ -248,7 +253,7 @@ impl<'o> Writer<'o> {
             _ => "arguments",
         };
         let wrapped = format!("{{\"{key}\":{json}}}");
-        self.changed(ChangeKind::WrappedArguments, || json, Some(&wrapped));
+        self.report_change(ChangeKind::WrappedArguments, || json, Some(&wrapped));
         Cow::Owned(wrapped)
     }
 
@@ -262,36 +267,36 @@ impl<'o> Writer<'o> {
         if part.is_of(self.options) && (signature.is_some() || !signed) {
             return Thought::Own { text, signature };
         }
-        self.thinking_as_text(part)
+        self.turn_thinking_into_text(part)
     }
 
     /// Returns what becomes of thinking or of what stands in its place, where it is known if it goes back as it came.
-    pub fn thinking_where<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
+    pub fn place_thinking<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
         match &part.kind {
             PartKind::RedactedThinking(_) => {
-                self.dropped(part);
+                self.drop_part(part);
                 Thought::Nothing
             }
             _ if is_own => self.thinking(part, true),
-            _ => self.thinking_as_text(part),
+            _ => self.turn_thinking_into_text(part),
         }
     }
 
     /// Returns what a thinking part becomes that cannot go back as it came.
-    pub fn thinking_as_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
+    pub fn turn_thinking_into_text<'a>(&mut self, part: &'a Part) -> Thought<'a> {
         let PartKind::Thinking(bytes) = &part.kind else {
             return Thought::Nothing;
         };
         let text = letters::utf8(bytes);
         if self.options.thinking == Thinking::Text && !letters::is_blank(&text) {
-            self.changed(
+            self.report_change(
                 ChangeKind::ThinkingToText,
                 || text.clone().into_owned(),
                 Some(&text),
             );
             return Thought::Text(text);
         }
-        self.changed(ChangeKind::DroppedThinking, || text.into_owned(), None);
+        self.report_change(ChangeKind::DroppedThinking, || text.into_owned(), None);
         Thought::Nothing
     }
 
@@ -315,8 +320,8 @@ impl<'o> Writer<'o> {
     }
 
     /// A part that this provider cannot have.
-    pub fn dropped(&mut self, part: &Part) {
-        self.changed(
+    pub fn drop_part(&mut self, part: &Part) {
+        self.report_change(
             ChangeKind::DroppedPart,
             || part.kind.name().to_owned(),
             None,
@@ -326,13 +331,13 @@ impl<'o> Writer<'o> {
     /// An image or a file where only text can be.
     pub fn media_words(&mut self, part: &Part) -> String {
         let words = words_of(&part.kind).unwrap_or_default();
-        self.reworded(part, &words);
+        self.reword_part(part, &words);
         words
     }
 
     /// A part that this provider gets as text.
-    pub fn reworded(&mut self, part: &Part, words: &str) {
-        self.changed(
+    pub fn reword_part(&mut self, part: &Part, words: &str) {
+        self.report_change(
             ChangeKind::PartToText,
             || part.kind.name().to_owned(),
             Some(words),
@@ -346,8 +351,8 @@ impl<'o> Writer<'o> {
             kind => words_of(kind),
         };
         match &words {
-            Some(words) => self.reworded(part, words),
-            None => self.dropped(part),
+            Some(words) => self.reword_part(part, words),
+            None => self.drop_part(part),
         }
         words
     }
@@ -363,11 +368,11 @@ impl<'o> Writer<'o> {
         let words = said::words(data).filter(|_| *provider != self.options.provider);
         match words {
             Some(words) => {
-                self.reworded(part, &words);
+                self.reword_part(part, &words);
                 BlockForm::Words(words)
             }
             None => {
-                self.dropped(part);
+                self.drop_part(part);
                 BlockForm::Nothing
             }
         }
@@ -383,7 +388,7 @@ impl<'o> Writer<'o> {
     }
 
     /// The same where the provider has no error mark.
-    pub fn worded_result<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
+    pub fn word_result<'a>(&mut self, outcome: &'a Outcome) -> Cow<'a, str> {
         let text = self.result_text(outcome);
         if !outcome.is_error() {
             return text;
@@ -398,7 +403,7 @@ impl<'o> Writer<'o> {
         sends: impl Fn(&Media<'_>) -> bool,
     ) -> (Cow<'a, str>, Vec<&'a Part>) {
         let Output::Parts(_) = &outcome.output else {
-            return (self.worded_result(outcome), Vec::new());
+            return (self.word_result(outcome), Vec::new());
         };
         self.split_result_unworded(outcome, sends)
     }
@@ -417,12 +422,12 @@ impl<'o> Writer<'o> {
             match (&part.kind, Media::of(&part.kind)) {
                 (PartKind::Text(bytes), _) => texts.extend(self.text(bytes)),
                 (_, Some(found)) if sends(&found) => {
-                    self.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+                    self.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
                     media.push(part);
                 }
                 (_, Some(found)) => {
                     let words = found.words();
-                    self.reworded(part, &words);
+                    self.reword_part(part, &words);
                     texts.push(Cow::Owned(words));
                 }
                 (_, None) => texts.extend(self.words(part).map(Cow::Owned)),
@@ -440,7 +445,7 @@ impl<'o> Writer<'o> {
 /// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
 
-/// What becomes of a provider's block.
+/// Says what becomes of a provider's block.
 pub(crate) enum BlockForm<'a> {
     /// It goes back as it came.
     Own(&'a Map),
@@ -450,7 +455,7 @@ pub(crate) enum BlockForm<'a> {
     Nothing,
 }
 
-/// What becomes of a thinking part.
+/// Says what becomes of a thinking part.
 pub(crate) enum Thought<'a> {
     /// It goes back to whom it came from.
     Own {

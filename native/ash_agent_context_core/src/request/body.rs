@@ -18,7 +18,7 @@ use crate::provider::format::{Format, STAND_IN};
 use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::item::{items, Item};
-use crate::request::located::{covered, Located};
+use crate::request::located::{from_cover, Located};
 use crate::request::segment::{check_numbers, Segment};
 use crate::request::slice::Slice;
 use crate::request::unit::{self, Placed};
@@ -40,7 +40,7 @@ pub(crate) struct Body<'a, 'o> {
     first: u64,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) run: Option<Run>,
-    /// Whether the last element is the model's; `None` before the first.
+    /// Says whether the last element is the model's; `None` before the first.
     model_last: Option<bool>,
     /// Items that may belong together with those after them.
     unit: Vec<Placed<'a>>,
@@ -48,7 +48,7 @@ pub(crate) struct Body<'a, 'o> {
     imported: Vec<Placed<'a>>,
     /// The value of [`Body::model_last`] before that element.
     before_imported: Option<bool>,
-    /// What is sent in another way than it is kept, if anyone wants to know.
+    /// Holds what is sent in another way than it is kept, if anyone wants to know.
     report: Option<Vec<Located>>,
     /// The system prompt beside the list, and everything before it.
     pub(super) system: Option<(Json, Slice<'a>)>,
@@ -133,8 +133,8 @@ impl<'a, 'o> Body<'a, 'o> {
             iteration: self.context.first_number(),
             position: 0,
         };
-        let slice = match placed.item.imported(self.options) {
-            Some(imported) => Slice::lent(imported.as_bytes(), Shape::default(), 0),
+        let slice = match placed.item.imported_elements(self.options) {
+            Some(imported) => Slice::lend(imported.as_bytes(), Shape::default(), 0),
             None => {
                 self.tell(placed);
                 self.slice(placed.item, 0)?
@@ -157,7 +157,7 @@ impl<'a, 'o> Body<'a, 'o> {
     }
 
     fn add_iterations(&mut self) -> Result<(), Error> {
-        let mut steps = self.context.sent(self.options);
+        let mut steps = self.context.list_sent(self.options);
         while let Some(stretch) = steps.next() {
             match stretch {
                 Stretch::Iteration(iteration, rendering) => {
@@ -168,11 +168,11 @@ impl<'a, 'o> Body<'a, 'o> {
                 }
                 Stretch::Cover(first, last, summary, rendering) => {
                     // Hidden messages may stand in the last element before them, as it was imported.
-                    let hidden = self.context.log.numbered(first);
+                    let hidden = self.context.log.get_numbered(first);
                     self.end_unit(hidden.is_some_and(|hidden| self.is_held(hidden)))?;
                     if let Some(report) = &mut self.report {
                         report.push(Located {
-                            change: covered(first, last, summary, rendering),
+                            change: from_cover(first, last, summary, rendering),
                             iteration: first,
                             position: 0,
                         });
@@ -205,7 +205,7 @@ impl<'a, 'o> Body<'a, 'o> {
             // What is sent of it depends on other iterations.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
-        } else if let Some(kept) = iteration.pieces().kept(key) {
+        } else if let Some(kept) = iteration.pieces().find(key) {
             self.end_unit(false)?;
             let is_plain = rendering.is_plain(kept.piece.longest);
             let until = if is_plain { until } else { iteration.number };
@@ -221,7 +221,7 @@ impl<'a, 'o> Body<'a, 'o> {
             }
             self.spend(iteration.size())?;
             let encode = || self.encode(iteration, rendering);
-            let kept = iteration.pieces().kept_or_make(key, encode);
+            let kept = iteration.pieces().find_or_make(key, encode);
             self.forget_items(iteration, rendering);
             self.add_kept(kept, 1, iteration.number, key);
         } else {
@@ -237,7 +237,7 @@ impl<'a, 'o> Body<'a, 'o> {
         rendering: Rendering<'a>,
         known: usize,
     ) -> Result<(), Error> {
-        for next in self.placed(iteration, rendering).skip(known) {
+        for next in self.place_items(iteration, rendering).skip(known) {
             self.step()?;
             if !next.item.is_held(self.options) {
                 self.end_unit(false)?;
@@ -247,7 +247,7 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(())
     }
 
-    fn placed<'i>(
+    fn place_items<'i>(
         &self,
         iteration: &'i Iteration,
         rendering: Rendering<'i>,
@@ -269,7 +269,7 @@ impl<'a, 'o> Body<'a, 'o> {
         match imported.filter(|_| !is_cut) {
             Some((first, elements)) => {
                 let mut slice =
-                    Slice::lent(elements.as_bytes(), first.item.shape(), first.iteration);
+                    Slice::lend(elements.as_bytes(), first.item.shape(), first.iteration);
                 slice.is_before = self.is_before(first.item);
                 slice.follows_user = self.follows_user(first.item);
                 slice.is_prefix = self.format.is_prefix(elements);
@@ -289,7 +289,7 @@ impl<'a, 'o> Body<'a, 'o> {
         let first = unit.first()?;
         first.item.elements(self.options)?; // nearly always nothing
         let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
-        let elements = unit::imported(&items, self.options)?;
+        let elements = unit::imported_elements(&items, self.options)?;
         let goes_on = self.joins(self.model_last, first.item.is_model());
         (!goes_on).then_some(elements)
     }
@@ -319,12 +319,12 @@ impl<'a, 'o> Body<'a, 'o> {
     /// Returns what the rules make of an item.
     fn slice(&mut self, item: Item<'a>, number: u64) -> Result<Slice<'a>, Error> {
         let key = self.key ^ item.rendering();
-        let kept = match item.pieces().kept(key) {
+        let kept = match item.pieces().find(key) {
             Some(kept) => kept,
             None => {
                 self.spend(item.size())?;
                 let encode = || item.encode(self.format, self.options);
-                item.pieces().kept_or_make(key, encode)
+                item.pieces().find_or_make(key, encode)
             }
         };
         Ok(Slice::of(kept.piece, 0..1, number))
@@ -425,7 +425,7 @@ impl<'a, 'o> Body<'a, 'o> {
     fn stand_in(&mut self, number: u64, is_behind: bool) {
         self.slices.push(Slice::constant(self.format.stand_in()));
         self.model_last = Some(false);
-        let iteration = self.context.log.numbered(number);
+        let iteration = self.context.log.get_numbered(number);
         let count = |one| items(one, Rendering::PLAIN, self.options).count();
         let behind = iteration.filter(|_| is_behind && self.report.is_some());
         let behind = behind.map_or(0, count);

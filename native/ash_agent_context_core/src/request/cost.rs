@@ -1,4 +1,4 @@
-//! What requests cost, beside what has to be encoded for them: see [`Options::most`].
+//! Says what requests cost, beside what has to be encoded for them: see [`Options::most`].
 
 use crate::context::Context;
 use crate::provider::options::Options;
@@ -28,8 +28,8 @@ impl Context {
     /// the request ends with [`Error::TooMuchWork`](crate::error::Error::TooMuchWork).
     fn count_joined(&self, options: &Options<'_>) -> usize {
         let first = options.from.unwrap_or(self.first_number());
-        let first = self.log.numbered(first);
-        let kept = first.and_then(|iteration| iteration.pieces().kept(options.key()));
+        let first = self.log.get_numbered(first);
+        let kept = first.and_then(|iteration| iteration.pieces().find(options.key()));
         kept.map_or(1, |kept| kept.piece.count().max(1))
     }
 

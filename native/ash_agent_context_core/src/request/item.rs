@@ -1,4 +1,4 @@
-//! What adds elements to the list of a request.
+//! Knows what adds elements to the list of a request.
 
 use crate::log::exchange::Exchange;
 use crate::log::iteration::Iteration;
@@ -19,7 +19,7 @@ use crate::view::rendering::Rendering;
 /// Room for what stands around a term of a message.
 const BESIDE_TERM: usize = 16;
 
-/// What adds elements to a request's list.
+/// Says what adds elements to a request's list.
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
     /// The system prompt.
@@ -118,7 +118,7 @@ impl<'a> Item<'a> {
     }
 
     /// The elements that its own provider had, where they are sent.
-    pub fn imported(self, options: &Options<'_>) -> Option<&'a str> {
+    pub fn imported_elements(self, options: &Options<'_>) -> Option<&'a str> {
         // Breakpoints are placed in what the rules make, and so are other words.
         let anew = options.cache || matches!(self, Self::Remade(..)) || self.rendering() != 0;
         self.elements(options).filter(|_| !anew)
@@ -179,13 +179,13 @@ impl<'a> Item<'a> {
         changes.extend(out.changes());
         // A reason is mostly reported already.
         if vanishes && changes.is_empty() {
-            changes.extend(self.vanished());
+            changes.extend(self.report_vanished());
         }
         changes
     }
 
     /// The change that a message is not sent at all, if it says anything.
-    fn vanished(self) -> Option<Change> {
+    fn report_vanished(self) -> Option<Change> {
         let (Self::System(message, _) | Self::Message(message, _) | Self::Remade(message, _)) =
             self
         else {
@@ -216,7 +216,7 @@ pub(crate) fn items<'a>(
         let rendering = rendering.behind(slots);
         slots += entry.message.calls.len();
         let exchange = entry.exchange.as_deref();
-        let exchange = exchange.filter(|exchange| exchange.filled() > 0);
+        let exchange = exchange.filter(|exchange| exchange.count_filled() > 0);
         let speaks_otherwise = dialect.is_some_and(|dialect| {
             let elements = Imported::of(entry.message.original.as_ref(), provider);
             elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))

@@ -7,7 +7,7 @@ use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
 /// The change that a cover makes.
-pub(crate) fn covered(
+pub(crate) fn from_cover(
     first: u64,
     last: u64,
     summary: Option<&Message>,

@@ -23,7 +23,7 @@ impl<'a> Body<'a, '_> {
             return Vec::new(); // most requests
         }
         let by_hand: Vec<Mark> = self
-            .marked()
+            .list_marked()
             .flat_map(|(index, slice)| slice.by_hand(index))
             .collect();
         let room = match by_hand.is_empty() {
@@ -68,7 +68,7 @@ impl<'a> Body<'a, '_> {
     }
 
     /// Everything that may have a cache breakpoint, the system prompt first.
-    pub(super) fn marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
+    pub(super) fn list_marked(&self) -> impl Iterator<Item = (Option<usize>, &Slice<'a>)> {
         let system = self.system.iter().map(|(_, slice)| (None, slice));
         let slices = self.slices.iter().enumerate();
         system.chain(slices.map(|(index, slice)| (Some(index), slice)))
@@ -81,7 +81,7 @@ impl<'a> Body<'a, '_> {
             mark => mark.trim_start_matches([',', '{']),
         };
         let sign = sign.split_inclusive(":{").next().unwrap_or(sign).as_bytes();
-        self.marked()
+        self.list_marked()
             .map(|(_, slice)| {
                 slice
                     .bytes()
@@ -124,10 +124,10 @@ impl<'a> Body<'a, '_> {
             segments.push(slice.part(start, slice.end));
         };
         if let Some((before, slice)) = self.system {
-            segments.push(made(before));
+            segments.push(make_segment(before));
             cut(&slice, None, 0, &mut segments);
         }
-        segments.push(made(head));
+        segments.push(make_segment(head));
         for (index, slice) in self.slices.iter().enumerate() {
             // The first element follows a comma as all others do.
             let start = slice.start + usize::from(index == 0);
@@ -138,6 +138,6 @@ impl<'a> Body<'a, '_> {
     }
 }
 
-fn made(json: Json) -> Segment<'static> {
+fn make_segment(json: Json) -> Segment<'static> {
     Segment::Made(Cow::Owned(json.0))
 }

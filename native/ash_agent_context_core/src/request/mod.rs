@@ -175,7 +175,7 @@ impl Context {
     }
 
     /// Returns what is sent of the view.
-    fn sent(&self, options: &Options<'_>) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
+    fn list_sent(&self, options: &Options<'_>) -> Sent<'_, impl Iterator<Item = (u64, &Cover)>> {
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
         let from = self.first_sent(options);
         let pairs = Pairs {
@@ -196,7 +196,7 @@ impl Context {
     }
 }
 
-/// What is sent of a view.
+/// Holds what is sent of a view.
 struct Sent<'a, I: Iterator<Item = (u64, &'a Cover)>> {
     steps: Steps<'a, I>,
     most: usize,

@@ -23,7 +23,8 @@ const FANOUT: u64 = 16;
 const BESIDE_TEXT: usize = 512;
 
 impl<'a> Body<'a, '_> {
-    /// Encodes the most iterations from one on that make one piece, and returns how many. Nothing where one stays alone.
+    /// Encodes the most iterations from one on that make one piece, and returns how many. Nothing where one stays
+    /// alone.
     pub(super) fn add_largest_group(
         &mut self,
         first: u64,
@@ -86,8 +87,8 @@ impl<'a> Body<'a, '_> {
             return None;
         }
         let belongs = |number: u64| {
-            let iteration = self.context.log.numbered(number)?;
-            let is_new = iteration.pieces().kept(self.key).is_none();
+            let iteration = self.context.log.get_numbered(number)?;
+            let is_new = iteration.pieces().find(self.key).is_none();
             let is_plain = rendering.is_plain(iteration.longest_result());
             (is_new && is_plain && self.is_whole(iteration, rendering)).then_some(iteration)
         };
@@ -109,8 +110,8 @@ impl<'a> Body<'a, '_> {
         let parts = (kept.piece.count() - kept.part) as u64;
         let most = parts.min((until + 1).saturating_sub(number)).max(1);
         let is_next = |count: u64| {
-            let other = self.context.log.numbered(number + count);
-            let other = other.and_then(|iteration| iteration.pieces().kept(self.key));
+            let other = self.context.log.get_numbered(number + count);
+            let other = other.and_then(|iteration| iteration.pieces().find(self.key));
             other.is_some_and(|other| {
                 Arc::ptr_eq(&other.piece, &kept.piece) && other.part == kept.part + count as usize
             })
@@ -173,7 +174,8 @@ impl<'a> Body<'a, '_> {
             return None;
         }
         self.left_to_join = self.left_to_join.checked_sub(bytes)?;
-        let iterations = (first..run.end).filter_map(|number| self.context.log.numbered(number));
+        let iterations =
+            (first..run.end).filter_map(|number| self.context.log.get_numbered(number));
         let longest = iterations.clone().map(Iteration::longest_result).max();
         let parts = pieces.clone().map(|piece| &**piece);
         let joined = Arc::new(Piece::join(parts, longest.unwrap_or(0)));
@@ -198,16 +200,16 @@ impl<'a> Body<'a, '_> {
         Some(())
     }
 
-    /// Whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made anew
-    /// where roles alternate, or belong together with those of its neighbours.
+    /// Tells whether an iteration's elements are the same whatever stands around it. Imported ones may have to be made
+    /// anew where roles alternate, or belong together with those of its neighbours.
     pub(super) fn is_whole(&self, iteration: &Iteration, rendering: Rendering<'_>) -> bool {
-        let next = self.context.log.numbered(iteration.number + 1);
+        let next = self.context.log.get_numbered(iteration.number + 1);
         if self.is_held(iteration) || next.is_some_and(|next| self.is_held(next)) {
             return false;
         }
         let alternates = self.format.alternates();
         let is_bound = |item: Item<'_>| {
-            let imported = item.imported(self.options);
+            let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| alternates || self.format.is_prefix(elements))
                 || self.follows_user(item)
         };
@@ -250,7 +252,7 @@ impl<'a> Body<'a, '_> {
             if let Some(elements) = imported {
                 bytes.extend_from_slice(elements.as_bytes());
             } else if let Some(Kept { piece, part }) =
-                item.pieces().kept(self.key ^ item.rendering())
+                item.pieces().find(self.key ^ item.rendering())
             {
                 bytes.extend_from_slice(piece.bytes());
                 mark = piece.shape(part).mark.map(|mark| start + mark);

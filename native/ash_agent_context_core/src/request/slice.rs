@@ -1,4 +1,4 @@
-//! What a request is put together from: stretches of elements.
+//! Holds what a request is put together from: stretches of elements.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub(crate) struct Slice<'a> {
     pub number: u64,
     /// How they fit to others.
     pub shape: Shape,
-    /// Whether it was imported and asks for its continuation.
+    /// Says whether it was imported and asks for its continuation.
     pub is_prefix: bool,
-    /// Whether it stands before the list begins, where a list begins after its system messages.
+    /// Says whether it stands before the list begins, where a list begins after its system messages.
     pub is_before: bool,
-    /// Whether a row of the user's has to stand before it.
+    /// Says whether a row of the user's has to stand before it.
     pub follows_user: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    pub fn lent(bytes: &'a [u8], shape: Shape, number: u64) -> Self {
+    pub fn lend(bytes: &'a [u8], shape: Shape, number: u64) -> Self {
         Self {
             start: 0,
             end: bytes.len(),
@@ -77,7 +77,7 @@ impl<'a> Slice<'a> {
     }
 
     pub fn constant(text: &'static str) -> Self {
-        Self::lent(text.as_bytes(), Shape::default(), 0)
+        Self::lend(text.as_bytes(), Shape::default(), 0)
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -14,9 +14,9 @@ pub(crate) struct Placed<'a> {
 }
 
 /// The elements of items of which the first one has those of all, if all of them go back as they were imported.
-pub(crate) fn imported<'a>(unit: &[Item<'a>], options: &Options<'_>) -> Option<&'a str> {
-    let is_imported = |item: &Item<'a>| item.imported(options).is_some();
-    let elements = unit.first()?.imported(options)?;
+pub(crate) fn imported_elements<'a>(unit: &[Item<'a>], options: &Options<'_>) -> Option<&'a str> {
+    let is_imported = |item: &Item<'a>| item.imported_elements(options).is_some();
+    let elements = unit.first()?.imported_elements(options)?;
     (!elements.is_empty() && unit.iter().all(is_imported)).then_some(elements)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn resolve<'a, 'i, 'o>(
 ) -> impl Iterator<Item = (Item<'a>, Option<&'a str>)> + use<'a, 'i, 'o> {
     let units = items.chunk_by(|_, next| next.is_held(options));
     units.flat_map(move |unit| {
-        let is_imported = imported(unit, options).is_some();
+        let is_imported = imported_elements(unit, options).is_some();
         let elements = move |item: &Item<'a>| item.elements(options).filter(|_| is_imported);
         unit.iter().map(move |item| (*item, elements(item)))
     })

@@ -15,14 +15,14 @@ use crate::value::Value;
 
 use super::{Response, State};
 
-/// What the model reads of a call that broke off with its response.
+/// Holds what the model reads of a call that broke off with its response.
 const CUT: &str = "The response broke off in the middle of this call. It was not run.";
 
 /// The same where the model reached its limit.
 const CUT_BY_LENGTH: &str =
     "The answer reached its limit of tokens in the middle of this call. It was not run.";
 
-/// What it reads of a call after which the response broke off.
+/// Holds what it reads of a call after which the response broke off.
 const NOT_RUN: &str = "The response broke off after this call. It was not run.";
 
 impl Context {
@@ -71,7 +71,7 @@ impl Context {
             iteration: current.number,
             position: current.count_messages() + log.lead(current).count(),
         };
-        let said = response.said();
+        let said = response.message_so_far();
         let mut calls = said.calls;
         // An id that a provider used twice would not be an id.
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What a provider sends back: whole, or as a stream of bytes in any cut.
+//! Reads what a provider sends back: whole, or as a stream of bytes in any cut.
 //!
 //! A response is a value: feeding one gives another, and the old one is as it was. It is put on a
 //! conversation when it is complete, or when it broke off; see [`crate::Context::add_response`].
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// What a provider sends back, as far as it came. Immutable; cloning is O(1).
+/// Holds what a provider sends back, as far as it came. Immutable; cloning is O(1).
 #[derive(Debug, Clone)]
 pub struct Response {
     frames: Frames,
@@ -108,7 +108,7 @@ pub struct Given<'a> {
     pub content: Value,
     /// The calls in it.
     pub calls: Value,
-    /// What was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
+    /// Holds what was counted. A report that cannot be read is left out: that is not a reason to lose an answer.
     pub usage: Value,
     /// The model that answered.
     pub model: Option<&'a str>,
@@ -353,7 +353,7 @@ impl Response {
 
     /// Bytes that came.
     #[must_use]
-    pub const fn received(&self) -> usize {
+    pub const fn count_received(&self) -> usize {
         self.received
     }
 
@@ -367,7 +367,7 @@ impl Response {
             content,
             calls,
             done,
-        } = self.said();
+        } = self.message_so_far();
         let (mut whole, mut half) = (Vec::new(), Vec::new());
         for (call, done) in calls.into_iter().zip(done) {
             if done { &mut whole } else { &mut half }.push(call);
@@ -379,8 +379,8 @@ impl Response {
         (message, half.into_boxed_slice())
     }
 
-    fn said(&self) -> Drafted {
-        self.draft.said(self.state == State::Complete)
+    fn message_so_far(&self) -> Drafted {
+        self.draft.message_so_far(self.state == State::Complete)
     }
 
     /// Returns what there is to say of the message beside its words.

@@ -38,7 +38,7 @@ struct BaseTree<'a> {
     roots: HashMap<(&'a str, u64), usize>,
     /// Where each branch hangs, by its number.
     known: HashMap<u64, (usize, Parting)>,
-    /// What hangs on a branch at a place by a message. Two messages of one hash are compared as
+    /// Holds what hangs on a branch at a place by a message. Two messages of one hash are compared as
     /// contexts, so that a collision does no harm.
     hanging: HashMap<(usize, Parting, u64), usize>,
 }
@@ -104,11 +104,11 @@ fn leave(context: &Context, other: &Context) -> (Parting, Option<u64>) {
         Some(common) => common.saturating_add(1),
         None => context.first_number(),
     };
-    let Some(iteration) = context.log.numbered(number) else {
+    let Some(iteration) = context.log.get_numbered(number) else {
         return ((number, 0), None);
     };
     let own = messages(context, iteration);
-    let others = other.log.numbered(number);
+    let others = other.log.get_numbered(number);
     let others = others.map_or(Vec::new(), |iteration| messages(other, iteration));
     let common = own.iter().zip(&others);
     let position = common.take_while(|(a, b)| is_same(**a, **b)).count();
@@ -141,7 +141,7 @@ fn is_same(a: MessageRef<'_>, b: MessageRef<'_>) -> bool {
                 && a.calls
                     .iter()
                     .zip(&b.calls)
-                    .all(|(a, b)| shown(a) == shown(b))
+                    .all(|(a, b)| show_call(a) == show_call(b))
         }
         (MessageRef::Results(calls, a), MessageRef::Results(others, b)) => {
             a.metadata == b.metadata && results(calls, a).eq(results(others, b))
@@ -159,7 +159,7 @@ type ShownCall<'a> = (
 );
 
 /// Returns what is shown of a call.
-fn shown(call: &ToolCall) -> ShownCall<'_> {
+fn show_call(call: &ToolCall) -> ShownCall<'_> {
     (
         &call.id,
         call.name.as_str(),
@@ -214,7 +214,7 @@ fn write_added(sink: &mut Sink, message: &Message) -> fmt::Result {
         (&message.role, &message.content, &message.metadata);
     write!(sink, "{seen:?}")?;
     let mut calls = message.calls.iter();
-    calls.try_for_each(|call| write!(sink, "{:?}", shown(call)))
+    calls.try_for_each(|call| write!(sink, "{:?}", show_call(call)))
 }
 
 /// Returns what an iteration is beside its messages.
@@ -226,6 +226,6 @@ fn write_head(sink: &mut Sink, iteration: &Iteration) -> fmt::Result {
     let mut calls = iteration.calls();
     calls.try_for_each(|(call, outcome)| {
         let outcome = outcome.map(|outcome| (outcome.is_error(), &outcome.output));
-        write!(sink, "{:?} {outcome:?}", shown(call))
+        write!(sink, "{:?} {outcome:?}", show_call(call))
     })
 }

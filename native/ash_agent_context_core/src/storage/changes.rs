@@ -1,4 +1,4 @@
-//! What of a document has to be written when the one of an earlier state is kept already.
+//! Says what of a document has to be written when the one of an earlier state is kept already.
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
@@ -26,8 +26,11 @@ impl Context {
         let head = self.head();
         let kept = base.filter(|base| base.first_number() == self.first_number());
         let iterations = match kept {
-            Some(base) => self.changed_since(base),
-            None => self.iterations().map(|own| self.written(own)).collect(),
+            Some(base) => self.list_changed_since(base),
+            None => self
+                .iterations()
+                .map(|own| self.write_iteration(own))
+                .collect(),
         };
         Changes {
             head: Some(head).filter(|head| base.map(Self::head).as_ref() != Some(head)),
@@ -43,10 +46,10 @@ impl Context {
             common.saturating_add(1).min(self.current_iteration())
         });
         let changed = self.iterations().filter(|own| own.number >= first);
-        changed.map(|own| self.written(own)).collect()
+        changed.map(|own| self.write_iteration(own)).collect()
     }
 
-    fn changed_since(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
+    fn list_changed_since(&self, base: &Self) -> Vec<(u64, Vec<u8>)> {
         let (own, other) = (&self.log.history, &base.log.history);
         let same = match own.continues(other) {
             true => own.len().min(other.len()),
@@ -56,18 +59,18 @@ impl Context {
         let first = self.first_number().saturating_add(before);
         let numbers = first..=self.current_iteration();
         let changed = numbers.filter_map(|number| {
-            let iteration = self.log.numbered(number)?;
+            let iteration = self.log.get_numbered(number)?;
             let kept = base
                 .log
-                .numbered(number)
+                .get_numbered(number)
                 .is_some_and(|kept| is_same(iteration, kept))
                 && self.asked.at(number) == base.asked.at(number);
-            (!kept).then(|| self.written(iteration))
+            (!kept).then(|| self.write_iteration(iteration))
         });
         changed.collect()
     }
 
-    fn written(&self, iteration: &Iteration) -> (u64, Vec<u8>) {
+    fn write_iteration(&self, iteration: &Iteration) -> (u64, Vec<u8>) {
         (iteration.number, self.iteration_text(iteration))
     }
 }

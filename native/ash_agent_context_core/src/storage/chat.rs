@@ -75,7 +75,7 @@ impl Chat<'_> {
             .collect();
         let bases = bases::find(&leaves);
         let given = self.head.iter().filter(|(_, value)| !is_empty(value));
-        let head = written(&Map::new(given.cloned().collect()))?;
+        let head = write_terms(&Map::new(given.cloned().collect()))?;
         let mut entries = head.into_entries();
         self.keep_config(&mut entries);
         entries.retain(|(_, value)| !is_empty(value));
@@ -88,7 +88,7 @@ impl Chat<'_> {
         let branches = Value::List(branches?.into_boxed_slice());
         entries.push((Value::text(keys::BRANCHES), branches));
         entries.push((Value::text(keys::VERSION), Value::Int(VERSION)));
-        Ok(Value::Map(merged(&self.extra, entries)))
+        Ok(Value::Map(merge(&self.extra, entries)))
     }
 
     /// The document as JSON text.
@@ -107,7 +107,7 @@ impl Chat<'_> {
             Some(Value::Map(written)) => written.into_entries(),
             _ => Vec::new(),
         };
-        let whole = merged(&self.config_extra, written);
+        let whole = merge(&self.config_extra, written);
         entries.push((config, Value::Map(whole)));
     }
 }
@@ -118,18 +118,18 @@ impl Branch<'_> {
         if let Some(base) = base {
             names.push((Value::text(keys::BASE), base.name.clone()));
         }
-        let mut entries = written(&Map::new(names))?.into_entries();
+        let mut entries = write_terms(&Map::new(names))?.into_entries();
         let text = match base {
             Some(base) => self.context.delta_beside(base.context),
             None => self.context.to_snapshot(),
         };
         entries.push((Value::text(keys::CONTEXT), json::read(&text, NESTING)?));
-        Ok(Value::Map(merged(&self.extra, entries)))
+        Ok(Value::Map(merge(&self.extra, entries)))
     }
 }
 
 /// A map with others' entries in the place of its own of the same keys.
-fn merged(map: &Map, others: Vec<(Value, Value)>) -> Map {
+fn merge(map: &Map, others: Vec<(Value, Value)>) -> Map {
     Map::new(map.iter().cloned().chain(others).collect())
 }
 
@@ -142,7 +142,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A map of terms as JSON data.
-fn written(map: &Map) -> Result<Map, Error> {
+fn write_terms(map: &Map) -> Result<Map, Error> {
     let mut text = Json::with_capacity(0);
     tagged::entries(&mut text, map);
     match json::read(&text.into_bytes(), NESTING)? {
@@ -270,15 +270,15 @@ fn split(config: &mut Map, known: &[&str]) -> Result<Map, Error> {
     let entries = std::mem::take(config).into_entries();
     let (own, others) = entries.into_iter().partition(|(key, _)| is_known(key));
     *config = Map::new(own);
-    checked(Map::new(others))
+    check_fields(Map::new(others))
 }
 
 fn unknown(fields: Fields) -> Result<Map, Error> {
-    checked(fields.rest().unwrap_or_default())
+    check_fields(fields.rest().unwrap_or_default())
 }
 
 /// Fields that nobody knows are JSON data.
-fn checked(unknown: Map) -> Result<Map, Error> {
+fn check_fields(unknown: Map) -> Result<Map, Error> {
     let unknown = Value::Map(unknown);
     untagged::check_unknown(&unknown, MAX_DEPTH)?;
     match unknown {

@@ -1,4 +1,4 @@
-//! What storage costs.
+//! Says what storage costs.
 
 use memchr::memmem;
 
@@ -7,7 +7,7 @@ use crate::storage::load::has_masks;
 use crate::value::cost::Cost;
 use crate::value::{Size, Value};
 
-/// What stands in the text of a snapshot that has patterns.
+/// Holds what stands in the text of a snapshot that has patterns.
 const MASKS: &[u8] = b"\"masks\"";
 
 /// Bytes of a text that costs so much already that patterns make no difference.

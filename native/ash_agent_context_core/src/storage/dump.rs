@@ -60,7 +60,7 @@ impl Context {
             return self.to_snapshot();
         };
         let entries = |context: &Self| {
-            let iteration = context.log.numbered(since.number);
+            let iteration = context.log.get_numbered(since.number);
             iteration.map(|iteration| iteration.entries().cloned().collect::<Vec<_>>())
         };
         let (own, other) = (entries(self), entries(base));
@@ -147,7 +147,7 @@ impl Context {
         });
     }
 
-    /// What the conversation is beside its iterations, its id and its times.
+    /// Writes what the conversation is beside its iterations, its id and its times.
     fn write_beside(&self, json: &mut JsonObject<'_>) {
         tagged::entries(json.key(keys::METADATA), self.metadata());
         if let Some(origin) = self.origin() {

@@ -142,7 +142,7 @@ impl<'a> Head<'a> {
             note_view(&mut context, read.view);
             let entries = base
                 .log
-                .numbered(since)
+                .get_numbered(since)
                 .into_iter()
                 .flat_map(Iteration::entries);
             for entry in entries.take(self.shared) {
@@ -156,7 +156,7 @@ impl<'a> Head<'a> {
             Ok(context)
         };
         let mut context = open_first().map_err(|error| in_iterations(error, 0))?;
-        let held_by = base.log.numbered(since).and_then(Iteration::held_by);
+        let held_by = base.log.get_numbered(since).and_then(Iteration::held_by);
         if held_by != context.current().held_by() {
             context.log.forget_wire(held_by, false);
         }
@@ -202,7 +202,7 @@ fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
         .ok()
         .and_then(|since| base.log.index(since - 1));
     let Some(before) = before else {
-        return Context::starting(base.id(), iteration.started_at, iteration);
+        return Context::start_with(base.id(), iteration.started_at, iteration);
     };
     let mut context = base.clone();
     context.cut(before);

@@ -61,7 +61,7 @@ impl Opened {
 
 fn open_first(node: Node<'_>, trust: Trust) -> Result<Context, Error> {
     let read = read_iteration(node, None, trust)?;
-    let mut context = Context::starting("", read.empty.started_at, read.empty);
+    let mut context = Context::start_with("", read.empty.started_at, read.empty);
     note_view(&mut context, read.view);
     read_messages(&mut context, read.messages, trust)?;
     Ok(context)

@@ -1,4 +1,4 @@
-//! What a document is made of while it is read: the terms that nodes stand for, and the fields of an object.
+//! Holds what a document is made of while it is read: the terms that nodes stand for, and the fields of an object.
 
 use crate::error::Error;
 use crate::storage::limits::LEVELS;

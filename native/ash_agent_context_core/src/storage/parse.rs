@@ -49,7 +49,7 @@ mod tests {
 
     const GOLDEN: &str = include_str!("../../../../test/fixtures/snapshot_v1.json");
 
-    fn parsed(text: &str) -> Option<Context> {
+    fn parse_context(text: &str) -> Option<Context> {
         read(text.as_bytes(), Trust::default())
     }
 
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn what_a_document_mostly_has_takes_no_tree() {
-        assert!(parsed(GOLDEN).is_some());
+        assert!(parse_context(GOLDEN).is_some());
         for value in [
             r#""\u00e9\ud83d\ude00\"\\\/\b\f\n\r\t""#,
             "\"漢字 and more than thirty-two bytes of it\"",
@@ -72,7 +72,7 @@ mod tests {
         ] {
             let text = with_field(&format!("\"unknown\":{value}"));
             let loaded = Context::load(json::read(text.as_bytes(), NESTING).unwrap()).unwrap();
-            assert!(parsed(&text).unwrap() == loaded, "{value}");
+            assert!(parse_context(&text).unwrap() == loaded, "{value}");
         }
     }
 
@@ -88,11 +88,11 @@ mod tests {
             "\"unknown\":1,",
             "\"iterations\":[]",
         ] {
-            assert!(parsed(&with_field(field)).is_none(), "{field}");
+            assert!(parse_context(&with_field(field)).is_none(), "{field}");
         }
         let deep = |levels| format!("\"unknown\":{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parsed(&with_field(&deep(63))).is_some());
-        assert!(parsed(&with_field(&deep(64))).is_none());
-        assert!(parsed(&format!("{GOLDEN} x")).is_none());
+        assert!(parse_context(&with_field(&deep(63))).is_some());
+        assert!(parse_context(&with_field(&deep(64))).is_none());
+        assert!(parse_context(&format!("{GOLDEN} x")).is_none());
     }
 }

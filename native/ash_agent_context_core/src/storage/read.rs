@@ -446,7 +446,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
     }
     let (decision, asked, ended) = match trust.approvals {
         Approvals::Keep => (decision, asked, ended),
-        Approvals::Drop => (None, None, ended.map(undecided)),
+        Approvals::Drop => (None, None, ended.map(settle_undecided)),
     };
     let outcome = match (ended, fields.take_given(keys::RESULT)) {
         (None, None) => None,
@@ -462,7 +462,7 @@ fn read_state(fields: &mut DocumentFields<'_>, trust: Trust) -> Result<ReadingSt
 }
 
 /// How a call ended for whom no decision counts: a denial filled its slot, which stays filled.
-fn undecided(ended: Status) -> Status {
+fn settle_undecided(ended: Status) -> Status {
     match ended {
         Status::Denied => Status::Error,
         other => other,
@@ -537,7 +537,7 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
         .with_extra(rest(fields)?))
 }
 
-/// What the elements of an object are read from where there are none.
+/// Holds what the elements of an object are read from where there are none.
 pub(crate) const NIL: Node<'static> = Node::Value(Value::Nil);
 
 #[inline]

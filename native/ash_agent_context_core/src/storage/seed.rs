@@ -13,19 +13,19 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::UnknownIteration`]; [`Error::PendingToolCalls`] when calls wait in the last of them.
-    pub fn seeded(&self, first: i64, last: i64, id: &str, at: Time) -> Result<Self, Error> {
+    pub fn seed(&self, first: i64, last: i64, id: &str, at: Time) -> Result<Self, Error> {
         let parent = self.rewind(last)?;
         parent.log.check_nothing_pending()?;
         let range = (parent.iteration(first), u64::try_from(first));
         let (Some(opening), Ok(first)) = range else {
             return Err(parent.log.unknown_iteration(first));
         };
-        let mut child = Self::starting(id, at, renumbered(opening, 1));
+        let mut child = Self::start_with(id, at, renumber(opening, 1));
         child.say_again(opening);
         let rest = first.saturating_add(1)..=parent.current_iteration();
-        let rest = rest.filter_map(|number| parent.log.numbered(number));
+        let rest = rest.filter_map(|number| parent.log.get_numbered(number));
         for (iteration, number) in rest.zip(2..) {
-            child.log.open(renumbered(iteration, number));
+            child.log.open(renumber(iteration, number));
             child.say_again(iteration);
         }
         if let Some(view) = parent.view() {
@@ -59,7 +59,7 @@ impl Context {
 }
 
 /// An iteration without its messages, under another number.
-fn renumbered(iteration: &Iteration, number: u64) -> Iteration {
+fn renumber(iteration: &Iteration, number: u64) -> Iteration {
     let mut empty = Iteration::new(number, iteration.started_at);
     empty.completed_at = iteration.completed_at;
     empty.metadata = iteration.metadata.clone();

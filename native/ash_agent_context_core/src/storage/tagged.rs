@@ -69,7 +69,7 @@ fn plain_key(key: &Value) -> Option<NameKey<'_>> {
 }
 
 /// Writes a tag with a string.
-fn tagged(json: &mut Json, tag: &str, text: &str) {
+fn write_tagged(json: &mut Json, tag: &str, text: &str) {
     json.object(|json| json.key(tag).text(text));
 }
 
@@ -80,7 +80,7 @@ pub fn text(json: &mut Json, bytes: &[u8]) {
     }
     match plain(bytes) {
         Some(text) => json.text(text),
-        None => tagged(json, BYTES, &BASE64.encode(bytes)),
+        None => write_tagged(json, BYTES, &BASE64.encode(bytes)),
     }
 }
 
@@ -179,9 +179,9 @@ fn scalar(json: &mut Json, of: &Value) {
         Value::Nil => json.value(&()),
         Value::Bool(flag) => json.value(flag),
         Value::Int(integer) => json.value(integer),
-        Value::BigInt(integer) => tagged(json, INT, &int_text(integer)),
+        Value::BigInt(integer) => write_tagged(json, INT, &int_text(integer)),
         Value::Float(float) if is_safe(*float) => json.value(float),
-        Value::Float(float) => tagged(json, FLOAT, &format!("{float:?}")),
+        Value::Float(float) => write_tagged(json, FLOAT, &format!("{float:?}")),
         Value::Atom(name) => json.object(|json| text(json.key(ATOM), name.as_bytes())),
         Value::Binary(bytes) => text(json, bytes),
         Value::List(_) | Value::Tuple(_) | Value::Map(_) => {}
@@ -192,7 +192,7 @@ fn is_object(map: &impl HasEntries) -> bool {
     map.entries().all(|(key, _)| plain_key(key).is_some())
 }
 
-/// What has the entries of a map.
+/// Says what has the entries of a map.
 pub trait HasEntries {
     fn entries(&self) -> impl Iterator<Item = (&Value, &Value)>;
 }

@@ -1,4 +1,4 @@
-//! What is believed of a document beyond what was said: a stranger can write that a call was
+//! Says what is believed of a document beyond what was said: a stranger can write that a call was
 //! approved, and can name a struct of any module that a tool then works with.
 
 use chrono::{NaiveDate, NaiveTime};
@@ -14,7 +14,7 @@ pub struct Trust {
     pub structs: Structs,
 }
 
-/// What becomes of decisions about tool calls.
+/// Says what becomes of decisions about tool calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Approvals {
     /// They are kept.
@@ -24,7 +24,7 @@ pub enum Approvals {
     Drop,
 }
 
-/// What becomes of structs.
+/// Says what becomes of structs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Structs {
     /// They are kept.

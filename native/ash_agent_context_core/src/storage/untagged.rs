@@ -81,7 +81,7 @@ enum OpenLevel {
     },
 }
 
-/// What to do next.
+/// Says what to do next.
 enum Next {
     Read(Value),
     Done(Value),

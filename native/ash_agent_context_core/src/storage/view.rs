@@ -83,7 +83,7 @@ fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
 
 /// How much a view is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
-    let summary = |cover: &Cover| cover.shown().map_or(Size::new(4, 40), Message::size);
+    let summary = |cover: &Cover| cover.replacement().map_or(Size::new(4, 40), Message::size);
     let covers = view
         .covers()
         .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
@@ -155,7 +155,7 @@ impl Stored {
                 note,
             } = covered;
             if first < behind || last < first {
-                return Err(misplaced(
+                return Err(refuse_misplaced(
                     position,
                     "a range of iterations, after the cover before it",
                 ));
@@ -195,7 +195,7 @@ impl Stored {
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
                     "a range of iterations without pending calls, after the cover before it";
-                return Err(misplaced(position, expected));
+                return Err(refuse_misplaced(position, expected));
             }
             match summary {
                 Some(summary) => context.put_summary(first, last, summary),
@@ -210,7 +210,7 @@ impl Stored {
     }
 }
 
-fn misplaced(position: usize, expected: &'static str) -> Error {
+fn refuse_misplaced(position: usize, expected: &'static str) -> Error {
     wrong(keys::LAST, expected)
         .within(index(position))
         .within(Value::text(keys::COVERS))

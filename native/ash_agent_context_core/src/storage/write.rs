@@ -225,7 +225,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                 text(json, keys::DIGEST, decision.digest.as_deref());
             });
         }
-        if let Some(arguments) = exchange.asked(slot) {
+        if let Some(arguments) = exchange.asked_arguments(slot) {
             tagged::value(json.key(keys::ASKED), arguments);
         }
         if let Some(outcome) = outcome {

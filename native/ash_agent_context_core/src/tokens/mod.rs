@@ -28,15 +28,15 @@ const HIDDEN_BYTES_PER_TOKEN: u64 = 6;
 pub struct Tokens {
     /// The system prompt.
     pub system: u64,
-    /// What users said.
+    /// Holds what users said.
     pub user: u64,
-    /// What the model said.
+    /// Holds what the model said.
     pub assistant: u64,
-    /// What the model thought.
+    /// Holds what the model thought.
     pub thinking: u64,
     /// Names and arguments of tool calls.
     pub tool_calls: u64,
-    /// What tools gave, images among it.
+    /// Holds what tools gave, images among it.
     pub tool_results: u64,
     /// Images and files in messages.
     pub media: u64,

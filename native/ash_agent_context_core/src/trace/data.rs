@@ -28,7 +28,7 @@ const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"]
 /// Views of requests that a page tells of.
 const VIEWS: usize = 20;
 
-/// What writes the data.
+/// Holds what writes the data.
 pub(super) struct DataWriter<'t, 'a> {
     trace: &'t Trace<'a>,
     prices: &'t Prices,
@@ -72,7 +72,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let origin = told
             .origin
             .and_then(|at| Some((at, self.trace.told.get(at)?)));
-        let shared = origin.map_or(0, |(_, of)| shared(context, of.context));
+        let shared = origin.map_or(0, |(_, of)| count_shared(context, of.context));
         if let Some((at, _)) = origin {
             json.field("origin", &(at, shared));
         }
@@ -186,9 +186,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(decision) = exchange.decision(slot) {
             json.object("decision", |json| self.decision(json, decision));
         }
-        let asked = entry.exchange.as_deref().and_then(|of| of.asked(slot));
+        let asked = entry
+            .exchange
+            .as_deref()
+            .and_then(|of| of.asked_arguments(slot));
         if let Some(asked) = asked {
-            let asked = json::write(&self.trace.masked_value(asked));
+            let asked = json::write(&self.trace.mask_value(asked));
             self.text(json, "asked", asked.into());
         }
         if let Some(outcome) = exchange.slot(slot) {
@@ -200,7 +203,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     }
 
     fn decision(&mut self, json: &mut JsonObject<'_>, decision: &Decision) {
-        let words = |value: &Value| wording::reason(&self.trace.masked_value(value));
+        let words = |value: &Value| wording::reason(&self.trace.mask_value(value));
         let (by, reason) = (words(&decision.by), words(&decision.reason));
         json.field("approved", &decision.approved);
         json.field("at", &millis(decision.at));
@@ -211,7 +214,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             self.text(json, "reason", reason.into());
         }
         if let Some(arguments) = &decision.arguments {
-            let arguments = json::write(&self.trace.masked_value(arguments));
+            let arguments = json::write(&self.trace.mask_value(arguments));
             self.text(json, "arguments", arguments.into());
         }
     }
@@ -295,7 +298,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
 
     /// The view as it is now, and the newest ones that requests were made from.
     fn views(&mut self, json: &mut JsonObject<'_>, context: &Context) {
-        let asked = asked_views(context);
+        let asked = list_request_views(context);
         // How long a result may be changes texts, and texts of views that agree in it are told once.
         let mut told = Vec::new();
         if let Some(view) = context.view() {
@@ -303,7 +306,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.view(json, context, view);
                 told.push(view.max_result_bytes());
                 let cleared = asked.is_empty();
-                json.object("seen", |json| self.seen(json, context, view, cleared));
+                json.object("seen", |json| self.write_seen(json, context, view, cleared));
             });
         } else {
             told.push(None);
@@ -324,7 +327,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                             json.field("as", &position);
                         }
                         None => {
-                            json.object("seen", |json| self.seen(json, context, view, false));
+                            json.object("seen", |json| self.write_seen(json, context, view, false));
                         }
                     }
                 });
@@ -339,7 +342,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             for (first, cover) in view.covers() {
                 json.object(|json| {
                     json.field("first", &first).field("last", &cover.last);
-                    if let Some(summary) = cover.shown() {
+                    if let Some(summary) = cover.replacement() {
                         let shown = look.message(summary);
                         let shown = shown.as_ref().unwrap_or(summary);
                         json.object("summary", |json| self.content(json, &shown.content));
@@ -378,7 +381,13 @@ impl<'t, 'a> DataWriter<'t, 'a> {
     /// Texts that a model saw in other words than they were said: by the numbers of the iteration, the
     /// message and the call. Cleared results and covered iterations are told elsewhere; with `cleared`, the view clears
     /// some, and these have no other words.
-    fn seen(&mut self, json: &mut JsonObject<'_>, context: &Context, view: &View, cleared: bool) {
+    fn write_seen(
+        &mut self,
+        json: &mut JsonObject<'_>,
+        context: &Context,
+        view: &View,
+        cleared: bool,
+    ) {
         for iteration in context.iterations() {
             let mut slots = 0;
             for entry in iteration.entries() {
@@ -390,12 +399,12 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 };
                 slots += entry.message.calls.len();
                 let place = format!("{}.{}", iteration.number, entry.position);
-                self.seen_entry(json, entry, look, &place);
+                self.write_seen_entry(json, entry, look, &place);
             }
         }
     }
 
-    fn seen_entry(
+    fn write_seen_entry(
         &mut self,
         json: &mut JsonObject<'_>,
         entry: &Entry,
@@ -425,7 +434,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
     }
 
-    /// What has to be done to a text to get the other: how much of it stays at the beginning and at the end,
+    /// Writes what has to be done to a text to get the other: how much of it stays at the beginning and at the end,
     /// in UTF-16, and what stands between.
     fn patch(&mut self, json: &mut JsonObject<'_>, place: &str, [said, seen]: [Cow<'_, str>; 2]) {
         if said == seen {
@@ -456,10 +465,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
 
 /// The newest views that requests were made from: the numbers of the first and the last iteration whose requests
 /// were, and the view.
-fn asked_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
+fn list_request_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
     let mut found: Vec<(u64, u64, u64, Option<&View>)> = Vec::new();
     for iteration in context.iterations() {
-        let Some((since, view)) = context.asked_with(iteration) else {
+        let Some((since, view)) = context.request_view(iteration) else {
             continue;
         };
         match found.last_mut() {
@@ -479,7 +488,7 @@ fn asked_views(context: &Context) -> Vec<(u64, u64, Option<&View>)> {
 }
 
 /// How many iterations from the first two conversations have in common.
-fn shared(context: &Context, origin: &Context) -> usize {
+fn count_shared(context: &Context, origin: &Context) -> usize {
     if context.first_number() != origin.first_number() {
         return 0;
     }

@@ -1,4 +1,4 @@
-//! What a person or a trace viewer reads. A trace is made of what is kept, at any time.
+//! Makes what a person or a trace viewer reads. A trace is made of what is kept, at any time.
 
 mod atif;
 mod data;

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::log::price_list::Prices;
 use crate::provider::options::Options;
 use crate::trace::data::DataWriter;
-use crate::trace::said::{said, Passage};
+use crate::trace::said::{list_said, Passage};
 use crate::trace::told::{Looked, Trace};
 use crate::trace::visible::visible;
 use crate::value::builder::Json;
@@ -26,16 +26,16 @@ const READABLE: usize = 50;
 /// Bytes that they have together, so that the page does not hold a conversation twice.
 const READABLE_BYTES: usize = 120_000;
 
-/// What is wanted of a page.
+/// Says what is wanted of a page.
 #[derive(Debug)]
 pub struct PageOptions<'a> {
     /// Its title.
     pub title: Option<&'a str>,
     /// Whose request is shown.
     pub request: Option<Options<'a>>,
-    /// What models cost.
+    /// Holds what models cost.
     pub prices: &'a Prices,
-    /// Whether it is to be put into another page.
+    /// Says whether it is to be put into another page.
     pub fragment: bool,
 }
 
@@ -88,7 +88,7 @@ impl Trace<'_> {
             policy: policy(),
             style: STYLE,
             script: SCRIPT,
-            data: embedded(self.data(options)),
+            data: embed(self.data(options)),
             messages: context.map_or(Vec::new(), |context| self.readable(context)),
             all: context.map_or(0, Context::count_log),
         };
@@ -134,7 +134,7 @@ impl Trace<'_> {
                 let looked = Looked::new(entry, self.look());
                 let mut share = room / (READABLE - messages.len());
                 room -= share;
-                let pieces = said(&looked)
+                let pieces = list_said(&looked)
                     .iter()
                     .map(|of| piece(of, &mut share))
                     .collect();
@@ -197,7 +197,7 @@ fn policy() -> String {
 
 /// JSON that can stand in a script tag: nothing in it ends the tag or begins a comment or another one. A
 /// `<` only stands in strings, where `\/` and `\u003c` are other ways to write what they stand for.
-fn embedded(json: Vec<u8>) -> String {
+fn embed(json: Vec<u8>) -> String {
     let mut safe = Vec::with_capacity(json.len() + json.len() / 64);
     let mut from = 0;
     for at in memchr::memchr_iter(b'<', &json) {

@@ -18,14 +18,14 @@ const ARGUMENTS: [&str; 3] = ["\"input\"", "\"args\"", "\"arguments\""];
 const OWN: usize = 64 * 1024;
 const SHARE: usize = 10;
 
-/// What is left of a long text when there is no more room.
+/// Holds what is left of a long text when there is no more room.
 const CUT: usize = 200;
 
 impl Trace<'_> {
     /// The request that would be made of the conversation now, or why there is none.
     pub(super) fn request(&self, json: &mut JsonObject<'_>, texts: &Texts, options: &Options<'_>) {
         json.text("provider", options.provider.name());
-        let Some(context) = self.active().map(|told| self.masked(told.context)) else {
+        let Some(context) = self.active().map(|told| self.mask(told.context)) else {
             return;
         };
         let waiting = context.without_pending();
@@ -37,7 +37,7 @@ impl Trace<'_> {
     }
 
     /// The conversation with all masks of the trace.
-    fn masked(&self, context: &Context) -> Context {
+    fn mask(&self, context: &Context) -> Context {
         let mut context = context.clone();
         let own = context.view().and_then(|view| view.masks.as_ref());
         if self.masks.is_some() && own != self.masks.as_ref() {

@@ -1,4 +1,4 @@
-//! What was said, as text.
+//! Collects what was said, as text.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(super) struct Passage<'a> {
 }
 
 /// Returns what a message says, the calls it makes, and their results.
-pub(super) fn said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
+pub(super) fn list_said<'a>(looked: &'a Looked<'_>) -> Vec<Passage<'a>> {
     let message = looked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
     all.extend(words(message));

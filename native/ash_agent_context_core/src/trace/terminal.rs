@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::trace::said::{said, words, Passage};
+use crate::trace::said::{list_said, words, Passage};
 use crate::trace::told::{Looked, Told, Trace};
 use crate::trace::visible::visible;
 use crate::value::time::{self, Time};
@@ -20,8 +20,10 @@ pub struct Printed {
     pub most: usize,
     /// Columns that a text has, which is one line then; `None` for all of it.
     pub width: Option<usize>,
-    /// Whether the terminal takes colours.
+    /// Says whether the terminal takes colours.
     pub color: bool,
+    /// A call to point at: the number of its iteration, and how many calls of the iteration come before it.
+    pub mark: Option<(usize, usize)>,
 }
 
 impl<'a> Trace<'a> {
@@ -37,6 +39,8 @@ impl<'a> Trace<'a> {
         let mut page = TerminalPage {
             how,
             text: String::new(),
+            calls_before: 0,
+            marked: None,
         };
         let Some(told) = self.active() else {
             return page.text;
@@ -66,19 +70,29 @@ impl<'a> Trace<'a> {
             let Some(iteration) = context.iteration(number) else {
                 break;
             };
-            page.line(&heading(iteration, self.told_of(told, iteration.number)));
+            page.line(&heading(iteration, self.tell_of(told, iteration.number)));
             let skipped = if iteration.number == from.0 {
                 from.1
             } else {
                 0
             };
             let mut failures = self.failures(iteration).into_iter().peekable();
+            page.calls_before = iteration
+                .entries()
+                .take(skipped)
+                .map(|entry| entry.message.calls.len())
+                .sum();
+            page.marked = how.mark.and_then(|(marked, call)| {
+                (usize::try_from(iteration.number) == Ok(marked)).then_some(call)
+            });
             for entry in iteration.entries().skip(skipped) {
                 while let Some(failure) = failures.next_if(|failure| came_before(failure, entry)) {
                     page.failure(&failure);
                 }
                 let looked = Looked::new(entry, self.look());
-                said(&looked).iter().for_each(|piece| page.piece(piece));
+                list_said(&looked)
+                    .iter()
+                    .for_each(|piece| page.piece(piece));
             }
             failures.for_each(|failure| page.failure(&failure));
         }
@@ -86,7 +100,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns what a model does not see of an iteration.
-    fn told_of(&self, told: &Told<'_>, number: u64) -> &'static str {
+    fn tell_of(&self, told: &Told<'_>, number: u64) -> &'static str {
         match told.context.cover(number) {
             None => "",
             Some((_, cover)) if cover.summary.is_some() => ", summarized for the model",
@@ -125,6 +139,10 @@ fn duration(from: Time, to: Time) -> String {
 struct TerminalPage {
     how: Printed,
     text: String,
+    /// How many calls of the iteration stand above.
+    calls_before: usize,
+    /// Which of the iteration's calls is pointed at.
+    marked: Option<usize>,
 }
 
 impl TerminalPage {
@@ -151,11 +169,9 @@ impl TerminalPage {
         let text = [call.as_str(), &piece.text];
         let text = match self.how.width {
             Some(width) => clip(text, width.saturating_sub(LABEL).max(20)),
-            None => visible(&text.concat())
-                .trim_end()
-                .replace('\n', &indented()),
+            None => visible(&text.concat()).trim_end().replace('\n', &indent()),
         };
-        let label = format!("  {:<1$}", piece.label, LABEL - 2);
+        let label = format!("{}{:<2$}", self.margin(piece), piece.label, LABEL - 2);
         // Writing to a string does not fail.
         let _ = match (self.how.color, piece.is_error) {
             (false, _) => write!(self.text, "{label}{text}"),
@@ -169,7 +185,23 @@ impl TerminalPage {
     }
 }
 
-fn indented() -> String {
+impl TerminalPage {
+    /// Returns what stands before a line: an arrow before the marked call.
+    fn margin(&mut self, piece: &Passage<'_>) -> &'static str {
+        let Some((_, Some(_name))) = piece.call else {
+            return "  ";
+        };
+        let is_marked = self.marked == Some(self.calls_before);
+        self.calls_before += 1;
+        if is_marked {
+            "> "
+        } else {
+            "  "
+        }
+    }
+}
+
+fn indent() -> String {
     format!("\n{}", " ".repeat(LABEL))
 }
 

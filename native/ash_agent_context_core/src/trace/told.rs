@@ -18,7 +18,7 @@ use crate::view::View;
 /// A conversation to look at: a branch or a sub-agent's among others.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
-    /// What it is called.
+    /// Says what it is called.
     pub name: &'a str,
     /// The id that its sub-agents know it by.
     pub id: &'a str,
@@ -26,9 +26,9 @@ pub struct Told<'a> {
     pub parent: Option<&'a str>,
     /// The position of the branch that it was made from, which stands before it.
     pub origin: Option<usize>,
-    /// Whether it is what a reader wants to see first.
+    /// Says whether it is what a reader wants to see first.
     pub is_active: bool,
-    /// What was said.
+    /// Holds what was said.
     pub context: &'a Context,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Trace<'a> {
         let mut failures: Vec<_> = iteration.failures.iter().cloned().collect();
         if let Some(masks) = self.masks.as_deref() {
             for failure in &mut failures {
-                if let Some(said) = failure.said_mut() {
+                if let Some(said) = failure.server_words_mut() {
                     masks.name(said);
                 }
             }
@@ -111,7 +111,7 @@ impl<'a> Trace<'a> {
         }
     }
 
-    pub(super) fn masked_value(&self, value: &Value) -> Value {
+    pub(super) fn mask_value(&self, value: &Value) -> Value {
         match &self.masks {
             Some(masks) => masks.value(value),
             None => value.clone(),

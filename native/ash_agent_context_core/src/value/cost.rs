@@ -1,11 +1,11 @@
-//! What a call costs, told before it is made: whoever makes it decides where it may run.
+//! Estimates what a call costs before it is made: whoever makes it decides where it may run.
 
 use crate::value::Size;
 
-/// What a call does, at most.
+/// Holds what a call does, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// What it walks and copies.
+    /// Holds what it walks and copies.
     pub work: Size,
     /// Terms that it hands out of what a context holds; long texts are pointed to.
     pub handed_out: usize,

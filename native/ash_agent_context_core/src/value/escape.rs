@@ -54,7 +54,8 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
     chunks.by_ref().all(|chunk| !any(chunk, is_odd)) && !any(chunks.remainder(), is_odd)
 }
 
-/// Whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each [`CHUNK`].
+/// Tells whether there is such a byte. Without a branch in it, this becomes a few vector instructions for each
+/// [`CHUNK`].
 fn any(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
     let found = |found, byte: &u8| found | u8::from(is_such(*byte));
     bytes.iter().fold(0, found) != 0
@@ -73,7 +74,8 @@ fn special_in_words(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len() - rest.len() + at)
 }
 
-/// The highest bit of each byte of a word that has to be escaped; right up to the first of them, which is what is asked for.
+/// The highest bit of each byte of a word that has to be escaped; right up to the first of them, which is what is asked
+/// for.
 const fn special_marks(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;

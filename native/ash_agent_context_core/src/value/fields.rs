@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 #[derive(Default)]
 pub(crate) struct Fields {
     entries: Vec<(Value, Value)>,
-    /// Whether the keys are strings, as far as one can tell.
+    /// Says whether the keys are strings, as far as one can tell.
     strings: bool,
 }
 
@@ -103,7 +103,7 @@ impl Fields {
     }
 
     /// An error when a key is left.
-    pub fn done(self, known: &'static str) -> Result<(), Error> {
+    pub fn finish(self, known: &'static str) -> Result<(), Error> {
         match self.entries.into_iter().next() {
             None => Ok(()),
             Some((key, _)) => Err(Error::invalid(vec![key], known)),

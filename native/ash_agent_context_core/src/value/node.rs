@@ -18,7 +18,7 @@ pub(crate) enum Node<'a> {
     Object(Box<[Named<'a>]>),
     /// Anything else, and any value that came as a term.
     Value(Value),
-    /// What was taken out of an object.
+    /// Stands for what was taken out of an object.
     Taken,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a node is that was read from a text.
+/// Says what a node is that was read from a text.
 #[derive(Clone, Copy)]
 pub(crate) enum NodeKind<'n, 'a> {
     Nil,

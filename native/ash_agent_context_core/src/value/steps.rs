@@ -17,7 +17,7 @@ pub(crate) fn count(steps: usize) {
 
 /// The steps that this thread took while something was done.
 #[cfg(feature = "steps")]
-pub fn taken(work: impl FnOnce()) -> u64 {
+pub fn count_steps(work: impl FnOnce()) -> u64 {
     let before = STEPS.get();
     work();
     STEPS.get() - before

@@ -4,7 +4,7 @@ use crate::value::json;
 use crate::value::letters;
 use crate::value::Value;
 
-/// What stands where a tool gave nothing. Providers refuse empty text.
+/// Holds what stands where a tool gave nothing. Providers refuse empty text.
 pub const NO_OUTPUT: &str = "(no output)";
 
 /// Returns what an exception or another error reason says, in words.

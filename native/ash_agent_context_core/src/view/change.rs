@@ -1,13 +1,13 @@
-//! What is sent in another way than it is kept.
+//! Describes what is sent in another way than it is kept.
 
 /// Something that is sent in another way than it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What was done.
+    /// Says what was done.
     pub what: ChangeKind,
-    /// What it is in the conversation.
+    /// Says what it is in the conversation.
     pub from: String,
-    /// What is sent for it; `None` when nothing is.
+    /// Holds what is sent for it; `None` when nothing is.
     pub to: Option<String>,
 }
 

@@ -62,7 +62,7 @@ impl Iteration {
     }
 
     /// Returns what a count has to read.
-    pub(crate) fn uncounted(&self, method: Method) -> Size {
+    pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
         let counted = self
             .tallies
             .get(method.index())
@@ -72,9 +72,9 @@ impl Iteration {
         }
         let few = Size::new(self.entries().len() - counted, 0);
         self.last().map_or(few, |last| {
-            let size = last.message.uncounted(method);
+            let size = last.message.measure_uncounted(method);
             let exchange = last.exchange.as_deref();
-            let exchange = exchange.map(|exchange| exchange.uncounted(method));
+            let exchange = exchange.map(|exchange| exchange.measure_uncounted(method));
             few.plus(size).plus(exchange.unwrap_or_default())
         })
     }
@@ -108,7 +108,7 @@ impl Message {
         }
     }
 
-    pub(crate) fn uncounted(&self, method: Method) -> Size {
+    pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
         match self.counts.get(key(method, 0)) {
             Some(_) => Size::default(),
             None => self.size(),
@@ -135,7 +135,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn uncounted(&self, method: Method) -> Size {
+    pub(crate) fn measure_uncounted(&self, method: Method) -> Size {
         match self.counts.get(key(method, 0)) {
             Some(_) => Size::default(),
             None => self.size(),

@@ -12,7 +12,7 @@ use crate::value::{steps, Size};
 pub struct Cover {
     /// The number of the last.
     pub last: u64,
-    /// What stands in their place.
+    /// Holds what stands in their place.
     pub summary: Option<Arc<Message>>,
     /// Where nothing stands in their place but how to get them back.
     pub note: Option<Arc<Message>>,
@@ -21,14 +21,14 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// What a model reads in their place.
+    /// Returns what a model reads in their place.
     #[must_use]
-    pub fn shown(&self) -> Option<&Message> {
+    pub fn replacement(&self) -> Option<&Message> {
         self.summary.as_deref().or(self.note.as_deref())
     }
 
     pub(super) fn size(&self) -> Size {
-        self.shown().map_or(Size::new(10, 0), |shown| {
+        self.replacement().map_or(Size::new(10, 0), |shown| {
             shown.size().plus(Size::new(10, 0))
         })
     }

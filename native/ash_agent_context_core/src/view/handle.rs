@@ -1,5 +1,5 @@
-//! Handles: how a model asks for what a view does not show. `17.2-431` is the result of the second call of iteration 17,
-//! `17-431` an iteration, and `3..17-431` a range of them.
+//! Handles: how a model asks for what a view does not show. `17.2-431` is the result of the second call of iteration
+//! 17, `17-431` an iteration, and `3..17-431` a range of them.
 //!
 //! The digits at the end are a check of what stands there. Numbers of iterations are used again after a rewind, and a
 //! handle of before must not give what came to stand in its place.
@@ -17,7 +17,7 @@ pub(crate) const RECALL: &str = "recall";
 /// Checks are of three digits, which are one token.
 const CHECKS: u64 = 1_000;
 
-/// What a handle is of.
+/// Says what a handle is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handled {
     /// The result of a call.

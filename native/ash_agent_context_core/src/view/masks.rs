@@ -143,11 +143,11 @@ impl Masks {
     }
 
     fn parts(&self, parts: &[Part]) -> Box<[Part]> {
-        self.staying(parts).into_iter().flatten().collect()
+        self.list_staying(parts).into_iter().flatten().collect()
     }
 
     /// Each part as it looks, without those that would be others and the other halves of their pairs.
-    fn staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
+    fn list_staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
         let masked: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
         let stays: Vec<_> = masked.iter().map(Option::is_some).collect();
         let stays = whole_pairs(parts, &stays);
@@ -161,7 +161,7 @@ impl Masks {
         let Content::Parts(parts) = &message.content else {
             return calls;
         };
-        let staying = self.staying(parts);
+        let staying = self.list_staying(parts);
         for call in &mut calls {
             let before = call.parts_before();
             if before < parts.len() {

@@ -27,7 +27,7 @@ use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 
-/// What of the log is shown, and how.
+/// Holds what of the log is shown, and how.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     pub(crate) covers: Covers,
@@ -60,7 +60,7 @@ pub struct Cleared {
     pub iteration: u64,
     /// Calls of it before the place.
     pub calls: usize,
-    /// What stands in the place of a result.
+    /// Holds what stands in the place of a result.
     pub placeholder: Box<str>,
 }
 
@@ -107,7 +107,7 @@ impl View {
         let mut pairs = self.covers().zip(other.covers());
         covers(self) == covers(other)
             && pairs.all(|((first, own), (start, other))| {
-                first == start && own.last == other.last && own.shown() == other.shown()
+                first == start && own.last == other.last && own.replacement() == other.replacement()
             })
             && self.recall == other.recall
             && self.cleared == other.cleared
@@ -211,7 +211,7 @@ impl View {
     }
 }
 
-/// What stands in the view.
+/// Says what stands in the view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stretch<'a> {
     /// An iteration, and how its results look.
@@ -246,14 +246,14 @@ pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>)
     };
     let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
     let content = format!("[Summary of {range} of this conversation{recall}]\n{text}");
-    standing("summary", first, last, content)
+    make_stand_in("summary", first, last, content)
 }
 
 const HIDDEN: &str = "hidden";
 
 /// A user message that stands for hidden iterations.
 pub(crate) fn note(first: u64, last: u64, text: String) -> Message {
-    standing(HIDDEN, first, last, text)
+    make_stand_in(HIDDEN, first, last, text)
 }
 
 /// Tells whether a message is such a note.
@@ -263,7 +263,7 @@ pub(crate) fn is_note(message: &Message) -> bool {
 }
 
 /// A user message that stands for iterations, marked as what it is.
-fn standing(kind: &str, first: u64, last: u64, text: String) -> Message {
+fn make_stand_in(kind: &str, first: u64, last: u64, text: String) -> Message {
     let number = |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let range = Map::new(vec![
         (Value::atom("first"), number(first)),

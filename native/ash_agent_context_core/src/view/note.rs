@@ -1,4 +1,4 @@
-//! What is said of a result that is not shown, in few tokens: what it was, and how to get it back.
+//! Describes a result that is not shown, in few tokens: what it was, and how to get it back.
 
 use crate::log::call::ToolCall;
 use crate::log::message::Outcome;
@@ -26,17 +26,17 @@ pub(super) fn of_cleared(
     let note = |what: &str| format!("[{size} {what}, {RECALL}");
     let room = TOKENS.saturating_sub(handle.tokens());
     let fits = |what: &str| {
-        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take up
-        // to three tokens, it sees one.
+        // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take
+        // up to three tokens, it sees one.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
         let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
         Method::Estimate.text(note(what).as_bytes()) + off <= room
     };
     let name = one_line(call.name.as_str());
-    let mut what = shortened(&name, fits);
+    let mut what = shorten(&name, fits);
     if what.len() == name.len() {
         let argument = argument(&call.arguments.value).unwrap_or_default();
-        let argument = shortened(&argument, |argument| fits(&format!("{name} {argument}")));
+        let argument = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
         what = format!("{name} {argument}");
     }
     format!("{} {handle}]", note(what.trim_end()))
@@ -92,7 +92,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// As much of a text as there is room for: of a path the end, of anything else the beginning.
-fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
+fn shorten(text: &str, fits: impl Fn(&str) -> bool) -> String {
     if fits(text) {
         return text.to_owned();
     }

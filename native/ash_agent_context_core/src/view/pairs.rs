@@ -12,7 +12,7 @@ use crate::value::Map;
 use crate::view::cover::{cover_over, Covers};
 use crate::view::masks::Masks;
 
-/// What decides whether the other half of a pair is sent.
+/// Holds what decides whether the other half of a pair is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pairs<'a> {
     pub log: &'a Log,
@@ -20,9 +20,9 @@ pub(crate) struct Pairs<'a> {
     pub masks: Option<&'a Masks>,
     /// The number of the first iteration that is sent.
     pub from: u64,
-    /// Whether the provider knows everything before that.
+    /// Says whether the provider knows everything before that.
     pub knows_earlier: bool,
-    /// Whether a use without a result is sent only while its provider may still go on with it.
+    /// Says whether a use without a result is sent only while its provider may still go on with it.
     pub closes_uses: bool,
 }
 
@@ -91,7 +91,7 @@ impl Pairs<'_> {
         };
         let iterations = place.iteration..=self.log.current.number;
         let mut behind = iterations
-            .filter_map(|number| self.log.numbered(number))
+            .filter_map(|number| self.log.get_numbered(number))
             .flat_map(Iteration::entries)
             .skip(place.entry + 1);
         behind.any(|entry| {
@@ -110,7 +110,7 @@ impl Pairs<'_> {
 
     /// Tells whether masks leave a part as it is.
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
-        let iteration = self.log.numbered(place.iteration);
+        let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));
         let part = entry.and_then(|entry| match &entry.message.content {
             Content::Parts(parts) => parts.get(place.part),

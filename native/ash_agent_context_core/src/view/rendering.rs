@@ -22,16 +22,16 @@ use crate::view::pairs::Pairs;
 pub struct Rendering<'a> {
     /// How many results, from the first, are blanked.
     pub(crate) cleared: usize,
-    /// What stands in their place.
+    /// Holds what stands in their place.
     pub(crate) placeholder: &'a str,
     /// Bytes of text that a result may have.
     pub(crate) most: usize,
-    /// What is masked everywhere.
+    /// Holds what is masked everywhere.
     pub(crate) masks: Option<&'a Masks>,
-    /// What else is sent, where halves of pairs stand in the iteration whose other halves do not stand
+    /// Holds what else is sent, where halves of pairs stand in the iteration whose other halves do not stand
     /// beside them.
     pub(crate) pairs: Option<Pairs<'a>>,
-    /// Whether what is shortened tells how to get it back.
+    /// Says whether what is shortened tells how to get it back.
     pub(crate) recall: bool,
     /// The number of the iteration.
     pub(crate) iteration: u64,

@@ -12,7 +12,7 @@ use crate::view::words::Words;
 const K: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// What a text gains that has the words as they were asked for.
+/// Holds what a text gains that has the words as they were asked for.
 const AS_ASKED: f64 = 1_000.0;
 
 /// Words of a question that are looked for.

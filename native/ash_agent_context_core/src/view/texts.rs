@@ -8,7 +8,7 @@ use crate::log::part::{Content, Part, PartKind};
 use crate::value::letters;
 use crate::view::masks::Masks;
 
-/// What a message says; thinking is not said.
+/// Returns what a message says; thinking is not said.
 pub(crate) fn content_text<'a>(content: &'a Content, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.map(|masks| masks.content(content)) {
         None => plain(content),
@@ -24,17 +24,17 @@ fn plain(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// What a result says.
+/// Returns what a result says.
 pub(crate) fn output_text<'a>(outcome: &'a Outcome, masks: Option<&Masks>) -> Cow<'a, str> {
     match masks.and_then(|masks| masks.output(outcome)) {
-        None => said(outcome),
-        Some(masked) => said(&Outcome::new(outcome.status, masked))
+        None => say(outcome),
+        Some(masked) => say(&Outcome::new(outcome.status, masked))
             .into_owned()
             .into(),
     }
 }
 
-fn said(outcome: &Outcome) -> Cow<'_, str> {
+fn say(outcome: &Outcome) -> Cow<'_, str> {
     match &outcome.output {
         Output::Parts(parts) => parts_text(parts),
         Output::Value(_) => letters::utf8(outcome.text().unwrap_or_default()),

@@ -1,7 +1,7 @@
 defmodule AshAgent.Section do
   @moduledoc false
 
-  # What the sections `conversation` and `agent` have in common: errors at compile time, and options of a run.
+  # Shares what the sections `conversation` and `agent` have in common: errors at compile time, and options of a run.
 
   alias AshAgent.{LLM, Options}
   alias Spark.Dsl.Verifier

@@ -5,7 +5,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
     alias AshAgent.Store
     alias AshAgent.Conversation.{Info, Sweeper, Upkeep}
-    alias AshAgent.Test.Wait
+    alias AshAgent.TestSupport.Wait
     alias MyApp.Chat.{Case, Conversation, Memory, Note, Repo}
 
     @call %{id: "1", name: "note_write", arguments: %{"text" => "x"}}
@@ -257,7 +257,7 @@ if Code.ensure_loaded?(MyApp.Chat.Nodes) do
     # What is stored here is seen by other nodes, and taken away at the end.
     use MyApp.DataCase, async: false
 
-    alias AshAgent.Test.{Nodes, Wait}
+    alias AshAgent.TestSupport.{Nodes, Wait}
     alias MyApp.Chat.{Errand, Note, Repo}
 
     @moduletag timeout: 300_000

@@ -6,7 +6,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
     alias AshAgent.{Context, Conversation}
     alias AshAgent.Integration.{Repo, TableChat}
-    alias AshAgent.Test.Wait
+    alias AshAgent.TestSupport.Wait
 
     @ann %{id: "a1", name: "ann", role: :agent}
     @wait 120_000

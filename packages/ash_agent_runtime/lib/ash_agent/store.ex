@@ -58,7 +58,7 @@ defmodule AshAgent.Store do
   """
 
   alias AshAgent.{ChatContext, Context}
-  alias AshAgent.Store.{CallKey, Conversation, Error, Options}
+  alias AshAgent.Store.{Archive, CallKey, Conversation, Error, Named, Options}
 
   @typedoc "A store of `AshAgent.Store.SQLite.open/2` or `AshAgent.Store.Postgres.new/2`, or the name of a store that a supervisor has started."
   @type t :: struct() | atom()
@@ -94,33 +94,11 @@ defmodule AshAgent.Store do
           optional(:call) => map()
         }
 
-  @typedoc "What `erase/2` and `prune/2` have deleted: the ids of the conversations, and counts of what was stored with them."
-  @type receipt :: %{
-          ids: [id()],
-          conversations: non_neg_integer(),
-          iterations: non_neg_integer(),
-          calls: non_neg_integer(),
-          prompts: non_neg_integer(),
-          writes: non_neg_integer(),
-          blobs: non_neg_integer()
-        }
+  @typedoc "What `erase/2` and `prune/2` have deleted, see `t:AshAgent.Store.Archive.receipt/0`."
+  @type receipt :: Archive.receipt()
 
-  @typedoc """
-  An iteration that `search/3` has found.
-
-    * `:id` - the conversation's id
-    * `:branch` - the name of the branch that has it, or `nil` for a context
-    * `:iteration` - its number
-    * `:at` - when it was written last
-    * `:snippet` - the text around the first word
-  """
-  @type result :: %{
-          id: id(),
-          branch: String.t() | nil,
-          iteration: pos_integer(),
-          at: DateTime.t(),
-          snippet: String.t()
-        }
+  @typedoc "An iteration that `search/3` has found, see `t:AshAgent.Store.Archive.result/0`."
+  @type result :: Archive.result()
 
   # Options are checked and have their defaults; ids are strings that any database accepts.
   @callback create(struct(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
@@ -168,8 +146,8 @@ defmodule AshAgent.Store do
   @spec create(t(), value(), keyword()) :: {:ok, kept()} | {:error, :exists | Error.t()}
   def create(store, value, opts \\ []) do
     opts = Options.validate!(opts, :create)
-    value |> id_of!() |> id!()
-    call(store, :create, [value, opts])
+    value |> id_of!() |> Options.check_id!()
+    Named.call(store, :create, [value, opts])
   end
 
   @doc """
@@ -193,10 +171,10 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec fetch(t(), id() | kept()) ::
           {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
-  def fetch(store, %Conversation{} = kept), do: call(store, :fetch, [kept])
+  def fetch(store, %Conversation{} = kept), do: Named.call(store, :fetch, [kept])
 
   def fetch(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: call(store, :fetch, [id]), else: {:error, :not_found})
+    do: if(Options.id?(id), do: Named.call(store, :fetch, [id]), else: {:error, :not_found})
 
   @doc """
   Writes the difference between `value` and the stored conversation, and returns `{:ok, kept}`. If the conversation has
@@ -238,7 +216,7 @@ defmodule AshAgent.Store do
           "expected a state of the given conversation, with the same id; store a fork with create/2"
         )
 
-    call(store, :append, [kept, value, opts])
+    Named.call(store, :append, [kept, value, opts])
   end
 
   @doc """
@@ -266,7 +244,7 @@ defmodule AshAgent.Store do
           {:ok, kept()} | {:error, refusal() | Error.t() | Context.Error.t()}
   def claim(store, id, opts) when is_binary(id) do
     opts = Options.validate!(opts, :claim)
-    if Options.id?(id), do: call(store, :claim, [id, opts]), else: {:error, :not_found}
+    if Options.id?(id), do: Named.call(store, :claim, [id, opts]), else: {:error, :not_found}
   end
 
   @doc """
@@ -282,7 +260,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec renew(t(), kept()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
-  def renew(store, %Conversation{} = kept), do: call(store, :renew, [check_claimed!(kept)])
+  def renew(store, %Conversation{} = kept), do: Named.call(store, :renew, [check_claimed!(kept)])
 
   @doc """
   Extends the leases of many claims in one statement, and returns `{:ok, answers}` with what `renew/2` returns for each, in their order.
@@ -305,7 +283,7 @@ defmodule AshAgent.Store do
   def renew_all(_store, []), do: {:ok, []}
 
   def renew_all(store, claims) when is_list(claims),
-    do: call(store, :renew_all, [Enum.map(claims, &check_claimed!/1)])
+    do: Named.call(store, :renew_all, [Enum.map(claims, &check_claimed!/1)])
 
   @doc """
   Ends a claim and returns `{:ok, kept}` without a claim, or an error if the claim has already ended.
@@ -325,7 +303,7 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec release(t(), kept(), keyword()) :: {:ok, kept()} | {:error, refusal() | Error.t()}
   def release(store, %Conversation{} = kept, opts \\ []),
-    do: call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
+    do: Named.call(store, :release, [check_claimed!(kept), Options.validate!(opts, :release)])
 
   @doc """
   Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
@@ -348,7 +326,7 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec expired(t(), keyword()) :: {:ok, [kept()]} | {:error, Error.t()}
-  def expired(store, opts), do: call(store, :expired, [Options.validate!(opts, :expired)])
+  def expired(store, opts), do: Named.call(store, :expired, [Options.validate!(opts, :expired)])
 
   @doc """
   Lists conversations without loading them, and returns `{:ok, %{conversations: kept, next: cursor}}`.
@@ -373,7 +351,7 @@ defmodule AshAgent.Store do
   @spec list(t(), keyword()) ::
           {:ok, %{conversations: [kept()], next: {DateTime.t(), id()} | nil}}
           | {:error, Error.t()}
-  def list(store, opts \\ []), do: call(store, :list, [Options.validate!(opts, :list)])
+  def list(store, opts \\ []), do: Named.call(store, :list, [Options.validate!(opts, :list)])
 
   @doc """
   Deletes a conversation, whoever owns it, and everything stored with it. Returns `:ok` or `{:error, :not_found}`.
@@ -390,142 +368,33 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec delete(t(), id()) :: :ok | {:error, :not_found | Error.t()}
   def delete(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: call(store, :delete, [id]), else: {:error, :not_found})
+    do: if(Options.id?(id), do: Named.call(store, :delete, [id]), else: {:error, :not_found})
 
-  @doc """
-  Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
-
-  Forks and children are deleted before what they come from, a batch in each transaction. So after an error, call it again: it finds what is left.
-  A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, and memory for the ids.
-
-  Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
-
-  ## Options
-
-  #{Options.docs(:erase)}
-
-  ## Examples
-
-      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      iex> context = AshAgent.Context.new("Hello!", id: "c1", metadata: %{user: 7})
-      iex> {:ok, _} = AshAgent.Store.create(store, context)
-      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.fork(context, id: "c2"))
-      iex> {:ok, receipt} = AshAgent.Store.erase(store, metadata: %{user: 7})
-      iex> {Enum.sort(receipt.ids), receipt.conversations, receipt.iterations, receipt.writes}
-      {["c1", "c2"], 2, 2, 2}
-  """
+  @doc "Deletes all conversations that a filter finds, with their forks and children, see `AshAgent.Store.Archive.erase/2`."
   @doc since: "0.1.0"
   @spec erase(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
-  def erase(store, opts) do
-    opts = Options.validate!(opts, :erase)
+  defdelegate erase(store, opts), to: Archive
 
-    names = Keyword.keys(opts) -- [:batch, :on_batch]
-
-    if names == [] or (:ids in names and names != [:ids]),
-      do: raise(ArgumentError, "expected :ids alone or a filter, got: #{inspect(names)}")
-
-    call(store, :erase, [opts])
-  end
-
-  @doc """
-  Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
-
-  It skips what is owned, whether the lease has ended or not, and by default what is not `:idle`. Forks and children are
-  conversations of their own, which stay until they are old themselves. A batch is one transaction; several processes may prune at once.
-  A store of your own supports it with a function `prune/2`.
-
-  ## Options
-
-  #{Options.docs(:prune)}
-
-  ## Examples
-
-      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"))
-      iex> {:ok, receipt} = AshAgent.Store.prune(store, older_than: 30 * 24 * 3600)
-      iex> receipt.conversations
-      0
-  """
+  @doc "Deletes conversations that nobody has written for some time, see `AshAgent.Store.Archive.prune/2`."
   @doc since: "0.1.0"
   @spec prune(t(), keyword()) :: {:ok, receipt()} | {:error, Error.t()}
-  def prune(store, opts), do: call(store, :prune, [Options.validate!(opts, :prune)])
+  defdelegate prune(store, opts), to: Archive
 
-  @doc """
-  Gives a conversation another id, and returns `:ok`.
-
-  All that is stored with it comes along. The context itself keeps the id that it was made with, since the keys of its
-  calls are made of that one. Returns `{:error, :not_found}`, `{:error, :exists}` if there is a conversation with the new id, and
-  `{:error, {:owned, owner}}` if it is claimed. A store of your own supports it with a function `rename/3`.
-
-  ## Examples
-
-      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "7"))
-      iex> AshAgent.Store.rename(store, "7", "conversations:7")
-      :ok
-      iex> {:ok, kept} = AshAgent.Store.fetch(store, "conversations:7")
-      iex> {kept.id, kept.value[:id], AshAgent.Store.fetch(store, "7")}
-      {"conversations:7", "7", {:error, :not_found}}
-  """
+  @doc "Gives a conversation another id, see `AshAgent.Store.Archive.rename/3`."
   @doc since: "0.1.0"
   @spec rename(t(), id(), id()) :: :ok | {:error, :exists | refusal() | Error.t()}
-  def rename(store, from, to) when is_binary(from) and is_binary(to) do
-    id!(to)
-    if Options.id?(from), do: call(store, :rename, [from, to]), else: {:error, :not_found}
-  end
+  defdelegate rename(store, from, to), to: Archive
 
-  @doc """
-  Finds iterations whose messages have all words of a query, those written last first, and returns `{:ok, %{results: results, next: cursor}}`.
-
-  It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Case does not
-  matter, order and punctuation do not either, and there are no operators. Pass `next` as the option `:after` to get the next page.
-
-  A conversation's masks hold, those that it has now: what they hide is neither found nor shown. Reads the index and the iterations that have
-  the words. A store of your own supports it with a function `search/3`.
-
-  ## Options
-
-  #{Options.docs(:search)}
-
-  ## Examples
-
-      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Where is my parcel?", id: "c1", metadata: %{user: 7}))
-      iex> {:ok, %{results: [found], next: nil}} = AshAgent.Store.search(store, "my PARCEL", metadata: %{user: 7})
-      iex> {found.id, found.iteration, found.snippet}
-      {"c1", 1, "Where is my parcel?"}
-  """
+  @doc "Finds iterations whose messages have all words of a query, see `AshAgent.Store.Archive.search/3`."
   @doc since: "0.1.0"
   @spec search(t(), String.t(), keyword()) ::
           {:ok, %{results: [result()], next: tuple() | nil}} | {:error, Error.t()}
-  def search(store, query, opts \\ []) when is_binary(query),
-    do: call(store, :search, [query, Options.validate!(opts, :search)])
+  defdelegate search(store, query, opts \\ []), to: Archive
 
-  @doc """
-  Returns a stored conversation as a document, as `AshAgent.Context.dump/2` or `AshAgent.ChatContext.dump/2` makes it: `{:ok, document}`.
-
-  Images and files of #{div(2_048 * 3, 4)} bytes or more are kept beside the conversation: their `data` is `{"$blob": "sha256:..."}`. With `inline: true`, they
-  are in the document, which can then be loaded. A store of your own supports it with a function `dump/3`.
-
-  ## Options
-
-  #{Options.docs(:dump)}
-
-  ## Examples
-
-      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
-      iex> context = AshAgent.Context.new("Hello!", id: "c1")
-      iex> {:ok, _} = AshAgent.Store.create(store, context)
-      iex> {:ok, document} = AshAgent.Store.dump(store, "c1", inline: true)
-      iex> document == AshAgent.Context.dump(context)
-      true
-  """
+  @doc "Returns a stored conversation as a document, see `AshAgent.Store.Archive.dump/3`."
   @doc since: "0.1.0"
   @spec dump(t(), id(), keyword()) :: {:ok, map()} | {:error, :not_found | Error.t()}
-  def dump(store, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :dump)
-    if Options.id?(id), do: call(store, :dump, [id, opts]), else: {:error, :not_found}
-  end
+  defdelegate dump(store, id, opts \\ []), to: Archive
 
   @doc """
   Returns the writes of a conversation, oldest first: `{:ok, [%{revision:, epoch:, owner:, at:, note:}]}`.
@@ -549,7 +418,7 @@ defmodule AshAgent.Store do
   @spec history(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def history(store, id, opts \\ []) when is_binary(id) do
     opts = Options.validate!(opts, :history)
-    if Options.id?(id), do: call(store, :history, [id, opts]), else: {:ok, []}
+    if Options.id?(id), do: Named.call(store, :history, [id, opts]), else: {:ok, []}
   end
 
   @doc """
@@ -582,7 +451,7 @@ defmodule AshAgent.Store do
           "expected each attempt to be a map with a :key of call_key/3, and optionally :attempt, an integer from 1, and :call, a map"
         )
 
-    call(store, :start, [kept, calls])
+    Named.call(store, :start, [kept, calls])
   end
 
   @doc """
@@ -605,7 +474,7 @@ defmodule AshAgent.Store do
   @spec calls(t(), id(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def calls(store, id, opts \\ []) when is_binary(id) do
     opts = Options.validate!(opts, :calls)
-    if Options.id?(id), do: call(store, :calls, [id, opts]), else: {:ok, []}
+    if Options.id?(id), do: Named.call(store, :calls, [id, opts]), else: {:ok, []}
   end
 
   @doc """
@@ -659,7 +528,7 @@ defmodule AshAgent.Store do
     id = if is_binary(id), do: id, else: check_claimed!(id)
 
     if not is_binary(id) or Options.id?(id),
-      do: call(store, :enqueue, [id, message, opts]),
+      do: Named.call(store, :enqueue, [id, message, opts]),
       else: {:error, :not_found}
   rescue
     error in Context.Error -> {:error, error}
@@ -680,52 +549,10 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec waiting(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   def waiting(store, id) when is_binary(id),
-    do: if(Options.id?(id), do: call(store, :waiting, [id]), else: {:ok, []})
-
-  @doc false
-  # The store under a name.
-  def put_named(name, store), do: :persistent_term.put({__MODULE__, name}, store)
-  @doc false
-  def erase_named(name), do: :persistent_term.erase({__MODULE__, name})
-
-  @doc false
-  # Whether another process may renew the claims of this one: not in the sandbox of Ecto's tests, where each has a transaction.
-  def shared?(nil), do: false
-  def shared?(name) when is_atom(name), do: shared?(:persistent_term.get({__MODULE__, name}, nil))
-
-  def shared?(%module{} = store),
-    do: function_exported?(module, :renew_all, 2) and not sandbox?(store)
-
-  defp sandbox?(%{database: repo}) when is_atom(repo),
-    do: function_exported?(repo, :config, 0) and repo.config()[:pool] == Ecto.Adapters.SQL.Sandbox
-
-  defp sandbox?(_store), do: false
-
-  defp call(%module{} = store, function, args), do: apply(module, function, [store | args])
-
-  defp call(name, function, args) when is_atom(name) do
-    case :persistent_term.get({__MODULE__, name}, nil) do
-      nil ->
-        raise ArgumentError,
-              "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
-
-      store ->
-        call(store, function, args)
-    end
-  end
+    do: if(Options.id?(id), do: Named.call(store, :waiting, [id]), else: {:ok, []})
 
   defp id_of!(%Context{} = context), do: context[:id]
   defp id_of!(%ChatContext{id: id}), do: id
-
-  defp id!(id) do
-    unless Options.id?(id),
-      do:
-        raise(
-          ArgumentError,
-          "expected the conversation's id to be valid UTF-8 of at most #{Options.longest_id()} bytes without NUL, got #{byte_size(id)} bytes; " <>
-            "store a fork/2 of it with another id"
-        )
-  end
 
   defp check_claimed!(%Conversation{claimed?: true} = kept), do: kept
 

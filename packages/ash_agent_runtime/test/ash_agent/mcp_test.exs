@@ -1,7 +1,7 @@
 defmodule AshAgent.MCPTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.McpClient,
+  import AshAgent.TestSupport.McpClient,
     only: [listing: 1, page: 1, page: 2, server: 2, server: 3, text: 1, tool: 1, tool: 2]
 
   import ExUnit.CaptureLog
@@ -9,7 +9,7 @@ defmodule AshAgent.MCPTest do
   alias AshAgent.{ChatContext, Context, LLM, MCP, Runtime, Session}
   alias AshAgent.MCP.{Content, Listing}
   alias AshAgent.Runtime.ToolExecutor
-  alias AshAgent.Test.{McpClient, RequestChecker, Wait}
+  alias AshAgent.TestSupport.{McpClient, RequestChecker, Wait}
 
   doctest AshAgent.MCP
 

@@ -1,10 +1,11 @@
 defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.{Context, LLM, MCP, Runtime, Session, Sessions, Store, Toolbox, Trace}
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
-  alias AshAgent.Store.{Conversation, Postgres, SQLite}
+  alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
+  alias AshAgent.Test.Server
 
-  use AshAgent.Test.OptionCases,
+  use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
     any:
       [{Session, :approve, :by}, {Session, :deny, :by}] ++
@@ -23,6 +24,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         [
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
+          {Server, :start_link, :name},
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
           {ToolExecutor, :execute_tools, :supervisor}
@@ -42,12 +44,16 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Store, :claim} => [store(), "c1"],
       {Store, :create} => [store(), context],
       {Store, :enqueue} => [store(), "c1", "Hi"],
+      {Archive, :erase} => [store()],
       {Store, :erase} => [store()],
       {Store, :expired} => [store()],
       {Store, :history} => [store(), "c1"],
       {Store, :list} => [store()],
+      {Archive, :prune} => [store()],
       {Store, :prune} => [store()],
+      {Archive, :dump} => [store(), "c1"],
       {Store, :dump} => [store(), "c1"],
+      {Archive, :search} => [store(), "word"],
       {Store, :search} => [store(), "word"],
       {Store, :release} => [store(), kept()],
       {SQLite, :open} => [":memory:"],
@@ -67,6 +73,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.OpenAIResponses, :new} => [],
       {LLM.Scripted, :new} => [[]],
       {LLM.Transport.HTTP1, :prepare} => [],
+      {Server, :start_link} => [],
       {Trace.Exporter, :export} => [:nobody, context],
       {Trace.Exporter, :start_link} => [],
       {Trace.Stored, :list} => [store()],

@@ -327,7 +327,7 @@ defmodule AshAgent.SessionTest do
       for {opts, asleep?} <- [{[hibernate_after: 20], true}, {[], false}] do
         session = start(opts)
         {:ok, _} = Session.prompt(session, "Hi")
-        assert AshAgent.Test.Wait.until(fn -> asleep?(session) end, 500) == asleep?
+        assert AshAgent.TestSupport.Wait.until(fn -> asleep?(session) end, 500) == asleep?
         assert {:ok, %Result{output: "Hi"}} = Session.prompt(session, "Hi again")
       end
 
@@ -474,7 +474,7 @@ defmodule AshAgent.SessionTest do
       assert_receive {:asked, model, _}
       Process.exit(session, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^session, :killed}
-      assert AshAgent.Test.Wait.until(fn -> not Process.alive?(model) end)
+      assert AshAgent.TestSupport.Wait.until(fn -> not Process.alive?(model) end)
       refute_received {Session, ^ref, {_, %{context: _}}}
       refute_received {Session, ^queued, _}
     end
@@ -508,7 +508,7 @@ defmodule AshAgent.SessionTest do
     @tag :capture_log
     test "at the start name the node that made the context" do
       Process.flag(:trap_exit, true)
-      {:ok, context} = AshAgent.Test.OtherVM.run(Context, :new, ["Hello!"], :there)
+      {:ok, context} = AshAgent.TestSupport.OtherVM.run(Context, :new, ["Hello!"], :there)
       llm = fn _ -> flunk("asked") end
 
       for context <- [context, fn -> context end, fn -> {:ok, context} end] do
@@ -605,7 +605,7 @@ defmodule AshAgent.SessionTest do
         for ref <- monitors, do: assert_receive({:DOWN, ^ref, :process, _, _})
       end)
 
-      assert AshAgent.Test.Wait.until(fn ->
+      assert AshAgent.TestSupport.Wait.until(fn ->
                Process.whereis(__MODULE__.Killed) not in [nil, session]
              end)
 
@@ -690,6 +690,6 @@ defmodule AshAgent.SessionTest do
       GenServer.stop(session)
     end
 
-    assert AshAgent.Test.Wait.until(fn -> length(Process.list()) < before + 50 end)
+    assert AshAgent.TestSupport.Wait.until(fn -> length(Process.list()) < before + 50 end)
   end
 end

@@ -1,11 +1,11 @@
 defmodule AshAgent.SessionsTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Runtime.{Error, Result}
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   doctest AshAgent.Sessions
 
@@ -164,7 +164,7 @@ defmodule AshAgent.SessionsTest do
     assert until(fn -> stored(store, "paused").owner == nil end)
     assert %{owner: "x", epoch: 1} = stored(store, "owned")
     assert {:error, error} = Sessions.prompt(sessions, "owned", "two")
-    assert error.reason == {:unreachable, "x"}
+    assert {error.reason, error.stored} == {{:unreachable, "x"}, false}
     assert Exception.message(error) =~ "lease"
   end
 
@@ -175,10 +175,20 @@ defmodule AshAgent.SessionsTest do
     assert_receive {:asked, _, "one"}
     {:ok, _} = Sessions.prompt_async(sessions, "c", "two")
     {:ok, session} = Sessions.fetch_session(sessions, "c")
+    lost = Task.async(fn -> Sessions.prompt(sessions, "c", "one more", key: "k") end)
+    until(fn -> match?({:ok, [_, _]}, Store.waiting(store, "c")) end)
     Process.exit(session, :kill)
+
+    assert {:error, %Sessions.Error{reason: {:lost, _}, stored: :unknown} = error} =
+             Task.await(lost)
+
+    assert Exception.message(error) =~ ":key"
+    {:ok, _} = Sessions.prompt_async(sessions, "c", "one more", key: "k")
     say("one", %{content: "1"})
     say("two", %{content: "2"})
-    assert until(fn -> texts(stored(store, "c").value) == ["one", "1", "two", "2"] end)
+    say("one more", %{content: "3"})
+    said = ["one", "1", "two", "2", "one more", "3"]
+    assert until(fn -> texts(stored(store, "c").value) == said end)
   end
 
   describe "drain/2" do

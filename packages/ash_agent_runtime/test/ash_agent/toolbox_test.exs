@@ -3,7 +3,7 @@ defmodule AshAgent.ToolboxTest do
 
   alias AshAgent.Context.JSON
   alias AshAgent.Runtime.ToolExecutor
-  alias AshAgent.Test.Wait
+  alias AshAgent.TestSupport.Wait
   alias AshAgent.Toolbox
 
   doctest AshAgent.Toolbox

@@ -2,7 +2,7 @@ defmodule AshAgent.Runtime.TraceOtlpTest do
   # Traces of runs and their sub-agents.
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.OtlpReader
+  import AshAgent.TestSupport.OtlpReader
 
   alias AshAgent.{Context, LLM, Runtime, Trace}
 

@@ -7,7 +7,7 @@ if Code.ensure_loaded?(Anubis.Client) do
 
     alias AshAgent.{Context, LLM, MCP, Runtime}
     alias AshAgent.Runtime.ToolExecutor
-    alias AshAgent.Test.{McpServers, Wait}
+    alias AshAgent.TestSupport.{McpServers, Wait}
 
     @moduletag :mcp
     @moduletag :capture_log

@@ -5,7 +5,7 @@ defmodule AshAgent.Integration.ReqLLMModelTest do
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Error
-  alias AshAgent.Test.{Recorded, WireServer}
+  alias AshAgent.TestSupport.{Recorded, WireServer}
 
   import ExUnit.CaptureLog
 

@@ -326,7 +326,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
 
-      AshAgent.Test.Wait.until(fn ->
+      AshAgent.TestSupport.Wait.until(fn ->
         is_pid(GenServer.whereis(session)) and GenServer.whereis(session) != pid
       end)
 

@@ -5,7 +5,7 @@ defmodule AshAgent.Integration.FinchTransportTest do
   @moduletag :finch
   @moduletag integrations: ["Finch"]
 
-  use AshAgent.Test.TransportCases
+  use AshAgent.TestSupport.TransportCases
 
   alias AshAgent.LLM.Transport
 
@@ -80,7 +80,7 @@ defmodule AshAgent.Integration.ReqTransportTest do
   @moduletag :req
   @moduletag integrations: ["Req"]
 
-  use AshAgent.Test.TransportCases
+  use AshAgent.TestSupport.TransportCases
 
   alias AshAgent.LLM.Transport
 

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Agents do
+defmodule AshAgent.TestSupport.Agents do
   @moduledoc false
 
   # Sessions on one of several nodes, and what is asked of them there. Each function runs where the test calls it.
@@ -70,7 +70,7 @@ defmodule AshAgent.Test.Agents do
   def go, do: send(await_held(), :go)
 
   def await_held do
-    AshAgent.Test.Wait.until(fn -> Process.whereis(:held) end, 60_000)
+    AshAgent.TestSupport.Wait.until(fn -> Process.whereis(:held) end, 60_000)
   end
 
   @doc "Lets other nodes think that this one is on another machine: they cannot see whether it lives."
@@ -163,7 +163,7 @@ defmodule AshAgent.Test.Agents do
   def ready?, do: Sessions.ready?(@name)
   def session(id), do: Sessions.fetch_session(@name, id)
 
-  def cut_off(others), do: AshAgent.Test.Nodes.cut_off(others)
+  def cut_off(others), do: AshAgent.TestSupport.Nodes.cut_off(others)
 
   @doc "Whether a process is there."
   def alive?(pid), do: Process.alive?(pid)

@@ -1,10 +1,10 @@
-defmodule AshAgent.Test.Away do
+defmodule AshAgent.TestSupport.Away do
   @moduledoc false
 
   # A session on one node, and what is asked of it from another. The functions run where the test calls them.
 
   alias AshAgent.{Context, Session}
-  alias AshAgent.Test.{StreamModel, Viewer}
+  alias AshAgent.TestSupport.{StreamModel, Viewer}
 
   @doc "Starts a session that streams `pieces` when the process of the returned name is told to go on."
   def start(pieces) do

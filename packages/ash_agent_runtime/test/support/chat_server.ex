@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.ChatServer do
+defmodule AshAgent.TestSupport.ChatServer do
   @moduledoc false
 
   alias AshAgent.{LLM, Response}
@@ -7,7 +7,7 @@ defmodule AshAgent.Test.ChatServer do
   # process `{:request, request}` for each request and `{:closed, n}` when the n-th connection was closed by the client.
 
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.WireServer
+  alias AshAgent.TestSupport.WireServer
 
   @doc """
   Starts a server that meets the n-th connection with the n-th behaviour, and all further ones with the last.

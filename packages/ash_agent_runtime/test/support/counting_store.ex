@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.CountingStore do
+defmodule AshAgent.TestSupport.CountingStore do
   @moduledoc false
   # A store in memory that tells a process what it is asked: `{:store, operation, bytes}` for each round trip.
 

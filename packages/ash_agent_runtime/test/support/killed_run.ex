@@ -1,11 +1,11 @@
-defmodule AshAgent.Test.KilledRun do
+defmodule AshAgent.TestSupport.KilledRun do
   @moduledoc false
 
   # A run on a store that is killed with SIGKILL at its n-th step, and what it does outside: lines in a file, the ledger.
   # Steps are the moments before and after each thing that the store is asked, each call of the model, and each effect.
 
   alias AshAgent.{Context, Runtime, Store}
-  alias AshAgent.Test.{PgSQL, WatchedStore}
+  alias AshAgent.TestSupport.{PgSQL, WatchedStore}
 
   @calls for id <- ~w(never safe ask), do: %{id: id, name: id, arguments: %{"id" => id}}
 

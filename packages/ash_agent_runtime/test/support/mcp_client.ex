@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.McpClient do
+defmodule AshAgent.TestSupport.McpClient do
   @moduledoc false
 
   # A client for servers that are functions, and may misbehave as they like. A server has a `fake:`, a map that may have

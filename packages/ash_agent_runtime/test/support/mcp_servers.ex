@@ -1,10 +1,10 @@
-defmodule AshAgent.Test.McpServers do
+defmodule AshAgent.TestSupport.McpServers do
   @moduledoc false
 
   # MCP servers of others: those from npm in the folder _build/mcp, and one made with the Python SDK.
 
   alias AshAgent.Context.JSON
-  alias AshAgent.Test.{Python, Wait}
+  alias AshAgent.TestSupport.{Python, Wait}
 
   @build Path.expand("../../../../_build", __DIR__)
   @npm Path.join(@build, "mcp/node_modules/@modelcontextprotocol")

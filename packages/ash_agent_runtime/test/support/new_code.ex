@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.NewCode do
+defmodule AshAgent.TestSupport.NewCode do
   @moduledoc false
 
   # Loads every module of the packages anew, as two `recompile`s and two upgrades of a release do, while sessions wait, run and
@@ -18,12 +18,37 @@ defmodule AshAgent.Test.NewCode do
         {kind, start(kind, kept)}
       end
 
+    relay = start_relay()
+
     for _ <- 1..2, module <- modules() do
       :code.purge(module)
       {:module, ^module} = :code.load_file(module)
     end
 
-    for {kind, session} <- sessions, do: {kind, outcome(kind, session)}
+    [
+      {:relay, relay_outcome(relay)}
+      | for({kind, session} <- sessions, do: {kind, outcome(kind, session)})
+    ]
+  end
+
+  # What stands between a caller and a session of another node.
+  defp start_relay do
+    ref = make_ref()
+    here = self()
+    session = spawn(fn -> Process.sleep(:infinity) end)
+    call = fn -> send(here, {:relay, self()}) && {:ok, ref} end
+    {:ok, ^ref} = Session.Border.relay(session, Session, call)
+    receive do: ({:relay, relay} -> {relay, ref})
+  end
+
+  defp relay_outcome({relay, ref}) do
+    send(relay, {Session, ref, "Done"})
+
+    receive do
+      {Session, ^ref, words} -> words
+    after
+      5_000 -> :silent
+    end
   end
 
   defp modules do

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Nodes do
+defmodule AshAgent.TestSupport.Nodes do
   @moduledoc false
 
   # Nodes on loopback that know each other. They need no daemon that finds nodes by their names, and nobody else finds

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.PgServer do
+defmodule AshAgent.TestSupport.PgServer do
   @moduledoc false
 
   # The PostgreSQL that bin/postgres started, for tests that kill it.

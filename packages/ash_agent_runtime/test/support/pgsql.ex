@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.PgSQL do
+defmodule AshAgent.TestSupport.PgSQL do
   @moduledoc false
 
   # A database for `AshAgent.Store.Postgres.new/2` over erlang-p1-pgsql, the driver that Debian packages, for tests where
@@ -32,7 +32,7 @@ defmodule AshAgent.Test.PgSQL do
         pids = for _ <- 1..size, do: GenServer.start(__MODULE__, []) |> elem(1)
         {query, _} = database(fn -> hd(pids) end)
         {:ok, %{rows: [[version]]}} = query.("show server_version", [])
-        version |> String.split() |> hd() |> AshAgent.Test.Integrations.put_postgresql()
+        version |> String.split() |> hd() |> AshAgent.TestSupport.Integrations.put_postgresql()
         :persistent_term.put(__MODULE__, pids)
       end
     end)

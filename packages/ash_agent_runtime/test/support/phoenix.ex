@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Phoenix do
+defmodule AshAgent.TestSupport.Phoenix do
   @moduledoc false
 
   # Arize Phoenix, a viewer of traces, on loopback. It is looked for at the path in ASH_AGENT_CONTEXT_PHOENIX and in
@@ -6,7 +6,7 @@ defmodule AshAgent.Test.Phoenix do
 
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Transport.{HTTP1, Request}
-  alias AshAgent.Test.Wait
+  alias AshAgent.TestSupport.Wait
 
   # It makes its database first.
   @wait 180_000

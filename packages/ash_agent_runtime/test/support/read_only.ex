@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.ReadOnly do
+defmodule AshAgent.TestSupport.ReadOnly do
   @moduledoc false
 
   alias AshAgent.Store

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.StoreWriter do
+defmodule AshAgent.TestSupport.StoreWriter do
   @moduledoc false
   # A VM that writes turns into a store as fast as it can, and is killed.
 
@@ -51,7 +51,7 @@ defmodule AshAgent.Test.StoreWriter do
     store
   end
 
-  defp open(Store.Postgres), do: Store.Postgres.new(AshAgent.Test.PgSQL.connect!())
+  defp open(Store.Postgres), do: Store.Postgres.new(AshAgent.TestSupport.PgSQL.connect!())
 
   defp write_on(store, kept, file, number) do
     value =

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.StreamModel do
+defmodule AshAgent.TestSupport.StreamModel do
   @moduledoc false
 
   # A model whose streams a test makes by hand. Its one option is a function of the context and of a function that feeds

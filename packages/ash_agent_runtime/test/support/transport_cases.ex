@@ -1,17 +1,17 @@
-defmodule AshAgent.Test.TransportCases do
+defmodule AshAgent.TestSupport.TransportCases do
   @moduledoc false
 
-  # What every transport has to do: `use AshAgent.Test.TransportCases` in a test with `transport/0`, `{module, options}`.
+  # What every transport has to do: `use AshAgent.TestSupport.TransportCases` in a test with `transport/0`, `{module, options}`.
 
   alias AshAgent.LLM.Transport.Request
-  alias AshAgent.Test.WireServer
+  alias AshAgent.TestSupport.WireServer
 
   defmacro __using__(_opts) do
     quote do
-      import AshAgent.Test.TransportCases
+      import AshAgent.TestSupport.TransportCases
 
       alias AshAgent.LLM.Transport.Request
-      alias AshAgent.Test.{Wait, WireServer}
+      alias AshAgent.TestSupport.{Wait, WireServer}
 
       unquote(bodies())
       unquote(flow())
@@ -69,7 +69,7 @@ defmodule AshAgent.Test.TransportCases do
           gemini: AshAgent.LLM.Gemini,
           ollama: AshAgent.LLM.Ollama
         ],
-        do: {module, AshAgent.Test.Recorded.sample(provider)}
+        do: {module, AshAgent.TestSupport.Recorded.sample(provider)}
   end
 
   @doc "A server that sends a recorded stream in small pieces."

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.Viewer do
+defmodule AshAgent.TestSupport.Viewer do
   @moduledoc false
 
   # A subscriber that keeps nothing but what it was sent, and what it shows of that after each change.

@@ -1,4 +1,4 @@
-defmodule AshAgent.Test.WatchedStore do
+defmodule AshAgent.TestSupport.WatchedStore do
   @moduledoc false
 
   # A store that asks a function before and after each thing that it is asked: `fun.(:before | :after, name)` returns `:ok`,

@@ -1,4 +1,4 @@
-//! What Anthropic accepts.
+//! Says what Anthropic accepts.
 
 use super::Room;
 use crate::provider::accepts::{Accepts, Rules};

@@ -6,7 +6,7 @@ mod response;
 mod usage;
 mod write;
 
-/// What a call says beside its arguments, and wants to be said again: who made it and of which set its tool is.
+/// Holds what a call says beside its arguments, and wants to be said again: who made it and of which set its tool is.
 const CALLED: [&str; 2] = ["caller", "toolset_name"];
 
 /// The room of this provider.

@@ -10,8 +10,8 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, each, inline_image, json_like, json_part, metadata, misplaced, name_at, part,
-    provider_block, system_part, text_block, Object, CONTENT,
+    at, call, each, inline_image, json_like, json_part, metadata, name_at, part, provider_block,
+    refuse_misplaced, system_part, text_block, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
 
@@ -115,7 +115,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
             let mut block = Object::read(block, "")?;
             let id = block.text("id")?;
             let name = block.need_name("name")?;
-            let metadata = called(&block)?;
+            let metadata = read_call_notes(&block)?;
             said.call(call(id, name, block.arguments("input")?, metadata));
         } else {
             said.part(assistant_part(block)?);
@@ -127,7 +127,7 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
 }
 
 /// Returns what a call says beside its arguments.
-fn called(block: &Object) -> Result<Option<Map>, Error> {
+fn read_call_notes(block: &Object) -> Result<Option<Map>, Error> {
     let mut metadata = metadata(PROVIDER, &[]);
     for key in CALLED {
         if let Some(value) = block.get(key) {
@@ -145,7 +145,7 @@ fn user_part(block: Value) -> Result<Part, Error> {
             Some(kind) => Ok(part(kind, None)),
             None => provider_block(PROVIDER, block),
         },
-        Some("tool_use" | "thinking" | "redacted_thinking") => Err(misplaced(&block)),
+        Some("tool_use" | "thinking" | "redacted_thinking") => Err(refuse_misplaced(&block)),
         _ => provider_block(PROVIDER, block),
     }
 }
@@ -179,7 +179,7 @@ fn assistant_part(block: Value) -> Result<Part, Error> {
             let metadata = metadata(PROVIDER, &[]);
             Ok(part(PartKind::RedactedThinking(data), Some(metadata)))
         }
-        Some("tool_result") => Err(misplaced(&block)),
+        Some("tool_result") => Err(refuse_misplaced(&block)),
         _ => provider_block(PROVIDER, block),
     }
 }
@@ -264,7 +264,7 @@ fn result_part(block: Value) -> Result<Part, Error> {
             (None, None) => json_part(&block),
         },
         Some("tool_use" | "tool_result" | "thinking" | "redacted_thinking") => {
-            Err(misplaced(&block))
+            Err(refuse_misplaced(&block))
         }
         Some("tool_reference") => provider_block(PROVIDER, block),
         _ => json_part(&block),

@@ -1,4 +1,4 @@
-//! What Anthropic Messages sends: one message, or events that make one.
+//! Reads what Anthropic Messages sends: one message, or events that make one.
 
 use super::{Room, CALLED};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ fn start(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 }
 
 fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Fault> {
-    let Some(kind) = node::filled(block, "type") else {
+    let Some(kind) = node::filled_text(block, "type") else {
         return Err(Fault::unreadable("a content block without a type"));
     };
     let is_whole = matches!(key, Key::Whole(_));
@@ -101,10 +101,10 @@ fn start_block(draft: &mut Draft, key: Key, block: &Node<'_>) -> Result<(), Faul
         }
         "redacted_thinking" => {
             let data = node::text(block, "data").unwrap_or_default();
-            draft.put_part(key, redacted(data));
+            draft.put_part(key, make_redacted(data));
         }
         "tool_use" => {
-            if node::filled(block, "name").is_none() {
+            if node::filled_text(block, "name").is_none() {
                 return Err(Fault::unreadable("a tool_use block without a name"));
             }
             draft.open_call(
@@ -151,7 +151,7 @@ fn words<'n>(node: &'n Node<'_>, name: &'static str, needed: bool) -> Result<&'n
     }
 }
 
-fn redacted(data: &str) -> Part {
+fn make_redacted(data: &str) -> Part {
     let provider = Value::atom(Provider::Anthropic.name());
     let metadata = Map::new(vec![(Value::atom("provider"), provider)]);
     part(PartKind::RedactedThinking(data.into()), Some(metadata))
@@ -190,7 +190,7 @@ fn delta(draft: &mut Draft, key: &Key, event: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is said of an answer, some of it beside the last event's delta.
+/// Holds what is said of an answer, some of it beside the last event's delta.
 const DETAILS: [&str; 4] = [
     "container",
     "context_management",
@@ -200,7 +200,7 @@ const DETAILS: [&str; 4] = [
 
 fn stop_reason(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     draft.keep(node, &DETAILS);
-    let Some(word) = node::filled(node, "stop_reason") else {
+    let Some(word) = node::filled_text(node, "stop_reason") else {
         return Ok(());
     };
     let reason = match word {

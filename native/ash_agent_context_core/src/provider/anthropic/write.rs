@@ -38,7 +38,7 @@ impl Writes for Room {
             }
             return;
         }
-        out.wrapped("[", "]", |out| PARTS.content(&system.content, out));
+        out.wrap("[", "]", |out| PARTS.content(&system.content, out));
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -55,7 +55,7 @@ impl Writes for Room {
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in exchange.answered(&message.calls) {
+            for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
@@ -97,7 +97,7 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
     out.mark_inside();
 }
 
-fn cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
+fn write_cited_text(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block
             .field("type", "text")
@@ -129,7 +129,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
             }
         }
         let said = out.arrange(message, is_thinking, is_served);
-        let spoken = out.spoken(&said, is_thinking);
+        let spoken = out.find_spoken_end(&said, is_thinking);
         let is_text = |one: &PartOrCall<'_>| match one {
             PartOrCall::Part(part) => matches!(part.kind, PartKind::Text(_)) && out.says(part),
             PartOrCall::Call(_) => false,
@@ -173,7 +173,7 @@ fn model_part(part: &Part, is_last_text: bool, out: &mut Writer<'_>) {
             let Some(text) = out.text(bytes) else { return };
             let text = if is_last_text { trim_end(&text) } else { &text };
             match part.provider_list(out.options, "citations") {
-                Some(citations) => cited_text(text, citations, out),
+                Some(citations) => write_cited_text(text, citations, out),
                 None => text_block(text, out),
             }
             out.hint_inside(part);
@@ -212,7 +212,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    match out.thinking_where(is_own, part) {
+    match out.place_thinking(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block
@@ -232,7 +232,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
             let text = out.result_text(outcome);
             out.json.text(&text);
         }
-        Output::Parts(parts) => out.wrapped("[", "]", |out| {
+        Output::Parts(parts) => out.wrap("[", "]", |out| {
             PARTS.all(&**parts, out);
         }),
     });
@@ -249,7 +249,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
         }
     });
     out.mark_inside();
-    if let Some(part) = out.marked(outcome) {
+    if let Some(part) = out.find_marked(outcome) {
         out.hint_inside(part);
     }
 }

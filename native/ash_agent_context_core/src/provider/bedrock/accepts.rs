@@ -1,4 +1,4 @@
-//! What Bedrock accepts.
+//! Says what Bedrock accepts.
 
 use super::Room;
 use crate::provider::accepts::{Accepts, Rules};

@@ -14,7 +14,7 @@ use crate::value::{Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, bounded, call, each, has, inline_image, json_like, json_part, metadata, name_at, part,
+    at, call, check_levels, each, has, inline_image, json_like, json_part, metadata, name_at, part,
     plain_content, provider_block, system_part, text_block, text_part, Object, CONTENT,
 };
 use crate::provider::listener::{Answer, Listener};
@@ -145,7 +145,7 @@ pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
     if has(&block, "text") {
         return text_block(block, "text");
     }
-    if let Some(part) = cited(&block) {
+    if let Some(part) = read_cited(&block) {
         return Ok(part);
     }
     let Some(reasoning) = at(&block, "reasoningContent") else {
@@ -167,7 +167,7 @@ pub(super) fn assistant_part(block: Value) -> Result<Part, Error> {
 }
 
 /// A text with what it cites. Nova cites for the text before, with none in the block itself.
-fn cited(block: &Value) -> Option<Part> {
+fn read_cited(block: &Value) -> Option<Part> {
     let cited = at(block, "citationsContent")?;
     let text = match at(cited, "content") {
         None => Box::default(),
@@ -263,7 +263,7 @@ fn result(mut result: Object) -> Result<Answer, Error> {
 fn result_output(blocks: Vec<Value>, status: Status) -> Result<Output, Error> {
     if let ([block], Status::Ok) = (&*blocks, status) {
         if let Some(json @ Value::Map(_)) = at(block, "json") {
-            bounded(json, MAX_DEPTH)?;
+            check_levels(json, MAX_DEPTH)?;
             return Ok(Output::Value(json.clone()));
         }
     }

@@ -1,4 +1,4 @@
-//! What Bedrock Converse sends: one answer, or the events of ConverseStream.
+//! Reads what Bedrock Converse sends: one answer, or the events of ConverseStream.
 //!
 //! Texts and reasoning have no event that begins them. Every event has random padding `p`.
 
@@ -81,7 +81,7 @@ fn read_event(draft: &mut Draft, name: &str, event: &Node<'_>) -> Result<(), Fau
     }
 }
 
-/// What was used, and what else is reported.
+/// Reads what was used, and what else is reported.
 fn count(draft: &mut Draft, node: &Node<'_>) {
     if let Some(usage) = node::get(node, "usage") {
         draft.count_tokens(usage);
@@ -127,10 +127,10 @@ fn read_delta(draft: &mut Draft, key: &Key, delta: &Node<'_>) -> Result<(), Faul
         if let Some(text) = node::text(reasoning, "text") {
             draft.thinking(key.clone(), text);
         }
-        sign(draft, key, node::filled(reasoning, "signature"));
+        sign(draft, key, node::filled_text(reasoning, "signature"));
         for name in ["redactedContent", "data"] {
-            if let Some(data) = node::filled(reasoning, name) {
-                draft.redacted(key.clone(), data);
+            if let Some(data) = node::filled_text(reasoning, name) {
+                draft.add_redacted(key.clone(), data);
             }
         }
     } else if let Some(results) = node::get(delta, "toolResult") {
@@ -195,7 +195,7 @@ fn put_part(draft: &mut Draft, key: &Key, part: Part) {
 
 fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     draft.keep(node, &["additionalModelResponseFields"]);
-    let Some(word) = node::filled(node, "stopReason") else {
+    let Some(word) = node::filled_text(node, "stopReason") else {
         return Ok(());
     };
     let reason = match word {

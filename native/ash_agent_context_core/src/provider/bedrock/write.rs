@@ -25,7 +25,7 @@ impl Writes for Room {
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        out.wrapped("[", "]", |out| user_content(&system.content, out));
+        out.wrap("[", "]", |out| user_content(&system.content, out));
     }
 
     fn message(&self, message: &Message, out: &mut Writer<'_>) {
@@ -38,13 +38,16 @@ impl Writes for Room {
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         out.blocks(false, |out| {
-            for (call, outcome) in exchange.answered(&message.calls) {
+            for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let id = out.id(call);
                 result(&id, outcome, out);
             }
             // Nothing stands between results.
             let outcomes = exchange.slots().flatten();
-            if let Some(part) = outcomes.filter_map(|outcome| out.marked(outcome)).last() {
+            if let Some(part) = outcomes
+                .filter_map(|outcome| out.find_marked(outcome))
+                .last()
+            {
                 out.hint_behind(part);
             }
         });
@@ -79,7 +82,7 @@ fn text_block(text: &str, out: &mut Writer<'_>) {
 }
 
 /// A text with what it cites, or what is cited alone.
-fn cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
+fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
     out.json.object(|block| {
         block.object("citationsContent", |cited| {
             if !is_blank(text) {
@@ -152,7 +155,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
         }
         // With anything behind it, a call counts as unanswered, or the message as the beginning of the answer.
         let said = out.arrange(message, is_thinking, |part, out| out.says(part));
-        let spoken = out.spoken(&said, is_thinking);
+        let spoken = out.find_spoken_end(&said, is_thinking);
         for (index, one) in said.into_iter().enumerate() {
             match one {
                 PartOrCall::Part(part) if part.kind.is_thinking() => {
@@ -181,7 +184,7 @@ fn model_part(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::Text(bytes) => {
             if let Some(citations) = part.provider_list(out.options, "citations") {
-                cited_block(&utf8(bytes), citations, out);
+                write_cited_block(&utf8(bytes), citations, out);
                 out.hint_behind(part);
             } else if let Some(text) = out.text(bytes) {
                 text_block(&text, out);
@@ -219,7 +222,7 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
         });
         return;
     }
-    match out.thinking_where(is_own, part) {
+    match out.place_thinking(is_own, part) {
         Thought::Own { text, signature } => {
             out.json.object(|block| {
                 block.object("reasoningContent", |content| {
@@ -256,7 +259,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
             text_block(&text, out);
         }
         Output::Value(_) => {
-            let text = out.worded_result(outcome);
+            let text = out.word_result(outcome);
             text_block(&text, out);
         }
     });
@@ -276,7 +279,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     out.mark_behind();
 }
 
-/// What a part has become.
+/// Says what a part has become.
 enum WrittenAs {
     Document,
     Text,
@@ -285,7 +288,7 @@ enum WrittenAs {
 
 fn media(part: &Part, in_result: bool, out: &mut Writer<'_>) -> WrittenAs {
     let Some(media) = Media::of(&part.kind) else {
-        out.dropped(part);
+        out.drop_part(part);
         return WrittenAs::Other;
     };
     // A result has no place for a recording.

@@ -4,7 +4,7 @@ use crate::log::call::ToolCall;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::provider::Provider;
-use crate::provider::foreign::ordered;
+use crate::provider::foreign::order_calls;
 use crate::provider::listener::Listener;
 use crate::provider::order::{calls_behind, in_order};
 use crate::value::Value;
@@ -31,14 +31,14 @@ impl ModelBlocks {
     pub fn join(self, provider: Provider, leads: impl Fn(&Part) -> bool, history: &mut Listener) {
         let (content, calls) = match self.calls.is_empty() && !history.rules().lists_only {
             true => (Content::Parts(self.parts.into_boxed_slice()), Vec::new()),
-            false => ordered(provider, self.parts, self.calls),
+            false => order_calls(provider, self.parts, self.calls),
         };
         let thinks = |part: &Part| part.kind.is_thinking();
         if !calls_behind(&in_order(&content, &calls), thinks, leads)
             .1
             .is_empty()
         {
-            history.refused();
+            history.mark_refused();
         }
         history.assistant(content, calls, None);
     }

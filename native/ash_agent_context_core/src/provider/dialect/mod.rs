@@ -1,4 +1,4 @@
-//! What several providers have in common.
+//! Shares what several providers have in common.
 
 pub mod blocks;
 pub mod breakpoints;

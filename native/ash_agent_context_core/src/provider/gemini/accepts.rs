@@ -1,4 +1,4 @@
-//! What Gemini accepts.
+//! Says what Gemini accepts.
 
 use super::Room;
 use crate::provider::accepts::{Accepts, Rules};

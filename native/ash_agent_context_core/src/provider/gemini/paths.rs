@@ -176,7 +176,7 @@ mod tests {
     use crate::value::Value;
     use std::sync::Arc;
 
-    fn assembled(pieces: &[(&str, Value)]) -> Result<String, Fault> {
+    fn join_pieces(pieces: &[(&str, Value)]) -> Result<String, Fault> {
         let piece = |(path, value): &(&str, Value)| {
             Arc::new(ArgumentPiece {
                 path: (*path).into(),
@@ -196,7 +196,7 @@ mod tests {
             ("$.b[999999999999]", Value::Int(2)),
         ];
         assert_eq!(
-            assembled(&pieces).unwrap(),
+            join_pieces(&pieces).unwrap(),
             r#"{"b":[{"n":"xy"},true,2],"a b":null}"#
         );
     }
@@ -204,13 +204,13 @@ mod tests {
     #[test]
     fn what_is_not_a_path_is_refused() {
         for path in ["", "a", "$a", "$[", "$[x]", "$['a", "$[-1]"] {
-            assert!(assembled(&[(path, Value::Nil)]).is_err(), "{path}");
+            assert!(join_pieces(&[(path, Value::Nil)]).is_err(), "{path}");
         }
         let deep = format!("${}", ".a".repeat(201));
         assert_eq!(
-            assembled(&[(&deep, Value::Nil)]),
+            join_pieces(&[(&deep, Value::Nil)]),
             Err(Fault::TooDeep { limit: 200 })
         );
-        assert!(assembled(&[("$.a", Value::Int(1)), ("$.a.b", Value::Int(1))]).is_err());
+        assert!(join_pieces(&[("$.a", Value::Int(1)), ("$.a.b", Value::Int(1))]).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::provider::format::Reads;
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, bounded, call, each, inline_image, metadata, metadata_of, name_at, ordered, part,
+    at, call, check_levels, each, inline_image, metadata, metadata_of, name_at, order_calls, part,
     plain_content, provider_block, system_part, text_part, Object,
 };
 use crate::provider::listener::{Answer, Listener};
@@ -39,7 +39,7 @@ fn find_name(value: &Value, key: Spelling) -> Option<&str> {
 }
 
 /// The spelling of a key that an object has.
-fn spelled(value: &Value, key: Spelling) -> &'static str {
+fn find_spelling(value: &Value, key: Spelling) -> &'static str {
     match at(value, key.0) {
         Some(_) => key.0,
         None => key.1,
@@ -87,7 +87,7 @@ fn user(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
     let mut answers: Vec<Answer> = Vec::new();
     each(values, |value| {
         if find(&value, RESPONSE).is_some() {
-            let key = spelled(&value, RESPONSE);
+            let key = find_spelling(&value, RESPONSE);
             let mut answer = Object::read(value, "")?.need_object(key, "a response", response)?;
             answer.moved = !parts.is_empty();
             answers.push(answer);
@@ -118,7 +118,7 @@ fn model(values: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    let (content, calls) = ordered(PROVIDER, parts, calls);
+    let (content, calls) = order_calls(PROVIDER, parts, calls);
     history.assistant(content, calls, None);
     Ok(())
 }
@@ -140,7 +140,7 @@ pub(super) fn model_part(value: Value) -> Result<Part, Error> {
 fn read_call(value: Value) -> Result<ToolCall, Error> {
     let signature = find_name(&value, SIGNATURE);
     let metadata = metadata_of(PROVIDER, "signature", signature);
-    let key = spelled(&value, CALL);
+    let key = find_spelling(&value, CALL);
     Object::read(value, "")?.need_object(key, "a function call", |mut function| {
         let id = function.text("id")?;
         let name = function.need_name("name")?;
@@ -201,7 +201,7 @@ fn response(mut response: Object) -> Result<Answer, Error> {
     let given = response.map("response")?.unwrap_or_default();
     given
         .iter()
-        .try_for_each(|(_, value)| bounded(value, MAX_DEPTH - 1))?;
+        .try_for_each(|(_, value)| check_levels(value, MAX_DEPTH - 1))?;
     let key = response.key("parts");
     let media = match response.take("parts") {
         Some(Value::List(parts)) => {

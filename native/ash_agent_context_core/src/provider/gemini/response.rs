@@ -1,4 +1,4 @@
-//! What Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
+//! Reads what Gemini sends: answers in the form of a whole one, each with the next parts. Parts have no names:
 //! neighbours of one kind are one part, but a signature belongs to the part it stands on.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::value::Value;
 
 use super::paths;
 
-/// What is said of an answer and has no place in a request.
+/// Holds what is said of an answer and has no place in a request.
 const DETAILS: [&str; 5] = [
     "groundingMetadata",
     "citationMetadata",
@@ -106,7 +106,7 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
 /// An enum's word, which some of Vertex's transports send as its number. 0 is what is not set.
 fn word<'n>(node: &'n Node<'_>, key: &str, names: &[&'static str]) -> Option<Cow<'n, str>> {
     match node::number(node, key) {
-        None => node::filled(node, key).map(Cow::Borrowed),
+        None => node::filled_text(node, key).map(Cow::Borrowed),
         Some(0) => None,
         Some(number) => {
             let at = usize::try_from(number - 1).ok();
@@ -144,7 +144,7 @@ fn reason(word: &str) -> Finish {
 }
 
 fn read_part(draft: &mut Draft, part: &Node<'_>) -> Result<(), Fault> {
-    let signature = node::filled(part, "thoughtSignature");
+    let signature = node::filled_text(part, "thoughtSignature");
     if let Some(call) = node::get(part, "functionCall") {
         return read_call(draft, call, signature);
     }
@@ -187,7 +187,7 @@ fn opaque(part: &Node<'_>) -> Result<Part, Fault> {
 /// A call with all its arguments, the first piece of one, or a further piece.
 fn read_call(draft: &mut Draft, call: &Node<'_>, signature: Option<&str>) -> Result<(), Fault> {
     let goes_on = node::is_true(call, "willContinue");
-    let name = node::filled(call, "name");
+    let name = node::filled_text(call, "name");
     if let Some(name) = name {
         let key = draft.next_key();
         draft.open_call(key.clone(), node::text(call, "id"), Some(name));

@@ -13,11 +13,11 @@ use super::Room;
 use crate::log::media::{Location, Media};
 use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
-use crate::provider::parts::{unmarked, Parts};
+use crate::provider::parts::{mark_nothing, Parts};
 use crate::provider::writer::{Thought, Writer};
 use crate::value::letters::is_blank;
 
-/// What Google documents for a call whose signature is not at hand, such as another vendor's:
+/// Holds what Google documents for a call whose signature is not at hand, such as another vendor's:
 /// `skip_thought_signature_validator` in base64.
 const STAND_IN_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
@@ -39,7 +39,7 @@ impl Writes for Room {
     }
 
     fn system(&self, system: &Message, out: &mut Writer<'_>) {
-        out.wrapped("{\"parts\":[", CLOSE, |out| {
+        out.wrap("{\"parts\":[", CLOSE, |out| {
             PARTS.content(&system.content, out)
         });
     }
@@ -49,7 +49,7 @@ impl Writes for Room {
             assistant(message, out);
             return;
         }
-        out.wrapped(USER, CLOSE, |out| PARTS.content(&message.content, out));
+        out.wrap(USER, CLOSE, |out| PARTS.content(&message.content, out));
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
@@ -58,8 +58,8 @@ impl Writes for Room {
             .model
             .is_some_and(|model| model.contains("gemini-3"));
         let mut behind = Vec::new();
-        out.wrapped(USER, CLOSE, |out| {
-            for (call, outcome) in exchange.answered(&message.calls) {
+        out.wrap(USER, CLOSE, |out| {
+            for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let (id, name) = (out.id(call), out.name(call));
                 let (response, media) = response(outcome, out);
                 let inside = out.apart(|out| {
@@ -82,7 +82,7 @@ impl Writes for Room {
                 });
             }
         });
-        out.wrapped(USER, CLOSE, |out| {
+        out.wrap(USER, CLOSE, |out| {
             PARTS.all(behind, out);
         });
     }
@@ -108,13 +108,13 @@ fn text_part(text: &str, out: &mut Writer<'_>) {
 
 const PARTS: Parts = Parts {
     text: text_part,
-    hint: unmarked,
+    hint: mark_nothing,
     takes: is_sent,
     media: |_part, media, out| write_media(media, None, out),
 };
 
 fn assistant(message: &Message, out: &mut Writer<'_>) {
-    out.wrapped(MODEL, CLOSE, |out| {
+    out.wrap(MODEL, CLOSE, |out| {
         let start = out.json.0.len();
         let mut speaks = false;
         if let Content::Text(bytes) = &message.content {
@@ -162,7 +162,7 @@ fn call(call: &ToolCall, stand_in: Option<&str>, out: &mut Writer<'_>) {
 /// Writes a part and tells whether it is more than thinking.
 fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
     match &part.kind {
-        PartKind::Text(bytes) => signed_text(part, bytes, out),
+        PartKind::Text(bytes) => write_signed_text(part, bytes, out),
         PartKind::ProviderBlock { .. } => {
             let before = out.json.0.len();
             PARTS.one(part, out);
@@ -180,14 +180,14 @@ fn model_part(part: &Part, out: &mut Writer<'_>) -> bool {
             true
         }
         PartKind::RedactedThinking(_) => {
-            out.dropped(part);
+            out.drop_part(part);
             false
         }
     }
 }
 
 /// A text with its signature, which may stand on an empty one, too.
-fn signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
+fn write_signed_text(part: &Part, bytes: &[u8], out: &mut Writer<'_>) -> bool {
     let signature = part
         .provider_text("signature")
         .filter(|signature| part.is_of(out.options) && is_signature(signature));
@@ -256,7 +256,7 @@ fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a 
     (response, media)
 }
 
-/// What Gemini's documents name; it refuses the rest.
+/// Holds what Gemini's documents name; it refuses the rest.
 const TYPES: [&str; 27] = [
     "application/pdf",
     "image/png",

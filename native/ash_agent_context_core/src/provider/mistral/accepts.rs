@@ -1,4 +1,4 @@
-//! What Mistral accepts.
+//! Says what Mistral accepts.
 
 use std::borrow::Cow;
 

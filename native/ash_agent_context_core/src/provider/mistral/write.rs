@@ -12,7 +12,7 @@ use crate::provider::dialect::chat::write::{
     message_with_calls, result_messages, role_message, text_part,
 };
 use crate::provider::format::Writes;
-use crate::provider::parts::{unmarked, Parts};
+use crate::provider::parts::{mark_nothing, Parts};
 use crate::provider::writer::{texts, Thought, Writer};
 use crate::value::json::AsJson;
 use crate::value::letters::is_blank;
@@ -23,7 +23,7 @@ impl Writes for Room {
         match &system.content {
             Content::Parts(_) => {
                 let texts = texts(&system.content, out);
-                out.wrapped(",{\"role\":\"system\",\"content\":[", "]}", |out| {
+                out.wrap(",{\"role\":\"system\",\"content\":[", "]}", |out| {
                     for text in texts {
                         text_part(&text, out);
                     }
@@ -60,7 +60,7 @@ impl Writes for Room {
 
 const PARTS: Parts = Parts {
     text: text_part,
-    hint: unmarked,
+    hint: mark_nothing,
     takes: is_sent,
     media,
 };
@@ -75,7 +75,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 speaks = true;
             }
         }
-        Content::Parts(parts) => out.wrapped("[", "]", |out| {
+        Content::Parts(parts) => out.wrap("[", "]", |out| {
             for part in &**parts {
                 speaks |= assistant_part(part, out);
             }
@@ -130,7 +130,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
             let words = out.media_words(part);
             text_part(&words, out);
         }
-        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::RedactedThinking(_) => out.drop_part(part),
         PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
     }
     out.json.0.len() > before

@@ -1,4 +1,4 @@
-//! What Ollama accepts.
+//! Says what Ollama accepts.
 
 use super::Room;
 use crate::provider::accepts::{Accepts, Rules, SystemPlace};

@@ -66,7 +66,7 @@ fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {
             let calls = match message.take("tool_calls") {
                 None => Vec::new(),
                 Some(Value::List(none)) if none.is_empty() => {
-                    history.refused();
+                    history.mark_refused();
                     Vec::new()
                 }
                 Some(Value::List(calls)) => each(calls.into_vec(), read_call)

@@ -1,4 +1,4 @@
-//! What Ollama sends: a message a line, the last of them with what was counted.
+//! Reads what Ollama sends: a message a line, the last of them with what was counted.
 
 use super::read::image;
 use super::Room;
@@ -49,7 +49,7 @@ fn read(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     draft.count_tokens(node);
-    let word = node::filled(node, "done_reason").unwrap_or("stop");
+    let word = node::filled_text(node, "done_reason").unwrap_or("stop");
     let reason = match word {
         "length" => Finish::Length,
         _ => Finish::Stop,
@@ -64,7 +64,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>) -> Result<(), Fault> {
         return Ok(());
     };
     let key = draft.next_key();
-    let name = node::filled(function, "name");
+    let name = node::filled_text(function, "name");
     draft.open_call(key.clone(), node::text(call, "id"), name);
     let arguments = match node::text(function, "arguments") {
         Some(json) => Arguments::from_json(json.as_bytes().into()),

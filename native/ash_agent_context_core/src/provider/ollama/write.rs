@@ -39,7 +39,7 @@ impl Writes for Room {
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
         let mut behind = Vec::new();
-        for (call, outcome) in exchange.answered(&message.calls) {
+        for (call, outcome) in exchange.answered_calls(&message.calls) {
             let (id, name) = (out.id(call), out.name(call));
             let (text, media) = out.split_result(outcome, is_sent);
             behind.extend(media);

@@ -1,4 +1,4 @@
-//! What OpenAI Chat Completions accepts.
+//! Says what OpenAI Chat Completions accepts.
 
 use super::Room;
 use crate::provider::accepts::Accepts;

@@ -1,4 +1,4 @@
-//! What of a model's message stands beside its content.
+//! Reads and writes what of a model's message stands beside its content.
 
 use crate::log::media::{Class, Media};
 use crate::log::message::Message;
@@ -22,7 +22,7 @@ pub(super) struct Beside<'a> {
     images: Vec<(&'a Part, Media<'a>)>,
     /// With these, OpenRouter parses no file again.
     annotations: Option<&'a Value>,
-    /// What Gemini signs a message with.
+    /// Holds what Gemini signs a message with.
     extra: Option<&'a Value>,
 }
 

@@ -71,7 +71,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                     out.json.text(&text);
                 }
             }
-            None => out.wrapped("[", "]", |out| {
+            None => out.wrap("[", "]", |out| {
                 for part in parts.iter().filter(|part| !beside.has(part)) {
                     assistant_part(part, &beside, out);
                 }
@@ -112,7 +112,7 @@ fn assistant_part(part: &Part, beside: &Beside<'_>, out: &mut Writer<'_>) {
             let words = out.media_words(part);
             text_part(&words, out);
         }
-        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::RedactedThinking(_) => out.drop_part(part),
         PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
     }
 }
@@ -122,7 +122,7 @@ fn thinking<'a>(part: &'a Part, beside: &Beside<'_>, out: &mut Writer<'_>) -> Th
     if beside.has(part) {
         return Thought::Nothing;
     }
-    out.thinking_as_text(part)
+    out.turn_thinking_into_text(part)
 }
 
 /// Tells whether a part can stand in a user message; what cannot becomes words.

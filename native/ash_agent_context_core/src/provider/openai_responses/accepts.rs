@@ -1,4 +1,4 @@
-//! What OpenAI Responses accepts.
+//! Says what OpenAI Responses accepts.
 
 use std::borrow::Cow;
 

@@ -34,13 +34,13 @@ pub(super) fn calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
         if let Some(id) = id.filter(|id| !id.is_empty() && known.insert(id)) {
             let first = *run.get_or_insert(position);
             let calls = assumed.entry(first).or_default();
-            calls.push(assumed_call(form, id, name_at(item, "name")));
+            calls.push(assume_call(form, id, name_at(item, "name")));
         }
     }
     assumed
 }
 
-fn assumed_call(form: &Form, id: &str, name: Option<&str>) -> ToolCall {
+fn assume_call(form: &Form, id: &str, name: Option<&str>) -> ToolCall {
     let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
     let metadata = metadata(PROVIDER, &[]).put(Value::atom("assumed"), Value::Bool(true));
     let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();

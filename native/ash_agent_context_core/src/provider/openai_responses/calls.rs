@@ -20,14 +20,14 @@ use crate::value::letters::is_blank;
 use crate::value::{wording, Map, Value};
 use crate::view::change::ChangeKind;
 
-/// What a kind's items are called and what they are made of.
+/// Holds what a kind's items are called and what they are made of.
 pub(crate) struct Form {
     pub kind: CallKind,
     /// The type of the call's item.
     pub call: &'static str,
     /// The type of the item that answers it.
     pub output: &'static str,
-    /// What the ids of its items begin with.
+    /// Holds what the ids of its items begin with.
     pub prefix: &'static str,
     /// The field that holds the arguments.
     pub arguments: &'static str,
@@ -217,7 +217,7 @@ fn write_kept(call: &ToolCall, form: &Form, item: &mut JsonObject<'_>) {
     }
 }
 
-/// What follows all items that answer calls, because these have no place for it.
+/// Holds what follows all items that answer calls, because these have no place for it.
 #[derive(Default)]
 pub(crate) struct Behind<'a> {
     pub texts: Vec<String>,
@@ -245,7 +245,7 @@ pub(crate) fn write_output<'a>(
                 };
                 item.field("call_id", &*id);
                 if output.is_empty() {
-                    item.text("output", &out.worded_result(outcome));
+                    item.text("output", &out.word_result(outcome));
                 } else {
                     item.raw("output", &output);
                 }
@@ -296,7 +296,7 @@ pub(crate) fn write_output<'a>(
     out.json.0.extend_from_slice(&fields.0);
 }
 
-/// What commands wrote: as the API has it, as one command's, or any other result as its text.
+/// Writes what commands wrote: as the API has it, as one command's, or any other result as its text.
 fn shell_output<'a>(
     call: &ToolCall,
     outcome: &'a Outcome,
@@ -422,8 +422,8 @@ fn screenshot<'a>(
         };
     });
     if parts.is_empty() {
-        let text = out.worded_result(outcome);
-        out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
+        let text = out.word_result(outcome);
+        out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
         behind.texts.push(text.into_owned());
         return;
     }
@@ -432,7 +432,7 @@ fn screenshot<'a>(
             .is_some_and(|(shot, _)| std::ptr::eq(*shot, *part))
     };
     for part in parts.iter().filter(|part| !is_shot(part)) {
-        out.changed(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
+        out.report_change(ChangeKind::MovedPart, || part.kind.name().to_owned(), None);
         behind.media.push(part);
     }
 }
@@ -465,7 +465,7 @@ fn acknowledge(
     }
 }
 
-/// Whether the provider's tool may run: only what says so approves.
+/// Tells whether the provider's tool may run: only what says so approves.
 fn approval<'a>(
     outcome: &'a Outcome,
     behind: &mut Behind<'a>,
@@ -473,7 +473,7 @@ fn approval<'a>(
     out: &mut Writer<'_>,
 ) {
     let said = match &outcome.output {
-        Output::Value(value) if !outcome.is_error() => approved(value),
+        Output::Value(value) if !outcome.is_error() => read_approval(value),
         _ => None,
     };
     let approve = matches!(said, Some((true, _)));
@@ -496,7 +496,7 @@ fn approval<'a>(
 }
 
 /// `true`, `:approved`, `false`, or a map with `approve` and perhaps a reason.
-fn approved(value: &Value) -> Option<(bool, Option<&Value>)> {
+fn read_approval(value: &Value) -> Option<(bool, Option<&Value>)> {
     match value {
         Value::Bool(approve) => Some((*approve, None)),
         Value::Map(map) => match map.get_named("approve")? {
@@ -533,7 +533,7 @@ fn found_tools<'a>(
             item.raw("tools", "[]");
             let (text, media) = out.split_result(outcome, is_sent);
             if text != wording::NO_OUTPUT {
-                out.changed(ChangeKind::MovedPart, || "text".to_owned(), None);
+                out.report_change(ChangeKind::MovedPart, || "text".to_owned(), None);
                 behind.texts.push(text.into_owned());
             }
             behind.media.extend(media);
@@ -556,8 +556,8 @@ fn is_tool(value: &Value) -> bool {
     matches!(value, Value::Map(map) if map.get_named("type").and_then(Value::as_name).is_some())
 }
 
-/// Whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's of X
-/// and its videos, which has the type of a custom tool's call.
+/// Tells whether the API itself answers a call: commands in a container of its own, its own search for tools, and xAI's
+/// of X and its videos, which has the type of a custom tool's call.
 pub(crate) fn is_served(item: &Value) -> bool {
     match name_at(item, "type") {
         Some("shell_call") => {

@@ -13,9 +13,9 @@ use crate::value::letters::is_plain;
 
 /// The ids of an answer's items.
 pub(super) struct ItemIds<'a> {
-    /// Whether any of them go back.
+    /// Says whether any of them go back.
     are_kept: bool,
-    /// Whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
+    /// Says whether a server gave them that has forms of its own: OpenAI's begin with what kind of item it is.
     are_foreign: bool,
     /// Those of reasoning that goes back.
     of_reasoning: HashSet<&'a str>,
@@ -23,7 +23,7 @@ pub(super) struct ItemIds<'a> {
 
 impl<'a> ItemIds<'a> {
     pub fn of(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Self {
-        let ids = returning(said, out);
+        let ids = find_returning(said, out);
         let mut ids = Self {
             are_kept: true,
             are_foreign: ids.iter().any(|(_, id)| !id.starts_with("rs")),
@@ -43,15 +43,15 @@ impl<'a> ItemIds<'a> {
             true => &*sent,
             false => before,
         };
-        let free = returning(sent, out).into_iter();
+        let free = find_returning(sent, out).into_iter();
         let free = free.filter(|(part, _)| !part.withheld);
         ids.of_reasoning = free.map(|(_, id)| id).collect();
         ids.are_kept = ids.fit(before, out);
         ids
     }
 
-    /// What is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last alone
-    /// (openai/codex#1235).
+    /// Returns what is sent, without reasoning right before other reasoning: OpenAI gives that, and takes the last
+    /// alone (openai/codex#1235).
     fn without_led(&self, said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<PartOrCall<'a>> {
         let is_sent = |one: &&PartOrCall<'a>| match one {
             PartOrCall::Part(part) => is_thought(part) || says(part, out),
@@ -65,8 +65,9 @@ impl<'a> ItemIds<'a> {
         stays.map(|(one, _)| *one).collect()
     }
 
-    /// Whether all reasoning goes back before the item that it led to. An item is refused with its id if its reasoning is
-    /// missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its item.
+    /// Tells whether all reasoning goes back before the item that it led to. An item is refused with its id if its
+    /// reasoning is missing ("... was provided without its required 'reasoning' item"), and so is reasoning without its
+    /// item.
     fn fit(&self, sent: &[PartOrCall<'a>], out: &Writer<'_>) -> bool {
         let mut is_item = false;
         for one in sent.iter().rev() {
@@ -123,7 +124,7 @@ fn is_thought(part: &Part) -> bool {
 }
 
 /// Reasoning that can go back, with its id.
-fn returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
+fn find_returning<'a>(said: &[PartOrCall<'a>], out: &Writer<'_>) -> Vec<(&'a Part, &'a str)> {
     let reasoning = said.iter().filter_map(|one| match one {
         PartOrCall::Part(part) => Some((*part, returning_id(part, out.options)?)),
         PartOrCall::Call(_) => None,

@@ -10,7 +10,7 @@ use crate::provider::writer::Writer;
 /// Parts of a result; nothing when there is nothing to say.
 pub(super) fn parts_output(parts: &[Part], out: &mut Writer<'_>) -> String {
     out.apart(|out| {
-        out.wrapped("[", "]", |out| {
+        out.wrap("[", "]", |out| {
             PARTS.all(parts, out);
         });
     })

@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
-    into_parts, metadata, name_at, ordered, part, provider_block, system_part, text_block, Object,
+    into_parts, metadata, name_at, order_calls, part, provider_block, system_part, text_block,
+    Object,
 };
 use crate::provider::format::Reads;
 use crate::provider::listener::Listener;
@@ -65,7 +66,7 @@ struct ItemReader {
     turn: usize,
     /// Calls that only the API keeps, by the position of the item after them.
     assumed: HashMap<usize, Vec<ToolCall>>,
-    /// Whether the API keeps what it says, as it does unless it is told not to.
+    /// Says whether the API keeps what it says, as it does unless it is told not to.
     keeps_items: bool,
 }
 
@@ -76,9 +77,9 @@ struct ModelItems {
     parts: Vec<Part>,
     /// With the number of parts before each.
     calls: Vec<(usize, ToolCall)>,
-    /// Whether a message item is among them.
+    /// Says whether a message item is among them.
     speaks: bool,
-    /// Whether the message is in the short form, with a text that is not in a list.
+    /// Says whether the message is in the short form, with a text that is not in a list.
     is_text: bool,
 }
 
@@ -88,7 +89,7 @@ impl ModelItems {
         if said.elements.is_empty() {
             return;
         }
-        let (content, calls) = ordered(PROVIDER, said.parts, said.calls);
+        let (content, calls) = order_calls(PROVIDER, said.parts, said.calls);
         let content = match content {
             Content::Text(_) if !said.is_text => Content::Parts(into_parts(content).into()),
             content => content,
@@ -130,7 +131,7 @@ impl ItemReader {
         }
         if &*kind == "reasoning" {
             let (words, notes) = texts::reasoning(&item, self.keeps_items)?;
-            let part = part(PartKind::Thinking(words), Some(noted(notes)));
+            let part = part(PartKind::Thinking(words), Some(write_notes(notes)));
             said.make_room(history);
             said.elements.push(element);
             said.parts.push(part);
@@ -216,7 +217,7 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
             let mut parts = into_parts(content);
             let notes = texts::text_notes(&Value::Nil, &of_message)?;
             if let Some(text) = parts.first_mut().filter(|_| is_text && !notes.is_empty()) {
-                text.provider_metadata = Some(noted(notes));
+                text.provider_metadata = Some(write_notes(notes));
             }
             said.is_text |= is_text;
             said.parts.append(&mut parts);
@@ -274,12 +275,12 @@ fn assistant_part(value: Value, of_message: &Notes) -> Result<Part, Error> {
     };
     let notes = texts::text_notes(&value, of_message)?;
     let text = text_block(value, words)?;
-    let metadata = (!notes.is_empty()).then(|| noted(notes));
+    let metadata = (!notes.is_empty()).then(|| write_notes(notes));
     Ok(part(text.kind, metadata))
 }
 
 /// Metadata with what is kept.
-fn noted(notes: Notes) -> Map {
+fn write_notes(notes: Notes) -> Map {
     let known = metadata(PROVIDER, &[]).into_entries();
     let notes = notes.into_iter();
     let notes = notes.map(|(name, value)| (Value::atom(name), value));

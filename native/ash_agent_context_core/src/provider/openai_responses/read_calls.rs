@@ -10,7 +10,7 @@ use crate::log::message::{Output, Status};
 use crate::log::part::{PartKind, Source};
 use crate::provider::dialect::blocks::output;
 use crate::provider::foreign::{
-    at, bounded, call as new_call, json_like, json_part, metadata, name_at, part, text_block,
+    at, call as new_call, check_levels, json_like, json_part, metadata, name_at, part, text_block,
     url_image, Object,
 };
 use crate::provider::listener::Answer;
@@ -32,7 +32,7 @@ pub(super) fn call(form: &Form, item: &Value) -> Result<Option<ToolCall>, Error>
     let arguments = arguments(form, item)?;
     Ok(match (id.filter(|id| !id.is_empty()), name, arguments) {
         (Some(id), Some(name), Some(arguments)) => {
-            let metadata = kept(form, item, name_at(item, "id"))?;
+            let metadata = read_kept(form, item, name_at(item, "id"))?;
             let name = Name::Text(name.into());
             let mut call = new_call(Some(id.into()), name, arguments, metadata);
             call.kind = form.kind;
@@ -48,7 +48,7 @@ fn function(form: &Form, item: &Value) -> Result<ToolCall, Error> {
     let id = object.need_text("call_id")?;
     let name = object.need_name("name")?;
     let arguments = object.arguments("arguments")?;
-    let metadata = kept(form, item, own.as_deref())?;
+    let metadata = read_kept(form, item, own.as_deref())?;
     Ok(new_call(Some(id), name, arguments, metadata))
 }
 
@@ -64,12 +64,12 @@ fn arguments(form: &Form, item: &Value) -> Result<Option<Arguments>, Error> {
         },
         _ => at(item, form.arguments).cloned().unwrap_or(Value::Nil),
     };
-    bounded(&value, MAX_DEPTH)?;
+    check_levels(&value, MAX_DEPTH)?;
     Ok(Arguments::of(form.kind, value))
 }
 
 /// Returns what the API wants to see again: the item's id and the fields of its form.
-fn kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
+fn read_kept(form: &Form, item: &Value, own: Option<&str>) -> Result<Option<Map>, Error> {
     let own = own.filter(|_| form.kind != CallKind::McpApproval);
     let mut metadata = metadata(PROVIDER, &[("id", own)]);
     let mut has_any = own.is_some();
@@ -114,7 +114,7 @@ pub(super) fn answer(form: &Form, item: &Value) -> Result<Option<Answer>, Error>
         return Ok(None);
     };
     if let Output::Value(value) = &output {
-        bounded(value, MAX_DEPTH)?;
+        check_levels(value, MAX_DEPTH)?;
     }
     Ok(Some(Answer {
         id: Some(id.into()),

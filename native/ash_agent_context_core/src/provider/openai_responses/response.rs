@@ -1,4 +1,4 @@
-//! What OpenAI Responses sends: one response, or events that make one.
+//! Reads what OpenAI Responses sends: one response, or events that make one.
 //!
 //! An item is complete, and final, when its `output_item.done` comes: ids, texts and encrypted reasoning
 //! may be others than those in the events before it. The closing event repeats all items, or none.
@@ -124,7 +124,7 @@ fn start(draft: &mut Draft, response: &Node<'_>) {
 fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> Result<(), Fault> {
     start(draft, response);
     let is_open = |status: &&str| matches!(*status, "in_progress" | "queued");
-    let status = node::filled(response, "status");
+    let status = node::filled_text(response, "status");
     let status = status.filter(|status| closed.is_none() || !is_open(status));
     let status = status.or(closed).unwrap_or("completed");
     if is_open(&status) {
@@ -164,7 +164,7 @@ fn read_whole(draft: &mut Draft, response: &Node<'_>, closed: Option<&str>) -> R
 /// Returns what an item is known by, as in OpenAI's SDK.
 fn identity(item: &Node<'_>) -> Option<Key> {
     let kind = node::text(item, "type")?;
-    let id = node::filled(item, "call_id").or_else(|| node::filled(item, "id"))?;
+    let id = node::filled_text(item, "call_id").or_else(|| node::filled_text(item, "id"))?;
     Some(Key::Id(format!("{kind} {id}").into()))
 }
 

@@ -7,7 +7,7 @@ use crate::provider::foreign::{at, json_like, name_at};
 use crate::provider::options::Options;
 use crate::value::{Bytes, Map, Value, MAX_DEPTH};
 
-/// What the API wants to see again, by the names under which it is kept.
+/// Holds what the API wants to see again, by the names under which it is kept.
 pub(super) type Notes = Vec<NamedNote>;
 
 type NamedNote = (&'static str, Value);

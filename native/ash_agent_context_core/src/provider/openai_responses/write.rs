@@ -104,7 +104,7 @@ fn assistant(message: &Message, out: &mut Writer<'_>) {
                 PartKind::Text(_) => {
                     let more = texts_of_item(part, behind, out);
                     rest = behind.get(more.len()..).unwrap_or_default();
-                    spoken(part, &more, &ids, out);
+                    write_spoken(part, &more, &ids, out);
                 }
                 PartKind::Thinking(_) => reasoning(part, &ids, out),
                 _ => block(part, out),
@@ -128,7 +128,7 @@ fn texts_of_item<'a>(part: &Part, behind: &[PartOrCall<'a>], out: &Writer<'_>) -
 }
 
 /// A message of the model with its texts and refusals.
-fn spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer<'_>) {
+fn write_spoken(part: &Part, more: &[&Part], ids: &ItemIds<'_>, out: &mut Writer<'_>) {
     let options = out.options;
     let id = ids.of_text(part, out);
     let mut texts = Vec::with_capacity(1 + more.len());
@@ -196,12 +196,12 @@ fn is_plain(part: &Part, options: &Options<'_>) -> bool {
     !has("annotations") && !has("logprobs") && !is_refusal(part, options)
 }
 
-/// What has no other form: an item of the API's own, or a medium.
+/// Writes what has no other form: an item of the API's own, or a medium.
 fn block(part: &Part, out: &mut Writer<'_>) {
     match &part.kind {
         PartKind::ProviderBlock { .. } => match out.block(part) {
             // A part of a message, which has no message here.
-            BlockForm::Own(data) if is_content_part(data) => out.dropped(part),
+            BlockForm::Own(data) if is_content_part(data) => out.drop_part(part),
             BlockForm::Own(data) => {
                 let data = without_author(data);
                 out.json.raw(",").value(&AsObject(&data));
@@ -209,7 +209,7 @@ fn block(part: &Part, out: &mut Writer<'_>) {
             BlockForm::Words(words) => easy_message(&words, out),
             BlockForm::Nothing => {}
         },
-        PartKind::RedactedThinking(_) => out.dropped(part),
+        PartKind::RedactedThinking(_) => out.drop_part(part),
         _ => {
             let words = out.media_words(part);
             easy_message(&words, out);
@@ -243,7 +243,7 @@ fn without_author(data: &Map) -> Cow<'_, Map> {
 
 fn reasoning(part: &Part, ids: &ItemIds<'_>, out: &mut Writer<'_>) {
     let Some(id) = ids.of_reasoning(part, out) else {
-        if let Thought::Text(text) = out.thinking_as_text(part) {
+        if let Thought::Text(text) = out.turn_thinking_into_text(part) {
             easy_message(&text, out);
         }
         return;

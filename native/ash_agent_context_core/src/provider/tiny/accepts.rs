@@ -1,4 +1,4 @@
-//! What it accepts.
+//! Says what it accepts.
 
 use super::Room;
 use crate::provider::accepts::Accepts;

@@ -28,7 +28,7 @@ mod tests {
         json::read(text.as_bytes(), 9).unwrap()
     }
 
-    fn sent(context: &Context) -> String {
+    fn encode_sent(context: &Context) -> String {
         let options = Options::new(Provider::Tiny);
         let body = context.encode_request(&options, &Map::default()).unwrap();
         let bytes = body.iter().flat_map(|segment| segment.bytes().to_vec());
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_conversation_is_written_by_the_rules_of_its_room() {
         assert_eq!(
-            sent(&conversation()),
+            encode_sent(&conversation()),
             concat!(
                 r#"{"about":"Be kind","turns":[{"me":"Hi"},"#,
                 r#"{"you":"Let me see","do":[{"id":"call_1","name":"weather","with":{"city":"Rome"}}]},"#,
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn a_request_is_read_and_goes_back_as_it_was() {
-        let text = sent(&conversation());
+        let text = encode_sent(&conversation());
         let defaults = Defaults { id: "d", at: AT };
         let imported = Context::from_request(read(&text), Provider::Tiny, defaults).unwrap();
         assert!(imported.repairs.is_empty(), "{:?}", imported.repairs);
-        assert_eq!(read(&sent(&imported.context)), read(&text));
+        assert_eq!(read(&encode_sent(&imported.context)), read(&text));
         assert_eq!(imported.context.iterations().count(), 2);
     }
 
@@ -104,9 +104,9 @@ mod tests {
     fn it_is_known_by_its_name_and_stored_with_it() {
         assert_eq!(Provider::from_name("tiny"), Some(Provider::Tiny));
         let defaults = Defaults { id: "d", at: AT };
-        let text = sent(&conversation());
+        let text = encode_sent(&conversation());
         let imported = Context::from_request(read(&text), Provider::Tiny, defaults).unwrap();
         let loaded = Context::from_snapshot(&imported.context.to_snapshot()).unwrap();
-        assert_eq!(read(&sent(&loaded)), read(&text));
+        assert_eq!(read(&encode_sent(&loaded)), read(&text));
     }
 }

@@ -1,4 +1,4 @@
-//! What it sends: a line of text after the other, the last of them with its bill.
+//! Reads what it sends: a line of text after the other, the last of them with its bill.
 
 use super::Room;
 use crate::fault::Fault;

@@ -49,8 +49,8 @@ impl Writes for Room {
     }
 
     fn results(&self, message: &Message, exchange: &Exchange, out: &mut Writer<'_>) {
-        for (call, outcome) in exchange.answered(&message.calls) {
-            let (id, text) = (out.id(call), out.worded_result(outcome));
+        for (call, outcome) in exchange.answered_calls(&message.calls) {
+            let (id, text) = (out.id(call), out.word_result(outcome));
             out.json.raw(",");
             out.json.bare_object(|turn| {
                 turn.text("done", &id).text("says", &text);

@@ -43,7 +43,7 @@ impl EventStream {
     pub fn feed(&mut self, bytes: &[u8], budget: usize, take: Take<'_>) -> Result<(), Fault> {
         let mut rest = bytes;
         loop {
-            let missing = self.missing()?.saturating_sub(self.waiting.len());
+            let missing = self.count_missing()?.saturating_sub(self.waiting.len());
             if rest.len() < missing {
                 self.waiting.push(rest);
                 return Ok(());
@@ -77,7 +77,7 @@ impl EventStream {
     }
 
     /// Bytes that have to be there for the next step.
-    fn missing(&self) -> Result<usize, Fault> {
+    fn count_missing(&self) -> Result<usize, Fault> {
         Ok(self.length.unwrap_or(PRELUDE))
     }
 

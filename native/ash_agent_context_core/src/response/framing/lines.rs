@@ -7,14 +7,14 @@ use memchr::memchr2;
 use crate::fault::Fault;
 use crate::provider::rope::Rope;
 
-/// What is done with a line.
+/// Holds what is done with a line.
 pub(super) type TakeLine<'t, 'a> = &'t mut dyn FnMut(Cow<'a, [u8]>) -> Result<(), Fault>;
 
 /// A line that is not complete yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lines {
     waiting: Rope,
-    /// Whether a line feed at the beginning belongs to the line before.
+    /// Says whether a line feed at the beginning belongs to the line before.
     after_return: bool,
 }
 

@@ -19,7 +19,7 @@ use take::Take;
 #[derive(Debug, Clone)]
 pub(crate) struct Frames {
     body: Parser,
-    /// Whether anything but white space came.
+    /// Says whether anything but white space came.
     begun: bool,
     /// The first letters, where more have to come to tell a stream from a document.
     head: Vec<u8>,

@@ -27,7 +27,7 @@ pub(crate) struct Sse {
 struct SseEvent {
     name: Option<Arc<str>>,
     data: Rope,
-    /// Whether there is any data, be it empty.
+    /// Says whether there is any data, be it empty.
     has_data: bool,
     begun: bool,
 }

@@ -1,4 +1,4 @@
-//! What is done with the documents of a body.
+//! Says what is done with the documents of a body.
 
 use crate::fault::Fault;
 

@@ -6,13 +6,13 @@
 //! part of a token again. A character outside of ASCII costs what is usual for its script, which its
 //! first byte tells.
 
-/// What a cost is a part of.
+/// Holds what a cost is a part of.
 const TOKEN: u64 = 100;
 
 /// Each byte of a character after the first.
 const REST: u64 = 10;
 
-/// What a byte starts, or that it goes on with a character.
+/// Says what a byte starts, or that it goes on with a character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LetterKind {
     Lower,

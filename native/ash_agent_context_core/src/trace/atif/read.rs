@@ -11,7 +11,7 @@ use crate::log::kind::CallKind;
 use crate::log::message::{Output, Status};
 use crate::log::part::{Content, Part, PartKind, Place, Source};
 use crate::provider::foreign::{
-    bounded, call, each, into_parts, part, text_part, url_image, Object,
+    call, check_levels, each, into_parts, part, text_part, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
 use crate::trace::atif::OWN;
@@ -220,7 +220,7 @@ fn read_content(
 
 fn read_own(parts: Vec<Value>, place: Place) -> Option<Content> {
     let read = |(at, part)| {
-        bounded(&part, MAX_DEPTH).ok()?;
+        check_levels(&part, MAX_DEPTH).ok()?;
         Part::from_value(part, place, at).ok()
     };
     let parts: Option<Vec<Part>> = parts.into_iter().enumerate().map(read).collect();

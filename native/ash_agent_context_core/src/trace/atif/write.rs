@@ -19,7 +19,7 @@ use crate::value::json::AsJson;
 use crate::value::letters;
 use crate::value::{time, wording, Value};
 
-/// What is not in a conversation and yet in a trajectory.
+/// Holds what is not in a conversation and yet in a trajectory.
 #[derive(Debug)]
 pub struct AtifOptions<'a> {
     /// The agent's name.
@@ -28,7 +28,7 @@ pub struct AtifOptions<'a> {
     pub version: &'a str,
     /// The tools that it had, as OpenAI's function calls describe them.
     pub tools: Option<&'a Value>,
-    /// What models cost.
+    /// Holds what models cost.
     pub prices: &'a Prices,
 }
 
@@ -201,7 +201,7 @@ impl StepWriter<'_, '_, '_> {
         });
     }
 
-    /// What a model reads in the place of the steps before.
+    /// Writes what a model reads in the place of the steps before.
     fn summary(&self, json: &mut JsonObject<'_>, first: u64, last: u64, summary: &Message) {
         let look = self.writer.trace.look().message(summary);
         let summary = look.as_ref().unwrap_or(summary);
@@ -384,7 +384,7 @@ impl StepWriter<'_, '_, '_> {
 
     fn decision(&self, json: &mut JsonObject<'_>, decision: &Decision) {
         let trace = self.writer.trace;
-        let masked = |value: &Value| wording::reason(&trace.masked_value(value));
+        let masked = |value: &Value| wording::reason(&trace.mask_value(value));
         json.field("approved", &decision.approved);
         json.text("at", &time::to_text(decision.at));
         for (key, value) in [("by", &decision.by), ("reason", &decision.reason)] {
@@ -393,7 +393,7 @@ impl StepWriter<'_, '_, '_> {
             }
         }
         if let Some(arguments) = &decision.arguments {
-            json.field("arguments", &AsJson(&trace.masked_value(arguments)));
+            json.field("arguments", &AsJson(&trace.mask_value(arguments)));
         }
     }
 }

@@ -127,14 +127,14 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.text("gen_ai.tool.name", name);
         attributes.text("gen_ai.tool.call.id", &*call.id);
         attributes.text("gen_ai.tool.type", "function");
-        attributes.known(
+        attributes.add_known(
             "gen_ai.tool.description",
             messages::description(self.options.tools, name),
         );
         attributes.count("ash_agent.iteration", iteration.number);
         if self.options.messages {
             attributes.text("gen_ai.tool.call.arguments", messages::arguments(call));
-            attributes.known("gen_ai.tool.call.result", outcome.map(messages::response));
+            attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
         }
         attributes
     }
@@ -142,7 +142,7 @@ impl<'a> SpanWriter<'_, 'a> {
 
 /// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.
 fn is_compacted(of: &Conversation<'_, '_>, iteration: &Iteration) -> bool {
-    match of.context.asked_with(iteration) {
+    match of.context.request_view(iteration) {
         Some((_, view)) => view.is_some_and(|view| view.summaries > 0),
         None => of.compacted.is_some_and(|last| iteration.number > last),
     }

@@ -8,7 +8,7 @@ use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
 
-/// What stands for a provider that is not known, since a name is required.
+/// Holds what stands for a provider that is not known, since a name is required.
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The attributes of a span in the making.
@@ -20,7 +20,7 @@ impl SpanAttributes {
         self.put(key, Any::Text(text.into()));
     }
 
-    pub fn known(&mut self, key: &str, text: Option<impl Into<String>>) {
+    pub fn add_known(&mut self, key: &str, text: Option<impl Into<String>>) {
         if let Some(text) = text {
             self.text(key, text);
         }
@@ -66,9 +66,9 @@ impl SpanAttributes {
         self.text("gen_ai.provider.name", provider_name(reply));
         // What was asked for is not kept, and viewers look for it.
         let model = reply.and_then(|reply| reply.model.as_deref());
-        self.known("gen_ai.request.model", model);
-        self.known("gen_ai.response.model", model);
-        self.known(
+        self.add_known("gen_ai.request.model", model);
+        self.add_known("gen_ai.response.model", model);
+        self.add_known(
             "gen_ai.response.id",
             reply.and_then(|reply| reply.id.as_deref()),
         );
@@ -106,11 +106,11 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
 pub(super) fn provider_name(reply: Option<&Reply>) -> &'static str {
     reply
         .and_then(|reply| reply.provider)
-        .map_or(UNKNOWN, named)
+        .map_or(UNKNOWN, name_provider)
 }
 
 /// A provider by the conventions' word.
-pub(super) fn named(provider: Provider) -> &'static str {
+pub(super) fn name_provider(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAiChat | Provider::OpenAiResponses => "openai",
         Provider::Gemini => "gcp.gemini",

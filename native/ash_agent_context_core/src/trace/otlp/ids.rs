@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::log::iteration::Iteration;
 
-/// What a span is of.
+/// Says what a span is of.
 #[derive(Clone, Copy)]
 pub(super) enum IdOf {
     /// A turn, which begins with the iteration.

@@ -140,7 +140,7 @@ fn element(json: &mut Json, kind: &str, fill: impl FnOnce(&mut JsonObject<'_>)) 
     });
 }
 
-/// What a message says and which calls it makes, in the order in which the model made them.
+/// Writes what a message says and which calls it makes, in the order in which the model made them.
 fn parts(json: &mut Json, message: &Message) {
     let mut calls = message.calls.iter().peekable();
     let content = match &message.content {

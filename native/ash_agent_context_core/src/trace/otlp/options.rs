@@ -1,4 +1,4 @@
-//! What there is to choose.
+//! Says which options there are for spans.
 
 use crate::value::Value;
 
@@ -8,7 +8,7 @@ pub enum Conventions {
     /// Version 1.41 of the semantic conventions, the last one with a release.
     #[default]
     V1_41,
-    /// What has been changed since, in the repository that they have moved to.
+    /// Stands for what has been changed since, in the repository that they have moved to.
     Next,
 }
 
@@ -33,7 +33,7 @@ pub enum Turns {
     Between(u64, u64),
 }
 
-/// What is not in a conversation and yet in its spans, and what of it is.
+/// Holds what is not in a conversation and yet in its spans, and what of it is.
 #[derive(Debug, Default)]
 pub struct OtlpOptions<'a> {
     /// The agent's name.
@@ -42,9 +42,9 @@ pub struct OtlpOptions<'a> {
     pub version: Option<&'a str>,
     /// The names.
     pub conventions: Conventions,
-    /// Whether to write JSON instead of Protobuf.
+    /// Says whether to write JSON instead of Protobuf.
     pub is_json: bool,
-    /// Whether to write what was said.
+    /// Says whether to write what was said.
     pub messages: bool,
     /// Which turns.
     pub turns: Turns,

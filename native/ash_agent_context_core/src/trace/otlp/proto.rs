@@ -64,7 +64,7 @@ pub struct Span {
     pub status: Option<SpanStatus>,
 }
 
-/// What a span is about: work of the application, or waiting for somebody else's.
+/// Says what a span is about: work of the application, or waiting for somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {

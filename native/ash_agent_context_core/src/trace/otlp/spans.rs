@@ -34,13 +34,13 @@ pub(super) struct Caller<'c> {
     pub depth: usize,
 }
 
-/// What spans of one conversation have in common.
+/// Holds what spans of one conversation have in common.
 pub(super) struct Conversation<'c, 'a> {
     pub at: usize,
     pub id: String,
     pub context: &'a Context,
     pub caller: Option<&'c Caller<'c>>,
-    /// Whether it is the one that was asked for.
+    /// Says whether it is the one that was asked for.
     pub is_main: bool,
     /// The system prompt, as the attribute has it.
     pub system: Option<String>,
@@ -88,7 +88,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             let place = within.zip(told.get(child)).and_then(|(within, child)| {
                 let parent = told.get(within.conversation)?;
                 let call = within.call?;
-                let number = made_in(parent.context, call, child.context.created_at())?;
+                let number = find_origin(parent.context, call, child.context.created_at())?;
                 Some((within.conversation, number, call))
             });
             match place {
@@ -166,12 +166,12 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         messages::input(self.trace, self.options.conventions, read)
     }
 
-    /// What a model has in all its answers.
+    /// Puts what a model has in all its answers.
     pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut SpanAttributes) {
-        attributes.known("gen_ai.system_instructions", of.system.clone());
+        attributes.add_known("gen_ai.system_instructions", of.system.clone());
         // They are the agent's, and a sub-agent has others.
         let tools = self.tools.clone().filter(|_| of.is_main);
-        attributes.known("gen_ai.tool.definitions", tools);
+        attributes.add_known("gen_ai.tool.definitions", tools);
     }
 
     pub fn push(
@@ -183,7 +183,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         mut attributes: SpanAttributes,
         failed: Option<(&str, String)>,
     ) -> Result<(), Error> {
-        attributes.known("error.type", failed.as_ref().map(|(kind, _)| *kind));
+        attributes.add_known("error.type", failed.as_ref().map(|(kind, _)| *kind));
         let (start_time_unix_nano, end_time_unix_nano) = times.nanos();
         let span = Span {
             trace_id: within.trace.to_vec(),
@@ -209,7 +209,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
 }
 
 /// The iteration with the call that a conversation was made for at a time: an id may be used again.
-fn made_in(parent: &Context, call: &str, at: Time) -> Option<u64> {
+fn find_origin(parent: &Context, call: &str, at: Time) -> Option<u64> {
     let mut with_call = parent
         .iterations()
         .filter(|iteration| iteration.calls().any(|(one, _)| &*one.id == call));

@@ -36,12 +36,12 @@ pub(super) fn turn(context: &Context, first: &Iteration, last: &Iteration) -> Ti
 pub(super) fn answer(context: &Context, iteration: &Iteration, entry: &Entry) -> Times {
     let reply = entry.message.reply.as_deref();
     let slots = 0..entry.message.calls.len();
-    let decided = || slots.filter_map(|slot| decided(entry, slot)).min();
+    let decided = || slots.filter_map(|slot| time_of_decision(entry, slot)).min();
     Times {
         from: reply
             .and_then(|reply| reply.requested_at)
             .unwrap_or(iteration.started_at),
-        to: received(entry)
+        to: time_of_result(entry)
             .or_else(decided)
             .unwrap_or_else(|| end(context, iteration)),
     }
@@ -55,19 +55,19 @@ pub(super) fn call(context: &Context, iteration: &Iteration, entry: &Entry, slot
     if let Some((from, to)) = ran {
         return Times { from, to };
     }
-    let from = decided(entry, slot).or_else(|| received(entry));
+    let from = time_of_decision(entry, slot).or_else(|| time_of_result(entry));
     Times {
         from: from.unwrap_or(iteration.started_at),
         to: end(context, iteration),
     }
 }
 
-fn decided(entry: &Entry, slot: usize) -> Option<Time> {
+fn time_of_decision(entry: &Entry, slot: usize) -> Option<Time> {
     let decision = entry.exchange.as_deref()?.decision(slot)?;
     Some(decision.at)
 }
 
-fn received(entry: &Entry) -> Option<Time> {
+fn time_of_result(entry: &Entry) -> Option<Time> {
     entry.message.reply.as_deref()?.received_at
 }
 
@@ -75,7 +75,7 @@ fn end(context: &Context, iteration: &Iteration) -> Time {
     let last = iteration.last();
     // One without calls is completed by the next message of the user, which tells nothing of the answer.
     if let Some(answer) = last.filter(|last| last.is_model() && last.exchange.is_none()) {
-        if let Some(at) = received(answer) {
+        if let Some(at) = time_of_result(answer) {
             return at;
         }
         if iteration.completed_at.is_some() {

@@ -4,7 +4,9 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::trace::otlp::attributes::{failure, named, provider_name, SpanAttributes, UNKNOWN};
+use crate::trace::otlp::attributes::{
+    failure, name_provider, provider_name, SpanAttributes, UNKNOWN,
+};
 use crate::trace::otlp::ids::{self, IdOf};
 use crate::trace::otlp::messages;
 use crate::trace::otlp::proto::SpanKind;
@@ -16,7 +18,7 @@ use crate::trace::told::Looked;
 use crate::value::Value;
 
 /// The failed request that a turn ended with: nothing of the model came after it.
-fn ended_by(last: &Iteration) -> Option<&FailedRequest> {
+fn find_ending(last: &Iteration) -> Option<&FailedRequest> {
     let failure = last.failures.iter().next_back()?;
     let reply = last.last().and_then(|entry| entry.message.reply.as_deref());
     let answered = reply.and_then(|reply| reply.received_at);
@@ -47,7 +49,7 @@ impl<'a> SpanWriter<'_, 'a> {
         let entries: Vec<&Entry> = turn.iter().flat_map(|one| one.entries()).collect();
         let mut attributes = self.turn_attributes(of, &entries);
         attributes.count("ash_agent.turn", first.number);
-        let last_failure = ended_by(last).map(|failure| failure.kind.name().to_owned());
+        let last_failure = find_ending(last).map(|failure| failure.kind.name().to_owned());
         let failed = last_failure.or_else(|| match self.options.error {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
             _ => self.turn_failure(&entries),
@@ -94,10 +96,10 @@ impl<'a> SpanWriter<'_, 'a> {
             }
             let facts = failure.facts();
             let mut attributes = self.attributes(of, "chat");
-            let provider = failure.provider.map_or(UNKNOWN, named);
+            let provider = failure.provider.map_or(UNKNOWN, name_provider);
             attributes.text("gen_ai.provider.name", provider);
             let text = |key| facts.get_named(key).and_then(Value::as_name);
-            attributes.known("gen_ai.request.model", text("model"));
+            attributes.add_known("gen_ai.request.model", text("model"));
             for (key, name) in [
                 ("status", "http.response.status_code"),
                 ("attempt", "http.request.resend_count"),
@@ -144,24 +146,24 @@ impl<'a> SpanWriter<'_, 'a> {
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
         attributes.text("gen_ai.provider.name", provider_name(reply));
-        attributes.known("gen_ai.request.model", model);
+        attributes.add_known("gen_ai.request.model", model);
         if self.options.messages {
             let asked = entries.iter().take_while(|entry| !entry.is_model());
             let asked: Vec<Read<'_>> = asked.map(|entry| Read::Message(entry)).collect();
             attributes.text("gen_ai.input.messages", self.input(&asked));
             // Lists of viewers show these two.
             let asked = entries.iter().take_while(|entry| !entry.is_model());
-            attributes.known("input.value", self.plain(asked.copied()));
+            attributes.add_known("input.value", self.plain(asked.copied()));
             if let Some(entry) = answers().next() {
                 let looked = Looked::new(entry, self.trace.look());
                 let answer = messages::output(looked.message());
                 attributes.text("gen_ai.output.messages", answer);
-                attributes.known("output.value", self.plain(std::iter::once(*entry)));
+                attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
             self.put_setting(of, &mut attributes);
         }
         if of.is_main {
-            attributes.known("gen_ai.agent.version", self.options.version);
+            attributes.add_known("gen_ai.agent.version", self.options.version);
             for (key, value) in self.options.attributes {
                 attributes.value(key, value);
             }
@@ -169,7 +171,7 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes
     }
 
-    /// What messages say in words, if anything.
+    /// Returns what messages say in words, if anything.
     fn plain<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Option<String> {
         let mut text = String::new();
         for entry in entries {

@@ -1,4 +1,4 @@
-//! What a model has not read before it gives an answer: what came since its last one.
+//! Finds what a model has not read before it gives an answer: what came since its last one.
 
 use crate::context::Context;
 use crate::log::exchange::Entry;
@@ -10,15 +10,15 @@ use crate::view::View;
 /// A message that an answer follows.
 #[derive(Clone, Copy)]
 pub(super) enum Read<'a> {
-    /// What stands for iterations.
+    /// Stands for what stands for iterations.
     Summary(&'a Message),
-    /// What somebody said.
+    /// Stands for what somebody said.
     Message(&'a Entry),
     /// The results of the calls of a message.
     Results(&'a Entry),
 }
 
-/// What is new since the last answer.
+/// Holds what is new since the last answer.
 pub(super) struct Unread<'a> {
     context: &'a Context,
     new: Vec<Read<'a>>,
@@ -69,7 +69,7 @@ impl<'a> Unread<'a> {
 
     /// Returns what the answer in an iteration is to.
     pub fn before(&self, iteration: &Iteration) -> Vec<Read<'a>> {
-        let summaries = match self.context.asked_with(iteration) {
+        let summaries = match self.context.request_view(iteration) {
             Some((since, view)) if since > self.answered => self.new_in(view),
             Some(_same_as_before) => Vec::new(),
             None => self.new_now(iteration.number),
@@ -82,7 +82,7 @@ impl<'a> Unread<'a> {
     fn new_in(&self, view: Option<&'a View>) -> Vec<&'a Message> {
         let answered = i64::try_from(self.answered).ok();
         let answered = answered.and_then(|number| self.context.iteration(number));
-        let before = answered.and_then(|iteration| self.context.asked_with(iteration)?.1);
+        let before = answered.and_then(|iteration| self.context.request_view(iteration)?.1);
         let is_new = |(first, cover): &(u64, &Cover)| {
             let known = before.and_then(|view| view.cover(*first));
             known.is_none_or(|(_, known)| known.summary != cover.summary)

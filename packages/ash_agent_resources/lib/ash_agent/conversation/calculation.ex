@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Calculation do
   @moduledoc false
 
-  # What a conversation shows of itself. `stored` reads it, the others look at that.
+  # Calculates what a conversation shows of itself. `stored` reads it, the others look at that.
 
   use Ash.Resource.Calculation
 

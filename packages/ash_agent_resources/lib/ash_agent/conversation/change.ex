@@ -175,7 +175,7 @@ defmodule AshAgent.Conversation.Change do
 
   ## Messages
 
-  # What a message's text or parts are, or nil.
+  # Returns a message's text or parts, or nil.
   defp message(changeset, context) do
     metadata = Asker.put(Changeset.get_argument(changeset, :metadata) || %{}, changeset, context)
 

@@ -25,7 +25,7 @@ defmodule AshAgent.Conversation.Codegen do
   def run(argv) do
     {opts, _rest, _others} = argv |> drop_unnamed() |> OptionParser.parse(switches: @switches)
 
-    pending = if opts[:snapshots_only], do: [], else: pending(opts)
+    pending = if opts[:snapshots_only], do: [], else: list_pending(opts)
     if pending == [], do: :ok, else: write(pending, argv, opts)
   end
 
@@ -59,7 +59,7 @@ defmodule AshAgent.Conversation.Codegen do
 
   ## What is missing
 
-  defp pending(opts) do
+  defp list_pending(opts) do
     resources = for domain <- domains(opts), resource <- conversations(domain), do: resource
 
     for {{folder, repo, tenants?}, resources} <- Enum.group_by(resources, &place(&1, opts)),

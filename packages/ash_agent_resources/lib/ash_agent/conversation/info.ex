@@ -59,13 +59,13 @@ defmodule AshAgent.Conversation.Info do
   def key(resource, id), do: prefix(resource) <> id
 
   @doc false
-  # Whether whoever ran a turn of it is gone.
+  # Tells whether whoever ran a turn of it is gone.
   def due?(%{status: status, lease_until: until}),
     do:
       status == :running and (until == nil or DateTime.compare(until, DateTime.utc_now()) == :lt)
 
   @doc false
-  # What the keys of a resource begin with. A name has no colon, so that no two records have one key.
+  # The keys of a resource begin with this. A name has no colon, so that no two records have one key.
   def prefix(resource), do: name(resource) <> ":"
 
   @doc """
@@ -95,7 +95,7 @@ defmodule AshAgent.Conversation.Info do
   end
 
   @doc false
-  # Whether the messages are in tables of AshPostgres, which its queries can read as well.
+  # Tells whether the messages are in tables of AshPostgres, which its queries can read as well.
   def tables?(resource) do
     option(resource, :store) == nil and
       Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer
@@ -106,7 +106,7 @@ defmodule AshAgent.Conversation.Info do
   def schema(resource, tenant), do: resource |> store(tenant) |> Map.fetch!(:prefix)
 
   @doc false
-  # Whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
+  # Tells whether a resource has the extension. Its iterations' resource, which it knows, cannot name it.
   def conversation?(resource), do: Extension.get_persisted(resource, @extended, false)
 
   @doc false
@@ -118,7 +118,7 @@ defmodule AshAgent.Conversation.Info do
   def conversation(iterations), do: Extension.get_opt(iterations, [:iteration], :conversation)
 
   @doc false
-  # What runs need of the section, for a record.
+  # Returns the options of the section that runs of a record need.
   def run_options(resource, record) do
     given =
       for name <- [

@@ -150,7 +150,7 @@ defmodule AshAgent.Conversation.Migrations do
     schema(opts) <> quote_name("ash_agent_delete_" <> digest) <> "()"
   end
 
-  defp schema(opts), do: Store.Postgres.quoted(opts[:prefix])
+  defp schema(opts), do: Store.Postgres.quote_prefix(opts[:prefix])
   defp quote_name(name), do: ~s("#{String.replace(name, ~s("), ~s(""))}")
   defp literal(text), do: "'#{String.replace(text, "'", "''")}'"
 end

@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Notices do
   @moduledoc false
 
-  # What notifiers of a resource hear of a turn: pieces of an answer, and how it ended. They are notifications of the action
+  # Tells notifiers of a resource about a turn: pieces of an answer, and how it ended. They are notifications of the action
   # `:delta`, since Ash knows only those of actions.
 
   alias Ash.Notifier.Notification

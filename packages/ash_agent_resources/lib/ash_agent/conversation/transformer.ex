@@ -56,7 +56,7 @@ defmodule AshAgent.Conversation.Transformer do
          do: calculations({:ok, dsl})
   end
 
-  # What a stranger may set of a new conversation.
+  # A stranger may set these of a new conversation.
   defp own(dsl) do
     attributes =
       for %{public?: true, writable?: true, name: name} <-

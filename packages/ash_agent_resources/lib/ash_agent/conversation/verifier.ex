@@ -1,7 +1,7 @@
 defmodule AshAgent.Conversation.Verifier do
   @moduledoc false
 
-  # What cannot work, said at compile time.
+  # Refuses at compile time what cannot work.
 
   use Spark.Dsl.Verifier
 

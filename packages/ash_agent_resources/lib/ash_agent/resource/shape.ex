@@ -1,7 +1,7 @@
 defmodule AshAgent.Resource.Shape do
   @moduledoc false
 
-  # What a model writes for an Ash type: its JSON schema, and the value that its JSON becomes.
+  # Translates between Ash types and what a model writes for them: the JSON schema, and the value that its JSON becomes.
 
   alias Ash.Error.Changes.InvalidArgument
   alias AshAgent.Tools.{Failure, Schema}

@@ -232,7 +232,7 @@ defmodule AshAgent.Tools.Action do
   defp name_of(_other), do: "?"
 
   @doc false
-  # Whether all names of arguments are those of a tool, in words for the model.
+  # Checks that all names of arguments are those of a tool, in words for the model.
   def known(given, offered) do
     case given -- offered do
       [] ->

@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Inputs do
   @moduledoc false
 
-  # What an action takes: its arguments and the attributes that it accepts.
+  # Describes what an action takes: its arguments and the attributes that it accepts.
 
   @doc "The public inputs of an action. The tenant is none of them: the application decides about it."
   @spec public(module(), map()) :: [map()]

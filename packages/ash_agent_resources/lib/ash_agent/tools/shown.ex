@@ -1,7 +1,7 @@
 defmodule AshAgent.Tools.Shown do
   @moduledoc false
 
-  # What a model sees of a record: public fields as plain JSON, and of what is loaded the same.
+  # Shows a model a record: public fields as plain JSON, and of what is loaded the same.
 
   @type shape :: %{
           attributes: [struct()],

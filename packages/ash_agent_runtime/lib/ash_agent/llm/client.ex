@@ -1,7 +1,7 @@
 defmodule AshAgent.LLM.Client do
   @moduledoc false
 
-  # What the clients of providers share. A client says where a request goes, what it is made of and how it is authorized;
+  # Shares what the clients of providers have in common. A client says where a request goes, what it is made of and how it is authorized;
   # the rest is here: options, secrets, and the call with its repetitions.
 
   alias AshAgent.{Context, LLM, Options}

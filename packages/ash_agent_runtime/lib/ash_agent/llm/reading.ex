@@ -137,11 +137,11 @@ defmodule AshAgent.LLM.Reading do
   def result({:ok, %{stopped: :halt} = reading}),
     do: {:ok, Response.interrupt(reading.response, :halted)}
 
-  def result({:ok, %{stopped: reason} = reading}), do: broken(reading, reason)
-  def result({:error, reason, reading}), do: broken(reading, reason)
+  def result({:ok, %{stopped: reason} = reading}), do: handle_broken(reading, reason)
+  def result({:error, reason, reading}), do: handle_broken(reading, reason)
 
   # A transport that tells no head has told nothing.
-  defp handle_end(%{status: nil} = reading), do: broken(reading, {:connection, :closed})
+  defp handle_end(%{status: nil} = reading), do: handle_broken(reading, {:connection, :closed})
 
   defp handle_end(%{response: nil} = reading),
     do: refuse(reading, IO.iodata_to_binary(reading.body))
@@ -154,8 +154,8 @@ defmodule AshAgent.LLM.Reading do
       complete(reading)
     else
       {:halt, %{stopped: :halt} = reading} -> {:ok, reading.response}
-      {:halt, reading} -> broken(reading, reading.stopped)
-      {:error, error} -> broken(reading, error)
+      {:halt, reading} -> handle_broken(reading, reading.stopped)
+      {:error, error} -> handle_broken(reading, error)
     end
   end
 
@@ -178,15 +178,15 @@ defmodule AshAgent.LLM.Reading do
   end
 
   # The end of the body is nothing that a complete answer needs.
-  defp broken(%{response: %{state: :complete}} = reading, _reason), do: complete(reading)
+  defp handle_broken(%{response: %{state: :complete}} = reading, _reason), do: complete(reading)
 
   # A refusal is one also when its reasons cannot be read.
-  defp broken(%{status: status, response: nil, stopped: stopped} = reading, reason)
+  defp handle_broken(%{status: status, response: nil, stopped: stopped} = reading, reason)
        when is_integer(status) and status not in 200..299 and
               (stopped != nil or reason != {:timeout, :whole}),
        do: refuse(reading, "")
 
-  defp broken(reading, %Response.Error{} = error) do
+  defp handle_broken(reading, %Response.Error{} = error) do
     body = IO.iodata_to_binary(reading.body)
 
     if body != "" and Refusal.page?(reading.headers, body),
@@ -194,7 +194,7 @@ defmodule AshAgent.LLM.Reading do
       else: error(reading, Error.from_response(error))
   end
 
-  defp broken(reading, reason), do: error(reading, Error.from_transport(reason))
+  defp handle_broken(reading, reason), do: error(reading, Error.from_transport(reason))
 
   defp refuse(%{status: status} = reading, page) when status in 200..299,
     do: error(reading, page(reading, page))

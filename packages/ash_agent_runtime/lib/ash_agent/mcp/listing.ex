@@ -142,7 +142,7 @@ defmodule AshAgent.MCP.Listing do
 
   defp check_required(schema), do: schema
 
-  # What is left of the terms and bytes that a schema may have: it ends with the first that is too many.
+  # Returns what is left of the terms and bytes that a schema may have: it ends with the first that is too many.
   defp weigh(_term, {terms, _bytes}, depth) when terms <= 0 or depth == 0, do: :over
 
   defp weigh(text, {_terms, bytes}, _depth) when is_binary(text) and byte_size(text) > bytes,

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.Application do
   @moduledoc false
-  # What runs as long as the application: the pool of HTTP connections, and the renewals of claims.
+  # Starts what runs as long as the application: the pool of HTTP connections, and the renewals of claims.
 
   use Application
 

@@ -13,8 +13,8 @@ defmodule AshAgent.Runtime.Error do
     * `sub_agents` - the conversations of the sub-agents of this run, at all depths, such as for the option `:children` of
       `AshAgent.Trace.to_html/2`; a session's callers on other nodes get none
     * `kept` - in a run with a store, the conversation as it was written last; otherwise `nil`. `context` may have more
-    * `stored` - of a session with a store, after a `:store_error`: whether the message that was sent is in the store, `true`, `false`
-      or `:unknown`, when it may be. Send it again with the same `:key` of `AshAgent.Session.prompt/3`. Otherwise `nil`
+    * `stored` - of a session with a store: whether the message that was sent is in the store, `true`, `false` or `:unknown`, when it
+      may be. Send it again with the same `:key` of `AshAgent.Session.prompt/3`. Otherwise `nil`
   """
 
   alias AshAgent.Context
@@ -84,6 +84,7 @@ defmodule AshAgent.Runtime.Error do
   ]
 
   @impl true
+  def message(%{reason: :cancelled}), do: describe(:cancelled)
   def message(%{reason: reason, stored: stored}), do: describe(reason) <> describe_stored(stored)
 
   defp describe_stored(true), do: ". The message is stored: resume instead of sending it again"

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Journal do
   @moduledoc false
 
-  # What a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and the
+  # Decides what a run writes to its store, and when: the model's answer before any tool starts, the attempts that start, and the
   # results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}

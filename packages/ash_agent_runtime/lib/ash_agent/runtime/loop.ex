@@ -29,15 +29,15 @@ defmodule AshAgent.Runtime.Loop do
 
   # What the run begins with is stored before it does anything.
   defp begin_journal(%{journal: nil} = run), do: {:ok, run}
+  defp begin_journal(%{journal: %{kept: %{status: :idle}}} = run), do: begin_writing(run)
 
-  defp begin_journal(%{journal: %{kept: %{status: :paused}}} = run) do
+  # The turn was cut short or waited for somebody, and may have been ended by a decision or by another message.
+  defp begin_journal(run) do
     case Journal.close_settled(run.journal, run.context) do
       {:ok, journal} -> begin_writing(%{run | journal: journal})
       {:error, reason} -> {:stop, run, {:failed, reason}}
     end
   end
-
-  defp begin_journal(run), do: begin_writing(run)
 
   defp begin_writing(run) do
     run = if answered?(run.context), do: run, else: Run.flush(run, :running, %{step: :begin})

@@ -177,7 +177,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp add_tries(run, %{tries: tries}) do
     tries
     |> Enum.reverse()
-    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(asked(run), &1)))
+    |> Enum.reduce(run.context, &Context.add_failure(&2, Map.merge(describe_request(run), &1)))
   end
 
   # When the store refuses what came, the model has not failed.
@@ -185,7 +185,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp put_failure(run, answer, reason) do
     streamed = if answer.response, do: %{part: "stream"}, else: %{}
-    failure = run |> asked() |> Map.merge(streamed) |> Map.merge(failure(reason))
+    failure = run |> describe_request() |> Map.merge(streamed) |> Map.merge(failure(reason))
     Run.put_context(run, Context.add_failure(run.context, failure))
   end
 
@@ -194,7 +194,7 @@ defmodule AshAgent.Runtime.ModelCall do
   defp describe_failure(_answer, reason),
     do: reason |> failure() |> Map.take([:status]) |> Map.put(:failure, failure(reason).kind)
 
-  defp asked(run) do
+  defp describe_request(run) do
     known = %{
       model: run.model,
       provider: LLM.provider(run.llm),

@@ -1,7 +1,7 @@
 defmodule AshAgent.Runtime.Repeat do
   @moduledoc false
 
-  # What becomes of a call that was started before and has no result: whether it was carried out is unknown.
+  # Decides what becomes of a call that was started before and has no result: whether it was carried out is unknown.
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
@@ -11,7 +11,7 @@ defmodule AshAgent.Runtime.Repeat do
              "carried out. Find out before calling again"
 
   @doc "The result of such a call that a person has denied: nobody knows whether it was carried out."
-  def settled(reason) do
+  def make_unknown(reason) do
     words =
       case reason do
         nil -> @unknown

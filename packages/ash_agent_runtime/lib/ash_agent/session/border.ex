@@ -79,8 +79,12 @@ defmodule AshAgent.Session.Border do
     # An exit of the call is for the caller, and not for the log.
     answer = catch_exit(call)
     send(caller, {self(), unpack(answer)})
-    with {:ok, ref} <- answer, do: forward(tag, ref, caller, [caller_gone, session_gone])
+    with {:ok, ref} <- answer, do: wait(tag, ref, caller, [caller_gone, session_gone])
   end
+
+  # Nothing of this module is on the stack meanwhile, so that new code can be loaded as often as one likes.
+  defp wait(tag, ref, caller, monitors),
+    do: :erlang.hibernate(__MODULE__, :forward, [tag, ref, caller, monitors])
 
   defp catch_exit(call) do
     call.()
@@ -89,15 +93,17 @@ defmodule AshAgent.Session.Border do
       exit({:shutdown, {__MODULE__, reason}})
   end
 
-  defp forward(tag, ref, caller, monitors) do
+  @doc false
+  # Public, since a process that hibernates wakes up in it.
+  def forward(tag, ref, caller, monitors) do
     receive do
       {^tag, ^ref, message} ->
         message = unpack(message)
         send(caller, {tag, ref, message})
-        if match?({:context, _}, message), do: forward(tag, ref, caller, monitors)
+        if match?({:context, _}, message), do: wait(tag, ref, caller, monitors)
 
       {:DOWN, monitor, :process, _pid, _reason} ->
-        unless monitor in monitors, do: forward(tag, ref, caller, monitors)
+        unless monitor in monitors, do: wait(tag, ref, caller, monitors)
     end
   end
 end

@@ -54,8 +54,11 @@ defmodule AshAgent.Session.Claim do
 
   # Whoever has the claim by now has another name.
   defp distrusted?(store, id, owner) do
-    case Journal.ask(fn -> Store.fetch(store, id) end) do
-      {:ok, %{owner: ^owner, lease_until: until}} -> Owner.distrusted?(owner, until)
+    with true <- Store.Named.local_clock?(store),
+         {:ok, %{owner: ^owner, lease_until: until}} <-
+           Journal.ask(fn -> Store.fetch(store, id) end) do
+      Owner.distrusted?(owner, until)
+    else
       _another_or_error -> false
     end
   end
@@ -93,9 +96,10 @@ defmodule AshAgent.Session.Claim do
     with {:ok, claim} <- refresh(claim), do: {:ok, [store: claim.store, kept: claim.kept]}
   end
 
-  defp refresh(%{stale?: false} = claim), do: {:ok, claim}
+  @doc "Fetches the conversation, if there may be a newer one than the session has heard of. Returns `{:ok, claim}` or an error."
+  def refresh(%__MODULE__{stale?: false} = claim), do: {:ok, claim}
 
-  defp refresh(claim) do
+  def refresh(%__MODULE__{} = claim) do
     with {:ok, kept} <- Journal.ask(fn -> Store.fetch(claim.store, claim.kept) end),
          do: {:ok, %{claim | kept: kept, stale?: false}}
   end
@@ -186,10 +190,11 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Returns whether a message is in the store after an error: `false`, or `:unknown`."
-  def stored({:store_error, %Store.Error{reason: {kind, _}}}) when kind in [:unavailable, :io],
-    do: :unknown
+  def tell_stored({:store_error, %Store.Error{reason: {kind, _}}})
+      when kind in [:unavailable, :io],
+      do: :unknown
 
-  def stored(_reason), do: false
+  def tell_stored(_reason), do: false
 
   @doc "Returns true if an error means that the conversation is another's now."
   def lost?({:store_error, reason}),

@@ -17,7 +17,10 @@ defmodule AshAgent.Session.Client do
     do: %__MODULE__{from: from, pid: pid, ref: make_ref(), tag: tag}
 
   @doc "Clients of one job: all of them get what it leads to."
-  def join(clients, client), do: List.wrap(clients) ++ [client]
+  def join(clients, client), do: [client | List.wrap(clients)]
+
+  @doc "Returns how many clients a job has."
+  def count(clients), do: clients |> List.wrap() |> length()
 
   @doc "Tells a caller that does not wait for the reply that its job is accepted."
   def confirm(%__MODULE__{ref: nil}), do: :ok

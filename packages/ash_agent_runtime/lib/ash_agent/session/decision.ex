@@ -41,7 +41,7 @@ defmodule AshAgent.Session.Decision do
       # It may have been carried out, so nobody can say that it was denied.
       {{:denied, id, reason}, _started} ->
         settled = %{settled: %{id => %{by: opts[:by], reason: reason}}}
-        result = %{id: id, result: Repeat.settled(reason)}
+        result = %{id: id, result: Repeat.make_unknown(reason)}
         {:ok, Context.add_tool_results(context, [result], metadata: settled)}
     end
   rescue

@@ -65,7 +65,8 @@ defmodule AshAgent.Session.Options do
       type: :non_neg_integer,
       default: 1_000,
       doc:
-        "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more."
+        "how many subscriptions there may be; `subscribe/2` returns `{:error, :full}` for more. As many callers may wait for one " <>
+          "message that is sent again and again with its `:key`; more get `{:error, :busy}`."
     ],
     hibernate_after:
       @timeout ++

@@ -53,7 +53,8 @@ defmodule AshAgent.Session.Owner do
   end
 
   @doc """
-  Returns true if a lease ends so late that the clock which made it was wrong, and its owner cannot be seen to live.
+  Returns true if a lease by this machine's clock ends so late that the clock was wrong when it was made, and its owner cannot be
+  seen to live.
 
   A lease is at most as long as its owner's leases are. One of a wrong clock would hold a conversation until the right clock gets there.
   """

@@ -17,8 +17,8 @@ defmodule AshAgent.Session.Program do
   defp read_own do
     process = System.pid()
 
-    with {:ok, place} <- read_place(),
-         {:ok, start} <- read_start(process) do
+    with {:ok, place} <- read_place("/proc"),
+         {:ok, start} <- read_start("/proc", process) do
       "#{place}.#{process}.#{start}"
     else
       _unknown -> ""
@@ -26,14 +26,14 @@ defmodule AshAgent.Session.Program do
   end
 
   @doc "Returns whether a program is `:running` or has `:ended`, or `:unknown` for one of another machine."
-  def state(program) do
+  def state(program, proc \\ "/proc") do
     with [boot, space, process, start] <- String.split(program, "."),
-         {:ok, place} when place == boot <> "." <> space <- read_place(),
+         {:ok, place} when place == boot <> "." <> space <- read_place(proc),
          {_number, ""} <- Integer.parse(process) do
-      case read_start(process) do
+      case read_start(proc, process) do
         {:ok, ^start} -> :running
         {:ok, _another} -> :ended
-        {:error, :enoent} -> :ended
+        {:error, :enoent} -> if hides?(proc), do: :unknown, else: :ended
         _unknown -> :unknown
       end
     else
@@ -41,9 +41,12 @@ defmodule AshAgent.Session.Program do
     end
   end
 
-  defp read_place do
-    with {:ok, boot} <- File.read("/proc/sys/kernel/random/boot_id"),
-         {:ok, space} <- File.read_link("/proc/self/ns/pid") do
+  # Mounted with `hidepid`, it has no processes of other users. The first one is the system's.
+  defp hides?(proc), do: not File.exists?(Path.join(proc, "1"))
+
+  defp read_place(proc) do
+    with {:ok, boot} <- File.read(Path.join(proc, "sys/kernel/random/boot_id")),
+         {:ok, space} <- File.read_link(Path.join(proc, "self/ns/pid")) do
       {:ok, digest(boot) <> "." <> digest(space)}
     end
   end
@@ -54,13 +57,13 @@ defmodule AshAgent.Session.Program do
   end
 
   # The 22nd field; the second is a name in parentheses, which may hold anything.
-  defp read_start(process) do
-    with {:ok, text} <- File.read("/proc/#{process}/stat") do
+  defp read_start(proc, process) do
+    with {:ok, text} <- File.read(Path.join([proc, process, "stat"])) do
       fields = text |> String.split(") ") |> List.last() |> String.split(" ")
 
       # A process that has ended and that nobody has waited for is a zombie.
       case fields do
-        [state | _] when state in ["Z", "X"] -> {:error, :enoent}
+        [state | _] when state in ["Z", "X"] -> {:ok, :ended}
         fields -> {:ok, Enum.at(fields, 19)}
       end
     end

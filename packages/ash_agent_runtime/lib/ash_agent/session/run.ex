@@ -15,34 +15,57 @@ defmodule AshAgent.Session.Run do
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
   #   * `given` - the messages that it was given for its turn
-  #   * `stored?` - it has written its conversation
-  @enforce_keys [:task, :token, :client, :first, :started]
-  defstruct @enforce_keys ++ [given: [], stored?: false]
+  #   * `before` - the conversation without the message of its job
+  #   * `stored?` - the message of its job is in the store
+  @enforce_keys [:task, :token, :client, :first, :started, :before, :stored?]
+  defstruct @enforce_keys ++ [given: []]
+
+  # How many milliseconds until the store is asked again whether a message was stored.
+  @check_again 1_000
 
   ## Starting
 
   @doc "Starts a job. One that is not valid is answered with its error, and the next one starts."
   def start(%State{} = session, %Job{client: client} = job) do
-    case Job.prepare(job, session.context) do
-      {:ok, context, opts} ->
-        session = State.add_taken(session, List.wrap(job.id))
-        token = make_ref()
+    with {:ok, before} <- settle_started(session, job),
+         {:ok, context, opts} <- Job.prepare(job, before) do
+      session = State.add_taken(session, List.wrap(job.id))
+      token = make_ref()
 
-        run = %__MODULE__{
-          task: start_task(session, job, context, opts, token),
-          token: token,
-          client: client,
-          first: Context.turn_start(context),
-          started: System.monotonic_time()
-        }
+      run = %__MODULE__{
+        task: start_task(session, job, context, opts, token),
+        token: token,
+        client: client,
+        first: Context.turn_start(context),
+        started: System.monotonic_time(),
+        before: session.context,
+        stored?: job.kind == :resume or job.id != nil
+      }
 
-        stop = session.stop_when_idle != false
-        session = %{session | status: :running, run: run, stop_when_idle: stop}
-        State.put_context(session, context)
+      stop = session.stop_when_idle != false
+      session = %{session | status: :running, run: run, stop_when_idle: stop}
+      State.put_context(session, context)
+    else
+      {:error, {:store_error, _} = reason} ->
+        Client.reply(client, end_error(session, reason, job.id != nil))
+        go_on(session, :unknown)
 
       {:error, error} ->
         Client.reply(client, {:error, error})
         start_next(session)
+    end
+  end
+
+  # A message ends the turn before it. Its calls that were started may have been carried out.
+  defp settle_started(%{context: context}, %{kind: :resume}), do: {:ok, context}
+
+  defp settle_started(%{context: context, claim: claim}, _prompt) do
+    with [_ | _] <- Context.pending_tool_calls(context),
+         {:ok, ids} <- Claim.fetch_unknown(claim, context) do
+      {:ok, add_unknown(context, ids, "another message came")}
+    else
+      [] -> {:ok, context}
+      error -> error
     end
   end
 
@@ -193,22 +216,80 @@ defmodule AshAgent.Session.Run do
   end
 
   defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error}) do
-    stored = session.run.stored? or Claim.stored(reason)
-    reply = {:error, %{error | stored: stored}}
     session = State.put_context(session, error.context)
 
     if Claim.lost?(reason) do
       lose(session, reason)
     else
-      Client.reply(session.run.client, reply)
-      session |> State.mark_stale() |> start_next()
+      {session, stored} = session |> State.mark_stale() |> withdraw(reason)
+      Client.reply(session.run.client, {:error, %{error | stored: stored}})
+      go_on(session, stored)
     end
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
-    Client.reply(run.client, reply)
+    Client.reply(run.client, add_stored(reply, session))
     %{session | run: nil} |> State.clear_taken() |> State.put_context(context) |> start_next()
   end
+
+  defp add_stored({:error, %Error{stored: nil} = error}, %{claim: %Claim{}, run: run}),
+    do: {:error, %{error | stored: run.stored?}}
+
+  defp add_stored(reply, _session), do: reply
+
+  ## A message that could not be stored
+
+  # It is not in the conversation, so that whoever sends it again does not send it twice. If it may be in the store, nothing
+  # starts until the store has said so.
+  defp withdraw(%{run: %{stored?: true}} = session, _reason), do: {session, true}
+
+  defp withdraw(%{run: run} = session, reason),
+    do: {State.put_context(session, run.before), Claim.tell_stored(reason)}
+
+  defp go_on(session, :unknown), do: check_later(%{session | status: :idle, run: nil})
+  defp go_on(session, _known), do: start_next(session)
+
+  @doc "Asks the store soon whether there is a message of which nobody knows whether it was stored."
+  def check_later(%State{} = session) do
+    unless session.unsure?, do: Process.send_after(self(), :check_waiting, @check_again)
+    %{session | unsure?: true}
+  end
+
+  @doc """
+  Hears of what the store has and the session does not know, after an error whose outcome nobody knew: a turn that was written goes
+  on, and messages that wait come before later ones. Returns `{:ok, session}` or an error.
+  """
+  def catch_up(%State{claim: claim} = session) do
+    with {:ok, {steers, prompts}} <- Claim.fetch_waiting(claim),
+         {:ok, session, news?} <- adopt(session) do
+      session = State.add_waiting(session, steers, prompts)
+
+      cond do
+        session.status != :idle ->
+          {:ok, session}
+
+        news? and session.claim.kept.status == :running ->
+          {:ok, start(session, %Job{kind: :resume})}
+
+        true ->
+          {:ok, start_next(session)}
+      end
+    end
+  end
+
+  # A write that the session took for failed had all that the session has.
+  defp adopt(%{run: nil, claim: %{kept: known} = claim} = session) do
+    with {:ok, %{kept: kept} = claim} <- Claim.refresh(claim) do
+      if kept.revision > known.revision do
+        session = %{session | claim: %{claim | taken: []}}
+        {:ok, State.put_context(session, kept.value), true}
+      else
+        {:ok, %{session | claim: claim}, false}
+      end
+    end
+  end
+
+  defp adopt(session), do: {:ok, session, false}
 
   ## Ending it from outside
 
@@ -219,12 +300,13 @@ defmodule AshAgent.Session.Run do
     # None of its calls runs: nobody knows what became of those that were started.
     context =
       case Claim.fetch_unknown(claim, context) do
-        {:ok, ids} -> add_unknown(context, ids)
+        {:ok, ids} -> add_unknown(context, ids, "the user cancelled the turn")
         {:error, _reason} -> context
       end
 
     context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
-    session |> end_turn(context, :unknown) |> start_next()
+    {session, _written} = end_turn(session, context, :unknown)
+    start_next(session)
   end
 
   def cancel(%State{run: run} = session) do
@@ -250,22 +332,31 @@ defmodule AshAgent.Session.Run do
 
   def drain_now(%State{run: run} = session) do
     session = session |> stop_task() |> State.mark_stale()
-    Client.reply(run.client, drained_error(session))
+    Client.reply(run.client, end_error(session, :drained, stored_by_killed(session.run)))
     %{session | run: nil}
   end
 
-  @doc "Returns what clients of a session that drains get."
-  def drained_error(%State{context: context}),
-    do: {:error, %Error{reason: :drained, context: context}}
+  # The task may have been writing the message.
+  defp stored_by_killed(%{stored?: true}), do: true
+  defp stored_by_killed(_run), do: :unknown
+
+  defp end_error(%{claim: claim, context: context}, reason, stored),
+    do: {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+
+  @doc "Answers the clients of prompts that wait in the store when a session that drains stops."
+  def answer_drained(%State{} = session),
+    do: answer_queue(session, end_error(session, :drained, true))
 
   @doc "Handles that the conversation is another's: nothing of it runs here any more, and all who wait get an error."
   def lose(%State{status: :lost} = session, _reason), do: session
 
   def lose(%State{run: run} = session, reason) do
     session = if run, do: stop_task(session), else: session
-    error = {:error, %Error{reason: reason, context: session.context}}
-    if run, do: Client.reply(run.client, error)
-    answer_queue(%{session | status: :lost, run: nil}, error)
+
+    if run,
+      do: Client.reply(run.client, end_error(session, reason, stored_by_killed(session.run)))
+
+    answer_queue(%{session | status: :lost, run: nil}, end_error(session, reason, true))
   end
 
   @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
@@ -290,10 +381,10 @@ defmodule AshAgent.Session.Run do
   defp interrupt_cancelled(session),
     do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
 
-  defp add_unknown(context, []), do: context
+  defp add_unknown(context, [], _reason), do: context
 
-  defp add_unknown(context, ids) do
-    results = for id <- ids, do: %{id: id, result: Repeat.settled("the user cancelled the turn")}
+  defp add_unknown(context, ids, reason) do
+    results = for id <- ids, do: %{id: id, result: Repeat.make_unknown(reason)}
     Context.add_tool_results(context, results)
   end
 
@@ -301,13 +392,23 @@ defmodule AshAgent.Session.Run do
   defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
     ended = if label == :cancelled, do: :cancelled, else: :interrupted
-    session = end_turn(session, add_response(session, label, words, opts), ended)
-    session = if session.status == :lost, do: session, else: report_end(session, run, reason)
-    start_next(session)
+    {session, written} = end_turn(session, add_response(session, label, words, opts), ended)
+
+    case {session, written} do
+      {%{status: :lost}, _refused} ->
+        start_next(session)
+
+      {session, :ok} ->
+        session |> report_end(run, reason, true) |> start_next()
+
+      {session, {:error, why}} ->
+        {session, stored} = withdraw(session, why)
+        session |> report_end(run, reason, stored) |> go_on(stored)
+    end
   end
 
-  defp report_end(session, run, reason) do
-    reply = {:error, %Error{reason: reason, context: session.context}}
+  defp report_end(session, run, reason, stored) do
+    reply = end_error(session, reason, stored)
     metadata = %{first_iteration: run.first, depth: 0}
     token = run.token
     watch = &send(self(), {:run, token, &1})
@@ -333,23 +434,27 @@ defmodule AshAgent.Session.Run do
   end
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
+  # Returns the session, and what the store has said.
   defp end_turn(session, context, ended) do
-    session = write_turn(session, context, ended)
+    {session, written} = write_turn(session, context, ended)
     on_change = session.runtime[:on_change]
 
     with {:error, {:on_change_error, reason}} <- Events.store(on_change, context),
          do: Events.log(:error, reason, [], ":on_change")
 
-    State.put_context(session, context)
+    {State.put_context(session, context), written}
   end
 
   defp write_turn(session, context, ended) do
     case Claim.write(session.claim, context, :idle, ended) do
       {:ok, claim} ->
-        %{session | claim: claim}
+        {%{session | claim: claim}, :ok}
 
-      {:error, reason} ->
-        if Claim.lost?(reason), do: lose(session, reason), else: State.mark_stale(session)
+      {:error, reason} = error ->
+        session =
+          if Claim.lost?(reason), do: lose(session, reason), else: State.mark_stale(session)
+
+        {session, error}
     end
   end
 end

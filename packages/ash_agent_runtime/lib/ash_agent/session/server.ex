@@ -38,9 +38,6 @@ defmodule AshAgent.Session.Server do
   # How many milliseconds a session with `:stop_when_idle` waits to be asked for anything.
   @unasked 10_000
 
-  # How many milliseconds until the store is asked again whether a message was stored.
-  @check_again 1_000
-
   # The options of what others may send.
   @limits [:max_queue, :max_queue_bytes, :max_input_bytes, :max_subscribers]
 
@@ -204,7 +201,7 @@ defmodule AshAgent.Session.Server do
   defp next_action(%{status: :lost} = session), do: {:stop, {:shutdown, :lost}, session}
 
   defp next_action(%{status: :draining, run: nil} = session),
-    do: {:stop, {:shutdown, :drained}, Run.answer_queue(session, Run.drained_error(session))}
+    do: {:stop, {:shutdown, :drained}, Run.answer_drained(session)}
 
   # The prompts that a paused session has not begun wait in the store. Starting another session soon would not help them.
   defp next_action(%{stop_when_idle: true, status: status} = session)
@@ -285,7 +282,7 @@ defmodule AshAgent.Session.Server do
 
   defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
        when verdict in [:approved, :denied] and is_binary(id) and is_options(opts),
-       do: decide(decision, opts, session)
+       do: with_waiting(session, &decide(decision, opts, &1))
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
 
@@ -335,16 +332,18 @@ defmodule AshAgent.Session.Server do
   end
 
   defp accept({:resume, opts}, client, session) when is_options(opts) do
-    %{context: context, claim: claim, runtime: runtime} = session
+    with_waiting(session, fn session ->
+      %{context: context, claim: claim, runtime: runtime} = session
 
-    if Runtime.undecided?(context, claim && claim.kept, runtime[:approval]),
-      do: refuse(session, {:missing_option, :approval}),
-      else: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+      if Runtime.undecided?(context, claim && claim.kept, runtime[:approval]),
+        do: refuse(session, {:missing_option, :approval}),
+        else: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+    end)
   end
 
   defp accept({:stored, id, opts}, client, %{claim: %Claim{}} = session)
        when is_binary(id) and is_options(opts),
-       do: accept_stored(id, opts, client, session)
+       do: with_waiting(session, &accept_stored(id, opts, client, &1))
 
   defp accept(_job, _client, session), do: reply_unknown(session)
 
@@ -355,15 +354,13 @@ defmodule AshAgent.Session.Server do
         start_or_enqueue(job, session)
 
       {:queued, waiting} ->
-        Client.confirm(client)
-        {:noreply, State.join_job(session, waiting, client)}
+        join(waiting.client, client, session, &State.join_job(&1, waiting, client))
 
       {:turn, first, last} ->
         accept_again({first, last}, client, session)
 
       _running ->
-        Client.confirm(client)
-        {:noreply, update_in(session.run.client, &Client.join(&1, client))}
+        join_run(client, session)
     end
   end
 
@@ -372,30 +369,36 @@ defmodule AshAgent.Session.Server do
 
   # The last turn has no answer, and others run.
   defp accept_again({_first, last}, client, %{run: %Run{}, context: context} = session)
-       when last == context.current_iteration do
-    Client.confirm(client)
-    {:noreply, update_in(session.run.client, &Client.join(&1, client))}
-  end
+       when last == context.current_iteration,
+       do: join_run(client, session)
 
   defp accept_again(turn, client, session) do
     Client.confirm(client)
     {:noreply, Run.answer(session, turn, client)}
   end
 
-  # After an error whose outcome nobody knows, a message may wait in the store: it comes before the next one.
-  defp with_waiting(%{unsure?: false} = session, accept), do: accept.(session)
+  defp join_run(client, %{run: run} = session) do
+    join(run.client, client, session, fn session ->
+      update_in(session.run.client, &Client.join(&1, client))
+    end)
+  end
 
-  defp with_waiting(session, accept) do
-    case add_waiting(session) do
-      {:ok, session} -> accept.(session)
-      {:error, reason} -> refuse(session, reason)
+  defp join(clients, client, session, join) do
+    if Client.count(clients) >= session.limits.max_subscribers do
+      {:reply, {:error, :busy}, session}
+    else
+      Client.confirm(client)
+      {:noreply, join.(session)}
     end
   end
 
-  defp add_waiting(session) do
-    with {:ok, {steers, prompts}} <- Claim.fetch_waiting(session.claim) do
-      session = State.add_waiting(session, steers, prompts)
-      {:ok, if(session.status == :idle, do: Run.start_next(session), else: session)}
+  # After an error whose outcome nobody knows, a message may be in the store: it comes before anything else.
+  defp with_waiting(%{unsure?: false} = session, accept), do: accept.(session)
+
+  defp with_waiting(session, accept) do
+    case Run.catch_up(session) do
+      {:ok, session} -> accept.(session)
+      {:error, reason} -> refuse(session, reason)
     end
   end
 
@@ -509,18 +512,13 @@ defmodule AshAgent.Session.Server do
 
   defp refuse(session, {kind, _} = reason)
        when kind in [:store_error, :on_change_error, :missing_option] do
-    stored = if kind == :store_error, do: Claim.stored(reason)
+    stored = if kind == :store_error, do: Claim.tell_stored(reason)
     error = %Error{reason: reason, context: session.context, stored: stored}
     session = if Claim.lost?(reason), do: Run.lose(session, reason), else: session
-    {:reply, {:error, error}, if(stored == :unknown, do: check_later(session), else: session)}
+    {:reply, {:error, error}, if(stored == :unknown, do: Run.check_later(session), else: session)}
   end
 
   defp refuse(session, error), do: {:reply, {:error, error}, session}
-
-  defp check_later(session) do
-    unless session.unsure?, do: Process.send_after(self(), :check_waiting, @check_again)
-    %{session | unsure?: true}
-  end
 
   ## Orders, which are not answered
 
@@ -571,9 +569,9 @@ defmodule AshAgent.Session.Server do
 
   defp handle_message(:check_waiting, %{unsure?: true, claim: %Claim{}, status: status} = session)
        when status != :draining do
-    case add_waiting(session) do
+    case Run.catch_up(session) do
       {:ok, session} -> session
-      {:error, _reason} -> check_later(%{session | unsure?: false})
+      {:error, _reason} -> Run.check_later(%{session | unsure?: false})
     end
   end
 

@@ -2,7 +2,8 @@ defmodule AshAgent.Sessions.Error do
   @moduledoc """
   Why `AshAgent.Sessions` did not get a conversation's session to do something.
 
-  Match on `reason`, see `t:reason/0`; `message/1` says what to do.
+  Match on `reason`, see `t:reason/0`; `message/1` says what to do. `stored` says whether a message that was sent may be in the store:
+  `false`, or `:unknown` after `{:lost, reason}`. With the same `:key`, sending it again is safe.
   """
 
   @typedoc """
@@ -23,10 +24,10 @@ defmodule AshAgent.Sessions.Error do
           | {:store_error, AshAgent.Store.Error.t() | AshAgent.Context.Error.t() | atom()}
           | {:start_error, term()}
 
-  @type t :: %__MODULE__{reason: reason()}
+  @type t :: %__MODULE__{reason: reason(), stored: false | :unknown}
 
   @enforce_keys [:reason]
-  defexception [:reason]
+  defexception [:reason, stored: false]
 
   @impl true
   def message(%{reason: reason}), do: describe(reason)
@@ -37,8 +38,8 @@ defmodule AshAgent.Sessions.Error do
   end
 
   defp describe({:lost, _reason}) do
-    "the session ended while it was waited for. Look at the conversation before you repeat the prompt: if it is there, " <>
-      "resume/3 waits for its answer"
+    "the session ended while it was waited for. With a :key, sending the prompt again is safe. Without one, look at the " <>
+      "conversation first: if the prompt is there, resume/3 waits for its answer"
   end
 
   defp describe(:draining),

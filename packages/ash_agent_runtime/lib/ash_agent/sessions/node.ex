@@ -165,13 +165,13 @@ defmodule AshAgent.Sessions.Node do
     stop(config, :soon, timeout)
     stop(config, :now, @store_patience)
     # A store that does not answer keeps them from stopping.
-    for pid <- running(config), do: Process.exit(pid, :kill)
+    for pid <- list_running(config), do: Process.exit(pid, :kill)
     :ok
   end
 
   defp stop(config, how, timeout) do
     monitors =
-      for pid <- running(config), into: %{} do
+      for pid <- list_running(config), into: %{} do
         GenServer.cast(pid, {:drain, how})
         {Process.monitor(pid), pid}
       end
@@ -179,7 +179,7 @@ defmodule AshAgent.Sessions.Node do
     await(monitors, System.monotonic_time(:millisecond) + timeout)
   end
 
-  defp running(config) do
+  defp list_running(config) do
     for {_partition, supervisor, _type, _modules} <-
           PartitionSupervisor.which_children(partitions(config)),
         is_pid(supervisor),
@@ -209,22 +209,27 @@ defmodule AshAgent.Sessions.Node do
     Process.flag(:trap_exit, true)
     :persistent_term.put({__MODULE__, config.name}, config)
     :atomics.put(config.ready, 1, 1)
-    if File.dir?("/proc/self"), do: send(self(), :look_for_dead)
-    {:ok, look_later(%{config: config, looking: nil})}
+    {:ok, look_first(%{config: config, looking: nil})}
   end
 
   # Nobody waits for the lease of what this machine ran before it, or the VM, was started again.
-  @impl true
-  def handle_info(:look_for_dead, %{config: %{recover: recover} = config} = state) do
-    if recover != :infinity and match?(%Store.SQLite{}, config.store),
-      do: spawn(fn -> Sealed.run(fn -> take_over(config, nil) end) end)
-
-    {:noreply, state}
+  defp look_first(%{config: config} = state) do
+    if config.recover != :infinity and Store.Named.local_clock?(config.store) do
+      send(self(), :look)
+      state
+    else
+      look_later(state)
+    end
   end
 
-  def handle_info(:look, state) do
-    config = state.config
-    {_pid, monitor} = spawn_monitor(fn -> Sealed.run(fn -> recover(config) end) end)
+  @impl true
+  def handle_info(:look, %{config: config} = state) do
+    work = fn ->
+      if Store.Named.local_clock?(config.store), do: take_over(config, nil)
+      recover(config)
+    end
+
+    {_pid, monitor} = spawn_monitor(fn -> Sealed.run(work) end)
     {:noreply, %{state | looking: monitor}}
   end
 

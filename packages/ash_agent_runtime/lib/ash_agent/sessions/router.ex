@@ -66,7 +66,9 @@ defmodule AshAgent.Sessions.Router do
 
   defp handle_exit(:noproc, _exit), do: {:again, {:lost, :noproc}}
   defp handle_exit(:timeout, exit), do: exit(exit)
-  defp handle_exit(reason, _exit), do: {:error, %Error{reason: {:lost, label_exit(reason)}}}
+
+  defp handle_exit(reason, _exit),
+    do: {:error, %Error{reason: {:lost, label_exit(reason)}, stored: :unknown}}
 
   defp label_exit({:nodedown, _node}), do: :nodedown
   defp label_exit(:noconnection), do: :nodedown

@@ -87,7 +87,7 @@ defmodule AshAgent.Store.Blobs do
   end
 
   @doc false
-  # What is stored under these ids.
+  # Returns what is stored under these ids.
   @spec known(%{id() => binary()}) :: known()
   def known(blobs), do: Map.new(blobs, fn {id, data} -> {:crypto.hash(:sha256, data), id} end)
 
@@ -137,7 +137,7 @@ defmodule AshAgent.Store.Blobs do
 
   def store({module, config}, blobs) do
     Enum.reduce_while(blobs, {:ok, []}, fn {id, data}, {:ok, stored} ->
-      case guarded(fn -> module.put(config, id, Base.decode64!(data)) end) do
+      case guard_call(fn -> module.put(config, id, Base.decode64!(data)) end) do
         {:ok, place} when is_binary(place) -> {:cont, {:ok, [{id, place, nil} | stored]}}
         _error -> {:halt, unavailable(module)}
       end
@@ -149,7 +149,7 @@ defmodule AshAgent.Store.Blobs do
   def read(nil, _place, _data), do: {:error, %Error{reason: {:unavailable, "no option :blobs"}}}
 
   def read({module, config}, place, _data) do
-    case guarded(fn -> module.get(config, place) end) do
+    case guard_call(fn -> module.get(config, place) end) do
       {:ok, bytes} when is_binary(bytes) -> {:ok, Base.encode64(bytes)}
       _error -> unavailable(module)
     end
@@ -160,14 +160,14 @@ defmodule AshAgent.Store.Blobs do
   def delete(nil, _places), do: :ok
 
   def delete({module, config}, places) do
-    case guarded(fn -> module.delete(config, places) end) do
+    case guard_call(fn -> module.delete(config, places) end) do
       :ok -> :ok
       _error -> unavailable(module)
     end
   end
 
   # What foreign code raises may show anything.
-  defp guarded(function) do
+  defp guard_call(function) do
     function.()
   rescue
     _exception -> :error

@@ -1,7 +1,7 @@
 defmodule AshAgent.Store.Changes do
   @moduledoc false
 
-  # What has to be written where an earlier state is kept. A conversation is kept as **lines**: one for a context, one
+  # Finds what has to be written where an earlier state is kept. A conversation is kept as **lines**: one for a context, one
   # for each branch of a chat. A line has rows of its own for its iterations, or from some number on, when a branch goes
   # on from another one, its *base*, in whose rows the earlier iterations are.
 
@@ -240,7 +240,7 @@ defmodule AshAgent.Store.Changes do
         last: Integer.to_string(last)
       )
 
-  # Whether the base still has what the line has of it.
+  # Tells whether the base still has what the line has of it.
   defp stands?(%{base: nil}, _lines), do: true
   defp stands?(%{was: nil}, _lines), do: true
 
@@ -285,7 +285,7 @@ defmodule AshAgent.Store.Changes do
         document: text
       )
 
-  # What a chat is beside its branches.
+  # Returns what a chat is beside its branches.
   defp head(%Context{}, _before), do: []
 
   defp head(%ChatContext{} = chat, before) do

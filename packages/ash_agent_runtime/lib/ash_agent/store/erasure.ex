@@ -59,7 +59,7 @@ defmodule AshAgent.Store.Erasure do
     batches = Enum.chunk_every(family, own[:batch])
 
     with {:ok, receipt} <- reduce(batches, receipt, &erase_batch(store, &1, own, &2)) do
-      # What was forked in the meantime.
+      # Takes what was forked in the meantime as well.
       reduce(batches, receipt, fn ids, receipt ->
         with {:ok, late} when late != [] <- Relational.children(store, ids),
              {:ok, late} <- family(store, late, [], MapSet.new()) do

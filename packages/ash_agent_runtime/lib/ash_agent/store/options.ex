@@ -260,6 +260,19 @@ defmodule AshAgent.Store.Options do
   @doc "The bytes of the longest id."
   def longest_id, do: @longest_id
 
+  @doc "Returns `:ok` for an id that any database accepts, and raises `ArgumentError` for others."
+  def check_id!(id) do
+    unless id?(id),
+      do:
+        raise(
+          ArgumentError,
+          "expected the conversation's id to be valid UTF-8 of at most #{@longest_id} bytes without NUL, got #{byte_size(id)} bytes; " <>
+            "store a fork/2 of it with another id"
+        )
+
+    :ok
+  end
+
   @doc false
   def finished?(call), do: attempt?(call) and call[:state] in (@call_states -- [:started])
 

@@ -81,7 +81,7 @@ defmodule AshAgent.Store.Postgres do
 
     %__MODULE__{
       database: database,
-      prefix: quoted(opts[:prefix]),
+      prefix: quote_prefix(opts[:prefix]),
       timeout: opts[:timeout],
       blobs: opts[:blobs]
     }
@@ -93,8 +93,8 @@ defmodule AshAgent.Store.Postgres do
   defp database?(_other), do: false
 
   @doc false
-  def quoted(nil), do: ""
-  def quoted(prefix), do: ~s("#{String.replace(prefix, ~s("), ~s(""))}".)
+  def quote_prefix(nil), do: ""
+  def quote_prefix(prefix), do: ~s("#{String.replace(prefix, ~s("), ~s(""))}".)
 
   @doc false
   @impl AshAgent.Store.Relational
@@ -115,7 +115,7 @@ defmodule AshAgent.Store.Postgres do
 
     statement =
       with nil <- :persistent_term.get(key, nil) do
-        made = SQL.named(make.(), store.prefix)
+        made = SQL.name_tables(make.(), store.prefix)
         :persistent_term.put(key, made)
         made
       end

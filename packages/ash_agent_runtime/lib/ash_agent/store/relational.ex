@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Relational do
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{JSON, Terms}
-  alias AshAgent.Store.{Blobs, Changes, Conversation, Error, SQL}
+  alias AshAgent.Store.{Changes, Conversation, Error, Media, Rows, SQL}
 
   @type store :: struct()
   @type rows :: [[term()]]
@@ -63,7 +63,7 @@ defmodule AshAgent.Store.Relational do
         history: Terms.encode!(opts[:note])
       ] ++ origin(value) ++ changes
 
-    with {:ok, media} <- put_media(store, blobs) do
+    with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :create, fields ++ media), fn
         [] ->
           {:error, :exists}
@@ -81,11 +81,14 @@ defmodule AshAgent.Store.Relational do
         {:error, :not_found}
 
       [row | _] = rows ->
-        with {:ok, rows, blobs} <- inline(store, id_of(id_or_kept), rows),
-             {:ok, kept} <- row |> Conversation.from_row() |> load(rows),
+        with {:ok, rows, blobs} <- inline(store, rows, id_of(id_or_kept)),
+             {:ok, kept} <- row |> Conversation.from_row() |> Rows.load(rows),
              do: Conversation.renew(%{kept | blobs: blobs}, id_or_kept)
     end)
   end
+
+  defp inline(store, rows, id),
+    do: Media.inline(store, rows, fn -> read(store, :blobs, &SQL.blobs/1, id: id) end)
 
   def dump(store, id, opts) do
     answer(read(store, :fetch, &SQL.fetch/1, id: id), fn
@@ -94,58 +97,12 @@ defmodule AshAgent.Store.Relational do
 
       [row | _] = rows ->
         with {:ok, rows, _blobs} <-
-               if(opts[:inline], do: inline(store, id, rows), else: {:ok, rows, []}) do
-          {text, _branches} = snapshot(Conversation.from_row(row).kind, rows)
+               if(opts[:inline], do: inline(store, rows, id), else: {:ok, rows, []}) do
+          {text, _branches} = Rows.snapshot(Conversation.from_row(row).kind, rows)
           {:ok, JSON.decode!(text)}
         end
     end)
   end
-
-  ## Media
-
-  defp put_media(store, blobs) do
-    with {:ok, stored} <- store |> Map.get(:blobs) |> Blobs.store(blobs) do
-      items =
-        for {id, place, data} <- stored,
-            do:
-              Changes.object(
-                id: text(id),
-                place: place && text(place),
-                data: data && [?", data, ?"]
-              )
-
-      {:ok, if(items == [], do: [], else: [blobs: Changes.list(items)])}
-    end
-  end
-
-  # A second round trip only where there are media.
-  defp inline(store, id, rows) do
-    if rows |> Enum.concat() |> Enum.any?(&Blobs.referred?/1) do
-      with {:ok, blobs} <- read(store, :blobs, &SQL.blobs/1, id: id),
-           {:ok, data} <- read_media(Map.get(store, :blobs), blobs) do
-        back =
-          &if(Blobs.referred?(&1),
-            do: Blobs.put_back(&1, fn id -> Map.fetch!(data, id) end),
-            else: &1
-          )
-
-        {:ok, Enum.map(rows, &Enum.map(&1, back)), Blobs.known(data)}
-      end
-    else
-      {:ok, rows, %{}}
-    end
-  end
-
-  defp read_media(where, blobs) do
-    Enum.reduce_while(blobs, {:ok, %{}}, fn [id, place, data], {:ok, found} ->
-      case Blobs.read(where, place, data) do
-        {:ok, data} -> {:cont, {:ok, Map.put(found, id, data)}}
-        error -> {:halt, error}
-      end
-    end)
-  end
-
-  ## Later writes
 
   def append(store, %Conversation{} = kept, value, opts) do
     {changes, lines, {blobs, known}} = Changes.of(value, kept.value, kept.lines, kept.blobs)
@@ -157,7 +114,7 @@ defmodule AshAgent.Store.Relational do
         if(finished == [], do: [], else: [finished: Changes.list(finished)]) ++
         if(opts[:taken] == [], do: [], else: [taken: texts(opts[:taken])]) ++ changes
 
-    with {:ok, media} <- put_media(store, blobs) do
+    with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :append, fields ++ media), fn
         [] ->
           refuse(store, kept)
@@ -261,30 +218,20 @@ defmodule AshAgent.Store.Relational do
   end
 
   def delete(store, id) do
-    with {:ok, rows} <- delete_media(store, run(store, :delete, &SQL.delete/1, id: id)),
+    with {:ok, rows} <- Media.delete(store, run(store, :delete, &SQL.delete/1, id: id)),
          do: if(rows == [], do: {:error, :not_found}, else: :ok)
   end
 
-  # The last of each row is where media are that the database has not.
-  defp delete_media(store, {:ok, rows}) do
-    places = for row <- rows, places = List.last(row), place <- JSON.decode!(places), do: place
-
-    with :ok <- store |> Map.get(:blobs) |> Blobs.delete(places),
-         do: {:ok, Enum.map(rows, &List.delete_at(&1, -1))}
-  end
-
-  defp delete_media(_store, error), do: error
-
   @doc "Deletes the conversations of these ids. Returns a row for each: its id, and how much was stored with it."
   def erase(store, ids),
-    do: delete_media(store, run(store, :erase, &SQL.erase(&1, :listed), ids: texts(ids)))
+    do: Media.delete(store, run(store, :erase, &SQL.erase(&1, :listed), ids: texts(ids)))
 
   @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
   def prune(store, opts, limit) do
     given = [age: Integer.to_string(-1000 * opts[:older_than])] ++ filters(opts)
     names = Keyword.keys(given)
     fields = given ++ [limit: Integer.to_string(limit)]
-    delete_media(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
+    Media.delete(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
   end
 
   @doc "Iterations that have all words, as rows of `AshAgent.Store.SQL.search/2`."
@@ -324,11 +271,11 @@ defmodule AshAgent.Store.Relational do
   def rename(store, from, to) do
     answer(run(store, :rename, &SQL.rename/1, id: to, old_id: from), fn
       [_row] -> :ok
-      [] -> not_renamed(store, from, to)
+      [] -> explain_rename(store, from, to)
     end)
   end
 
-  defp not_renamed(store, from, to) do
+  defp explain_rename(store, from, to) do
     case refuse(store, %Conversation{id: from}) do
       {:error, :stale} -> if(from == to, do: :ok, else: {:error, :exists})
       error -> error
@@ -576,96 +523,4 @@ defmodule AshAgent.Store.Relational do
   # Claimed again under the same name.
   defp reason(%{owner: owner}, nil) when owner != nil, do: {:owned, owner}
   defp reason(_row, _own), do: :stale
-
-  @branch 11
-
-  defp load(%{kind: :context} = kept, rows) do
-    {text, [branch]} = snapshot(:context, rows)
-
-    with {:ok, context} <- Context.from_snapshot(text) do
-      line = %{
-        number: 1,
-        row: branch.row,
-        origin: nil,
-        base: nil,
-        since: nil,
-        context: context,
-        name: nil
-      }
-
-      {:ok, %{kept | value: context, lines: [line]}}
-    end
-  end
-
-  defp load(%{kind: :chat} = kept, rows) do
-    {text, branches} = snapshot(:chat, rows)
-
-    with {:ok, chat} <- ChatContext.from_snapshot(text) do
-      lines =
-        for {stored, branch} <- Enum.zip(branches, ChatContext.branches(chat)) do
-          facts = %{
-            number: branch.number,
-            origin: branch.origin,
-            context: branch.context,
-            name: {branch.name, branch.extra}
-          }
-
-          stored |> Map.take([:row, :base, :since]) |> Map.merge(facts)
-        end
-
-      {:ok, %{kept | value: chat, lines: lines}}
-    end
-  end
-
-  # The document of rows, and its branches.
-  defp snapshot(:context, [_row] = rows) do
-    [branch] = Enum.map(rows, &read_branch/1)
-    {branch.context, [branch]}
-  end
-
-  defp snapshot(:chat, rows) do
-    branches = Enum.map(rows, &read_branch/1)
-    names = Map.new(branches, &{&1.row, &1.name})
-    head = rows |> hd() |> Enum.at(@branch)
-    list = branches |> Enum.map(&branch(&1, names)) |> Changes.list()
-    {join_fields(head, [~s("branches":), list]), branches}
-  end
-
-  defp read_branch(row) do
-    [_document, _active, row, base, since, updated_at, label, head, iterations] =
-      Enum.drop(row, @branch)
-
-    [row, base, since] = Enum.map([row, base, since], &Conversation.number/1)
-
-    %{
-      row: row,
-      base: base,
-      since: since,
-      label: label,
-      name: label && JSON.encode(JSON.decode!(label)["name"]),
-      context: document(head, updated_at, since, iterations)
-    }
-  end
-
-  defp branch(branch, names) do
-    base = if branch.base, do: [~s("base":), names[branch.base], ?,], else: []
-    join_fields(branch.label, [base, ~s("context":), branch.context])
-  end
-
-  defp document(head, updated_at, since, iterations) do
-    since = if since, do: [~s("since":), Integer.to_string(since), ?,], else: []
-
-    join_fields(head, [
-      since,
-      ~s("updated_at":"),
-      updated_at,
-      ~s(","iterations":[),
-      iterations || "",
-      ?]
-    ])
-  end
-
-  # An object's text with more fields; it is never empty.
-  defp join_fields(object, fields),
-    do: IO.iodata_to_binary([binary_part(object, 0, byte_size(object) - 1), ?,, fields, ?}])
 end

@@ -7,7 +7,7 @@ defmodule AshAgent.Store.Renewals do
   use GenServer
 
   alias AshAgent.Store
-  alias AshAgent.Store.Error
+  alias AshAgent.Store.{Error, Named}
 
   @window 100
   # A shorter lease might end in the meantime.
@@ -17,7 +17,7 @@ defmodule AshAgent.Store.Renewals do
 
   @doc "The same as `AshAgent.Store.renew/2`, a moment later. Exits if nothing is known when the lease is over."
   def renew(store, kept) do
-    if kept.lease >= @shortest_lease and Store.shared?(store),
+    if kept.lease >= @shortest_lease and Named.shared?(store),
       do: GenServer.call(__MODULE__, {:renew, store, kept}, kept.lease),
       else: Store.renew(store, kept)
   end

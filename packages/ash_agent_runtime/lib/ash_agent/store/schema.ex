@@ -4,13 +4,13 @@ defmodule AshAgent.Store.Schema do
   # The tables of the stores, by versions: a version is what brings a database from the one before it to itself. A released
   # version is never changed; what is to be different is the next one.
 
-  alias AshAgent.Store.SQL
+  alias AshAgent.Store.Dialect
 
   @latest 2
 
   def latest, do: @latest
 
-  @spec up(AshAgent.Store.SQL.dialect(), pos_integer(), partitions :: non_neg_integer()) ::
+  @spec up(Dialect.t(), pos_integer(), partitions :: non_neg_integer()) ::
           [String.t()]
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -34,7 +34,7 @@ defmodule AshAgent.Store.Schema do
 
   defp partition(statement, _count), do: [statement]
 
-  @spec down(AshAgent.Store.SQL.dialect(), pos_integer()) :: [String.t()]
+  @spec down(Dialect.t(), pos_integer()) :: [String.t()]
   # The parents that it has filled in stay.
   def down(_dialect, 2), do: for(table <- ~w(texts blobs), do: "drop table if exists {#{table}}")
 
@@ -159,7 +159,7 @@ defmodule AshAgent.Store.Schema do
       [
         """
         insert into {texts} (conversation_id, branch, number, at, words)
-        select i.conversation_id, i.branch, i.number, c.updated_at, #{SQL.words(dialect, "i.document")}
+        select i.conversation_id, i.branch, i.number, c.updated_at, #{Dialect.words(dialect, "i.document")}
         from {iterations} as i join {conversations} as c on c.id = i.conversation_id
         """,
         """

@@ -21,7 +21,7 @@ defmodule AshAgent.Store.Search do
 
   # Rows whose words are hidden are not results, so there may be more rows than results to read.
   defp search(store, words, opts, left, found) do
-    with {:ok, rows} <- Relational.search(store, query(words), quoted(words), opts) do
+    with {:ok, rows} <- Relational.search(store, query(words), quote_words(words), opts) do
       results = for row <- rows, result = result(row, words), do: result
       {results, rest} = Enum.split(results, left)
       found = found ++ results
@@ -60,7 +60,7 @@ defmodule AshAgent.Store.Search do
   end
 
   # FTS5's operators are words as others in quotes.
-  defp quoted(words), do: Enum.map_join(words, " ", &~s("#{&1}"))
+  defp quote_words(words), do: Enum.map_join(words, " ", &~s("#{&1}"))
 
   defp words(query) do
     if String.valid?(query),
@@ -79,7 +79,7 @@ defmodule AshAgent.Store.Search do
     do: {Conversation.time(at), id, Conversation.number(branch), Conversation.number(number)}
 
   defp result([id, branch, number, at, label, masks, document], words) do
-    texts = document |> shown(masks) |> Enum.filter(&is_binary/1)
+    texts = document |> show_messages(masks) |> Enum.filter(&is_binary/1)
     patterns = for word <- words, do: Regex.compile!(Regex.escape(word), "iu")
 
     if Enum.all?(patterns, fn pattern -> Enum.any?(texts, &(&1 =~ pattern)) end) do
@@ -95,7 +95,7 @@ defmodule AshAgent.Store.Search do
   end
 
   # A conversation of this iteration alone.
-  defp shown(document, masks) do
+  defp show_messages(document, masks) do
     time = "1970-01-01T00:00:00.000000Z"
     masks = for list <- JSON.decode!(masks), list != nil, mask <- list, do: mask
 

@@ -2,7 +2,7 @@ defmodule AshAgent.Store.SQL do
   @moduledoc false
 
   # The statements of the stores, and with them their rules: who may write, what a claim is, what happens once. Both
-  # databases run the same text, but for the few words below in which they differ.
+  # databases run the same text, but for the few words of `AshAgent.Store.Dialect` in which they differ.
   #
   # An operation is a **guard**, a statement that gives a row when it may happen, and **effects**, which happen with it or
   # not at all. All read their data from one parameter, a JSON text (`input.it`), since every driver can send text, and
@@ -14,7 +14,14 @@ defmodule AshAgent.Store.SQL do
   # the other tables as they were when the statement began. That is the same, because whoever changes them changes the
   # revision or the epoch of the row, and the guard compares both.
 
-  @type dialect :: :postgres | :sqlite
+  import AshAgent.Store.Dialect
+
+  alias AshAgent.Store.Dialect
+
+  @key Dialect.key()
+  @old_key Dialect.old_key()
+
+  @type dialect :: Dialect.t()
   @type operation :: %{
           required(:guard) => String.t(),
           required(:effects) => [String.t()],
@@ -26,160 +33,7 @@ defmodule AshAgent.Store.SQL do
 
   @doc "Differs where the statements may differ: those of a release before an upgrade take other parameters."
   @spec version() :: binary()
-  def version, do: __MODULE__.module_info(:md5)
-
-  ## In what they differ
-
-  @spec now(dialect()) :: String.t()
-  def now(:postgres), do: "statement_timestamp()"
-  def now(:sqlite), do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-
-  # In so many milliseconds.
-  defp later(:postgres, ms), do: "statement_timestamp() + #{int(ms)} * interval '1 millisecond'"
-
-  defp later(:sqlite, ms),
-    do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', format('%.3f seconds', #{int(ms)} / 1000.0))"
-
-  defp iso(:postgres, column),
-    do: ~s|to_char(#{column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')|
-
-  defp iso(:sqlite, column), do: column
-
-  defp time(:postgres, text), do: "cast(#{text} as timestamptz)"
-  # The times of the table have milliseconds.
-  defp time(:sqlite, text), do: "strftime('%Y-%m-%dT%H:%M:%fZ', #{text})"
-
-  defp each(:postgres, key), do: "jsonb_array_elements(input.it -> '#{key}') as r(value)"
-  defp each(:sqlite, key), do: "json_each(input.it, '$.#{key}') as r"
-
-  # The conversation's id, by which tables may be partitioned: a parameter of its own, so that PostgreSQL knows the partition
-  # before it runs a statement.
-  @key "cast($2 as text)"
-  # The id that it had.
-  @old_key "cast($3 as text)"
-
-  defp input(:postgres),
-    do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"
-
-  defp input(:sqlite), do: "input as (select cast($1 as text) as it)"
-
-  # Rows of one table of a query, for the statement alone. SQLite has one writer.
-  defp lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
-  defp lock_rows(:sqlite, _row, _how), do: ""
-
-  defp contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
-
-  defp contains(:sqlite) do
-    """
-    not exists (select 1 from json_each(input.it, '$.metadata') as w where not exists (
-      select 1 from json_each(c.metadata) as m where m.key = w.key and m.type = w.type and m.value is w.value))
-    """
-  end
-
-  # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
-  @longest_text 100_000
-
-  @doc "What an iteration is found by."
-  def words(:postgres, document) do
-    paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
-
-    found =
-      for path <- paths,
-          do: "select jsonb_path_query(#{document}, '$.messages[*].#{path}') as word"
-
-    """
-    to_tsvector('simple', left(coalesce((select string_agg(w.word #>> '{}', ' ')
-      from (#{Enum.join(found, " union all ")}) as w where jsonb_typeof(w.word) = 'string'), ''), #{@longest_text}))
-    """
-  end
-
-  def words(:sqlite, document) do
-    # Releases of SQLite differ in which keys they quote.
-    paths = ~w"].content% tool_calls%.name tool_calls%.arguments% tool_calls%.result%"
-    found = for path <- paths, do: "w.fullkey like '$.messages[%#{path}'"
-
-    """
-    substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
-      where w.type = 'text' and w.key not in ('type', '$blob') and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
-    """
-  end
-
-  defp match_words(:postgres),
-    do: {"{texts} as t", "t.words @@ to_tsquery('simple', #{field("query")})"}
-
-  defp match_words(:sqlite),
-    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
-
-  defp array(:postgres, value), do: "cast(json_agg(#{value}) as text)"
-  defp array(:sqlite, value), do: "json_group_array(json(#{value}))"
-
-  defp place_of(:postgres), do: "b.place"
-  defp place_of(:sqlite), do: "json_quote(b.place)"
-
-  defp part(:postgres, column, path),
-    do: "#{column} -> '#{Enum.join(path, "' -> '")}'"
-
-  defp part(:sqlite, column, path), do: "#{column} -> '$.#{Enum.join(path, ".")}'"
-
-  ## What they share
-
-  defp int(text), do: "cast(#{text} as bigint)"
-  defp field(key), do: "(input.it ->> '#{key}')"
-  defp number(key), do: int("input.it ->> '#{key}'")
-  defp of(key), do: "(r.value ->> '#{key}')"
-  defp number_of(key), do: int("r.value ->> '#{key}'")
-
-  # A list of texts that names no row of the statement around it, so that databases make it once.
-  defp among(:postgres, column, list) do
-    texts =
-      "select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
-
-    "#{column} = any (array(#{texts}))"
-  end
-
-  defp among(:sqlite, column, list),
-    do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
-
-  # Whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
-  # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
-  defp among_many(:postgres, column, list) do
-    "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"
-  end
-
-  defp among_many(:sqlite, column, list), do: among(:sqlite, column, list)
-
-  # The rows of a table that have one of many keys: each is looked up, since there may be many more rows than keys.
-  defp with_keys(:postgres, table, column, list) do
-    keys =
-      "select distinct r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
-
-    rows =
-      "select * from {#{table}} where conversation_id = #{@key} and #{column} = w.value offset 0"
-
-    {"(#{keys}) as w cross join lateral (#{rows})", "true"}
-  end
-
-  defp with_keys(:sqlite, table, column, list),
-    do: {"{#{table}}", among(:sqlite, "j.#{column}", list)}
-
-  # Times of FTS5's `secure-delete` grow with the rows that have a word: beyond so many at once, the index is written anew instead.
-  @many_texts 200
-
-  defp cut_texts(:postgres, deletion, _texts), do: [deletion]
-
-  defp cut_texts(:sqlite, deletion, texts) do
-    off = "(select v from {words_config} where k = 'secure-delete') = 0"
-
-    [
-      """
-      insert into {words} ({words}, rank) select 'secure-delete', 0
-      where (select count(*) from {texts} where #{texts}) > #{@many_texts}
-      """,
-      deletion,
-      "insert into {words} ({words}) select 'optimize' where #{off}",
-      "insert into {words} ({words}, rank) select 'secure-delete', 1 where #{off}"
-    ]
-  end
+  def version, do: Dialect.module_info(:md5) <> __MODULE__.module_info(:md5)
 
   @doc "The columns that tell of a conversation, in the order of `AshAgent.Store.Conversation.from_row/1`."
   def summary(dialect, prefix \\ "") do
@@ -188,7 +42,7 @@ defmodule AshAgent.Store.SQL do
       "#{iso(dialect, prefix <> "created_at")} as created_text, #{iso(dialect, prefix <> "updated_at")} as updated_text"
   end
 
-  # What the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
+  # Says what the row must be for its writer: as that one knows it, and claimed by that one or by nobody.
   defp fence do
     "c.id = #{@key} and c.epoch = #{number("epoch")} and c.revision = #{number("revision")} and " <>
       "c.owner is not distinct from #{field("owner")}"
@@ -283,7 +137,7 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
-  # What a rewind takes away.
+  # Takes away what a rewind cuts off.
   defp effect(d, :cuts) do
     rows = fn table ->
       """
@@ -655,8 +509,8 @@ defmodule AshAgent.Store.SQL do
   def read(d, query), do: "with #{input(d)}\n" <> query
 
   @doc "Puts the tables' names into a text."
-  @spec named(String.t(), String.t()) :: String.t()
-  def named(text, prefix),
+  @spec name_tables(String.t(), String.t()) :: String.t()
+  def name_tables(text, prefix),
     # A function, since a backslash in a replacement text would be an escape.
     do: Regex.replace(~r/\{(\w+)\}/, text, fn _whole, table -> "#{prefix}ash_agent_#{table}" end)
 end

@@ -125,7 +125,7 @@ defmodule AshAgent.Store.SQLite do
           steps =
             for to <- (version + 1)..latest,
                 statement <- Schema.up(:sqlite, to),
-                do: SQL.named(statement, "")
+                do: SQL.name_tables(statement, "")
 
           script =
             Enum.join(
@@ -153,6 +153,10 @@ defmodule AshAgent.Store.SQLite do
   end
 
   @doc false
+  # Whether its leases are by the clock of this machine.
+  def local_clock?, do: true
+
+  @doc false
   @impl AshAgent.Store.Relational
   def dialect, do: :sqlite
 
@@ -162,7 +166,7 @@ defmodule AshAgent.Store.SQLite do
     {statements, answer} =
       cache(key, fn ->
         operation = operation.()
-        {operation |> SQL.many() |> Enum.map(&SQL.named(&1, "")), operation.answer}
+        {operation |> SQL.many() |> Enum.map(&SQL.name_tables(&1, "")), operation.answer}
       end)
 
     with {:ok, [guard | effects]} <- execute(store, :write, statements, params),
@@ -180,7 +184,7 @@ defmodule AshAgent.Store.SQLite do
   @doc false
   @impl AshAgent.Store.Relational
   def read(store, key, query, params) do
-    statements = cache(key, fn -> [SQL.named(query.(), "")] end)
+    statements = cache(key, fn -> [SQL.name_tables(query.(), "")] end)
     with {:ok, [rows]} <- execute(store, :read, statements, params), do: {:ok, rows}
   end
 
@@ -244,7 +248,7 @@ defmodule AshAgent.Store.SQLite do
       case AshAgent.Store.SQLite.open(own[:path], opts) do
         {:ok, store} ->
           Process.flag(:trap_exit, true)
-          AshAgent.Store.put_named(own[:name], store)
+          AshAgent.Store.Named.put(own[:name], store)
           {:ok, own[:name]}
 
         {:error, error} ->
@@ -253,7 +257,7 @@ defmodule AshAgent.Store.SQLite do
     end
 
     @impl true
-    def terminate(_reason, name), do: AshAgent.Store.erase_named(name)
+    def terminate(_reason, name), do: AshAgent.Store.Named.erase(name)
   end
 
   defimpl Inspect do

@@ -82,7 +82,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
     case page(opts, Path.basename(id)) do
       nil ->
-        store |> Stored.print(id, printing(opts)) |> ok!(id)
+        store |> Stored.print(id, print_options(opts)) |> ok!(id)
 
       page ->
         children = [children: opts[:children] == true]
@@ -124,7 +124,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   defp prices(_opts), do: []
 
-  defp printing(opts) do
+  defp print_options(opts) do
     limit = opts[:limit] || 50
     if limit < 1, do: Mix.raise("--limit takes a positive number")
     width = if opts[:full], do: [width: :infinity], else: []
@@ -220,7 +220,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   defp print(%ChatContext{} = chat, opts), do: print(ChatContext.active(chat).context, opts)
 
-  defp print(%Context{} = context, opts), do: Context.print(context, printing(opts))
+  defp print(%Context{} = context, opts), do: Context.print(context, print_options(opts))
 
   # The default browser.
   defp open(page) do

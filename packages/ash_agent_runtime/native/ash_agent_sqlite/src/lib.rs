@@ -24,7 +24,7 @@ const NORMAL: Limits = Limits {
     bytes: 128 * 1024,
 };
 
-/// What a dirty scheduler copies.
+/// The limits of what a dirty scheduler copies.
 const ALL: Limits = Limits {
     params: usize::MAX,
     bytes: usize::MAX,
@@ -52,13 +52,13 @@ struct Database {
 #[rustler::resource_impl]
 impl Resource for Database {}
 
-/// What Elixir holds.
+/// The handle that Elixir holds.
 type Store = ResourceArc<Database>;
 
 #[derive(NifMap)]
 struct Settings {
     in_memory: bool,
-    /// Whether a commit waits until the disk has it.
+    /// Says whether a commit waits until the disk has it.
     full: bool,
     busy_timeout: u64,
     max_pages: i64,

@@ -2,7 +2,7 @@ defmodule AshAgent.ChatContext.ConfigTest do
   # What the runtime reads of a chat's settings, after they were stored.
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators
+  import AshAgent.TestSupport.Generators
 
   alias AshAgent.{ChatContext, Toolbox}
   alias AshAgent.Runtime.Permissions

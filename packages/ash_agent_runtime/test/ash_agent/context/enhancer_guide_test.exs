@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.EnhancerGuideTest do
   use ExUnit.Case, async: true
 
-  alias AshAgent.Test.Guide
+  alias AshAgent.TestSupport.Guide
 
   test "the examples of the guide on budgets give what it says" do
     guide = File.read!("../../guides/budgets.md")

@@ -3,7 +3,7 @@ defmodule AshAgent.LLM.AnthropicTest do
 
   alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.{Anthropic, Error}
-  alias AshAgent.Test.ChatServer
+  alias AshAgent.TestSupport.ChatServer
 
   doctest AshAgent.LLM.Anthropic
 

@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.ClientsTest do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Bedrock.SigV4
   alias AshAgent.LLM.Error
-  alias AshAgent.Test.{Recorded, WireServer}
+  alias AshAgent.TestSupport.{Recorded, WireServer}
 
   doctest AshAgent.LLM.OpenAIResponses
   doctest AshAgent.LLM.Gemini
@@ -448,7 +448,10 @@ defmodule AshAgent.LLM.ClientsTest do
       llm = client(:openai_chat, server)
       for _ <- 1..5, do: assert({{:ok, _}, _} = collect(llm))
       key = AshAgent.LLM.Transport.HTTP1.Pool.key(%{uri: URI.parse(server.url), ssl: []})
-      assert AshAgent.Test.Wait.until(fn -> AshAgent.LLM.Transport.HTTP1.Pool.count(key) == 1 end)
+
+      assert AshAgent.TestSupport.Wait.until(fn ->
+               AshAgent.LLM.Transport.HTTP1.Pool.count(key) == 1
+             end)
     end
   end
 

@@ -4,7 +4,7 @@ defmodule AshAgent.LLM.MisbehaviourTest do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.LLM.Error
-  alias AshAgent.Test.Misbehaviour
+  alias AshAgent.TestSupport.Misbehaviour
 
   @clients [
     anthropic: LLM.Anthropic,

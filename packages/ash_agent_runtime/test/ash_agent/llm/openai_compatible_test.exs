@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.OpenAICompatibleTest do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.LLM.{Error, OpenAICompatible}
-  alias AshAgent.Test.ChatServer
+  alias AshAgent.TestSupport.ChatServer
 
   doctest AshAgent.LLM
   doctest AshAgent.LLM.Scripted

@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Runtime.DefaultLogger
-  alias AshAgent.Test.Misbehaviour
+  alias AshAgent.TestSupport.Misbehaviour
 
   @config %{level: :info}
 

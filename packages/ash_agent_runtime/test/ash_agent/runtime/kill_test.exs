@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.KillTest do
   # A VM is killed with SIGKILL at each step of a run, every one of them, and the run goes on in another VM.
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Test.{KilledRun, OtherVM}
+  alias AshAgent.TestSupport.{KilledRun, OtherVM}
 
   @moduletag :tmp_dir
   @moduletag timeout: 300_000

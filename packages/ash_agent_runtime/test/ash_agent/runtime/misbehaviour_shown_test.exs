@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.MisbehaviourShownTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, LLM, Runtime, Trace}
-  alias AshAgent.Test.Misbehaviour
+  alias AshAgent.TestSupport.Misbehaviour
 
   defp run(kind) do
     options = kind |> Misbehaviour.start(:openai_chat) |> Keyword.delete(:region)

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
 
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.{PgServer, PgSQL, WatchedStore}
+  alias AshAgent.TestSupport.{PgServer, PgSQL, WatchedStore}
 
   @moduletag :p1_pgsql
   @moduletag integrations: ["PostgreSQL", "p1_pgsql"]

@@ -348,7 +348,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
       :sys.suspend(session)
       cancel = Task.async(fn -> Session.cancel(session) end)
-      assert AshAgent.Test.Wait.until(fn -> waiting?(session) end)
+      assert AshAgent.TestSupport.Wait.until(fn -> waiting?(session) end)
       send(model, :go)
       assert_receive {:DOWN, ^monitor, _, _, _}
       :sys.resume(session)

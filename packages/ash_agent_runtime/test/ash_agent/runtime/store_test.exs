@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.StoreTest do
   alias AshAgent.{Context, Runtime, Store}
   alias AshAgent.Runtime.{Error, Paused}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.{PgSQL, WatchedStore}
+  alias AshAgent.TestSupport.{PgSQL, WatchedStore}
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
@@ -150,7 +150,7 @@ defmodule AshAgent.Runtime.StoreTest do
 
       assert_receive {:hanging, _tool}, 5_000
 
-      AshAgent.Test.Wait.until(fn ->
+      AshAgent.TestSupport.Wait.until(fn ->
         match?({:ok, [_, _, _]}, Store.calls(inner, "c", state: :ok))
       end)
 

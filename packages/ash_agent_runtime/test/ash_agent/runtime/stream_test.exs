@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.StreamTest do
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.LLM.{Error, OpenAICompatible, Scripted}
   alias AshAgent.Runtime.{Result, SubAgent}
-  alias AshAgent.Test.{Generators, Recorded, RequestChecker, StreamModel, Wait, WireServer}
+  alias AshAgent.TestSupport.{Generators, Recorded, RequestChecker, StreamModel, Wait, WireServer}
 
   @pieces ["Once ", "upon ", "a ", "time"]
 

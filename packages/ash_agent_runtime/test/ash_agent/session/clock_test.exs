@@ -3,11 +3,12 @@ defmodule AshAgent.Session.ClockTest do
 
   # Claims of programs that have ended, and leases of wrong clocks.
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Sessions, Store}
   alias AshAgent.Session.{Owner, Program}
   alias AshAgent.Store.SQLite
+  alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
   @moduletag skip:
@@ -69,6 +70,43 @@ defmodule AshAgent.Session.ClockTest do
         do: assert(Program.state(wrong) == :unknown)
   end
 
+  @tag :tmp_dir
+  test "of a program that cannot be seen nobody knows whether it has ended", %{tmp_dir: proc} do
+    [_boot, _space, _process, start] = String.split(Program.own(), ".")
+
+    # What one container sees, or one user whom the system shows the own processes alone.
+    see = fn space, processes ->
+      File.rm_rf!(proc)
+      for folder <- ["sys/kernel/random", "self/ns"], do: File.mkdir_p!(Path.join(proc, folder))
+      File.write!(Path.join(proc, "sys/kernel/random/boot_id"), "7d1f\n")
+      File.ln_s!(space, Path.join(proc, "self/ns/pid"))
+
+      for {process, state} <- processes do
+        File.mkdir_p!(Path.join(proc, process))
+        fields = ["0" | List.duplicate("0", 17)] ++ [start, "0"]
+        text = "#{process} (a) b) #{state} #{Enum.join(fields, " ")}\n"
+        File.write!(Path.join([proc, process, "stat"]), text)
+      end
+    end
+
+    digest = fn text ->
+      :sha256 |> :crypto.hash(text) |> binary_part(0, 9) |> Base.url_encode64()
+    end
+
+    program = Enum.join([digest.("7d1f"), digest.("pid:[1]"), "77", start], ".")
+    see.("pid:[1]", [{"1", "S"}, {"77", "S"}])
+    assert Program.state(program, proc) == :running
+    see.("pid:[1]", [{"1", "S"}, {"77", "Z"}])
+    assert Program.state(program, proc) == :ended
+    see.("pid:[1]", [{"1", "S"}])
+    assert Program.state(program, proc) == :ended
+    see.("pid:[1]", [{"88", "S"}])
+    assert Program.state(program, proc) == :unknown
+    # Two containers of one machine have one boot.
+    see.("pid:[2]", [{"1", "S"}])
+    assert Program.state(program, proc) == :unknown
+  end
+
   test "what a program of this machine has claimed that has ended is free at once" do
     process = sleeper()
     owner = owner(program(process), 30_000)
@@ -88,6 +126,42 @@ defmodule AshAgent.Session.ClockTest do
     # Nobody knows what an application means by its own names, or by those of earlier releases.
     assert {:error, _owned} = open(stored("batch job 7", @hour))
     assert {:error, _owned} = open(stored("nonode@nohost another <0.99.0>", @hour))
+  end
+
+  test "a lease by the clock of a server is trusted, whatever this machine's clock says" do
+    far = stored(owner("x.y.1.1", 30_000), @hour)
+    server = WatchedStore.new(far, fn _moment, _name -> :ok end)
+    assert {:error, {{:store_error, {:owned, _}}, _child}} = open(server)
+    assert {:ok, _session} = open(far)
+  end
+
+  @tag :tmp_dir
+  test "a store under a name is a file as well, and a program that dies later is seen", %{
+    tmp_dir: folder
+  } do
+    name = Module.concat(__MODULE__, Named)
+    path = Path.join(folder, "store.db")
+    start_supervised!({SQLite, name: name, path: path})
+    process = sleeper()
+    {:ok, _} = Store.create(name, Context.new("Hi", id: "c"), status: :running)
+    {:ok, _} = Store.claim(name, "c", owner: owner(program(process), @hour), lease: @hour)
+
+    {:ok, _} = Store.create(name, Context.new("Hi", id: "far"), status: :running)
+    {:ok, _} = Store.claim(name, "far", owner: owner("x.y.1.1", 30_000), lease: @hour)
+    test = self()
+
+    llm = fn context ->
+      send(test, {:asked, context[:id]})
+      {:ok, %{content: "Hello!"}}
+    end
+
+    sessions = Module.concat(__MODULE__, NamedNode)
+    start_supervised!({Sessions, name: sessions, store: name, llm: llm, recover: 20})
+    assert_receive {:asked, "far"}, 5_000
+    refute_received {:asked, "c"}
+    kill(process)
+    assert_receive {:asked, "c"}, 5_000
+    until(fn -> match?({:ok, %{status: :idle}}, Store.fetch(name, "c")) end)
   end
 
   test "sessions of a file go on with what a dead program ran, without waiting for its lease" do

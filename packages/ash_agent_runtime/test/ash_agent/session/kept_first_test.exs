@@ -3,12 +3,12 @@ defmodule AshAgent.Session.KeptFirstTest do
 
   # With a store, nothing is shown before it is kept; the pieces of an answer are shown as pieces.
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, LLM, Session, Store}
   alias AshAgent.Runtime.Error
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
 

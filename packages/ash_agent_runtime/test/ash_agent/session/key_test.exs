@@ -5,12 +5,12 @@ defmodule AshAgent.Session.KeyTest do
 
   # The same key twice is one message, whatever happened in between.
 
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
@@ -41,7 +41,7 @@ defmodule AshAgent.Session.KeyTest do
   end
 
   # Fails once, before or after it was asked for this.
-  defp failing(store, name, moment) do
+  defp failing(store, name, moment, error \\ @down) do
     left = :counters.new(1, [])
     :counters.put(left, 1, 1)
 
@@ -49,7 +49,7 @@ defmodule AshAgent.Session.KeyTest do
       ^moment, ^name ->
         if :counters.get(left, 1) == 1 do
           :counters.put(left, 1, 0)
-          {:error, @down}
+          {:error, error}
         else
           :ok
         end
@@ -174,6 +174,138 @@ defmodule AshAgent.Session.KeyTest do
     let(["Lost?"])
     until(fn -> Session.status(session) == :idle end)
     assert users(session) == ["Lost?"]
+  end
+
+  test "a message that could not be stored is not in the conversation", %{store: store} do
+    full = %Store.Error{reason: {:disk_full, :test}}
+    session = start(failing(store, :append, :before, full))
+    assert {:error, %Error{stored: false}} = Session.prompt(session, "One")
+    assert users(session) == []
+    again = Task.async(fn -> Session.prompt(session, "One") end)
+    let(["One"])
+    assert {:ok, %Result{output: "re: One"}} = Task.await(again)
+    assert users(session) == ["One"]
+  end
+
+  test "a message that waited in the store stays, whatever its turn comes to", %{store: store} do
+    full = %Store.Error{reason: {:disk_full, :test}}
+    session = start(failing(store, :append, :before, full))
+    {:ok, one} = Session.prompt_async(session, "One")
+    assert_receive {Session, ^one, {:error, %Error{stored: true}}}, 5_000
+    again = Task.async(fn -> Session.resume(session) end)
+    let(["One"])
+    assert {:ok, %Result{output: "re: One"}} = Task.await(again)
+    assert users(session) == ["One"]
+    assert Store.waiting(store, "c") == {:ok, []}
+  end
+
+  test "a message that a run may have stored is looked for, and nothing runs before that", %{
+    store: store
+  } do
+    # It was stored: it runs at once, though nobody asks again, and before what waits.
+    session = start(failing(store, :append, :after))
+    assert {:error, %Error{stored: :unknown}} = Session.prompt(session, "Lost?")
+    let(["Lost?"])
+    until(fn -> Session.status(session) == :idle end)
+    assert users(session) == ["Lost?"]
+
+    for {ask, n} <- [prompt: 1, prompt_async: 2, resume: 3] do
+      session = start(failing(store, :append, :after), id: "after #{n}")
+      assert {:error, %Error{stored: :unknown}} = Session.prompt(session, "Lost?")
+      task = Task.async(fn -> ask(ask, session) end)
+      let(["Lost?"])
+      if ask != :resume, do: let(["Lost?", "Later"])
+      assert {:ok, _} = Task.await(task)
+      until(fn -> Session.status(session) == :idle end)
+      assert hd(users(session)) == "Lost?"
+    end
+
+    # It was not: it never comes up.
+    session = start(failing(store, :append, :before), id: "before")
+    assert {:error, %Error{stored: :unknown}} = Session.prompt(session, "Lost?")
+    later = Task.async(fn -> Session.prompt(session, "Later") end)
+    let(["Later"])
+    assert {:ok, %Result{output: "re: Later"}} = Task.await(later)
+    assert users(session) == ["Later"]
+  end
+
+  defp ask(:prompt, session), do: Session.prompt(session, "Later")
+  defp ask(:prompt_async, session), do: Session.prompt_async(session, "Later")
+  defp ask(:resume, session), do: Session.resume(session)
+
+  test "what waits behind a message that may be stored waits until that is known", %{store: store} do
+    test = self()
+
+    # The first write is let go when something waits behind it.
+    fun = fn
+      :before, :append ->
+        send(test, {:writing, self()})
+        receive do: ({:write, answer} -> answer)
+
+      _, _ ->
+        :ok
+    end
+
+    session = start(WatchedStore.new(store, fun))
+    one = Task.async(fn -> Session.prompt(session, "One") end)
+    assert_receive {:writing, run}, 5_000
+    two = Task.async(fn -> Session.prompt(session, "Two") end)
+    until(fn -> match?({:ok, [_]}, Store.waiting(store, "c")) end)
+    send(run, {:write, {:error, @down}})
+    assert {:error, %Error{stored: :unknown}} = Task.await(one)
+    assert_receive {:writing, run}, 5_000
+    send(run, {:write, :ok})
+    let(["Two"])
+    assert_receive {:writing, run}, 5_000
+    send(run, {:write, :ok})
+    assert {:ok, %Result{output: "re: Two"}} = Task.await(two)
+    assert users(session) == ["Two"]
+  end
+
+  test "every error of a session with a store says it", %{store: store} do
+    # Cancelled while it is answered; the model fails.
+    session = start(store, id: "cancelled")
+    one = Task.async(fn -> Session.prompt(session, "Hi") end)
+    assert_receive {:asked, _model, ["Hi"]}, 5_000
+    :ok = Session.cancel(session)
+    assert {:error, %Error{reason: :cancelled, stored: true}} = Task.await(one)
+    session = start(store, id: "failed", llm: fn _ -> {:error, :no} end)
+
+    assert {:error, %Error{reason: {:llm_error, :no}, stored: true}} =
+             Session.prompt(session, "Hi")
+
+    # Drained, and lost: what waits is stored, what runs has been.
+    for {id, stop} <- [drained: &GenServer.cast(&1, {:drain, :now}), lost: &take_away(store, &1)] do
+      session = start(store, id: "#{id}")
+      one = Task.async(fn -> Session.prompt(session, "One") end)
+      assert_receive {:asked, _model, ["One"]}, 5_000
+      two = Task.async(fn -> Session.prompt(session, "Two") end)
+      until(fn -> match?({:ok, [_]}, Store.waiting(store, "#{id}")) end)
+      stop.(session)
+      if id == :lost, do: Session.steer(session, "x")
+      for task <- [one, two], do: assert({:error, %Error{stored: true}} = Task.await(task))
+    end
+
+    # While it is written, nobody knows.
+    test = self()
+
+    hangs =
+      WatchedStore.new(store, fn
+        :before, :append -> send(test, :writing) && Process.sleep(:infinity)
+        _, _ -> :ok
+      end)
+
+    session = start(hangs, id: "hangs")
+    one = Task.async(fn -> Session.prompt(session, "One") end)
+    assert_receive :writing, 5_000
+    GenServer.cast(session, {:drain, :now})
+    assert {:error, %Error{reason: :drained, stored: :unknown}} = Task.await(one)
+  end
+
+  defp take_away(store, session) do
+    {:ok, %{owner: owner}} = Store.fetch(store, "lost")
+    {:ok, _} = Store.claim(store, "lost", owner: "b", from: owner)
+    session
   end
 
   test "an error says that a message is not stored, or that it is", %{store: store} do

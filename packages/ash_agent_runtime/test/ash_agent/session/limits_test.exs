@@ -18,6 +18,35 @@ defmodule AshAgent.Session.LimitsTest do
     {session, pid, ref}
   end
 
+  test "the guide has every limit with its default" do
+    guide = File.read!("guides/production.md")
+    [_, table] = String.split(guide, "## What others may send")
+    [table, _] = String.split(table, "## Tools that have effects")
+
+    for {schema, names} <- [
+          {Session.Options.schema(),
+           ~w(max_input_bytes max_queue max_queue_bytes max_subscribers max_resumes)a},
+          {AshAgent.Runtime.Options.schema(),
+           ~w(max_iterations max_concurrency max_attempts tool_timeout)a}
+        ],
+        name <- names do
+      default = schema[name][:default]
+
+      shown = [
+        "#{default}",
+        "1,000",
+        "#{div(default, 1_048_576)} MB",
+        "#{div(default, 1_000)} seconds"
+      ]
+
+      rows = for row <- String.split(table, "\n"), row =~ "`:#{name}`", do: row
+      assert rows != [], "#{name} is not in the list"
+
+      defaults = for row <- rows, do: row |> String.split("|") |> Enum.at(3) |> String.trim()
+      assert Enum.any?(defaults, &(&1 in shown)), "#{name} has another default in the list"
+    end
+  end
+
   test "messages for a turn have the limits of the queue" do
     {session, pid, ref} = start(max_queue: 2, max_queue_bytes: 1_000)
     assert :ok = Session.steer(session, "one")
@@ -65,6 +94,75 @@ defmodule AshAgent.Session.LimitsTest do
     :ok = Session.unsubscribe(session, ref)
     assert {:ok, _ref, _} = Session.subscribe(session)
     send(pid, :answer)
+  end
+
+  test "those who wait for one message have a limit" do
+    {session, pid, _ref} = start(max_subscribers: 2)
+    ask = fn -> Session.prompt_async(session, "Again?", key: "k") end
+    assert {:ok, _} = ask.()
+    assert {:ok, one} = ask.()
+    assert {:error, :busy} = ask.()
+    send(pid, :answer)
+    assert_receive {:asked, pid}, 5_000
+    assert {:error, :busy} = ask.()
+    send(pid, :answer)
+    assert_receive {Session, ^one, {:ok, _}}, 5_000
+  end
+
+  test "anything at all is answered, in every state, and kills nothing" do
+    odd =
+      [nil, :odd, 7, -1, "x", <<255>>, [1 | 2], [{:a, 1} | 2], [[[1 | 2]]], %{a: [1 | 2]}] ++
+        [%{1 => 2}, {1, 2}, self(), make_ref(), fn -> 1 end, [metadata: 5], [metadata: [1 | 2]]] ++
+        [
+          [by: [1 | 2]],
+          [runtime_context: 1],
+          [key: 1],
+          %{__struct__: :none},
+          %{role: 1},
+          [%{type: 1}]
+        ]
+
+    requests =
+      for a <- odd, b <- odd do
+        [
+          a,
+          {:run, a},
+          {:run, {:prompt, a, b}},
+          {:run, {:resume, a}},
+          {:run, {:stored, a, b}},
+          {:run_async, a, {:prompt, "x", b}},
+          {:run_async, self(), {:prompt, a, b}},
+          {:steer, a, b},
+          {:decide, a, b},
+          {:decide, {:approved, "call_1", a}, b},
+          {:decide, {:denied, "call_1", a}, b},
+          {:subscribe, make_ref(), b},
+          {:unsubscribe, a},
+          {a, b}
+        ]
+      end
+
+    requests = requests |> Enum.concat() |> Enum.uniq()
+    call = %{id: "call_1", name: "look", arguments: %{}}
+    llm = fn _ -> {:ok, %{content: "Hi", tool_calls: [call]}} end
+    paused = [llm: llm, approval: fn _, _ -> :ask end, tools: %{"look" => fn _ -> {:ok, 1} end}]
+
+    for kept? <- [false, true], opts <- [[llm: fn _ -> {:ok, %{content: "Hi"}} end], paused] do
+      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      opts = if kept?, do: [store: store, id: "c"] ++ opts, else: opts
+      session = start_supervised!({Session, opts}, id: make_ref())
+      if opts[:approval], do: {:paused, _} = Session.prompt(session, "Look")
+
+      for request <- requests do
+        GenServer.cast(session, request)
+        send(session, request)
+        # A job is answered when it has run.
+        GenServer.call(session, request)
+      end
+
+      assert Process.alive?(session)
+      assert Session.status(session) != nil
+    end
   end
 
   test "options that are an improper list are not understood, and kill nothing" do

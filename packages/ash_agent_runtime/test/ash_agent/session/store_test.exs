@@ -2,12 +2,12 @@ defmodule AshAgent.Session.StoreTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureLog
-  import AshAgent.Test.Wait, only: [until: 1]
+  import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.WatchedStore
+  alias AshAgent.TestSupport.WatchedStore
 
   @down %Store.Error{reason: {:unavailable, :test}}
 
@@ -275,6 +275,8 @@ defmodule AshAgent.Session.StoreTest do
     assert {:error, %Error{reason: {:store_error, @down}}} = Session.prompt(session, "one")
     :counters.put(down, 1, 0)
     task = Task.async(fn -> Session.prompt(session, "two") end)
+    # The store had taken it.
+    let(["one"])
     let(["one", "two"])
     assert {:ok, result} = Task.await(task)
     assert Context.equal?(stored(store).value, result.context)

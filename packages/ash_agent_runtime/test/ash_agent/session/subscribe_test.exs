@@ -1,11 +1,11 @@
 defmodule AshAgent.Session.SubscribeTest do
   use ExUnit.Case, async: true
 
-  import AshAgent.Test.Generators, only: [between: 2, chance: 1, check_all: 3, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, chance: 1, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, Response, Session}
   alias AshAgent.LLM.Scripted
-  alias AshAgent.Test.{Away, Nodes, RequestChecker, StreamModel, Viewer, Wait}
+  alias AshAgent.TestSupport.{Away, Nodes, RequestChecker, StreamModel, Viewer, Wait}
 
   @pieces ["Once ", "upon ", "a ", "time"]
 

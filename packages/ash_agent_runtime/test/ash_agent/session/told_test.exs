@@ -4,11 +4,11 @@ defmodule AshAgent.Session.ToldTest do
   # Subscriptions under failure, by a model: whatever went wrong and whoever died, what each subscriber was told adds up to the
   # conversation that is kept.
 
-  import AshAgent.Test.Generators, only: [between: 2, check_all: 3, one_of: 1]
+  import AshAgent.TestSupport.Generators, only: [between: 2, check_all: 3, one_of: 1]
 
   alias AshAgent.{Context, LLM, Session, Store}
   alias AshAgent.Store.SQLite
-  alias AshAgent.Test.{StreamModel, Viewer, Wait}
+  alias AshAgent.TestSupport.{StreamModel, Viewer, Wait}
 
   @moduletag :capture_log
 
@@ -87,7 +87,7 @@ defmodule AshAgent.Session.ToldTest do
   defp follow(%{ref: ref, session: session} = viewer, opts) do
     receive do
       {:DOWN, ^ref, :process, _pid, _reason} ->
-        receive do: ({:again, session} -> follow(Viewer.new(session, opts), opts))
+        opts |> subscribe_again() |> follow(opts)
 
       {:shown, from} ->
         {:ok, viewer} = catch_up(viewer, Session.snapshot(session).number)
@@ -100,6 +100,13 @@ defmodule AshAgent.Session.ToldTest do
           :quiet -> follow(viewer, opts)
         end
     end
+  end
+
+  # The session may be killed before it is heard of.
+  defp subscribe_again(opts) do
+    receive do: ({:again, session} -> Viewer.new(session, opts))
+  catch
+    :exit, {:noproc, _} -> subscribe_again(opts)
   end
 
   defp catch_up(%{number: number} = viewer, last) when number >= last, do: {:ok, viewer}

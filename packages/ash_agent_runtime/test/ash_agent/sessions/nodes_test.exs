@@ -3,7 +3,7 @@ defmodule AshAgent.Sessions.NodesTest do
 
   # Nodes on loopback with sessions on one file.
 
-  alias AshAgent.Test.{Agents, Nodes}
+  alias AshAgent.TestSupport.{Agents, Nodes}
 
   @moduletag :tmp_dir
   @moduletag timeout: 300_000
@@ -116,14 +116,19 @@ defmodule AshAgent.Sessions.NodesTest do
 
       # Another node has it, and its model is asked.
       at.(:b, :go, [])
-      assert AshAgent.Test.Wait.until(fn -> at.(:b, :owner, ["c"]).status == :idle end, 60_000)
+
+      assert AshAgent.TestSupport.Wait.until(
+               fn -> at.(:b, :owner, ["c"]).status == :idle end,
+               60_000
+             )
+
       before = at.(:b, :owner, ["c"])
       assert before.texts == ["hold one", "re: hold one #{b}"]
 
       Nodes.signal(pid, "CONT")
       # Its model answers now, too late.
       at.(:a, :go_if_held, [])
-      assert AshAgent.Test.Wait.until(fn -> not at.(:a, :alive?, [session]) end, 60_000)
+      assert AshAgent.TestSupport.Wait.until(fn -> not at.(:a, :alive?, [session]) end, 60_000)
       assert {:error, {:store_error, {:owned, owner}}, _} = at.(:a, :held_answer, [])
       assert owner =~ "#{b} "
       assert at.(:b, :owner, ["c"]) == before
@@ -161,7 +166,7 @@ defmodule AshAgent.Sessions.NodesTest do
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
       draining = Task.async(fn -> at.(:a, :drain, [[timeout: 60_000]]) end)
-      assert AshAgent.Test.Wait.until(fn -> not at.(:a, :ready?, []) end)
+      assert AshAgent.TestSupport.Wait.until(fn -> not at.(:a, :ready?, []) end)
       assert {:ok, output, _} = at.(:b, :ask_until, [:prompt, ["idle", "two"], [:draining]])
       assert output == "re: two #{b}"
       # The draining node knows where it is now.

@@ -6,7 +6,7 @@ defmodule AshAgent.Store.CorpusTest do
   alias AshAgent.{ChatContext, Context, Store}
   alias AshAgent.Store.{Postgres, Schema, SQL, SQLite}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @moduletag :tmp_dir
 
@@ -106,7 +106,7 @@ defmodule AshAgent.Store.CorpusTest do
 
   defp fill_words(query, schema) do
     [fill] = for "insert into {texts}" <> _ = fill <- Schema.up(:postgres, 2), do: fill
-    {:ok, _} = query.(SQL.named(fill, "#{schema}."), [])
+    {:ok, _} = query.(SQL.name_tables(fill, "#{schema}."), [])
   end
 
   defp literal(nil), do: "null"

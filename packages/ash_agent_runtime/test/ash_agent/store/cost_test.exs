@@ -2,7 +2,7 @@ defmodule AshAgent.Store.CostTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{ChatContext, Context, Store}
-  alias AshAgent.Test.CountingStore
+  alias AshAgent.TestSupport.CountingStore
 
   setup do
     {:ok, store: CountingStore.new(self())}

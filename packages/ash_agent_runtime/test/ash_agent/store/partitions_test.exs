@@ -7,7 +7,7 @@ defmodule AshAgent.Store.PartitionsTest do
   alias AshAgent.{ChatContext, Context, Store}
   alias AshAgent.Store.Postgres
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.PgSQL
+  alias AshAgent.TestSupport.PgSQL
 
   @partitions 32
 

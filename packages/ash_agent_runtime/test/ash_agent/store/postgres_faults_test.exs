@@ -4,7 +4,7 @@ defmodule AshAgent.Store.PostgresFaultsTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, Postgres}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.{PgServer, PgSQL, StoreWriter}
+  alias AshAgent.TestSupport.{PgServer, PgSQL, StoreWriter}
 
   @secret "a secret of the user"
 

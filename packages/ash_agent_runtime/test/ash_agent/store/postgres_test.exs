@@ -7,7 +7,7 @@ defmodule AshAgent.Store.PostgresConformanceTest do
   use AshAgent.Store.Conformance, store: connect!()
 
   defp connect! do
-    store = AshAgent.Store.Postgres.new(AshAgent.Test.PgSQL.pool!())
+    store = AshAgent.Store.Postgres.new(AshAgent.TestSupport.PgSQL.pool!())
     {:ok, 2} = AshAgent.Store.Postgres.Migrations.migrate(store)
     store
   end

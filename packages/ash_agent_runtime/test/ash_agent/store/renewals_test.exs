@@ -3,7 +3,7 @@ defmodule AshAgent.Store.RenewalsTest do
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, Postgres, Renewals}
-  alias AshAgent.Test.CountingStore
+  alias AshAgent.TestSupport.CountingStore
 
   defp claims(store, count, opts \\ []) do
     for _ <- 1..count do

@@ -4,7 +4,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
-  alias AshAgent.Test.{OtherVM, ReadOnly, StoreWriter}
+  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWriter}
 
   @moduletag :tmp_dir
 
@@ -71,7 +71,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
           {:sqlite |> SQL.append([:taken]) |> SQL.many() |> List.last(), "ash_agent_prompts"}
         ] do
       reference = make_ref()
-      statement = "explain query plan " <> SQL.named(statement, "")
+      statement = "explain query plan " <> SQL.name_tables(statement, "")
       :ok = Native.run(ref, {:read, reference}, [statement], ["{}"])
       assert {:ok, [rows]} = await(reference)
       plan = Enum.map_join(rows, "\n", &List.last/1)

@@ -4,7 +4,7 @@ defmodule AshAgent.Trace.ExporterTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime, Session, Trace}
-  alias AshAgent.Test.{OtlpReader, WireServer}
+  alias AshAgent.TestSupport.{OtlpReader, WireServer}
   alias AshAgent.Trace.Exporter
 
   doctest AshAgent.Trace.Exporter

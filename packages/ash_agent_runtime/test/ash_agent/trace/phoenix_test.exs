@@ -2,7 +2,7 @@ defmodule AshAgent.Trace.PhoenixTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, Runtime}
-  alias AshAgent.Test.{Phoenix, Wait}
+  alias AshAgent.TestSupport.{Phoenix, Wait}
   alias AshAgent.Trace.Exporter
 
   @moduletag :phoenix

@@ -9,7 +9,7 @@ use crate::provider::dialect::chat::{leftovers, thought};
 use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::foreign::{
-    at, call, detailed, each, inline_file, into_parts, json_like, json_part, metadata, name_at,
+    at, call, each, inline_file, into_parts, join_details, json_like, json_part, metadata, name_at,
     part, provider_block, system_part, text_block, url_image, Object,
 };
 use crate::provider::listener::{Answer, Listener};
@@ -35,11 +35,11 @@ pub(crate) const EXTRA: &str = "extra_content";
 /// The note on a text that is a refusal.
 pub(crate) const IS_REFUSAL: &str = "refusal";
 
-/// What one provider makes of the dialect.
+/// Holds what one provider makes of the dialect.
 pub(crate) struct ChatDialect {
     /// Whose it is.
     pub provider: Provider,
-    /// Whether it takes an empty list of calls.
+    /// Says whether it takes an empty list of calls.
     pub empty_calls: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn read(body: &mut Object, history: &mut Listener, dialect: &ChatDialect) ->
     let mut messages = body.need_list("messages", "a list of messages")?;
     for (position, message) in messages.iter_mut().enumerate() {
         if leftovers::take_away(message, dialect.provider) {
-            history.cleaned(position);
+            history.mark_cleaned(position);
         }
     }
     let read = |message, history: &mut Listener| read_message(message, history, dialect);
@@ -85,12 +85,12 @@ pub fn read_message(
         }
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, dialect))?;
-            let content = spoken(&mut message, content, dialect)?;
+            let content = read_spoken(&mut message, content, dialect)?;
             let content = refusal(&mut message, content, dialect)?;
             let content = reasoning(&mut message, content, dialect)?;
             let calls = match message.take("tool_calls") {
                 Some(Value::List(none)) if none.is_empty() && !dialect.empty_calls => {
-                    history.refused();
+                    history.mark_refused();
                     Vec::new()
                 }
                 given => calls(&mut message, given, dialect.provider)?,
@@ -117,13 +117,17 @@ pub fn user_part(value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
     match name_at(&value, "type") {
         Some("text") => text_block(value, "text"),
         Some("image_url") => image(value),
-        Some("file") => known_media(file(&value, dialect.provider), value, dialect),
-        Some("input_audio") => known_media(recording(&value), value, dialect),
+        Some("file") => read_known_media(file(&value, dialect.provider), value, dialect),
+        Some("input_audio") => read_known_media(recording(&value), value, dialect),
         _ => provider_block(dialect.provider, value),
     }
 }
 
-fn known_media(kind: Option<PartKind>, value: Value, dialect: &ChatDialect) -> Result<Part, Error> {
+fn read_known_media(
+    kind: Option<PartKind>,
+    value: Value,
+    dialect: &ChatDialect,
+) -> Result<Part, Error> {
     match kind {
         Some(kind) => Ok(part(kind, None)),
         None => provider_block(dialect.provider, value),
@@ -178,7 +182,11 @@ fn refusal_part(text: Box<[u8]>, dialect: &ChatDialect) -> Part {
 }
 
 /// A recording that the server has: its words are a text, where they are told.
-fn spoken(message: &mut Object, content: Content, dialect: &ChatDialect) -> Result<Content, Error> {
+fn read_spoken(
+    message: &mut Object,
+    content: Content,
+    dialect: &ChatDialect,
+) -> Result<Content, Error> {
     let Some(audio @ Value::Map(_)) = message.take("audio") else {
         return Ok(content);
     };
@@ -215,7 +223,7 @@ fn reasoning(
     let text = match (told, plain, &details) {
         (Some(text), ..) => Some(text.into_boxed_bytes()),
         (None, Some(text), _) => Some(text),
-        (None, None, Some(details)) => Some(detailed(details).into_bytes().into()),
+        (None, None, Some(details)) => Some(join_details(details).into_bytes().into()),
         (None, None, None) => None,
     };
     let Some(text) = text else {

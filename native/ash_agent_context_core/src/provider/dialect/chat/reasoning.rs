@@ -1,4 +1,4 @@
-//! What models reasoned, in the fields that servers have beside OpenAI's.
+//! Reads and writes what models reasoned, in the fields that servers have beside OpenAI's.
 
 use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part, PartKind};
@@ -10,7 +10,7 @@ use crate::value::json::AsJson;
 use crate::value::letters::{is_blank, utf8};
 use crate::value::Value;
 
-/// What of a message's reasoning stands beside its content.
+/// Says what of a message's reasoning stands beside its content.
 pub(crate) enum Reasoning<'a> {
     Nothing,
     /// Texts under this key, which may have to be there even when they say nothing.
@@ -99,8 +99,8 @@ fn details(part: &Part) -> Option<&[Value]> {
     }
 }
 
-/// Whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot and
-/// Alibaba partial. Within a text, the quotation marks would be escaped.
+/// Tells whether an imported message asks for its own continuation: DeepSeek and Mistral call that a prefix, Moonshot
+/// and Alibaba partial. Within a text, the quotation marks would be escaped.
 pub(crate) fn is_prefix(elements: &str) -> bool {
     elements.contains("\"prefix\":true") || elements.contains("\"partial\":true")
 }

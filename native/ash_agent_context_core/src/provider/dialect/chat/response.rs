@@ -1,4 +1,4 @@
-//! What OpenAI Chat Completions and the servers that speak it send: one completion, or chunks of one.
+//! Reads what OpenAI Chat Completions and the servers that speak it send: one completion, or chunks of one.
 //!
 //! The vendor merges by `index` alone. Others leave the index out, begin with another one, use one
 //! twice, repeat ids and names in each chunk, or send the whole arguments again.
@@ -147,13 +147,13 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is new, and
-/// whole completions with a delta that says nothing.
+/// Tells whether a choice has a whole message. Perplexity has both: chunks with all that came so far beside what is
+/// new, and whole completions with a delta that says nothing.
 fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
     if let Some(Node::Object(delta)) = node::get(choice, "delta") {
         let mut said = delta.iter().filter(|(key, _)| key != "role");
         let is_all = draft.count() == 0
-            && node::filled(choice, "finish_reason").is_some()
+            && node::filled_text(choice, "finish_reason").is_some()
             && said.all(|(_, value)| !node::says(value));
         if !is_all {
             return false;
@@ -186,7 +186,7 @@ fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(
             read_function(draft, &key, function)?;
         }
     }
-    let Some(word) = node::filled(choice, "finish_reason") else {
+    let Some(word) = node::filled_text(choice, "finish_reason") else {
         return Ok(());
     };
     let reason = match word {
@@ -228,9 +228,9 @@ fn images(draft: &mut Draft, images: &Node<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the model says where it does not want to answer.
+/// Reads what the model says where it does not want to answer.
 fn refusal(draft: &mut Draft, said: &Node<'_>) {
-    if let Some(refusal) = node::filled(said, "refusal") {
+    if let Some(refusal) = node::filled_text(said, "refusal") {
         draft.refuse();
         draft.text(REFUSAL, refusal);
         draft.note(&REFUSAL, IS_REFUSAL, Value::Bool(true));
@@ -239,7 +239,7 @@ fn refusal(draft: &mut Draft, said: &Node<'_>) {
 
 /// Returns what the model says aloud: its words are a text, and the recording stands with them.
 fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
-    if let Some(id) = node::filled(audio, "id") {
+    if let Some(id) = node::filled_text(audio, "id") {
         draft.open_text(AUDIO);
         draft.note(&AUDIO, AUDIO_ID, Value::text(id));
         draft.show_empty(&AUDIO);
@@ -250,7 +250,7 @@ fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
     if let Some(time) = node::get(audio, "expires_at") {
         draft.note(&AUDIO, "audio_expires_at", node::to_value(time)?);
     }
-    if let Some(data) = node::filled(audio, "data") {
+    if let Some(data) = node::filled_text(audio, "data") {
         draft.note_more(&AUDIO, "audio_data", Value::text(data));
     }
     draft.text(AUDIO, node::text(audio, "transcript").unwrap_or_default());
@@ -259,7 +259,10 @@ fn audio(draft: &mut Draft, audio: &Node<'_>) -> Result<(), Fault> {
 
 fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     let names = ["reasoning_content", "reasoning"];
-    if let Some(text) = names.iter().find_map(|name| node::filled(message, name)) {
+    if let Some(text) = names
+        .iter()
+        .find_map(|name| node::filled_text(message, name))
+    {
         draft.thinking(REASONING, text);
     }
     for detail in node::list(message, "reasoning_details") {
@@ -337,7 +340,7 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
         }
     }
     draft.name_also(&key, Key::Only("list"));
-    if let Some(signature) = node::filled(item, "signature") {
+    if let Some(signature) = node::filled_text(item, "signature") {
         draft.note(&key, "signature", Value::text(signature));
     }
     if node::is_true(item, "closed") {
@@ -348,18 +351,18 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
 
 /// A call, or a piece of one: that of its id if it has one, else that of its index, else the latest.
 fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
-    let id = node::filled(call, "id");
+    let id = node::filled_text(call, "id");
     let index = node::number(call, "index");
     let function = node::get(call, "function").filter(|function| node::is_filled_object(function));
     let custom = node::get(call, "custom").filter(|custom| node::is_filled_object(custom));
     let custom = custom.filter(|_| function.is_none());
     let called = function.or(custom);
-    if let (true, None, Some(_)) = (is_whole, called, node::filled(call, "type")) {
+    if let (true, None, Some(_)) = (is_whole, called, node::filled_text(call, "type")) {
         if let Ok(call) = read::read_call(node::to_value(call)?, draft.provider) {
             return draft.put_call(&draft.next_key(), call);
         }
     }
-    let name = called.and_then(|called| node::filled(called, "name"));
+    let name = called.and_then(|called| node::filled_text(called, "name"));
     let kind = match custom {
         Some(_) => CallKind::Custom,
         None => CallKind::Function,
@@ -422,7 +425,7 @@ fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind
 }
 
 fn read_function(draft: &mut Draft, key: &Key, function: &Node<'_>) -> Result<(), Fault> {
-    if let Some(name) = node::filled(function, "name") {
+    if let Some(name) = node::filled_text(function, "name") {
         draft.name_call(key, name);
     }
     // The input of a custom tool is text.

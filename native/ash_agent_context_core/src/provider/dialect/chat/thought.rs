@@ -12,7 +12,7 @@ pub(crate) const REFERENCES: &str = "references";
 /// A piece of a thought.
 pub(crate) enum ThoughtPiece<'a> {
     Text(&'a str),
-    /// What stands between texts.
+    /// Stands for what stands between texts.
     Chunk(&'a Value),
 }
 

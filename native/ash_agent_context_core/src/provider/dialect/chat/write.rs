@@ -43,7 +43,7 @@ pub(crate) fn role_message(role: &str, content: &Content, parts: &Parts, out: &m
                 "user" => Cow::Borrowed(writer::open(false)),
                 role => Cow::Owned(format!(",{{\"role\":\"{role}\",\"content\":[")),
             };
-            out.wrapped(&open, writer::CLOSE, |out| parts.all(&**given, out));
+            out.wrap(&open, writer::CLOSE, |out| parts.all(&**given, out));
         }
         Content::None => {}
     }
@@ -66,7 +66,7 @@ pub(crate) fn result_messages(
     out: &mut Writer<'_>,
 ) {
     let mut after = Vec::new();
-    for (call, outcome) in exchange.answered(&message.calls) {
+    for (call, outcome) in exchange.answered_calls(&message.calls) {
         let id = out.id(call);
         let name = is_named.then(|| out.name(call));
         let (text, media) = out.split_result(outcome, parts.takes);
@@ -128,9 +128,9 @@ struct Called<'a> {
     id: Cow<'a, str>,
     name: Cow<'a, str>,
     arguments: Cow<'a, str>,
-    /// Whether the arguments are a custom tool's text.
+    /// Says whether the arguments are a custom tool's text.
     is_custom: bool,
-    /// What the server wants to see again.
+    /// Holds what the server wants to see again.
     extra: Option<&'a Map>,
 }
 

@@ -278,7 +278,7 @@ defmodule AshAgent.LLM.ReqLLM.Stream do
 
   ## Errors
 
-  # What ReqLLM finds before it sends anything, such as an unknown provider.
+  # ReqLLM finds this before it sends anything, such as an unknown provider.
   defp refuse({:http_streaming_failed, reason}, hand_over), do: refuse(reason, hand_over)
   defp refuse({:provider_build_failed, reason}, hand_over), do: refuse(reason, hand_over)
   defp refuse(error, hand_over) when is_exception(error), do: tell_failure(error, hand_over)

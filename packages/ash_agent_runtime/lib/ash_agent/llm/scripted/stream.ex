@@ -22,7 +22,7 @@ defmodule AshAgent.LLM.Scripted.Stream do
   defp parts(text) when is_binary(text), do: [part(%{type: :text, text: text})]
   defp parts(parts), do: Enum.map(parts, &part/1)
 
-  # What a block starts with, and what follows.
+  # Returns what a block starts with, and what follows.
   defp part(%{type: :text, text: text}) do
     {%{type: "text", text: ""}, for(word <- words(text), do: %{type: "text_delta", text: word})}
   end

@@ -83,7 +83,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   end
 
   defp quote_prefix(opts),
-    do: [prefix: Postgres.quoted(opts[:prefix]), partitions: opts[:partitions] || 0]
+    do: [prefix: Postgres.quote_prefix(opts[:prefix]), partitions: opts[:partitions] || 0]
 
   # Ecto's modules may be missing when this is compiled.
   defp execute(statements), do: Enum.each(statements, &apply(Ecto.Migration, :execute, [&1]))
@@ -127,7 +127,9 @@ defmodule AshAgent.Store.Postgres.Migrations do
         else: Enum.flat_map(from..(to + 1)//-1, &Schema.down(:postgres, &1))
 
     noted = if to > 0, do: ["comment on table {conversations} is '#{to}'"], else: []
-    for statement <- changes ++ noted, do: statement |> String.trim() |> SQL.named(opts[:prefix])
+
+    for statement <- changes ++ noted,
+        do: statement |> String.trim() |> SQL.name_tables(opts[:prefix])
   end
 
   defp check_known!(version) do

@@ -1,6 +1,6 @@
 defmodule AshAgent.LLM.Transport.HTTP1Test do
   use ExUnit.Case, async: true
-  use AshAgent.Test.TransportCases
+  use AshAgent.TestSupport.TransportCases
 
   alias AshAgent.LLM.Transport
   alias AshAgent.LLM.Transport.HTTP1

@@ -7,7 +7,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
 
   @type t :: {:gen_tcp | :ssl, term()}
 
-  # What is read at once. OTP's default for recv is smaller than one packet of a fast server.
+  # So much is read at once. OTP's default for recv is smaller than one packet of a fast server.
   @buffer_bytes 65_536
 
   @doc "Connects to the first address that answers, IPv4 before IPv6."

@@ -1,0 +1,163 @@
+defmodule AshAgent.Store.Dialect do
+  @moduledoc false
+
+  # The words of which `AshAgent.Store.SQL` makes its statements: those in which the two databases differ, and how both read the
+  # parameters.
+
+  @type t :: :postgres | :sqlite
+
+  ## In what they differ
+
+  @spec now(t()) :: String.t()
+  def now(:postgres), do: "statement_timestamp()"
+  def now(:sqlite), do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+
+  # In so many milliseconds.
+  def later(:postgres, ms), do: "statement_timestamp() + #{int(ms)} * interval '1 millisecond'"
+
+  def later(:sqlite, ms),
+    do: "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', format('%.3f seconds', #{int(ms)} / 1000.0))"
+
+  def iso(:postgres, column),
+    do: ~s|to_char(#{column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')|
+
+  def iso(:sqlite, column), do: column
+
+  def time(:postgres, text), do: "cast(#{text} as timestamptz)"
+  # The times of the table have milliseconds.
+  def time(:sqlite, text), do: "strftime('%Y-%m-%dT%H:%M:%fZ', #{text})"
+
+  def each(:postgres, key), do: "jsonb_array_elements(input.it -> '#{key}') as r(value)"
+  def each(:sqlite, key), do: "json_each(input.it, '$.#{key}') as r"
+
+  # The conversation's id, by which tables may be partitioned: a parameter of its own, so that PostgreSQL knows the partition
+  # before it runs a statement.
+  @key "cast($2 as text)"
+  def key, do: @key
+
+  # The id that it had.
+  def old_key, do: "cast($3 as text)"
+
+  def input(:postgres),
+    do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"
+
+  def input(:sqlite), do: "input as (select cast($1 as text) as it)"
+
+  # Rows of one table of a query, for the statement alone. SQLite has one writer.
+  def lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
+  def lock_rows(:sqlite, _row, _how), do: ""
+
+  def contains(:postgres), do: "c.metadata @> (input.it -> 'metadata')"
+
+  def contains(:sqlite) do
+    """
+    not exists (select 1 from json_each(input.it, '$.metadata') as w where not exists (
+      select 1 from json_each(c.metadata) as m where m.key = w.key and m.type = w.type and m.value is w.value))
+    """
+  end
+
+  # Strings of messages, with some that are not shown: a search looks at what it found. PostgreSQL has a limit for words of a row.
+  @longest_text 100_000
+
+  # Returns the words that an iteration is found by.
+  def words(:postgres, document) do
+    paths = ~w"content.** tool_calls[*].name tool_calls[*].arguments.** tool_calls[*].result.**"
+
+    found =
+      for path <- paths,
+          do: "select jsonb_path_query(#{document}, '$.messages[*].#{path}') as word"
+
+    """
+    to_tsvector('simple', left(coalesce((select string_agg(w.word #>> '{}', ' ')
+      from (#{Enum.join(found, " union all ")}) as w where jsonb_typeof(w.word) = 'string'), ''), #{@longest_text}))
+    """
+  end
+
+  def words(:sqlite, document) do
+    # Releases of SQLite differ in which keys they quote.
+    paths = ~w"].content% tool_calls%.name tool_calls%.arguments% tool_calls%.result%"
+    found = for path <- paths, do: "w.fullkey like '$.messages[%#{path}'"
+
+    """
+    substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
+      where w.type = 'text' and w.key not in ('type', '$blob') and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
+    """
+  end
+
+  def match_words(:postgres),
+    do: {"{texts} as t", "t.words @@ to_tsquery('simple', #{field("query")})"}
+
+  def match_words(:sqlite),
+    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
+
+  def array(:postgres, value), do: "cast(json_agg(#{value}) as text)"
+  def array(:sqlite, value), do: "json_group_array(json(#{value}))"
+
+  def place_of(:postgres), do: "b.place"
+  def place_of(:sqlite), do: "json_quote(b.place)"
+
+  def part(:postgres, column, path),
+    do: "#{column} -> '#{Enum.join(path, "' -> '")}'"
+
+  def part(:sqlite, column, path), do: "#{column} -> '$.#{Enum.join(path, ".")}'"
+
+  ## What they share
+
+  def int(text), do: "cast(#{text} as bigint)"
+  def field(key), do: "(input.it ->> '#{key}')"
+  def number(key), do: int("input.it ->> '#{key}'")
+  def of(key), do: "(r.value ->> '#{key}')"
+  def number_of(key), do: int("r.value ->> '#{key}'")
+
+  # A list of texts that names no row of the statement around it, so that databases make it once.
+  def among(:postgres, column, list) do
+    texts =
+      "select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
+
+    "#{column} = any (array(#{texts}))"
+  end
+
+  def among(:sqlite, column, list),
+    do: "#{column} in (select r.value from input, json_each(input.it, '$.#{list}') as r)"
+
+  # Tells whether a row is in a list that may be long. PostgreSQL compares with an array one by one, and makes a join of what is not
+  # in `is true`, in an order that takes quadratic time where it knows nothing of the tables; this one is a table of hashes.
+  def among_many(:postgres, column, list) do
+    "(#{column} in (select r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value))) is true"
+  end
+
+  def among_many(:sqlite, column, list), do: among(:sqlite, column, list)
+
+  # The rows of a table that have one of many keys: each is looked up, since there may be many more rows than keys.
+  def with_keys(:postgres, table, column, list) do
+    keys =
+      "select distinct r.value from input, jsonb_array_elements_text(input.it -> '#{list}') as r(value)"
+
+    rows =
+      "select * from {#{table}} where conversation_id = #{@key} and #{column} = w.value offset 0"
+
+    {"(#{keys}) as w cross join lateral (#{rows})", "true"}
+  end
+
+  def with_keys(:sqlite, table, column, list),
+    do: {"{#{table}}", among(:sqlite, "j.#{column}", list)}
+
+  # Times of FTS5's `secure-delete` grow with the rows that have a word: beyond so many at once, the index is written anew instead.
+  @many_texts 200
+
+  def cut_texts(:postgres, deletion, _texts), do: [deletion]
+
+  def cut_texts(:sqlite, deletion, texts) do
+    off = "(select v from {words_config} where k = 'secure-delete') = 0"
+
+    [
+      """
+      insert into {words} ({words}, rank) select 'secure-delete', 0
+      where (select count(*) from {texts} where #{texts}) > #{@many_texts}
+      """,
+      deletion,
+      "insert into {words} ({words}) select 'optimize' where #{off}",
+      "insert into {words} ({words}, rank) select 'secure-delete', 1 where #{off}"
+    ]
+  end
+end

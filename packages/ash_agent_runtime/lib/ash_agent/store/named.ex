@@ -1,0 +1,50 @@
+defmodule AshAgent.Store.Named do
+  @moduledoc false
+
+  # Stores under a name: what is asked of a name is asked of the store that a supervisor has started under it.
+
+  def put(name, store), do: :persistent_term.put({__MODULE__, name}, store)
+  def erase(name), do: :persistent_term.erase({__MODULE__, name})
+
+  @doc "The store that this is, or that has this name, or `nil`."
+  def find(name) when is_atom(name), do: :persistent_term.get({__MODULE__, name}, nil)
+  def find(store) when is_struct(store), do: store
+
+  @doc "Asks a store, or the one of a name. Raises `ArgumentError` without one."
+  def call(%module{} = store, function, args), do: apply(module, function, [store | args])
+
+  def call(name, function, args) when is_atom(name) do
+    case find(name) do
+      nil ->
+        raise ArgumentError,
+              "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
+
+      store ->
+        call(store, function, args)
+    end
+  end
+
+  @doc "Returns true if the leases of a store are by the clock of this machine, as those of a file are."
+  def local_clock?(store) do
+    case find(store) do
+      %module{} -> function_exported?(module, :local_clock?, 0) and module.local_clock?()
+      nil -> false
+    end
+  end
+
+  @doc """
+  Returns true if another process may renew the claims of this one: not in the sandbox of Ecto's tests, where each has a
+  transaction of its own.
+  """
+  def shared?(store) do
+    case find(store) do
+      %module{} = store -> function_exported?(module, :renew_all, 2) and not sandbox?(store)
+      nil -> false
+    end
+  end
+
+  defp sandbox?(%{database: repo}) when is_atom(repo),
+    do: function_exported?(repo, :config, 0) and repo.config()[:pool] == Ecto.Adapters.SQL.Sandbox
+
+  defp sandbox?(_store), do: false
+end

@@ -1,0 +1,213 @@
+defmodule AshAgent.Test do
+  @moduledoc """
+  Assertions about the runs of agents, for ExUnit.
+
+      defmodule MyApp.RefundTest do
+        use ExUnit.Case, async: true
+        use AshAgent.Test
+
+        test "looks the order up before it pays back" do
+          {:ok, result} = MyApp.Agent.run("I want my money back for order 7", llm: recorded("refund"))
+
+          assert_calls result, [find_order(id: "7"), refund(%{amount: amount}) when amount <= 100]
+          refute_called result, delete_order
+          assert_approved result, :refund, by: "ann"
+          assert_answer result, ~r/refunded/i
+          assert_within result, calls: 5, iterations: 4, tokens: 10_000
+        end
+      end
+
+  Each takes a context, a chat (of which it takes the active branch), or a result, error or pause of `AshAgent.Runtime.run/2`. All of
+  them only look at what the conversation holds, so they take stored ones as well, need neither network nor processes, and run
+  `async: true`.
+
+  ## Patterns
+
+  A call is written as a call: `search(q: "Oslo")` is a call of the tool `search` with at least this argument, and `search`, `search()`
+  and `search(_)` are any call of it. A tool whose name is not one in Elixir is a pair: `{"get-time", %{zone: "UTC"}}`. `_` is any call.
+
+  The arguments are a pattern of Elixir, with pins and guards, and two things more: a regex literal stands for text that it matches, and
+  keys that are atoms match keys that are text. A pin takes any expression.
+
+      assert_calls result, [
+        search(q: ~r/oslo/i, limit: limit) when limit in 1..10,
+        pay(%{id: ^order.id, items: [%{sku: "a"} | _]})
+      ]
+
+  ## When an assertion fails
+
+  It says what differs, prints the conversation as `AshAgent.Context.print/2` does with an arrow at the call where it first differs,
+  and names the command that shows the conversation as a page.
+  """
+
+  alias AshAgent.Test.{Assertions, Pattern}
+
+  @doc false
+  defmacro __using__(_opts) do
+    quote do
+      import AshAgent.Test
+    end
+  end
+
+  @doc """
+  Asserts that a conversation has these calls, and returns all its calls.
+
+  Each returned call has its `:id`, `:name`, `:arguments` (with text as keys) and `:result`. Calls that the provider answered itself,
+  such as a web search, count as well; they have `by: :provider`.
+
+  The third argument is a mode, or options:
+
+    * `:exactly` - these calls, in this order, and no others. The default.
+    * `:in_order` - these calls, in this order; there may be others
+    * `:any_order` - these calls, in any order, each pattern matching a call of its own; there may be others
+    * `:within` - no other calls than these: each call matches a pattern of its own
+
+  ## Options
+
+  #{AshAgent.Options.docs(Assertions.calls_options())}
+
+  ## Examples
+
+      iex> import AshAgent.Test
+      iex> llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{name: "search", arguments: %{"q" => "Oslo weather"}}]}, "Rain."])
+      iex> tools = %{search: fn %{"q" => _} -> {:ok, "rain"} end}
+      iex> {:ok, result} = AshAgent.Runtime.run(AshAgent.Context.new("Umbrella?"), llm: llm, tools: tools)
+      iex> [call] = assert_calls result, [search(q: ~r/oslo/i)]
+      iex> call.result
+      {:ok, "rain"}
+  """
+  @doc since: "0.1.0"
+  defmacro assert_calls(conversation, patterns, mode_or_options \\ :exactly) do
+    unless is_list(patterns),
+      do: raise(ArgumentError, "expected a list of calls, got: #{Macro.to_string(patterns)}")
+
+    patterns = Enum.map(patterns, &Pattern.compile_call/1)
+
+    raise_unless_ok(
+      quote do
+        unquote(Assertions).check_calls(
+          unquote(conversation),
+          unquote(patterns),
+          unquote(mode_or_options)
+        )
+      end
+    )
+  end
+
+  @doc """
+  Asserts that a conversation has no call that matches the pattern, or any of a list of them.
+
+  ## Options
+
+  #{AshAgent.Options.docs(Assertions.since_options())}
+
+  ## Examples
+
+      iex> import AshAgent.Test
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message("Hello!")
+      iex> refute_called(context, [pay, delete(%{all: true})]) == context
+      true
+  """
+  @doc since: "0.1.0"
+  defmacro refute_called(conversation, patterns, options \\ []) do
+    patterns = patterns |> List.wrap() |> Enum.map(&Pattern.compile_call/1)
+
+    raise_unless_ok(
+      quote do
+        unquote(Assertions).check_not_called(
+          unquote(conversation),
+          unquote(patterns),
+          unquote(options)
+        )
+      end
+    )
+  end
+
+  @doc """
+  Asserts that the answer matches a pattern, and returns the answer.
+
+  It is the output of a result, and of a context the text of its last message. A conversation that does not end with an answer has none.
+
+  ## Examples
+
+      iex> import AshAgent.Test
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message("Hello Ann!")
+      iex> assert_answer context, ~r/ann/i
+      "Hello Ann!"
+      iex> assert_answer context, text when byte_size(text) < 20
+      "Hello Ann!"
+  """
+  @doc since: "0.1.0"
+  defmacro assert_answer(conversation, pattern) do
+    pattern = Pattern.compile_value(pattern)
+
+    raise_unless_ok(
+      quote(do: unquote(Assertions).check_answer(unquote(conversation), unquote(pattern)))
+    )
+  end
+
+  @doc """
+  Asserts that a conversation stayed within its budgets, and returns its context.
+
+  A budget that cannot be checked, because the models reported no tokens or have no price, is not kept.
+
+  ## Options
+
+  #{AshAgent.Options.docs(Assertions.within_options())}
+
+  ## Examples
+
+      iex> import AshAgent.Test
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.add_assistant_message("Hello!")
+      iex> context = AshAgent.Context.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> assert_within(context, tokens: 11, calls: 0, iterations: 1) == context
+      true
+  """
+  @doc since: "0.1.0"
+  defmacro assert_within(conversation, budgets) do
+    raise_unless_ok(
+      quote(do: unquote(Assertions).check_within(unquote(conversation), unquote(budgets)))
+    )
+  end
+
+  @doc """
+  Asserts that no call of this tool ran without an approval, and returns the calls of the tool.
+
+  Calls that were denied or still wait did not run. If there is no call of the tool, none ran: use `assert_calls/3` to assert that there
+  is one. A run records who approved a call if its option `:approval` is a function, see `AshAgent.Runtime`.
+
+  ## Options
+
+  #{AshAgent.Options.docs(Assertions.approved_options())}
+
+  ## Examples
+
+      iex> import AshAgent.Test
+      iex> context = AshAgent.Context.new("Pay") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :pay}])
+      iex> context = AshAgent.Context.approve_tool_call(context, "a", by: "ann")
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "paid"}}])
+      iex> [%{id: "a"}] = assert_approved context, :pay, by: "ann"
+  """
+  @doc since: "0.1.0"
+  defmacro assert_approved(conversation, tool, options \\ []) do
+    raise_unless_ok(
+      quote do
+        unquote(Assertions).check_approved(
+          unquote(conversation),
+          unquote(tool),
+          unquote(options)
+        )
+      end
+    )
+  end
+
+  # The error is raised where ExUnit is, so that the package does not depend on it.
+  defp raise_unless_ok(check) do
+    quote generated: true do
+      case unquote(check) do
+        {:ok, value} -> value
+        {:error, message} -> raise ExUnit.AssertionError, message: message
+      end
+    end
+  end
+end

@@ -1,0 +1,333 @@
+defmodule AshAgent.Test.Server.Parts do
+  @moduledoc false
+
+  # The pieces that answers are made of, as each provider has them: texts, thoughts, calls, tokens.
+
+  alias AshAgent.Context.JSON
+  alias AshAgent.Response
+
+  ## What an answer says
+
+  def read(response) do
+    message = Response.message(response)
+
+    %{
+      parts: parts(message.content),
+      calls: Enum.with_index(message[:tool_calls] || []),
+      usage: Response.usage(response),
+      word:
+        Response.finish_word(response) || if(message[:tool_calls], do: "tool_calls", else: "stop"),
+      model: Response.model(response) || "scripted"
+    }
+  end
+
+  def parts(text) when text in [nil, ""], do: []
+  def parts(text) when is_binary(text), do: [%{type: :text, text: text}]
+  def parts(parts), do: parts
+
+  def texts(answer, type), do: for(%{type: ^type, text: text} <- answer.parts, do: text)
+  def joined(answer, type), do: answer |> texts(type) |> Enum.join()
+
+  def check(answer, provider, types) do
+    for %{type: type} <- answer.parts, type not in types do
+      raise ArgumentError,
+            "the server has no form for a part of the type #{inspect(type)} of #{inspect(provider)}"
+    end
+  end
+
+  def words(text), do: ~r/\s*\S+\s?|\s+/u |> Regex.scan(text) |> List.flatten()
+
+  def signature(part), do: part |> Map.get(:provider_metadata, %{}) |> Map.get(:signature)
+
+  def id(call, index), do: call[:id] || "call_#{index + 1}"
+
+  def json_text(call) do
+    arguments = Map.get(call, :arguments) || %{}
+    if is_binary(arguments), do: arguments, else: JSON.encode(arguments)
+  end
+
+  # Where the form has an object.
+  def object(call, provider) do
+    case call |> json_text() |> JSON.decode() do
+      {:ok, %{} = arguments} ->
+        arguments
+
+      _other ->
+        raise ArgumentError,
+              "arguments that are not a JSON object have no form of #{inspect(provider)}"
+    end
+  end
+
+  def put(map, _key, nil), do: map
+  def put(map, key, value), do: Map.put(map, key, value)
+
+  ## What providers say in their own way
+
+  def anthropic_part(%{type: :text, text: text}), do: %{type: "text", text: text}
+
+  def anthropic_part(%{type: :thinking, text: text} = part),
+    do: %{type: "thinking", thinking: text, signature: signature(part) || ""}
+
+  def anthropic_part(%{type: :redacted_thinking, data: data}),
+    do: %{type: "redacted_thinking", data: data}
+
+  def anthropic_part(%{type: :provider_block, provider: :anthropic, data: data}), do: data
+  def anthropic_part(part), do: check(%{parts: [part]}, :anthropic, [])
+
+  def anthropic_usage(nil), do: nil
+
+  def anthropic_usage(usage) do
+    %{
+      input_tokens: usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
+      cache_read_input_tokens: usage.cached_tokens,
+      cache_creation_input_tokens: usage.cache_write_tokens,
+      output_tokens: usage.output_tokens
+    }
+  end
+
+  def chat_content(:mistral, %{parts: parts} = answer) do
+    if Enum.any?(parts, &(&1.type == :thinking)),
+      do: %{content: Enum.map(parts, &mistral_part/1)},
+      else: chat_content(:openai_chat, answer)
+  end
+
+  def chat_content(:openai_chat, answer) do
+    %{content: if(texts(answer, :text) != [], do: joined(answer, :text))}
+    |> put(:reasoning_content, if(texts(answer, :thinking) != [], do: joined(answer, :thinking)))
+  end
+
+  def mistral_part(%{type: :text, text: text}), do: %{type: "text", text: text}
+
+  def mistral_part(%{text: text}),
+    do: %{type: "thinking", thinking: [%{type: "text", text: text}]}
+
+  def chat_call(call, index) do
+    %{
+      id: id(call, index),
+      type: "function",
+      function: %{name: to_string(call.name), arguments: json_text(call)}
+    }
+  end
+
+  def chat_usage(nil), do: nil
+
+  def chat_usage(usage) do
+    %{
+      prompt_tokens: usage.input_tokens,
+      completion_tokens: usage.output_tokens,
+      total_tokens: usage.input_tokens + usage.output_tokens,
+      prompt_tokens_details: %{cached_tokens: usage.cached_tokens},
+      completion_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
+    }
+  end
+
+  def items(answer) do
+    check(answer, :openai_responses, [:text, :thinking])
+
+    said =
+      for {part, index} <- Enum.with_index(answer.parts) do
+        case part do
+          %{type: :text, text: text} ->
+            content = [%{type: "output_text", text: text, annotations: []}]
+
+            %{
+              type: "message",
+              id: "msg_#{index}",
+              role: "assistant",
+              status: "completed",
+              content: content
+            }
+
+          %{text: text} ->
+            %{
+              type: "reasoning",
+              id: "rs_#{index}",
+              summary: [%{type: "summary_text", text: text}]
+            }
+            |> put(:encrypted_content, signature(part))
+        end
+      end
+
+    called =
+      for {call, index} <- answer.calls do
+        %{
+          type: "function_call",
+          id: "fc_#{index}",
+          call_id: id(call, index),
+          name: to_string(call.name),
+          arguments: json_text(call),
+          status: "completed"
+        }
+      end
+
+    said ++ called
+  end
+
+  def responses_body(items, answer) do
+    status = if answer.word == "length", do: "incomplete", else: "completed"
+
+    %{id: "resp_scripted", object: "response", model: answer.model, status: status, output: items}
+    |> put(:incomplete_details, if(status == "incomplete", do: %{reason: "max_output_tokens"}))
+    |> put(:usage, responses_usage(answer.usage))
+  end
+
+  def responses_usage(nil), do: nil
+
+  def responses_usage(usage) do
+    %{
+      input_tokens: usage.input_tokens,
+      output_tokens: usage.output_tokens,
+      total_tokens: usage.input_tokens + usage.output_tokens,
+      input_tokens_details: %{cached_tokens: usage.cached_tokens},
+      output_tokens_details: %{reasoning_tokens: usage.reasoning_tokens}
+    }
+  end
+
+  def empty(%{type: "message"} = item), do: %{item | content: [], status: "in_progress"}
+
+  def empty(%{type: "reasoning"} = item),
+    do: %{Map.delete(item, :encrypted_content) | summary: []}
+
+  def empty(item), do: %{item | arguments: "", status: "in_progress"}
+
+  def deltas(%{type: "message", id: id, content: [%{text: text}]}, index) do
+    for word <- words(text) do
+      {:content,
+       %{
+         type: "response.output_text.delta",
+         item_id: id,
+         output_index: index,
+         content_index: 0,
+         delta: word
+       }}
+    end
+  end
+
+  def deltas(%{type: "reasoning", id: id, summary: [%{text: text}]}, index) do
+    for word <- words(text) do
+      {:content,
+       %{
+         type: "response.reasoning_summary_text.delta",
+         item_id: id,
+         output_index: index,
+         summary_index: 0,
+         delta: word
+       }}
+    end
+  end
+
+  def deltas(%{id: id, arguments: arguments}, index) do
+    for piece <- cut(arguments),
+        do:
+          {:content,
+           %{
+             type: "response.function_call_arguments.delta",
+             item_id: id,
+             output_index: index,
+             delta: piece
+           }}
+  end
+
+  def gemini_part(%{type: :text, text: text} = part),
+    do: put(%{text: text}, :thoughtSignature, signature(part))
+
+  def gemini_part(%{text: text} = part),
+    do: put(%{text: text, thought: true}, :thoughtSignature, signature(part))
+
+  def gemini_call(call, index) do
+    put(
+      %{
+        functionCall: %{
+          id: id(call, index),
+          name: to_string(call.name),
+          args: object(call, :gemini)
+        }
+      },
+      :thoughtSignature,
+      signature(call)
+    )
+  end
+
+  def gemini_body(parts, answer) do
+    words = %{"stop" => "STOP", "tool_calls" => "STOP", "length" => "MAX_TOKENS"}
+
+    candidate = %{
+      content: %{role: "model", parts: parts},
+      finishReason: Map.get(words, answer.word, answer.word)
+    }
+
+    %{candidates: [candidate], modelVersion: answer.model}
+    |> put(:usageMetadata, gemini_usage(answer.usage))
+  end
+
+  def gemini_usage(nil), do: nil
+
+  def gemini_usage(usage) do
+    %{
+      promptTokenCount: usage.input_tokens,
+      candidatesTokenCount: usage.output_tokens - usage.reasoning_tokens,
+      thoughtsTokenCount: usage.reasoning_tokens,
+      cachedContentTokenCount: usage.cached_tokens,
+      totalTokenCount: usage.input_tokens + usage.output_tokens
+    }
+  end
+
+  def signed_last(words, signature) do
+    last = length(words) - 1
+    for {word, at} <- Enum.with_index(words), do: {word, if(at == last, do: signature)}
+  end
+
+  def bedrock_word(word),
+    do:
+      Map.get(
+        %{"stop" => "end_turn", "length" => "max_tokens", "tool_calls" => "tool_use"},
+        word,
+        word
+      )
+
+  def bedrock_signature(part),
+    do:
+      for(
+        signature <- List.wrap(signature(part)),
+        do: %{reasoningContent: %{signature: signature}}
+      )
+
+  def bedrock_usage(nil), do: nil
+
+  def bedrock_usage(usage) do
+    %{
+      inputTokens: usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
+      cacheReadInputTokens: usage.cached_tokens,
+      cacheWriteInputTokens: usage.cache_write_tokens,
+      outputTokens: usage.output_tokens,
+      totalTokens: usage.input_tokens + usage.output_tokens
+    }
+  end
+
+  def ollama_calls(%{calls: []}), do: nil
+
+  def ollama_calls(answer) do
+    for {call, _index} <- answer.calls,
+        do: %{function: %{name: to_string(call.name), arguments: object(call, :ollama)}}
+  end
+
+  def ollama_end(answer, message) do
+    word = if answer.word == "tool_calls", do: "stop", else: answer.word
+    body = %{model: answer.model, message: message, done: true, done_reason: word}
+
+    if answer.usage,
+      do:
+        Map.merge(body, %{
+          prompt_eval_count: answer.usage.input_tokens,
+          eval_count: answer.usage.output_tokens
+        }),
+      else: body
+  end
+
+  def cut(""), do: []
+
+  def cut(text) do
+    {piece, rest} = String.split_at(text, 12)
+    [piece | cut(rest)]
+  end
+end
