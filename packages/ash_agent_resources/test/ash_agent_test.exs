@@ -633,8 +633,9 @@ defmodule AshAgent.Integration.AgentTest do
     test "hooks end calls, and hear of errors" do
       error = error(Guarded.run("no way", actor: @ann))
 
-      assert {error.reason, Exception.message(error)} ==
-               {{:hook, "not that"}, "a hook ended the call: not that"}
+      assert error.reason == {:hook, "not that"}
+      # Newer versions of Ash say before it where the error comes from.
+      assert Exception.message(error) =~ ~r/^a hook ended the call: not that$/m
 
       assert_received {:on_error, %Error{reason: {:hook, "not that"}}}
       refute_received {:after_render, _}
@@ -655,10 +656,10 @@ defmodule AshAgent.Integration.AgentTest do
             {AshAgent.Integration.Careless,
              "before_call/1 must return {:ok, call} or {:error, reason}"}
           ] do
-        input =
-          Ash.ActionInput.for_action(agent, :run, %{message: "PRIVATE-text"}, plays(["Hi"]))
+        input = Ash.ActionInput.for_action(agent, :run, %{message: "PRIVATE-text"}, plays(["Hi"]))
 
-        error = assert_raise ArgumentError, fn -> Ash.run_action(input) end
+        # Newer versions of Ash wrap it.
+        error = catch_error(Ash.run_action(input))
         assert Exception.message(error) =~ words
         refute Exception.message(error) =~ "PRIVATE-"
       end
@@ -672,9 +673,7 @@ defmodule AshAgent.Integration.AgentTest do
 
       # Nothing is said to it meanwhile, and nobody gets around the decision.
       assert %Error{reason: %Context.Error{}, context: %Context{}} =
-               error(
-                 Guarded.run("Well?", %{context: paused.context}, plays(["no"], actor: @ann))
-               )
+               error(Guarded.run("Well?", %{context: paused.context}, plays(["no"], actor: @ann)))
 
       assert {:ok, %Paused{}} = Guarded.resume(paused.context, plays(["no"], actor: @mia))
 

@@ -116,19 +116,29 @@ defmodule AshAgent.Integration.DomainToolsTest do
     assert find.description == "Finds tickets"
     assert Map.keys(properties(find)["filter"]["properties"]) == ["status"]
     assert properties(open) == hd(Tools.actions(MemoryTicket, [:open])).parameters["properties"]
-    assert names(Tools.list([{Desk, [:open_ticket]}, ForeignDesk |> then(&{&1, [:few]})])) == ["open_ticket", "few"]
-    assert [%{name: :find_tickets, resource: MemoryTicket, action: :read, limit: 2}, _] = Info.tools(Desk)
+
+    assert names(Tools.list([{Desk, [:open_ticket]}, ForeignDesk |> then(&{&1, [:few]})])) == [
+             "open_ticket",
+             "few"
+           ]
+
+    assert [%{name: :find_tickets, resource: MemoryTicket, action: :read, limit: 2}, _] =
+             Info.tools(Desk)
   end
 
   test "of unknown names and other modules are errors" do
-    assert_raise ArgumentError, ~r/declares no tool :close; there are: :find_tickets, :open_ticket/, fn ->
-      Tools.list({Desk, [:close]})
-    end
+    assert_raise ArgumentError,
+                 ~r/declares no tool :close; there are: :find_tickets, :open_ticket/,
+                 fn ->
+                   Tools.list({Desk, [:close]})
+                 end
 
     assert_raise ArgumentError, ~r/expected an Ash domain/, fn -> Tools.list(Enum) end
     assert_raise ArgumentError, ~r/expected a domain or/, fn -> Tools.list([1]) end
     # Two domains may declare the same name.
-    assert_raise ArgumentError, ~r/open_ticket/, fn -> Tools.list([Desk, {ForeignDesk, [:open_ticket]}]) end
+    assert_raise ArgumentError, ~r/open_ticket/, fn ->
+      Tools.list([Desk, {ForeignDesk, [:open_ticket]}])
+    end
   end
 
   test "that cannot be made are errors of the compiler" do
@@ -161,7 +171,10 @@ defmodule AshAgent.Integration.DomainToolsTest do
     refute properties(few)["filter"]
     assert properties(few)["sort"]
     assert [%{description: "Opens one"}] = Tools.list({ForeignDesk, [:open_ticket]})
-    assert_raise ArgumentError, ~r/the tool :one_ticket of ash_ai has get_by/, fn -> Tools.list(ForeignDesk) end
+
+    assert_raise ArgumentError, ~r/the tool :one_ticket of ash_ai has get_by/, fn ->
+      Tools.list(ForeignDesk)
+    end
   end
 
   test "are those of an agent that names the domain, and run as who asked" do

@@ -23,7 +23,11 @@ defmodule AshAgent.Domain do
     no_depend_modules: [:resource],
     schema:
       [
-        name: [type: :atom, required: true, doc: "The tool's name, for models and for lists of tools."],
+        name: [
+          type: :atom,
+          required: true,
+          doc: "The tool's name, for models and for lists of tools."
+        ],
         resource: [type: :atom, required: true, doc: "The Ash resource."],
         action: [type: :atom, required: true, doc: "The name of its action."],
         description: [

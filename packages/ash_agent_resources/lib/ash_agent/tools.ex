@@ -138,12 +138,24 @@ defmodule AshAgent.Tools do
     domains
     |> List.wrap()
     |> Enum.flat_map(fn
-      {domain, names} when is_atom(domain) and is_list(names) -> Declared.declared!(domain, names)
-      domain when is_atom(domain) -> Declared.declared!(domain, :all)
-      other -> raise ArgumentError, "expected a domain or {domain, names}, got: #{Options.kind(other)}"
+      {domain, names} when is_atom(domain) and is_list(names) ->
+        Declared.declared!(domain, names)
+
+      domain when is_atom(domain) ->
+        Declared.declared!(domain, :all)
+
+      other ->
+        raise ArgumentError, "expected a domain or {domain, names}, got: #{Options.kind(other)}"
     end)
-    |> Enum.map(&Declared.definition!/1)
+    |> Enum.flat_map(&declared/1)
     |> Tool.new()
+  end
+
+  @doc false
+  # A declared tool as a list of one.
+  def declared(tool) do
+    {resource, entry} = Declared.entry!(tool)
+    actions(resource, [entry])
   end
 
   @doc false

@@ -44,7 +44,9 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
       for name <- [:call, :run] do
         [tool] = AshAgent.Tools.actions(MyApp.Chat.Adviser, [name])
-        assert {:ok, %{"content" => "Tea.", "score" => 7}} = tool.run.(%{"message" => "What?"}, %{})
+
+        assert {:ok, %{"content" => "Tea.", "score" => 7}} =
+                 tool.run.(%{"message" => "What?"}, %{})
       end
     end
 
@@ -53,9 +55,13 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert %{output: %{content: "Tea."}, context: context} = Ash.run_action!(input)
       more = %{message: "And then?", context: context}
       result = Ash.run_action!(Ash.ActionInput.for_action(MyApp.Chat.Adviser, :run, more))
-      asked = for %{role: :user, content: text} <- AshAgent.Context.to_messages(result.context), do: text
-      assert ["What?" | _] = asked
-      assert List.last(asked) == "And then?"
+
+      asked =
+        for %{role: :user, content: text} when is_binary(text) <-
+              AshAgent.Context.to_messages(result.context),
+            do: text
+
+      assert asked == ["What?", "And then?"]
     end
 
     test "a call that a tool ends with something else is an error" do
@@ -87,9 +93,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       context = %{ash_agent: %{options: options}}
 
       input =
-        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Pay"},
-          context: context
-        )
+        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Pay"}, context: context)
 
       assert {:error, %{errors: [%{reason: :paused, context: %AshAgent.Context{}}]}} =
                Ash.run_action(input)

@@ -1,9 +1,9 @@
 defmodule AshAgent.Domain.Tool do
   @moduledoc false
 
-  # A tool of a domain: as it is declared, here or with ash_ai, and as a definition for a run.
+  # A tool of a domain: as it is declared, here or with ash_ai, and what is made of it.
 
-  alias AshAgent.{Info, Options, Tools}
+  alias AshAgent.{Info, Options}
   alias AshAgent.Tools.Query
 
   defstruct [
@@ -41,13 +41,10 @@ defmodule AshAgent.Domain.Tool do
     end
   end
 
-  @doc "The definition of a declared tool."
-  @spec definition!(struct()) :: map()
-  def definition!(%{name: name, resource: resource, action: action} = tool) do
-    opts = [name: to_string(name)] ++ options(tool)
-    [definition] = Tools.actions(resource, [{action, opts}])
-    definition
-  end
+  @doc "The resource of a declared tool, with its action as `AshAgent.Tools.actions/3` takes it."
+  @spec entry!(struct()) :: {module(), {atom(), keyword()}}
+  def entry!(%{name: name, resource: resource, action: action} = tool),
+    do: {resource, {action, [name: to_string(name)] ++ options(tool)}}
 
   defp options(%__MODULE__{} = tool),
     do: present(tool, [:description, :load, :fields, :filter, :sort, :limit, :bulk, :repeat])

@@ -7,16 +7,20 @@ defmodule AshAgent.Domain.Verifier do
 
   import AshAgent.Section, only: [error: 3]
 
-  alias AshAgent.{Domain, Info}
+  alias AshAgent.{Info, Tools}
 
   @impl true
   def verify(dsl), do: dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1))
 
   defp wrong(dsl, tool) do
-    Domain.Tool.definition!(tool)
+    [_made] = Tools.declared(tool)
     nil
   rescue
     error in ArgumentError ->
-      error(dsl, [:tools, :tool, tool.name], "the tool #{inspect(tool.name)}: #{Exception.message(error)}")
+      error(
+        dsl,
+        [:tools, :tool, tool.name],
+        "the tool #{inspect(tool.name)}: #{Exception.message(error)}"
+      )
   end
 end

@@ -18,7 +18,8 @@ defmodule AshAgent.Resource.Action do
       {:ok, %Result{output: output, context: ended}} ->
         if Output.typed?(input.resource, output),
           do: {:ok, output},
-          else: {:error, error({:invalid_output, "a tool ended the call with something else"}, ended)}
+          else:
+            {:error, error({:invalid_output, "a tool ended the call with something else"}, ended)}
 
       {:ok, %Paused{context: paused}} ->
         {:error, error(:paused, paused)}
