@@ -18,6 +18,9 @@ defmodule AshAgent.Bench.Sessions do
   @sizes if Harness.quick?(), do: [1_000, 2_000], else: [10_000, 100_000]
   @lost if Harness.quick?(), do: 200, else: 2_000
   @prompts if Harness.quick?(), do: 20, else: 300
+  @idle if Harness.quick?(), do: 200, else: 10_000
+  # A shorter one is renewed alone.
+  @lease if Harness.quick?(), do: 3_000, else: 30_000
 
   def run do
     # Lost sessions say so.
@@ -47,6 +50,45 @@ defmodule AshAgent.Bench.Sessions do
       IO.puts(row(db, store, count, size))
       size
     end)
+
+    IO.puts("\n" <> idle(store, count))
+  end
+
+  # What sessions ask for that nobody asks for anything, over a lease.
+  defp idle(store, count) do
+    {:ok, supervisor} = DynamicSupervisor.start_link(strategy: :one_for_one)
+    started = System.monotonic_time(:millisecond)
+
+    1..@idle
+    |> Task.async_stream(&start_idle(supervisor, store, &1),
+      max_concurrency: 16,
+      timeout: :infinity
+    )
+    |> Stream.run()
+
+    took = System.monotonic_time(:millisecond) - started
+    # Each has renewed its claim once.
+    Process.sleep(div(@lease, 2))
+    before = :counters.get(count, 1)
+    Process.sleep(@lease)
+    asked = :counters.get(count, 1) - before
+    left = DynamicSupervisor.count_children(supervisor).active
+    :ok = DynamicSupervisor.stop(supervisor, :shutdown, :infinity)
+
+    "#{@idle} idle sessions, started in #{show(took / 1_000)} s, with a lease of #{div(@lease, 1_000)} s: " <>
+      "#{show(asked / (@lease / 1_000))} statements a second; #{left} still have their claims"
+  end
+
+  defp start_idle(supervisor, store, number) do
+    opts = [
+      store: store,
+      id: "idle-#{number}",
+      llm: &answer/1,
+      lease: @lease,
+      hibernate_after: 1_000
+    ]
+
+    {:ok, _session} = DynamicSupervisor.start_child(supervisor, {AshAgent.Session, opts})
   end
 
   defp row(db, store, count, size) do

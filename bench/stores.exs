@@ -12,10 +12,35 @@ Code.require_file("support/harness.exs", __DIR__)
 Code.require_file("../test/support/integrations.ex", __DIR__)
 Code.require_file("../packages/ash_agent_runtime/test/support/pgsql.ex", __DIR__)
 
+for {name, dialect} <- [CountedSQLite: :sqlite, CountedPostgres: :postgres] do
+  defmodule Module.concat(AshAgent.Bench, name) do
+    @moduledoc false
+    # Counts what a store is asked.
+
+    use AshAgent.Store.Relational
+
+    defstruct [:store, :count]
+
+    @impl AshAgent.Store.Relational
+    def dialect, do: unquote(dialect)
+
+    @impl AshAgent.Store.Relational
+    def run(counted, key, operation, params), do: ask(counted, :run, [key, operation, params])
+
+    @impl AshAgent.Store.Relational
+    def read(counted, key, query, params), do: ask(counted, :read, [key, query, params])
+
+    defp ask(%{store: %module{} = store, count: count}, function, args) do
+      :counters.add(count, 1, 1)
+      apply(module, function, [store | args])
+    end
+  end
+end
+
 defmodule AshAgent.Bench.Stores do
   @moduledoc false
 
-  alias AshAgent.Bench.Harness
+  alias AshAgent.Bench.{CountedPostgres, CountedSQLite, Harness}
   alias AshAgent.Context
   alias AshAgent.{Runtime, Store}
   alias AshAgent.Store.SQLite.Native
@@ -49,9 +74,94 @@ defmodule AshAgent.Bench.Stores do
       end
 
       journal(store)
+      round_trips(store)
       loading(store)
       statements(store)
+      growth(name, store)
     end
+  end
+
+  # What 10,000 turns leave, each with a picture in every tenth, or with none.
+  defp growth(name, store) do
+    IO.puts(
+      "\n| turns | KB, without media | KB a turn | KB, with media | KB a turn |\n|---:|---:|---:|---:|---:|"
+    )
+
+    plain = grow(name, store, fn _number -> nil end)
+    media = grow(name, store, &if(rem(&1, 10) == 0, do: picture()))
+
+    for {turns, bytes, more} <- Enum.zip_with(plain, media, fn {n, a}, {n, b} -> {n, a, b} end) do
+      cells =
+        for size <- [bytes, more], do: "#{round(size / 1024)} | #{show(size / 1024 / turns)}"
+
+      IO.puts("| #{turns} | #{Enum.join(cells, " | ")} |")
+    end
+  end
+
+  defp grow(name, store, picture) do
+    _ = Store.delete(store, "grows")
+
+    {:ok, kept} =
+      Store.create(store, Context.new("start", id: "grows"), owner: "bench", lease: 3_600_000)
+
+    empty = size(name, store)
+
+    {sizes, _kept} =
+      Enum.map_reduce(@lengths, {0, kept}, fn turns, {done, kept} ->
+        kept =
+          Enum.reduce((done + 1)..turns, kept, fn number, kept ->
+            kept = turn_in_store(store, kept, number)
+            if part = picture.(number), do: show_picture(store, kept, part), else: kept
+          end)
+
+        {{turns, size(name, store) - empty}, {turns, kept}}
+      end)
+
+    :ok = Store.delete(store, "grows")
+    sizes
+  end
+
+  defp show_picture(store, kept, part) do
+    {:ok, kept} = Store.append(store, kept, Context.add_user_message(kept.value, [part]))
+    kept
+  end
+
+  # 100 KB each.
+  defp picture do
+    data = Base.encode64(:crypto.strong_rand_bytes(100_000))
+    %{type: :image, media_type: "image/png", data: data}
+  end
+
+  # Bytes of the tables and indexes, without what deletions have left free.
+  defp size(_name, %Store.Postgres{} = store) do
+    tables =
+      "('conversations'), ('branches'), ('iterations'), ('texts'), ('calls'), ('prompts'), ('history'), ('blobs')"
+
+    for table <- ~w(conversations branches iterations texts calls prompts history blobs),
+        do: {:ok, _} = Store.Postgres.query(store, "vacuum ash_agent_#{table}", [])
+
+    {:ok, [[text]]} =
+      Store.Postgres.query(
+        store,
+        "select cast(sum(pg_total_relation_size('ash_agent_' || t.name)) as text) from (values #{tables}) as t(name)",
+        []
+      )
+
+    String.to_integer(text)
+  end
+
+  defp size(_name, %Store.SQLite{} = store) do
+    [[[pages]], [[free]], [[bytes]]] =
+      for pragma <- ~w(page_count freelist_count page_size),
+          do: sqlite_rows!(store, "pragma #{pragma}")
+
+    (pages - free) * bytes
+  end
+
+  defp sqlite_rows!(store, statement) do
+    reference = make_ref()
+    :ok = Native.run(store.ref, {:read, reference}, [statement], [])
+    receive do: ({:ash_agent_sqlite, ^reference, {:ok, [rows]}} -> rows)
   end
 
   # Each statement, where there are so many of what it is about: keys, calls, messages, writes, iterations or conversations.
@@ -117,6 +227,11 @@ defmodule AshAgent.Bench.Stores do
     end
 
     list = often(fn -> Store.list(store, metadata: mark, limit: min(count, 100)) end)
+    last = [order: :asc, limit: 100] ++ last_page(store, [])
+    page = often(fn -> Store.list(store, last) end)
+    claims = for n <- 1..count//2, do: claim!(store, "s-#{count}-#{n}")
+    {renew_all, _} = once(fn -> Store.renew_all(store, claims) end)
+    for claim <- claims, do: {:ok, _} = Store.release(store, claim)
     expired = [owner: "bench", lease: 3_600_000, limit: div(count, 2)]
     {expired, _} = once(fn -> Store.expired(store, expired) end)
     {prune, _} = once(fn -> Store.prune(store, older_than: 0, metadata: mark) end)
@@ -142,10 +257,23 @@ defmodule AshAgent.Bench.Stores do
       {"rename/3 with so many writes", rename},
       {"delete/2 with so many writes", delete},
       {"list/2, 100 of so many conversations", list},
+      {"list/2, the last page of all", page},
+      {"renew_all/2, half of so many", renew_all},
       {"expired/2, half of so many", expired},
       {"prune/2, half of so many", prune},
       {"erase/2, the other half", erase}
     ]
+  end
+
+  defp claim!(store, id) do
+    {:ok, claim} = Store.claim(store, id, owner: "bench", lease: 3_600_000)
+    claim
+  end
+
+  # Where the last page begins.
+  defp last_page(store, cursor) do
+    {:ok, page} = Store.list(store, [order: :asc, limit: 100] ++ cursor)
+    if page.next, do: last_page(store, after: page.next), else: cursor
   end
 
   # In a process of its own, so that what came before is not collected meanwhile.
@@ -200,6 +328,37 @@ defmodule AshAgent.Bench.Stores do
       "\nan iteration of a run: #{show(with_store)} us with the store, #{show(without)} us without"
     )
   end
+
+  # What a run asks a store for an answer with eight calls, beside its begin and its last answer.
+  defp round_trips(%module{} = store) do
+    counted = if module == Store.SQLite, do: CountedSQLite, else: CountedPostgres
+
+    [together, apart] =
+      for wait <- [0, 40] do
+        count = :counters.new(1, [])
+        _ = Store.delete(store, "bench-trips")
+        store = struct!(counted, store: store, count: count)
+        {:ok, kept} = Store.create(store, Context.new("start", id: "bench-trips"), owner: "bench")
+        before = :counters.get(count, 1)
+        tool = fn %{"n" => n} -> Process.sleep(n * wait) && {:ok, n} end
+        opts = [llm: &model_of_eight/1, tools: %{"wait" => tool}, store: store, kept: kept]
+        {:ok, _} = Runtime.run(kept.value, opts)
+        :counters.get(count, 1) - before - 2
+      end
+
+    :ok = Store.delete(store, "bench-trips")
+
+    IO.puts(
+      "\nround trips for an answer with 8 calls: #{together} where they end together, #{apart} where one ends every 40 ms"
+    )
+  end
+
+  defp model_of_eight(%{current_iteration: 1}) do
+    calls = for n <- 1..8, do: %{id: "call_#{n}", name: "wait", arguments: %{"n" => n}}
+    {:ok, %{tool_calls: calls}}
+  end
+
+  defp model_of_eight(_context), do: {:ok, %{content: "Done"}}
 
   defp model(%{current_iteration: n}, turns) when n > turns, do: {:ok, %{content: "Done"}}
 

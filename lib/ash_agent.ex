@@ -33,7 +33,7 @@ defmodule AshAgent do
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |
   | use the tools of MCP servers | `AshAgent.MCP` |
-  | look at stored conversations, also in a release | `AshAgent.Trace.Stored`, `mix ash_agent.trace` |
+  | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `AshAgent.Trace.Plug`, `mix ash_agent.trace` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |
 
   ## ash_agent_resources: Ash

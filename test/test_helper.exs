@@ -12,6 +12,7 @@ libraries = [
 
 programs = [
   atif: AtifModels.find(),
+  axe: Browser.axe(),
   chromium: Browser.executable(),
   otlp: OtlpModels.find()
 ]

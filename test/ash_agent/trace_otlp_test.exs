@@ -96,6 +96,8 @@ defmodule AshAgent.TraceOtlpTest do
     for %{parent: ^parent} = span <- spans, do: {span.name, tree(spans, span.id)}
   end
 
+  defp default({name, spec}), do: {name, spec[:default]}
+
   defp json(span, key) do
     {:ok, value} = JSON.decode(Map.fetch!(span.attributes, key))
     value
@@ -215,6 +217,86 @@ defmodule AshAgent.TraceOtlpTest do
       cut = Context.new("Hi") |> answered(%{"stop_reason" => "max_tokens"})
       assert [_, chat] = spans_of(cut)
       assert chat.attributes["gen_ai.response.finish_reasons"] == ["length"]
+    end
+
+    test "tells when the first words came, and what an answer cost" do
+      {:ok, response} =
+        AshAgent.Response.decode(:anthropic, %{
+          "type" => "message",
+          "role" => "assistant",
+          "model" => "m",
+          "stop_reason" => "end_turn",
+          "content" => [%{"type" => "text", "text" => "Hello!"}],
+          "usage" => %{"input_tokens" => 1_000, "output_tokens" => 7}
+        })
+
+      times = [requested_at: at(1), first_chunk_at: DateTime.add(at(1), 250, :millisecond)]
+
+      context =
+        Context.new("Hi", at: @at) |> Context.add_response!(response, times ++ [at: at(3)])
+
+      prices = [%{model: "m", input: 3_000_000, output: 15_000_000}]
+      [_turn, chat] = spans_of(context, prices: prices)
+
+      assert %{
+               "gen_ai.response.time_to_first_chunk" => 0.25,
+               "llm.cost.prompt" => 0.003,
+               "llm.cost.completion" => 0.000105,
+               "llm.cost.total" => 0.003105
+             } = chat.attributes
+
+      assert context
+             |> Context.to_snapshot()
+             |> Context.from_snapshot!()
+             |> Context.equal?(context)
+
+      for opts <- [[], [prices: [%{model: "other", input: 1, output: 1}]]] do
+        [_turn, chat] = spans_of(context, opts)
+        refute Map.has_key?(chat.attributes, "llm.cost.total")
+      end
+    end
+
+    test "names the error of a tool by its kind, and an imported body's provider" do
+      result = %{id: "c1", result: {:error, "words"}, error_type: "MyApp.NoMoney"}
+      fine = %{id: "c2", result: {:ok, 1}, error_type: "Ignored"}
+      calls = [%{id: "c1", name: "pay"}, %{id: "c2", name: "look"}]
+
+      context =
+        Context.new("Pay")
+        |> Context.add_assistant_message("", calls)
+        |> Context.add_tool_results([result, fine])
+
+      for context <- [context, context |> Context.dump() |> Context.load!()] do
+        [_turn, _chat, pay, look] = spans_of(context)
+        assert pay.status == 2 and pay.attributes["error.type"] == "MyApp.NoMoney"
+        refute Map.has_key?(look.attributes, "error.type")
+        assert [_, _, %{message: "words"}, _] = spans_of(context, messages: true)
+      end
+
+      body = %{messages: [%{role: "user", content: "Hi"}, %{role: "assistant", content: "Yes"}]}
+      {:ok, context, _report} = Context.from_request(body, :openai_chat)
+
+      for span <- spans_of(context),
+          do: assert(span.attributes["gen_ai.provider.name"] == "openai")
+    end
+
+    test "links turns to who asked for them, and has no span yet of one that goes on" do
+      {parent, child} = family()
+      opts = [children: [child], masked: true] ++ Enum.map(Trace.Otlp.shared(), &default/1)
+      spans = spans_of(parent, children: [child])
+      encode = fn how -> parent |> Trace.Otlp.encode(opts, how) |> spans() end
+      assert encode.([]) == spans
+
+      caller = :binary.copy(<<1>>, 16) <> :binary.copy(<<2>>, 8)
+      link = {String.duplicate("01", 16), String.duplicate("02", 8)}
+
+      for span <- encode.(caller: caller),
+          do: assert(span.links == if(span.parent, do: [], else: [link]))
+
+      turns = for %{parent: nil} = span <- spans, do: span.id
+      so_far = encode.(open?: true)
+      assert so_far == Enum.reject(spans, &(&1.id == List.last(turns)))
+      assert List.last(so_far).parent == List.last(turns)
     end
 
     test "marks what broke off, by the name of the reason alone" do

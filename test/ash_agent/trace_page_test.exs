@@ -5,7 +5,7 @@ defmodule AshAgent.TracePageTest do
   @moduletag :slow
 
   alias AshAgent.{ChatContext, Context, Trace}
-  alias AshAgent.TestSupport.Browser
+  alias AshAgent.TestSupport.{Browser, Pdf, Wait}
 
   @moduletag :chromium
   @moduletag integrations: ["Chromium"]
@@ -111,17 +111,38 @@ defmodule AshAgent.TracePageTest do
     assert [one, one, _] = tops
 
     assert Browser.texts(browser, ".decision") == [
-             "Approved by ann at 2026-01-01 10:00:40 UTC",
-             "Denied by bob at 2026-01-01 10:00:41 UTC because: too dear"
+             "Approved by ann at 2026-01-01 10:00:40",
+             "Denied by bob at 2026-01-01 10:00:41 because: too dear"
            ]
 
     assert Browser.texts(browser, ".call h4") == ["Result", "Result: denied", "Result"]
     assert Browser.eval(browser, "document.querySelector('img').naturalWidth") == 1
     # Times: the first turn took 42 s, and a minute passed before the next question.
     assert [first, second, third] = Browser.texts(browser, ".row")
-    assert first =~ ~r/^1 10:00:00 42.0 s, 3 calls, error/
+    assert first =~ ~r/^1 10:00:00 42.0 s, .*error/
     assert second =~ ~r/^2 10:00:42 58.0 s/
-    assert third =~ ~r/^3 10:01:40 open/
+    # What ended the run is not open.
+    assert third =~ ~r/^3 10:01:40 1.0 s/
+
+    # The outline has the first words and the tools.
+    assert [first, "It is sunny." <> _ | _] = Browser.texts(browser, ".what")
+
+    assert first ==
+             "“What is the weather in Rome?” → get_weather, buy_ticket, research → I'll look at both."
+
+    header = Browser.text(browser, ".top")
+
+    for words <- [
+          "answered",
+          "1 error",
+          "3 iterations",
+          "3 calls",
+          "1 min 41 s in all",
+          "1,000 tokens in"
+        ],
+        do: assert(header =~ words)
+
+    assert header =~ "begun 2026-01-01 10:00:00, last changed 2026-01-01 10:01:41 (UTC)"
     # Long texts are cut until they are wanted.
     refute Browser.text(browser, "#messages") =~ "dry"
     Browser.click(browser, "button.more")
@@ -131,8 +152,8 @@ defmodule AshAgent.TracePageTest do
     Browser.click(browser, ".call details summary", "Sub-agent")
     assert Browser.text(browser, ".agent") =~ "Hotel Roma is free."
     Browser.click(browser, "[role=tab]", "Tokens")
-    assert [turn, _] = Browser.texts(browser, ".row")
-    assert turn =~ "1,000 in (60% cached), 50 out"
+    assert [request] = Browser.texts(browser, ".row")
+    assert request =~ "1,000 in (60% cached), 50 out"
 
     widths =
       Browser.eval(
@@ -140,7 +161,7 @@ defmodule AshAgent.TracePageTest do
         "[...document.querySelector('.chart').children].map(one => one.getAttribute('width'))"
       )
 
-    assert ["57.1" <> _, "38.0" <> _, "4.7" <> _] = widths
+    assert ["57.1" <> _, "0%", "38.0" <> _, "4.7" <> _] = widths
     assert Browser.complaints(browser) == []
     Browser.close(browser)
   end
@@ -296,12 +317,18 @@ defmodule AshAgent.TracePageTest do
     [first, second | _] = Browser.texts(browser, ".row")
 
     assert first =~
-             "model 2.0 s, 1 min 30 s of waiting for a decision, 2 calls 4.0 s"
+             "model 2.0 s, 1 min 30 s of waiting for a decision, tools 4.0 s"
 
     assert second =~ "model 1.0 s"
     assert Browser.texts(browser, ".legend span") == ["model", "people", "tools", "rest"]
     said = Browser.text(browser, "#messages")
     assert said =~ "answered in 2.0 s" and said =~ "ran 4.0 s" and said =~ "ran 1.0 s"
+    # Calls that ran beside each other stand on one axis.
+    assert Browser.texts(browser, ".axis li") |> Enum.map(&String.replace(&1, "\n", " ")) ==
+             ["ask 0 ms to 4.0 s", "look 1.0 s to 2.0 s"]
+
+    assert Browser.eval(browser, "document.querySelectorAll('.axis .tools')[1].getAttribute('x')") ==
+             "25%"
 
     assert Browser.eval(browser, "document.querySelector('[name=view]').hidden")
     Browser.press(browser, "v")
@@ -315,6 +342,8 @@ defmodule AshAgent.TracePageTest do
         "(document.querySelector('[name=view]').value = #{choice}, document.querySelector('[name=view]').dispatchEvent(new Event('change')))"
       )
 
+      # A text has no place before it is laid out.
+      Browser.settle(browser)
       Browser.text(browser, "#messages")
     end
 
@@ -475,10 +504,8 @@ defmodule AshAgent.TracePageTest do
     Browser.close(browser)
   end
 
-  test "is light or dark as its reader wishes, and prints all messages", context do
-    long = long(100)
-
-    browser = open(Trace.to_html(long), context)
+  test "is light or dark as its reader wishes, and shows the reader's time", context do
+    browser = open(Trace.to_html(talk()), context, timezone: "Asia/Tokyo")
     color = "getComputedStyle(document.body).backgroundColor"
     light = Browser.eval(browser, color)
 
@@ -487,22 +514,133 @@ defmodule AshAgent.TracePageTest do
     })
 
     assert light == "rgb(251, 251, 250)" and Browser.eval(browser, color) == "rgb(22, 22, 21)"
-    assert Browser.eval(browser, "document.querySelectorAll('article').length") < 60
-    %{"data" => pdf} = Browser.call(browser, "Page.printToPDF", %{})
-    assert "%PDF" <> _ = Base.decode64!(pdf)
-    Browser.eval(browser, "window.dispatchEvent(new Event('beforeprint'))")
-    assert Browser.eval(browser, "document.querySelectorAll('article').length") == 201
     Browser.call(browser, "Emulation.setEmulatedMedia", %{media: "print"})
 
     assert Browser.eval(browser, "getComputedStyle(document.querySelector('.bar')).display") ==
              "none"
 
-    Browser.eval(browser, "window.dispatchEvent(new Event('afterprint'))")
-    assert Browser.eval(browser, "document.querySelectorAll('article').length") < 60
+    assert Browser.text(browser, ".top") =~ "begun 2026-01-01 19:00:00"
+    assert Browser.text(browser, ".top") =~ "(Asia/Tokyo)"
     Browser.close(browser)
   end
 
-  test "opens 1,000 iterations and 20 MB in a second, and holds only what is seen", context do
+  test "has all text of 2,200 messages: printed, and found by the browser's own search",
+       context do
+    # Beyond what is shown of a text at first, in thinking, and in the last message.
+    long = String.duplicate("lorem ipsum ", 400) <> "hiddenword"
+
+    conversation =
+      long(1_099)
+      |> Context.add_assistant_message([
+        %{type: :thinking, text: "thoughtword"},
+        %{type: :text, text: long}
+      ])
+      |> Context.add_user_message("The very lastword")
+
+    assert Context.count_messages(conversation) == 2_201
+    browser = open(Trace.to_html(conversation), context)
+    # Those that are not seen come soon, one after the other.
+    made = "document.querySelectorAll('.feed > article').length"
+    assert Wait.until(fn -> Browser.eval(browser, made) == 2_201 end)
+    assert Browser.eval(browser, "window.find('question 1042')")
+    assert Browser.eval(browser, "getSelection().anchorNode.textContent") == "question 1042"
+    assert Browser.eval(browser, "window.find('lastword')")
+
+    # What is folded is marked as to be found: window.find() does not look there, and the browser's own search does.
+    assert Browser.eval(browser, "document.querySelector('.rest').hidden") == "until-found"
+    refute Browser.text(browser, "#messages") =~ "hiddenword"
+
+    words = browser |> Pdf.print() |> Pdf.text()
+
+    for word <- ["question 1042", "hiddenword", "thoughtword", "lastword"],
+        do: assert(words =~ String.replace(word, " ", ""), "#{word} is not printed")
+
+    # The page is as it was.
+    refute Browser.text(browser, "#messages") =~ "thoughtword"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  test "shows Markdown and JSON as text in blocks, and signs for what is not seen", context do
+    tags = for letter <- 'ignore', into: "", do: <<0xE0000 + letter::utf8>>
+
+    words = """
+    # A **plan** <b>
+
+    Look at `a.ex`:
+
+    ```elixir
+    IO.puts("*")
+    ```
+
+    - one
+    > quoted
+
+    | a | b |
+    |---|---|
+    | 1 | <img src=x onerror=window.hacked=1> |
+
+    pass\u200bword soft\u00adhyphen #{tags} 👩‍👧 ❤️ क्‍ष می‌خواهم
+    """
+
+    number = "12345678901234567890.0"
+    call = %{id: "c1", name: "look", arguments: %{"a" => [1, %{}]}}
+
+    conversation =
+      Context.new("Hi")
+      |> Context.add_assistant_message(words, [call])
+      |> Context.add_tool_results([{"c1", {:ok, ~s({"big":#{number},"text":"a{,\\""})}}])
+
+    browser = open(Trace.to_html(conversation), context)
+    text = fn selector -> Browser.text(browser, ".assistant " <> selector) end
+    assert text.(".heading") == "A plan <b>"
+    assert text.(".heading strong") == "plan"
+    assert text.("code") == "a.ex"
+    assert text.("pre.code") == ~s[IO.puts("*")]
+    assert text.(".item") =~ "one"
+    assert text.("blockquote") == "quoted"
+    assert Browser.texts(browser, ".assistant td") == ["1", "<img src=x onerror=window.hacked=1>"]
+    shown = Browser.text(browser, ".assistant")
+
+    signs =
+      "pass⟦U+200B⟧word soft⟦U+00AD⟧hyphen ⟦U+E0069⟧⟦U+E0067⟧⟦U+E006E⟧⟦U+E006F⟧⟦U+E0072⟧⟦U+E0065⟧"
+
+    kept = " 👩‍👧 ❤️ क्‍ष می‌خواهم"
+    assert shown =~ signs <> kept
+    # As everywhere.
+    assert ExUnit.CaptureIO.capture_io(fn -> Context.print(conversation, width: :infinity) end) =~
+             signs <> kept
+
+    assert Browser.texts(browser, ".call pre") == [
+             "{\n  \"a\": [\n    1,\n    {}\n  ]\n}",
+             "{\n  \"big\": #{number},\n  \"text\": \"a{,\\\"\"\n}"
+           ]
+
+    assert Browser.eval(browser, "typeof window.hacked") == "undefined"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
+  @tag :axe
+  test "has nothing that axe would have otherwise", context do
+    failed = Context.add_failure(talk(), %{kind: :rate_limited, status: 429}, at(102))
+    page = Trace.to_html(failed, children: [child()], request: :anthropic)
+    browser = open(page, context)
+    Browser.eval(browser, File.read!(Browser.axe()) <> "; 0")
+
+    for tab <- ["Iterations", "Tokens", "Branches", "Compare", "Request"] do
+      Browser.click(browser, "[role=tab]", tab)
+
+      assert Browser.eval(
+               browser,
+               "axe.run().then(found => found.violations.map(one => [one.id, one.nodes[0].html]))"
+             ) == []
+    end
+
+    Browser.close(browser)
+  end
+
+  test "opens 1,000 iterations and 20 MB in a second, and lays out only what is seen", context do
     text = String.duplicate("lorem ipsum dolor sit amet, ", 250)
 
     conversation =
@@ -530,21 +668,13 @@ defmodule AshAgent.TracePageTest do
       })()
       """)
 
-    most =
-      Browser.eval(
-        browser,
-        "(() => { let most = 0; const count = () => document.querySelectorAll('*').length; window.most = () => most = Math.max(most, count()); return window.most(); })()"
-      )
-
-    assert most < 1_500
-
     # Scrolls to the end in 100 steps: each draws a new picture.
     frames =
       Browser.eval(browser, """
       new Promise(done => {
         const times = []; let step = 0, before = performance.now();
         const next = now => {
-          times.push(now - before); before = now; window.most();
+          times.push(now - before); before = now;
           if (++step > 100) return done(times.sort((a, b) => a - b));
           window.scrollTo(0, document.documentElement.scrollHeight * step / 100);
           requestAnimationFrame(next);
@@ -552,8 +682,6 @@ defmodule AshAgent.TracePageTest do
         requestAnimationFrame(next);
       })
       """)
-
-    assert Browser.eval(browser, "window.most()") < 2_000
 
     IO.puts(
       "\n  20 MB: to be read after #{round(painted)} ms, complete #{round(ready - read)} ms after its last byte came; " <>

@@ -13,6 +13,12 @@ defmodule AshAgent.TestSupport.Browser do
   def executable,
     do: System.find_executable("chromium") || System.find_executable("chromium-browser")
 
+  @doc "The script of axe-core, if it was installed as CONTRIBUTING.md says."
+  def axe do
+    file = Path.expand("../../_build/axe/node_modules/axe-core/axe.min.js", __DIR__)
+    if File.regular?(file), do: file
+  end
+
   def version do
     {version, 0} = System.cmd(executable(), ["--version"], stderr_to_stdout: true)
     version |> String.split("\n") |> Enum.find("", &(&1 =~ "Chrom")) |> String.trim()
@@ -43,6 +49,9 @@ defmodule AshAgent.TestSupport.Browser do
       deviceScaleFactor: 1,
       mobile: false
     })
+
+    # Pages show the reader's time.
+    call(browser, "Emulation.setTimezoneOverride", %{timezoneId: opts[:timezone] || "UTC"})
 
     if opts[:script] == false,
       do: call(browser, "Emulation.setScriptExecutionDisabled", %{value: true})

@@ -35,7 +35,9 @@ defmodule AshAgent.TestSupport.OtlpReader do
         to: String.to_integer(span["endTimeUnixNano"]),
         attributes:
           for(a <- span["attributes"], into: %{}, do: {a["key"], json_value(a["value"])}),
-        status: span["status"]["code"] || 0
+        status: span["status"]["code"] || 0,
+        message: span["status"]["message"],
+        links: for(link <- span["links"] || [], do: {link["traceId"], link["spanId"]})
       }
     end
   end
@@ -53,6 +55,8 @@ defmodule AshAgent.TestSupport.OtlpReader do
     8 = byte_size(id)
     [from] = all(fields, 7)
     [to] = all(fields, 8)
+    status = fields |> all(15) |> Enum.flat_map(&fields/1)
+    links = for link <- all(fields, 13), do: fields(link)
 
     %{
       trace: hex(trace),
@@ -63,11 +67,9 @@ defmodule AshAgent.TestSupport.OtlpReader do
       from: from,
       to: to,
       attributes: attributes(fields, 9),
-      status:
-        case all(fields, 15) do
-          [] -> 0
-          [status] -> status |> fields() |> all(3) |> List.first(0)
-        end
+      status: status |> all(3) |> List.first(0),
+      message: status |> all(2) |> List.first(),
+      links: for([{1, trace}, {2, span}] <- links, do: {hex(trace), hex(span)})
     }
   end
 

@@ -57,7 +57,8 @@ defmodule AshAgent.Context.Log do
 
   @typedoc """
   The result of a tool call. `:started_at` and `:ended_at` are the times of the tool, each a `DateTime` or microseconds since 1970, see
-  `AshAgent.Context.tool_call_times/2`.
+  `AshAgent.Context.tool_call_times/2`. `:error_type` names the kind of an error for those who look, such as an exception's module; models do not
+  read it.
 
   `{:ok, term}` with any term. A list of text, image, file and provider parts is shown to the model as those parts. Otherwise
   the model reads a binary as it is, anything else as JSON, the reason of an error in words, and "(no output)" for an empty result.
@@ -69,7 +70,8 @@ defmodule AshAgent.Context.Log do
             required(:id) => binary(),
             required(:result) => result(),
             optional(:started_at) => DateTime.t() | integer(),
-            optional(:ended_at) => DateTime.t() | integer()
+            optional(:ended_at) => DateTime.t() | integer(),
+            optional(:error_type) => String.t()
           }
           | {binary(), result()}
   @type result :: {:ok, term()} | {:error, term()} | {:unknown, term()}
@@ -167,7 +169,7 @@ defmodule AshAgent.Context.Log do
   It is the message that `AshAgent.Context.get_iteration_messages/2` returns at this position, in O(log n). A message added by
   `AshAgent.Context.add_response/3` also has `:response`, a map with the `:provider`, the `:model` and the `:id`, the `:finish_reason` and
   `:finish_word`, the `:state` (`:complete` or `:interrupted`), and the `:reason` of an interruption. It has
-  `:requested_at` and `:received_at` if they are known, and `:details` if the provider said more of its answer, see
+  `:requested_at`, `:first_chunk_at` and `:received_at` if they are known, and `:details` if the provider said more of its answer, see
   `AshAgent.Response.details/1`.
 
   ## Examples

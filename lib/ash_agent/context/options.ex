@@ -144,6 +144,12 @@ defmodule AshAgent.Context.Options do
             doc:
               "when the response was requested, from this context. It is kept with the time of the message, and so is the " <>
                 "view (without its masks), see `AshAgent.Trace`. Defaults to no times."
+          ],
+          first_chunk_at: [
+            type: {:or, [{:struct, DateTime}, :integer, nil]},
+            type_doc: "a `DateTime`, or microseconds since 1970",
+            doc:
+              "when the first piece of a stream came, kept with `:requested_at`. Defaults to `nil`."
           ]
         ],
     interrupt:

@@ -80,9 +80,9 @@ defmodule AshAgent.Context.Responses do
         when context: Reply.handle()
   def add_response(%{ref: ref} = context, %{ref: response}, opts \\ []) do
     opts = Options.validate!(opts, :add_response)
-    [metadata, requested_at, at] = for key <- [:metadata, :requested_at, :at], do: opts[key]
+    times = {opts[:requested_at], opts[:first_chunk_at]}
 
-    case Native.context_add_response(ref, response, metadata, requested_at, at) do
+    case Native.context_add_response(ref, response, opts[:metadata], times, opts[:at]) do
       {:error, {:response, fault}} -> {:error, AshAgent.Response.Error.new(fault)}
       reply -> Reply.put_at(reply, context)
     end

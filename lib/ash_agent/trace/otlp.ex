@@ -3,7 +3,7 @@ defmodule AshAgent.Trace.Otlp do
 
   # Conversations as OTLP: the options, and the way into the core.
 
-  alias AshAgent.{ChatContext, Context, ToolDefinition}
+  alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
   alias AshAgent.Context.{Error, Native}
   alias AshAgent.Context.Printed
 
@@ -14,43 +14,43 @@ defmodule AshAgent.Trace.Otlp do
 
   # Those of an exporter, which has one format and knows which turns are over.
   @shared [
-    agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
-    version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
-    messages: [
-      type: :boolean,
-      default: false,
-      doc:
-        "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
-          "Names, ids, times, numbers of tokens and kinds of failures are always written."
-    ],
-    conventions: [
-      type: {:in, [:v1_41, :next]},
-      default: :v1_41,
-      doc:
-        "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
-          "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
-    ],
-    tools: [
-      type: :any,
-      type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
-      doc: "the tools that the agent had. Defaults to no tools."
-    ],
-    resource:
-      @attributes ++
-        [
-          default: %{},
-          doc:
-            "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
-              "`service.name`, that is the agent's name."
-        ],
-    attributes:
-      @attributes ++
-        [
-          default: %{},
-          doc:
-            "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
-        ]
-  ]
+            agent: [type: :string, default: "ash_agent", doc: "the agent's name."],
+            version: [type: {:or, [:string, nil]}, default: nil, doc: "the agent's version."],
+            messages: [
+              type: :boolean,
+              default: false,
+              doc:
+                "whether to write what was said: messages, system prompts, definitions of tools, arguments and results. " <>
+                  "Names, ids, times, numbers of tokens and kinds of failures are always written."
+            ],
+            conventions: [
+              type: {:in, [:v1_41, :next]},
+              default: :v1_41,
+              doc:
+                "the version of the semantic conventions: 1.41, or what has been changed in them since and has no release yet. " <>
+                  "Only `:next` has `gen_ai.conversation.compacted`, and summaries as parts of the type `compaction`."
+            ],
+            tools: [
+              type: :any,
+              type_doc: "tools, as `AshAgent.Runtime.run/2` takes them",
+              doc: "the tools that the agent had. Defaults to no tools."
+            ],
+            resource:
+              @attributes ++
+                [
+                  default: %{},
+                  doc:
+                    "attributes of the resource, such as `%{\"deployment.environment.name\" => \"production\"}`. Unless it has " <>
+                      "`service.name`, that is the agent's name."
+                ],
+            attributes:
+              @attributes ++
+                [
+                  default: %{},
+                  doc:
+                    "further attributes of the spans of turns, such as `%{\"user.id\" => \"42\"}`; those of sub-agents do not get them."
+                ]
+          ] ++ Prices.schema()
 
   @own [
     format: [
@@ -71,9 +71,12 @@ defmodule AshAgent.Trace.Otlp do
   def options, do: @own ++ @shared
   def shared, do: @shared
 
-  @doc "Encodes what was checked; `error` says why the last turn failed, where a conversation does not."
-  @spec encode(Context.t() | ChatContext.t(), keyword(), String.t() | nil) :: binary()
-  def encode(shown, opts, error \\ nil) do
+  @doc """
+  Encodes what was checked. `how` is what a conversation does not tell: why the last turn failed (`:error`), that it goes on (`:open?`), and the
+  ids of the trace and the span of who asked (`:caller`).
+  """
+  @spec encode(Context.t() | ChatContext.t(), keyword(), keyword()) :: binary()
+  def encode(shown, opts, how \\ []) do
     told = [
       read_conversation(shown, true) | Enum.map(opts[:children], &read_conversation(&1, false))
     ]
@@ -81,7 +84,10 @@ defmodule AshAgent.Trace.Otlp do
     given = %{
       agent: opts[:agent],
       version: opts[:version],
-      error: error,
+      error: how[:error],
+      open: how[:open?] == true,
+      caller: how[:caller],
+      prices: Prices.terms(opts[:prices]),
       json: opts[:format] == :json,
       next: opts[:conventions] == :next,
       messages: opts[:messages],
@@ -102,6 +108,7 @@ defmodule AshAgent.Trace.Otlp do
   def available! do
     words = %{agent: "", version: nil, error: nil, json: false, next: false, messages: false}
     given = Map.merge(words, %{turns: nil, tools: nil, resource: %{}, attributes: %{}})
+    given = Map.merge(given, %{open: false, caller: nil, prices: Prices.terms([])})
 
     with {:error, reason} <- Native.trace_otlp([], true, given),
          do: raise(Error, reason: reason)

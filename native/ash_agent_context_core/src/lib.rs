@@ -53,6 +53,7 @@ pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 pub use reason::{Detail, Reason};
 pub use request::located::Located;
 pub use request::segment::{KeptBytes, Segment};
+pub use response::add::AnswerTimes;
 pub use response::push::Delta;
 pub use response::{Given, Reading, Response, State, MAX_BYTES};
 pub use storage::changes::Changes;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use ash_agent_context_core::{time, Context, Given, Response, Stamp, Time, Value};
+use ash_agent_context_core::{time, AnswerTimes, Context, Given, Response, Stamp, Time, Value};
 use proptest::prelude::*;
 
 fn at(micros: i64) -> Time {
@@ -41,9 +41,12 @@ fn answer(context: &Context, known: bool) -> Context {
         model: None,
         finish: None,
     });
-    let requested_at = known.then(|| at(1));
+    let times = AnswerTimes {
+        requested_at: known.then(|| at(1)),
+        first_chunk_at: None,
+    };
     let context = context
-        .add_answer(&response.unwrap(), requested_at, Stamp::at(at(2)))
+        .add_answer(&response.unwrap(), times, Stamp::at(at(2)))
         .unwrap();
     context
         .add_user_message(Value::text("And?"), Stamp::at(at(3)))

@@ -15,11 +15,12 @@ nif!(
 #[cfg(feature = "otlp")]
 mod with {
     use ash_agent_context_core::{Conventions, Cost, OtlpOptions, Turns, Value};
-    use rustler::{Env, NewBinary, NifMap, Term};
+    use rustler::{Binary, Env, NewBinary, NifMap, Term};
 
     use crate::argument::Unsigned;
     use crate::decode::{self, Around};
     use crate::error::NifError;
+    use crate::prices::PricesHandle;
     use crate::scheduler::Scheduler;
     use crate::trace::with_trace;
 
@@ -38,6 +39,10 @@ mod with {
         tools: Term<'a>,
         resource: Term<'a>,
         attributes: Term<'a>,
+        open: bool,
+        /// `nil`, or the 24 bytes of a trace's and a span's id.
+        caller: Option<Binary<'a>>,
+        prices: PricesHandle,
     }
 
     pub fn otlp<'a>(
@@ -70,9 +75,17 @@ mod with {
             resource: &pairs(resource),
             attributes: &pairs(read(given.attributes)?),
             error: given.error,
+            is_open: given.open,
+            caller: given.caller.as_deref().and_then(ids),
+            prices: Some(given.prices.get()),
         };
         let bytes = with_trace(scheduler, told, masked, |trace| trace.to_otlp(&options))??;
         Ok(NewBinary::from_slice(env, &bytes).into())
+    }
+
+    fn ids(bytes: &[u8]) -> Option<([u8; 16], [u8; 8])> {
+        let (trace, span) = bytes.split_at_checked(16)?;
+        Some((trace.try_into().ok()?, span.try_into().ok()?))
     }
 
     fn pairs(map: Value) -> Vec<(String, Value)> {

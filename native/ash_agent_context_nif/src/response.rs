@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ash_agent_context_core::{
-    Delta, Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply, Response,
-    Size, Stamp, State, ToolCall, Value,
+    AnswerTimes, Delta, Event, Fault, Finish, Framing, Given, MessageRef, Provider, Reading, Reply,
+    Response, Size, Stamp, State, ToolCall, Value,
 };
 use rustler::{
     Atom, Binary, Encoder as _, Env, NifMap, NifTaggedEnum, Resource, ResourceArc, Term,
@@ -339,18 +339,21 @@ nif!(
      context: Handle,
      response: ResponseHandle,
      metadata: Metadata,
-     requested_at: Term<'a>,
+     times: Of<'a, (Term<'a>, Term<'a>)>,
      at: At| {
         let response = response.get()?;
         scheduler.allow(cost(response))?;
         scheduler.allow(context.get().append_cost())?;
-        let is_given = requested_at != atoms::nil().to_term(env);
-        let requested_at = is_given.then(|| clock::at(requested_at, scheduler));
-        let next = context.get().add_answer(
-            response,
-            requested_at.transpose()?,
-            Stamp { at, metadata },
-        )?;
+        let read = |at: Term<'a>| {
+            let is_given = at != atoms::nil().to_term(env);
+            is_given.then(|| clock::at(at, scheduler)).transpose()
+        };
+        let times = AnswerTimes {
+            requested_at: read(times.0)?,
+            first_chunk_at: read(times.1)?,
+        };
+        let stamp = Stamp { at, metadata };
+        let next = context.get().add_answer(response, times, stamp)?;
         Ok(answer(env, next))
     }
 );
@@ -457,6 +460,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         };
         let times = [
             (atoms::requested_at(), reply.requested_at),
+            (atoms::first_chunk_at(), reply.first_chunk_at),
             (atoms::received_at(), reply.received_at),
         ];
         times.into_iter().fold(shown, |shown, (key, at)| match at {

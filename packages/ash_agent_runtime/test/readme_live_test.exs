@@ -2,7 +2,7 @@ defmodule AshAgent.ReadmeLiveTest do
   # The README's LiveView against a session that fails, waits and ends. Only what it uses of Phoenix is here; the tutorial's runs in Phoenix.
   use ExUnit.Case, async: false
 
-  alias AshAgent.{Response, Session}
+  alias AshAgent.{LLM, Response, Session}
   alias AshAgent.LLM.Scripted
 
   defmodule Phoenix do
@@ -45,7 +45,7 @@ defmodule AshAgent.ReadmeLiveTest do
   defp texts(assigns), do: for(message <- assigns.messages, do: Response.text(message))
 
   test "shows an answer, a failure and the end of its session", %{live: live} do
-    llm = Scripted.new(["Hello there!", {:error, :overloaded}])
+    llm = Scripted.new(["Hello there!", {:error, %LLM.Error{reason: :test, kind: :overloaded}}])
     {:ok, session} = Session.start_link(llm: llm)
     socket = mount(live, session)
 
@@ -53,7 +53,7 @@ defmodule AshAgent.ReadmeLiveTest do
     socket = watch(live, socket, &("Hello there!" in texts(&1)))
 
     {:error, _} = Session.prompt(session, "And?")
-    socket = watch(live, socket, &(&1.notice == "The turn failed (llm_error)."))
+    socket = watch(live, socket, &(&1.notice == "The turn failed (overloaded)."))
     assert texts(socket.assigns) == ["Hi", "Hello there!", "And?"]
 
     GenServer.stop(session)

@@ -42,6 +42,7 @@ defmodule AshAgent.Test.Server do
   use GenServer
 
   alias AshAgent.Context.JSON
+  alias AshAgent.LLM.Recorded.Cassette
   alias AshAgent.Response
   alias AshAgent.Test.Server.{Format, Misbehaviour, Wire}
 
@@ -52,6 +53,12 @@ defmodule AshAgent.Test.Server do
       type: {:or, [:list, {:fun, 1}]},
       default: [],
       doc: "the steps, see above."
+    ],
+    cassette: [
+      type: :string,
+      doc:
+        "a file of `AshAgent.LLM.Recorded` whose answers are sent, byte by byte, instead of a script. A request without a recording is " <>
+          "refused with status 400."
     ],
     provider: [
       type:
@@ -157,9 +164,30 @@ defmodule AshAgent.Test.Server do
   @impl true
   def init(opts) do
     server = self()
+    opts = Map.put(opts, :script, script(opts))
     %{url: url} = Wire.start(&serve(&1, server, opts))
     {:ok, %{script: opts.script, url: url, requests: [], count: 0}}
   end
+
+  defp script(%{cassette: file}) do
+    {:ok, cassette} = Cassette.start_link(cassette: file, mode: :replay)
+
+    fn request ->
+      case Cassette.find(cassette, request.path, request.body) do
+        {:ok, %{status: nil}} ->
+          {:raw, 502, [], []}
+
+        {:ok, recording} ->
+          {:raw, recording.status, recording.headers,
+           for({_at, piece} <- recording.pieces, do: piece)}
+
+        {:error, missing} ->
+          {:refuse, 400, Exception.message(missing)}
+      end
+    end
+  end
+
+  defp script(opts), do: opts.script
 
   @impl true
   def handle_call(:base_url, _from, state), do: {:reply, state.url, state}

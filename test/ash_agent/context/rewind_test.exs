@@ -289,21 +289,6 @@ defmodule AshAgent.Context.RewindTest do
     end
   end
 
-  test "costs the same of 10,000 iterations as of 10" do
-    time = fn context, to ->
-      times = for _ <- 1..50, do: elem(:timer.tc(fn -> Context.rewind(context, to: to) end), 0)
-      Enum.min(times)
-    end
-
-    small = turns(10)
-    large = turns(10_000)
-    time.(small, 5)
-
-    for {to, of} <- [{9_990, 5}, {5_000, 5}, {3, 3}] do
-      assert time.(large, to) <= 20 * max(time.(small, of), 10)
-    end
-  end
-
   test "is one of several branches" do
     context = turns(6)
     a = context |> Context.rewind(to: 3) |> Context.add_user_message("left", at: @at)

@@ -473,18 +473,6 @@ defmodule AshAgent.Context.ViewTest do
           ],
           do: assert_caller_bug(fn -> Context.fit(turns(2), budget, opts) end)
     end
-
-    test "costs what it hides" do
-      context = turns(5_000)
-      Context.count_tokens(context)
-      tokens = Context.count_tokens(context)
-
-      time = fn ->
-        elem(:timer.tc(fn -> {:ok, _, 1..5} = Context.fit(context, tokens - 40) end), 0)
-      end
-
-      assert Enum.min(for _ <- 1..20, do: time.()) < 2_000
-    end
   end
 
   describe "compact" do
@@ -1723,29 +1711,5 @@ defmodule AshAgent.Context.ViewTest do
 
       assert {:error, _} = Context.load(Map.put(document, "view", %{"covers" => covers}))
     end
-  end
-
-  test "a view of many pieces costs in proportion to them" do
-    time = fn count ->
-      context =
-        Enum.reduce(1..count, Context.new("a"), fn _, c ->
-          c |> Context.add_assistant_message("b") |> Context.add_user_message("c")
-        end)
-
-      {time, context} =
-        :timer.tc(fn ->
-          context =
-            Enum.reduce(1..count//2, context, &elem(Context.compact(&2, :drop, range: &1..&1), 1))
-
-          Context.count_tokens(context)
-          Context.load!(Context.dump(context))
-        end)
-
-      assert Context.count_messages(context) == length(Context.to_messages(context))
-      time / count
-    end
-
-    time.(100)
-    assert time.(4_000) < 12 * max(time.(400), 20)
   end
 end

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rpds::VectorSync;
 
 use crate::log::iteration::Iteration;
+use crate::value::steps;
 
 /// Iterations that a cut frees one by one; of more than that it only looks away.
 const FEW: usize = 32;
@@ -37,6 +38,7 @@ impl History {
     }
 
     pub fn get(&self, index: usize) -> Option<&Iteration> {
+        steps::count(1);
         self.list.get(index).filter(|_| index < self.len)
     }
 
@@ -45,7 +47,8 @@ impl History {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Iteration> {
-        self.list.iter().take(self.len)
+        let iterations = self.list.iter().take(self.len);
+        iterations.inspect(|_| steps::count(1))
     }
 
     pub fn push(&mut self, iteration: Iteration) {
@@ -87,7 +90,9 @@ impl History {
         }
         self.len = self.len.min(len);
         if self.list.len() - self.len <= FEW {
-            while self.list.len() > self.len && self.list.drop_last_mut() {}
+            while self.list.len() > self.len && self.list.drop_last_mut() {
+                steps::count(1);
+            }
         }
     }
 

@@ -240,6 +240,9 @@ impl Status {
     }
 }
 
+/// Characters of the kind of an error that are kept.
+const ERROR_TYPE: usize = 200;
+
 /// Holds what a tool gave.
 #[derive(Debug)]
 pub struct Outcome {
@@ -249,6 +252,8 @@ pub struct Outcome {
     pub output: Output,
     /// When the tool started and when it ended, where that is known.
     pub ran: Option<(Time, Time)>,
+    /// What kind of error it was, such as the name of an exception.
+    pub error_type: Option<Box<str>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The text for the model, where it is not the output itself. Made with the result, so that
@@ -277,6 +282,7 @@ impl Outcome {
         Self {
             status,
             ran: None,
+            error_type: None,
             extra: None,
             text: describe(status, &output),
             output,
@@ -295,6 +301,15 @@ impl Outcome {
     /// The result with the times of the tool.
     pub(crate) const fn with_times(mut self, ran: Option<(Time, Time)>) -> Self {
         self.ran = ran;
+        self
+    }
+
+    /// The result with the kind of its error, of which a name's length is kept.
+    pub(crate) fn with_error_type(mut self, error_type: Option<&str>) -> Self {
+        let cut = |name: &str| name.chars().take(ERROR_TYPE).collect::<String>().into();
+        self.error_type = error_type.filter(|_| self.is_error()).map(cut);
+        let bytes = self.error_type.as_deref().map_or(0, str::len);
+        self.size = self.size.plus(Size::new(0, bytes));
         self
     }
 
@@ -360,6 +375,7 @@ impl PartialEq for Outcome {
         self.status == other.status
             && self.output == other.output
             && self.ran == other.ran
+            && self.error_type == other.error_type
             && self.extra == other.extra
     }
 }

@@ -19,6 +19,8 @@ pub struct Reply {
     pub word: Option<Box<str>>,
     /// When it was asked for.
     pub requested_at: Option<Time>,
+    /// When the first piece of it came, if it came in pieces.
+    pub first_chunk_at: Option<Time>,
     /// When all of it was there.
     pub received_at: Option<Time>,
     /// The message broke off, for this reason.

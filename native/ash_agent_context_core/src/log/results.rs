@@ -7,7 +7,8 @@ use crate::value::fields::{utf8, Fields};
 use crate::value::time::{self, Time};
 use crate::value::Value;
 
-/// Reads `[%{id: id, result: result, started_at: time, ended_at: time} | {id, result}]`; times may be absent.
+/// Reads `[%{id: id, result: result, started_at: time, ended_at: time, error_type: text} | {id, result}]`; all but
+/// the first two may be absent.
 ///
 /// # Errors
 /// [`Error::InvalidToolResult`], [`Error::InvalidPart`].
@@ -24,16 +25,21 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
         position,
         key: Value::atom(key),
     };
-    let (id, result, ran) = match item {
+    let (id, result, ran, error_type) = match item {
         Value::Tuple(pair) => match <[Value; 2]>::try_from(pair.into_vec()) {
-            Ok([id, result]) => (id, result, None),
+            Ok([id, result]) => (id, result, None, None),
             Err(_) => return Err(wrong("id")),
         },
         item => {
             let mut fields = Fields::of(item).ok_or_else(|| wrong("id"))?;
             let id = fields.take("id").ok_or_else(|| wrong("id"))?;
             let result = fields.take("result").ok_or_else(|| wrong("result"))?;
-            (id, result, times(&mut fields).map_err(wrong)?)
+            let error_type = match fields.take_given("error_type").map(utf8) {
+                None => None,
+                Some(text) => Some(text.map_err(|_| wrong("error_type"))?),
+            };
+            let ran = times(&mut fields).map_err(wrong)?;
+            (id, result, ran, error_type)
         }
     };
     let id = utf8(id).map_err(|_| wrong("id"))?;
@@ -50,7 +56,10 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
                 }
                 Ok((id, outcome.with_times(ran)))
             }
-            "error" => Ok((id, error(term).with_times(ran))),
+            "error" => {
+                let outcome = error(term).with_error_type(error_type.as_deref());
+                Ok((id, outcome.with_times(ran)))
+            }
             "unknown" => {
                 let outcome = Outcome::new(Status::Unknown, Output::Value(term));
                 Ok((id, outcome.with_times(ran)))

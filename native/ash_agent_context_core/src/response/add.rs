@@ -25,6 +25,15 @@ const CUT_BY_LENGTH: &str =
 /// Holds what it reads of a call after which the response broke off.
 const NOT_RUN: &str = "The response broke off after this call. It was not run.";
 
+/// When a response was asked for and began, as far as that is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnswerTimes {
+    /// When its request was sent.
+    pub requested_at: Option<Time>,
+    /// When its first piece came. It counts with the other.
+    pub first_chunk_at: Option<Time>,
+}
+
 impl Context {
     /// Adds what a provider sent back to the current iteration: the message with its calls, what was
     /// counted, and where it came from.
@@ -38,10 +47,10 @@ impl Context {
     /// # Complexity
     /// O(size of the message)
     pub fn add_response(&self, response: &Response, stamp: Stamp) -> Result<Self, Error> {
-        self.add_answer(response, None, stamp)
+        self.add_answer(response, AnswerTimes::default(), stamp)
     }
 
-    /// The same for a response whose request was made from this conversation at a time, if that is known. Then both
+    /// The same for a response whose request was made from this conversation at a time, if that is known. Then the
     /// times are kept, and the view that the request was made from.
     ///
     /// # Errors
@@ -52,7 +61,7 @@ impl Context {
     pub fn add_answer(
         &self,
         response: &Response,
-        requested_at: Option<Time>,
+        times: AnswerTimes,
         stamp: Stamp,
     ) -> Result<Self, Error> {
         match response.state() {
@@ -90,10 +99,15 @@ impl Context {
         }
         let waits = exchange.pending() > 0 || calls.is_empty();
         let calls = calls.into_boxed_slice();
+        let AnswerTimes {
+            requested_at,
+            first_chunk_at,
+        } = times;
         let reply = match requested_at {
             None => response.reply(),
             Some(_) => Some(Reply {
                 requested_at,
+                first_chunk_at,
                 received_at: Some(stamp.at),
                 ..response.reply().unwrap_or_default()
             }),

@@ -3,7 +3,7 @@
 //! A response is a value: feeding one gives another, and the old one is as it was. It is put on a
 //! conversation when it is complete, or when it broke off; see [`crate::Context::add_response`].
 
-mod add;
+pub mod add;
 mod framing;
 pub(crate) mod push;
 

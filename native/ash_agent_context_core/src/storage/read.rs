@@ -124,8 +124,9 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         text(keys::ID)?,
         text(keys::FINISH_WORD)?,
     );
-    let [requested_at, received_at] =
-        [keys::REQUESTED_AT, keys::RECEIVED_AT].map(|key| take_given_time(&mut fields, key));
+    let [requested_at, first_chunk_at, received_at] =
+        [keys::REQUESTED_AT, keys::FIRST_CHUNK_AT, keys::RECEIVED_AT]
+            .map(|key| take_given_time(&mut fields, key));
     let interrupted = fields.take_given(keys::INTERRUPTED).map(|node| {
         let mut fields = self::fields(node, "why the message broke off")?;
         let reason = fields.take(keys::REASON).unwrap_or(NIL);
@@ -139,6 +140,7 @@ fn read_reply(node: Node<'_>, trust: Trust) -> Result<Reply, Error> {
         finish: finish.flatten().flatten(),
         word,
         requested_at: requested_at?,
+        first_chunk_at: first_chunk_at?,
         received_at: received_at?,
         interrupted: at(keys::INTERRUPTED, interrupted.transpose())?,
         details,
@@ -532,8 +534,13 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
             "the times of the start and the end, both or none",
         ));
     }
+    let error_type = match fields.take_given(keys::ERROR_TYPE) {
+        None => None,
+        Some(node) => Some(at(keys::ERROR_TYPE, read_name(node))?),
+    };
     Ok(Outcome::new(status, output)
         .with_times(started.zip(ended))
+        .with_error_type(error_type.as_deref())
         .with_extra(rest(fields)?))
 }
 

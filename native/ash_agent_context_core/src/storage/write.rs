@@ -73,6 +73,7 @@ fn reply(json: &mut Json, reply: &Reply) {
         text(json, keys::FINISH_WORD, reply.word.as_deref());
         for (key, at) in [
             (keys::REQUESTED_AT, reply.requested_at),
+            (keys::FIRST_CHUNK_AT, reply.first_chunk_at),
             (keys::RECEIVED_AT, reply.received_at),
         ] {
             if let Some(at) = at {
@@ -238,6 +239,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                     json.key(keys::STARTED_AT).text(&time::to_text(started));
                     json.key(keys::ENDED_AT).text(&time::to_text(ended));
                 }
+                text(json, keys::ERROR_TYPE, outcome.error_type.as_deref());
                 unknown(json, outcome.extra.as_ref());
             });
         }

@@ -31,6 +31,7 @@ mod estimate;
 mod exact;
 
 use crate::error::Error;
+use crate::value::steps;
 
 /// How tokens are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,7 @@ impl Method {
         if text.is_empty() {
             return 0;
         }
+        steps::count(text.len());
         self.exact(text).unwrap_or_else(|| estimate::tokens(text))
     }
 

@@ -104,6 +104,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                     json.object(|json| {
                         json.field("at", &millis(failure.at));
                         json.text("kind", failure.kind.name());
+                        if failure.count > 1 {
+                            json.field("count", &failure.count);
+                        }
                         self.text(json, "text", failure.words().into());
                     });
                 }
@@ -127,6 +130,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             let times = reply.requested_at.zip(reply.received_at);
             if let Some((asked, answered)) = times {
                 json.field("asked", &[millis(asked), millis(answered)]);
+            }
+            if let Some(first) = reply.first_chunk_at {
+                json.field("first", &millis(first));
             }
         }
         if let Some(reported) = entry.usage.as_deref() {
@@ -197,6 +203,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(outcome) = exchange.slot(slot) {
             if let Some((started, ended)) = outcome.ran {
                 json.field("ran", &[millis(started), millis(ended)]);
+            }
+            if let Some(error) = &outcome.error_type {
+                json.text("error", error);
             }
             json.object("result", |json| self.result(json, outcome));
         }
@@ -504,6 +513,7 @@ fn usage(json: &mut JsonObject<'_>, usage: Usage) {
             ("input", usage.input),
             ("output", usage.output),
             ("cached", usage.cached),
+            ("written", usage.written),
             ("reasoning", usage.reasoning),
         ];
         for (key, count) in counts.into_iter().filter(|(_, count)| *count > 0) {

@@ -117,7 +117,8 @@ fn came_before(failure: &FailedRequest, entry: &Entry) -> bool {
 }
 
 fn heading(iteration: &Iteration, seen: &str) -> String {
-    let took = match iteration.completed_at {
+    let took = match iteration.completed_at.or_else(|| answered_at(iteration)) {
+        None if is_answered(iteration) => String::new(),
         None => ", open".to_owned(),
         Some(at) => format!(", {}", duration(iteration.started_at, at)),
     };
@@ -125,6 +126,17 @@ fn heading(iteration: &Iteration, seen: &str) -> String {
     let at = time::to_text(iteration.started_at);
     let at = at.get(..19).unwrap_or(&at).replace('T', " ");
     format!("iteration {}, {at} UTC{took}{seen}", iteration.number)
+}
+
+/// Tells whether an iteration has the model's last word: it is complete when the next message comes, which need not happen.
+fn is_answered(iteration: &Iteration) -> bool {
+    let last = iteration.last();
+    last.is_some_and(|last| last.is_model() && last.exchange.is_none())
+}
+
+fn answered_at(iteration: &Iteration) -> Option<Time> {
+    let last = iteration.last().filter(|_| is_answered(iteration))?;
+    last.message.reply.as_deref()?.received_at
 }
 
 fn duration(from: Time, to: Time) -> String {

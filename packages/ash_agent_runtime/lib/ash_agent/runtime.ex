@@ -269,8 +269,19 @@ defmodule AshAgent.Runtime do
 
   defp status_metadata({:error, error}) do
     {kind, label} = Events.failure(error.reason)
-    %{status: :error, kind: kind, reason: label}
+    Map.merge(%{status: :error, kind: kind, reason: label}, model_failure(error))
   end
+
+  # Of a turn that the model's failure ended, by the name that all providers have for it.
+  defp model_failure(%{reason: reason, context: context})
+       when elem(reason, 0) in [:llm_error, :llm_timeout, :llm_exception, :invalid_answer] do
+    case List.last(Context.failures(context)) do
+      %{kind: kind} -> %{failure: kind}
+      nil -> %{}
+    end
+  end
+
+  defp model_failure(_error), do: %{}
 
   @doc """
   Continues a conversation after decisions were made, and returns the same as `run/2`.

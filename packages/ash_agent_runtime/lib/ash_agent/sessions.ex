@@ -426,6 +426,18 @@ defmodule AshAgent.Sessions do
   def fetch_session(sessions, id), do: Router.ask(sessions, id, :find, &{:ok, &1})
 
   @doc """
+  Returns the sessions of this node, as pids, those that are just starting or stopping included.
+
+  ## Examples
+
+      for session <- AshAgent.Sessions.list_sessions(MyApp.Sessions), do: AshAgent.Session.status(session)
+  """
+  @doc since: "0.1.0"
+  @spec list_sessions(sessions()) :: [pid()]
+  def list_sessions(sessions) when is_atom(sessions),
+    do: sessions |> Node.config!() |> Node.list_sessions()
+
+  @doc """
   Returns whether the node takes new prompts: it is started and not being drained. For readiness probes.
 
   ## Examples

@@ -40,7 +40,7 @@ defmodule AshAgent.Test do
   and names the command that shows the conversation as a page.
   """
 
-  alias AshAgent.Test.{Assertions, Pattern}
+  alias AshAgent.Test.{Assertions, Branch, Pattern}
 
   @doc false
   defmacro __using__(_opts) do
@@ -200,6 +200,36 @@ defmodule AshAgent.Test do
       end
     )
   end
+
+  @doc """
+  Runs a conversation again from an iteration with one thing changed, and returns an `AshAgent.Test.Branch`.
+
+  The change is a tool's result, after which the model goes on; or the user's words or the system prompt, after which the model answers in
+  this iteration; or none of them, if it is the model itself or its tools that are other ones. The branch is a fork, so the conversation
+  stays as it is. The model may be scripted, recorded or real. Tools that the branch calls are run, so pass such that may.
+
+  ## Options
+
+  #{AshAgent.Options.docs(Branch.options())}
+
+  Raises `ArgumentError` for an iteration that does not exist or has nothing of the kind.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, LLM, Runtime, Test}
+      iex> tools = %{weather: fn _ -> {:ok, "sun"} end}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "weather"}]}, "No umbrella."])
+      iex> {:ok, result} = Runtime.run(Context.new("Umbrella?"), llm: llm, tools: tools)
+      iex> llm = LLM.Scripted.new(["Take one."])
+      iex> branch = Test.branch(result, 1, tool_result: {"call_1", {:ok, "rain"}}, run: [llm: llm, tools: tools])
+      iex> {:ok, changed} = branch.result
+      iex> {result.output, changed.output}
+      {"No umbrella.", "Take one."}
+  """
+  @doc since: "0.1.0"
+  @spec branch(term(), pos_integer(), keyword()) :: Branch.t()
+  def branch(conversation, iteration, opts),
+    do: conversation |> Assertions.context!() |> Branch.new(iteration, opts)
 
   # The error is raised where ExUnit is, so that the package does not depend on it.
   defp raise_unless_ok(check) do

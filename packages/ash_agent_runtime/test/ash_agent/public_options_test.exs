@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Archive, Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.Test.Server
+  alias AshAgent.Test.{Branch, Eval, Server}
 
   use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
@@ -24,6 +24,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         [
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
+          {Trace.Plug, :init, :store},
           {Server, :start_link, :name},
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
@@ -31,6 +32,9 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
         ],
     started: [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}],
     elsewhere: [AshAgent.LLM]
+
+  defp branch(context),
+    do: %Branch{original: context, iteration: 1, change: "", result: nil, context: context}
 
   defp calls do
     call = %{id: "a", name: :now, arguments: %{}}
@@ -71,11 +75,17 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.ReqLLM, :new} => [],
       {LLM.OpenAICompatible, :new} => [],
       {LLM.OpenAIResponses, :new} => [],
+      {LLM.Recorded, :new} => [LLM.Ollama],
       {LLM.Scripted, :new} => [[]],
       {LLM.Transport.HTTP1, :prepare} => [],
       {Server, :start_link} => [],
+      {AshAgent.Test, :branch} => [context, 1],
+      {Eval, :run} => [[cases: [], run: &to_string/1]],
+      {Branch, :to_html} => [branch(context)],
+      {Branch, :to_text} => [branch(context)],
       {Trace.Exporter, :export} => [:nobody, context],
       {Trace.Exporter, :start_link} => [],
+      {Trace.Plug, :init} => [],
       {Trace.Stored, :list} => [store()],
       {Trace.Stored, :print} => [store(), "c1"],
       {Trace.Stored, :to_html} => [store(), "c1"],

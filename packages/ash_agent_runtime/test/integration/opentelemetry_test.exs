@@ -2,6 +2,8 @@ defmodule AshAgent.Integration.OpenTelemetryTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, LLM, Runtime, Session}
+  alias AshAgent.TestSupport.{OtlpReader, WireServer}
+  alias AshAgent.Trace.Exporter
 
   @moduletag :opentelemetry
   @moduletag integrations: ["OpenTelemetry"]
@@ -113,6 +115,29 @@ defmodule AshAgent.Integration.OpenTelemetryTest do
   defp wait(me) do
     send(me, {:asked, self(), current()})
     receive do: (:go -> {:ok, %{content: "Hello!"}})
+  end
+
+  test "the exporter links a turn to the span that asked for it" do
+    server =
+      WireServer.start(fn connection ->
+        with {:ok, request} <- WireServer.read_request(connection) do
+          WireServer.tell(connection, {:request, request})
+          WireServer.write(connection, WireServer.response(200, ""))
+        end
+      end)
+
+    exporter = start_supervised!({Exporter, url: server.url <> "/traces", delay: 0})
+    opts = [llm: LLM.Scripted.new(["Hello!", "Again."]), on_event: Exporter.on_event(exporter)]
+    links = [{"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"}]
+    enter()
+    assert {:ok, _} = Runtime.run(Context.new("Hi"), opts)
+    assert_receive {:request, request}
+    assert [%{parent: nil, links: ^links}, %{links: []}] = OtlpReader.spans(request.body)
+
+    {:ok, session} = Session.start_link(opts)
+    assert {:ok, _} = Session.prompt(session, "Hi")
+    assert_receive {:request, request}
+    assert [%{links: ^links}, _] = OtlpReader.spans(request.body)
   end
 
   test "where there is no trace, none is begun" do

@@ -12,6 +12,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
+use crate::trace::said::result_text;
 use crate::trace::told::{Looked, NESTED};
 
 impl<'a> SpanWriter<'_, 'a> {
@@ -30,6 +31,11 @@ impl<'a> SpanWriter<'_, 'a> {
         attributes.count("ash_agent.iteration", iteration.number);
         if let Some(reported) = entry.usage.as_deref() {
             attributes.usage(reported.sum, self.options.conventions);
+        }
+        let prices = self.options.prices;
+        let cost = prices.map(|prices| prices.cost(entry, None, iteration.started_at));
+        if let Some(Ok(Some(cost))) = cost {
+            attributes.cost(cost);
         }
         if self.options.conventions == Conventions::Next && is_compacted(of, iteration) {
             attributes.flag("gen_ai.conversation.compacted");
@@ -86,14 +92,18 @@ impl<'a> SpanWriter<'_, 'a> {
             let attributes = self.call_attributes(of, iteration, shown, slot, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
-            let failed = outcome.and_then(|outcome| result_failure(outcome.status));
+            let failed = outcome.and_then(|outcome| Some((outcome, result_failure(outcome)?)));
+            let failed = failed.map(|(outcome, kind)| match self.options.messages {
+                true => (kind, result_text(outcome).into_owned()),
+                false => (kind, kind.replace('_', " ")),
+            });
             self.push(
                 within,
                 id,
                 (name, SpanKind::Internal),
                 times,
                 attributes,
-                failed.map(|kind| (kind, kind.replace('_', " "))),
+                failed,
             )?;
             let caller = Caller {
                 within: SpanPlace {

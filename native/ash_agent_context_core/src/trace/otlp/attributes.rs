@@ -1,8 +1,9 @@
 //! Attributes of spans, by the names that the conventions have for them.
 
-use crate::log::message::{Message, Status};
+use crate::log::message::{Message, Outcome, Status};
+use crate::log::price::Money;
 use crate::log::provider::Provider;
-use crate::log::reply::{Finish, Reply};
+use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
@@ -34,6 +35,21 @@ impl SpanAttributes {
         self.put(key, Any::Int(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
+    pub fn number(&mut self, key: &str, number: f64) {
+        self.put(key, Any::Double(number));
+    }
+
+    /// What an answer cost, in dollars, by the names of OpenInference.
+    pub fn cost(&mut self, money: Money) {
+        for (key, sum) in [
+            ("llm.cost.prompt", money.input),
+            ("llm.cost.completion", money.output),
+            ("llm.cost.total", money.total()),
+        ] {
+            self.number(key, dollars(sum));
+        }
+    }
+
     pub fn value(&mut self, key: &str, value: &Value) {
         self.0.push(KeyValue {
             key: key.to_owned(),
@@ -63,7 +79,7 @@ impl SpanAttributes {
     /// Who answered, and how the answer ends.
     pub fn answer(&mut self, message: &Message) {
         let reply = message.reply.as_deref();
-        self.text("gen_ai.provider.name", provider_name(reply));
+        self.text("gen_ai.provider.name", provider_name(Some(message)));
         // What was asked for is not kept, and viewers look for it.
         let model = reply.and_then(|reply| reply.model.as_deref());
         self.add_known("gen_ai.request.model", model);
@@ -79,6 +95,14 @@ impl SpanAttributes {
             values: vec![reason],
         };
         self.put("gen_ai.response.finish_reasons", Any::List(reasons));
+        let asked = reply.and_then(|reply| reply.requested_at);
+        let first = reply.and_then(|reply| reply.first_chunk_at);
+        if let Some(took) = asked
+            .zip(first)
+            .and_then(|(asked, first)| (first - asked).to_std().ok())
+        {
+            self.number("gen_ai.response.time_to_first_chunk", took.as_secs_f64());
+        }
     }
 
     fn put(&mut self, key: &str, any: Any) {
@@ -103,10 +127,21 @@ pub(super) fn any_value(value: &Value) -> AnyValue {
     AnyValue { value }
 }
 
-pub(super) fn provider_name(reply: Option<&Reply>) -> &'static str {
-    reply
-        .and_then(|reply| reply.provider)
-        .map_or(UNKNOWN, name_provider)
+/// Who answered with a message, or whose form it was imported in.
+pub(super) fn provider_name(message: Option<&Message>) -> &'static str {
+    let replied = message.and_then(|message| message.reply.as_deref()?.provider);
+    let original = || Some(message?.original.as_ref()?.provider);
+    replied.or_else(original).map_or(UNKNOWN, name_provider)
+}
+
+/// A sum of 10^-12 dollars in dollars: spans have no integers that large numbers of them could be kept in.
+fn dollars(sum: u64) -> f64 {
+    let text = format!(
+        "{}.{:012}",
+        sum / 1_000_000_000_000,
+        sum % 1_000_000_000_000
+    );
+    text.parse().unwrap_or_default()
 }
 
 /// A provider by the conventions' word.
@@ -153,7 +188,8 @@ fn first_word(reason: &Value) -> &str {
     }
 }
 
-/// Returns what kind of failure a result is, if it is one.
-pub(super) fn result_failure(status: Status) -> Option<&'static str> {
-    (status != Status::Ok).then(|| status.name())
+/// Returns what kind of failure a result is, if it is one: the tool's own word for it where that is known.
+pub(super) fn result_failure(outcome: &Outcome) -> Option<&str> {
+    let name = outcome.error_type.as_deref();
+    (outcome.status != Status::Ok).then(|| name.unwrap_or_else(|| outcome.status.name()))
 }

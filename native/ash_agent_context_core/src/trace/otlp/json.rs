@@ -43,6 +43,14 @@ fn span(json: &mut JsonObject<'_>, span: &Span) {
     json.text("startTimeUnixNano", &span.start_time_unix_nano.to_string());
     json.text("endTimeUnixNano", &span.end_time_unix_nano.to_string());
     attributes(json, &span.attributes);
+    if !span.links.is_empty() {
+        json.key("links").list(&span.links, |json, link| {
+            json.bare_object(|json| {
+                json.text("traceId", &hex(&link.trace_id));
+                json.text("spanId", &hex(&link.span_id));
+            });
+        });
+    }
     json.object("status", |json| {
         if let Some(status) = &span.status {
             json.field("code", &status.code);

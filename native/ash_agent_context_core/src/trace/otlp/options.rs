@@ -1,5 +1,6 @@
 //! Says which options there are for spans.
 
+use crate::log::price_list::Prices;
 use crate::value::Value;
 
 /// Which names things have.
@@ -56,4 +57,10 @@ pub struct OtlpOptions<'a> {
     pub attributes: &'a [(String, Value)],
     /// Why the last turn failed, if it did, and a conversation does not tell.
     pub error: Option<&'a str>,
+    /// Whether the last turn goes on: it has no span yet, and those within it have.
+    pub is_open: bool,
+    /// The trace and the span of who asked for the turns.
+    pub caller: Option<([u8; 16], [u8; 8])>,
+    /// What models cost.
+    pub prices: Option<&'a Prices>,
 }

@@ -60,8 +60,19 @@ pub struct Span {
     pub end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "13")]
+    pub links: Vec<SpanLink>,
     #[prost(message, optional, tag = "15")]
     pub status: Option<SpanStatus>,
+}
+
+/// A span of another trace.
+#[derive(Clone, PartialEq, Message)]
+pub struct SpanLink {
+    #[prost(bytes = "vec", tag = "1")]
+    pub trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub span_id: Vec<u8>,
 }
 
 /// Says what a span is about: work of the application, or waiting for somebody else's.

@@ -10,7 +10,7 @@ use crate::log::iteration::Iteration;
 use crate::trace::otlp::attributes::SpanAttributes;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{OtlpOptions, Turns};
-use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanStatus};
+use crate::trace::otlp::proto::{Code, Span, SpanKind, SpanLink, SpanStatus};
 use crate::trace::otlp::times::Times;
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Trace;
@@ -194,6 +194,7 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             start_time_unix_nano,
             end_time_unix_nano,
             attributes: attributes.0,
+            links: Vec::new(),
             status: failed.map(|(_, message)| SpanStatus {
                 message,
                 code: Code::Error.into(),
@@ -205,6 +206,17 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         }
         self.spans.push(span);
         Ok(())
+    }
+
+    /// Links the last span to that of who asked for it.
+    pub fn link_caller(&mut self) {
+        let caller = self.options.caller.map(|(trace, span)| SpanLink {
+            trace_id: trace.to_vec(),
+            span_id: span.to_vec(),
+        });
+        if let Some(span) = self.spans.last_mut() {
+            span.links.extend(caller);
+        }
     }
 }
 

@@ -54,17 +54,22 @@ impl<'a> SpanWriter<'_, 'a> {
             Some(error) if is_last && of.is_main => Some(error.to_owned()),
             _ => self.turn_failure(&entries),
         });
-        self.push(
-            within(caller.and_then(|caller| caller.span)),
-            id,
-            (
-                format!("invoke_agent {}", self.agent(of)),
-                SpanKind::Internal,
-            ),
-            times::turn(of.context, first, last),
-            attributes,
-            failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
-        )?;
+        // A span that was sent cannot be changed any more, so that of a turn is written when it has ended.
+        let is_open = self.options.is_open && is_last && of.is_main;
+        if !is_open {
+            let name = format!("invoke_agent {}", self.agent(of));
+            self.push(
+                within(caller.and_then(|caller| caller.span)),
+                id,
+                (name, SpanKind::Internal),
+                times::turn(of.context, first, last),
+                attributes,
+                failed.as_deref().map(|kind| (kind, kind.replace('_', " "))),
+            )?;
+            if of.is_main {
+                self.link_caller();
+            }
+        }
         for iteration in turn {
             self.failures(of, iteration, within(Some(id)))?;
             for (position, entry) in iteration.entries().enumerate() {
@@ -145,7 +150,9 @@ impl<'a> SpanWriter<'_, 'a> {
         let answers = || entries.iter().rev().filter(|entry| entry.is_model());
         let reply = answers().find_map(|entry| entry.message.reply.as_deref());
         let model = reply.and_then(|reply| reply.model.as_deref());
-        attributes.text("gen_ai.provider.name", provider_name(reply));
+        let told = answers().map(|entry| provider_name(Some(&entry.message)));
+        let provider = told.into_iter().find(|name| *name != UNKNOWN);
+        attributes.text("gen_ai.provider.name", provider.unwrap_or(UNKNOWN));
         attributes.add_known("gen_ai.request.model", model);
         if self.options.messages {
             let asked = entries.iter().take_while(|entry| !entry.is_model());

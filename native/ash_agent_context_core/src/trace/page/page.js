@@ -4,9 +4,10 @@
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const CUT = 1500; // characters of a text that are shown at first
-  const NEAR = 800; // pixels around what is seen that are in the document
+  const PROSE = 100000; // characters of a text that are looked through for Markdown
+  const FIRST = 30; // messages that are in the document before the page is ready
+  const SLICE = 12; // milliseconds in which others are made before the browser gets to draw
   const INLINE = 50; // messages of a sub-agent that are shown under its call
-  const PRINTED = 2000; // messages that are printed
 
   // ---- small things
 
@@ -25,7 +26,14 @@
   const text = ref => (typeof ref === 'number' ? data.texts[ref] : ref || '');
   const count = number => number.toLocaleString('en');
   const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : 's'}`;
-  const clock = at => new Date(at).toISOString().slice(0, 19).replace('T', ' ');
+  // Times are those of the reader's clock.
+  const padded = number => String(number).padStart(2, '0');
+  function clock(at) {
+    const time = new Date(at);
+    const day = [time.getFullYear(), time.getMonth() + 1, time.getDate()].map(padded).join('-');
+    return `${day} ${[time.getHours(), time.getMinutes(), time.getSeconds()].map(padded).join(':')}`;
+  }
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';
 
   function span(millis) {
     if (millis < 1000) return `${millis} ms`;
@@ -39,10 +47,23 @@
 
   const money = cost => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
 
-  // Characters that would turn a text round, or that cannot be seen, get a sign.
-  const HIDDEN = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
+  // Characters that would turn a text round, or that cannot be seen, get a sign. Joiners within a script or a picture that needs them, and
+  // the one selector behind a picture, are left.
+  const HIDDEN = /[\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u00ad\u034f\u115f\u1160\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/gu;
   const sign = letter => `\u27e6U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e7`;
-  const visible = string => string.replaceAll('\r\n', '\n').replace(HIDDEN, sign);
+  const isSeen = letter => letter !== undefined && letter > '\x7f' && !letter.match(HIDDEN);
+  function signed(letter, at, whole) {
+    const before = whole.codePointAt(at - 2) > 0xffff ? String.fromCodePoint(whole.codePointAt(at - 2)) : whole[at - 1];
+    const after = at + letter.length < whole.length ? String.fromCodePoint(whole.codePointAt(at + letter.length)) : undefined;
+    const isVariant = letter >= '\ufe00' && letter <= '\ufe0f' || letter >= '\u{e0100}' && letter.length === 2;
+    if (isVariant && isBase(before)) return letter;
+    const isJoiner = letter === '\u200c' || letter === '\u200d';
+    if (isJoiner && (isSeen(before) || before === '\ufe0f') && isSeen(after)) return letter;
+    return sign(letter);
+  }
+  // What a variant can be of: letters and pictures, and the digits of keys.
+  const isBase = letter => isSeen(letter) || letter !== undefined && /[0-9#*]/.test(letter);
+  const visible = string => string.replaceAll('\r\n', '\n').replace(HIDDEN, signed);
 
   // ---- what there is
 
@@ -61,6 +82,15 @@
     const above = one.within ? one.within[0] : one.origin && one.origin[0];
     if (above != null) conversations[above].children.push(one);
   }
+
+  // A sub-agent is called as the tool is that it worked for.
+  const callsOf = iteration => iteration.says.flatMap(entry => entry.calls || []);
+  for (const one of conversations.filter(one => one.within && one.within[1])) {
+    const of = conversations[one.within[0]];
+    of.byCall = of.byCall || new Map(of.all.flatMap(callsOf).map(call => [call.id, call.name]));
+    one.tool = of.byCall.get(one.within[1]);
+  }
+  const nameOf = one => visible(one.tool || one.name);
 
   const coverOf = (of, number) => of.view.covers.find(cover => cover.first <= number && number <= cover.last);
   const anchor = (of, iteration, entry) => `c${of.index}-i${iteration.number}-m${entry.at}`;
@@ -113,28 +143,27 @@
 
   function addUsage(sum, entry) {
     const usage = entry.usage || {};
-    const [input, cached, output] = [usage.input || 0, usage.cached || 0, usage.output || 0];
-    sum.input += input;
-    sum.cached += cached;
-    sum.output += output;
+    for (const key of ['input', 'cached', 'written', 'output', 'reasoning']) sum[key] += usage[key] || 0;
     if (entry.cost != null) sum.cost = (sum.cost || 0) + entry.cost / 1e12;
     return sum;
   }
 
-  const usageOf = entries => entries.reduce(addUsage, { input: 0, cached: 0, output: 0, cost: null });
+  const usageOf = entries => entries.reduce(addUsage, { input: 0, cached: 0, written: 0, output: 0, reasoning: 0, cost: null });
 
   function usageWords(usage) {
     const words = [];
     if (usage.input) words.push(`${count(usage.input)} tokens in`);
     if (usage.cached) words.push(`${count(usage.cached)} of them from the cache`);
+    if (usage.written) words.push(`${count(usage.written)} written to it`);
     if (usage.output) words.push(`${count(usage.output)} out`);
+    if (usage.reasoning) words.push(`${count(usage.reasoning)} of them thought`);
     if (usage.cost != null) words.push(money(usage.cost));
     return words.join(', ');
   }
 
   // ---- searching and filtering
 
-  const state = { of: conversations.find(one => one.active) || conversations[0], seen: false, query: '', show: 'all', items: [], open: new Set() };
+  const state = { of: conversations.find(one => one.active) || conversations[0], seen: false, query: '', show: 'all', items: [] };
 
   const FILTERS = {
     all: ['Everything', () => true],
@@ -185,27 +214,100 @@
 
   // ---- one message
 
-  // A text of which a part is shown until all of it is wanted.
-  function block(key, string, attributes) {
+  // What a text begins with, and the rest of it, which waits for a click, for the browser's own search and for the printer.
+  function folded(shown, rest, length) {
+    if (!rest.length) return shown;
+    if (state.query && rest.some(one => one.textContent.toLowerCase().includes(state.query.toLowerCase()))) return [...shown, ...rest];
+    const more = h('div', { hidden: 'until-found', class: 'rest', onbeforematch: () => all.remove() }, ...rest);
+    const all = button(`Show all ${count(length)} characters`, () => { more.removeAttribute('hidden'); all.remove(); }, { class: 'more' });
+    return [...shown, more, all];
+  }
+
+  // A text as it is.
+  function block(string, attributes) {
     const whole = visible(string);
-    const isOpen = state.open.has(key) || whole.length <= CUT;
-    let shown = isOpen ? whole : whole.slice(0, CUT);
-    if (!isOpen && state.query) {
-      const at = whole.toLowerCase().indexOf(state.query.toLowerCase());
-      if (at > CUT - 200) shown = `${whole.slice(0, 200)}\n\u2026\n${whole.slice(at - 200, at + CUT - 400)}`;
+    const pre = piece => h('pre', { dir: 'auto', ...attributes }, ...marked(piece));
+    return folded([pre(whole.slice(0, CUT))], whole.length > CUT ? [pre(whole.slice(CUT))] : [], whole.length);
+  }
+
+  // ---- Markdown: its blocks, made of text nodes
+
+  const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)/;
+  const KINDS = [['heading', /^ {0,3}#{1,6} /], ['item', /^\s*([-*+]|\d{1,9}[.)]) /], ['quote', /^ {0,3}>/], ['table', /^ {0,3}\|/]];
+
+  function blocksOf(string) {
+    const blocks = [];
+    let [last, fence] = [null, null];
+    const open = (kind, line, more) => { last = { kind, lines: line == null ? [] : [line], ...more }; blocks.push(last); };
+    for (const line of string.split('\n')) {
+      if (fence) {
+        const end = line.trim();
+        if (end.startsWith(fence) && end === fence[0].repeat(end.length)) fence = last = null;
+        else last.lines.push(line);
+        continue;
+      }
+      const begun = FENCE.exec(line);
+      if (begun) {
+        fence = begun[1];
+        open('code', null, { language: begun[2] });
+        continue;
+      }
+      if (!line.trim()) { last = null; continue; }
+      const known = KINDS.find(([, pattern]) => pattern.test(line));
+      const kind = known ? known[0] : 'paragraph';
+      const joins = last && (kind === 'paragraph' ? last.kind !== 'heading' && last.kind !== 'table' : last.kind === kind && kind !== 'heading' && kind !== 'item');
+      if (joins) last.lines.push(line);
+      else open(kind, line);
     }
-    const pre = h('pre', { dir: 'auto', ...attributes }, ...marked(shown));
-    if (isOpen) return pre;
-    const all = button(`Show all ${count(whole.length)} characters`, () => {
-      state.open.add(key);
-      list.refresh(all.closest('article'));
-    }, { class: 'more' });
-    return h('div', {}, pre, all);
+    return blocks;
+  }
+
+  function inline(string) {
+    return string.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/).flatMap((piece, index) => {
+      if (index % 2 === 0) return marked(piece);
+      return piece[0] === '`' ? [h('code', {}, ...marked(piece.slice(1, -1)))] : [h('strong', {}, ...marked(piece.slice(2, -2)))];
+    });
+  }
+
+  const cells = line => line.trim().replace(/^\||\|$/g, '').split('|').map(cell => cell.trim());
+  function tableOf(lines) {
+    const rows = lines.map(cells);
+    const row = (kind, of) => h('tr', {}, ...of.map(cell => h(kind, kind === 'th' ? { scope: 'col' } : {}, ...inline(cell))));
+    return h('table', {}, h('thead', {}, row('th', rows[0])), h('tbody', {}, ...rows.slice(2).map(of => row('td', of))));
+  }
+
+  function shownBlock({ kind, lines, language }) {
+    const string = lines.join('\n');
+    switch (kind) {
+      case 'code': return h('pre', { class: 'code', 'data-language': language || null, dir: 'auto' }, ...marked(string));
+      case 'heading': return h('p', { class: 'heading', dir: 'auto' }, ...inline(string.replace(/^ {0,3}#{1,6} /, '')));
+      case 'item': return h('p', { class: 'item', dir: 'auto' }, ...inline(string));
+      case 'quote': return h('blockquote', { dir: 'auto' }, ...inline(string.replace(/^ {0,3}> ?/gm, '')));
+      case 'table': if (lines.length > 2 && /^[\s|:-]+$/.test(lines[1])) return tableOf(lines); // falls through
+      default: return h('p', { class: 'prose', dir: 'auto' }, ...inline(string));
+    }
+  }
+
+  function prose(string) {
+    const whole = visible(string);
+    if (whole.length > PROSE) return block(string);
+    const [shown, rest] = [[], []];
+    let room = CUT;
+    for (const one of blocksOf(whole)) {
+      const long = one.lines.join('\n');
+      // A long block is cut, where that does not take it apart.
+      if (room > 0 && long.length > room + CUT && ['code', 'paragraph'].includes(one.kind)) {
+        shown.push(shownBlock({ ...one, lines: [long.slice(0, room)] }));
+        rest.push(shownBlock({ ...one, lines: [long.slice(room)] }));
+      } else (room > 0 ? shown : rest).push(shownBlock(one));
+      room -= long.length;
+    }
+    return folded(shown, rest, whole.length);
   }
 
   function media(part) {
     if (part.shown) {
-      const image = h('img', { alt: `Image, ${part.shown}`, onload: () => list.draw() });
+      const image = h('img', { alt: `Image, ${part.shown}` });
       image.src = `data:${part.shown};base64,${text(part.data)}`;
       return image;
     }
@@ -214,69 +316,101 @@
     return h('p', { class: 'file', dir: 'auto' }, visible(`${part.type}: ${known}${size}`));
   }
 
-  function partOf(part, key) {
+  // Words are Markdown, or JSON, or neither.
+  function partOf(part, words) {
     switch (part.type) {
-      case 'text': return block(key, text(part.text));
-      case 'thinking': return h('details', { class: 'thinking', ontoggle: () => list.draw() }, h('summary', {}, 'Thinking'), block(key, text(part.text)));
-      case 'redacted_thinking': return h('p', { class: 'note' }, 'Thinking that only its provider can read');
-      case 'provider_block': return h('details', { ontoggle: () => list.draw() }, h('summary', {}, `Block of ${part.provider}`), block(key, pretty(text(part.text))));
-      default: return media(part);
+      case 'text': return words(text(part.text));
+      case 'thinking': return [h('details', { class: 'thinking' }, h('summary', {}, 'Thinking'), ...prose(text(part.text)))];
+      case 'redacted_thinking': return [h('p', { class: 'note' }, 'Thinking that only its provider can read')];
+      case 'provider_block': return [h('details', {}, h('summary', {}, `Block of ${part.provider}`), ...block(pretty(text(part.text))))];
+      default: return [media(part)];
     }
   }
 
-  function contentOf(content, key, patch) {
-    if (patch) return [block(key, patched(joined(content), patch), { class: 'seen' }), ...(content.parts || []).filter(part => part.type !== 'text').map((part, index) => partOf(part, `${key}-${index}`))];
-    if (content.parts) return content.parts.map((part, index) => partOf(part, `${key}-${index}`));
-    return content.text == null ? [] : [block(key, text(content.text))];
+  function contentOf(content, patch, words = prose) {
+    if (patch) return [...block(patched(joined(content), patch), { class: 'seen' }), ...(content.parts || []).filter(part => part.type !== 'text').flatMap(part => partOf(part, words))];
+    if (content.parts) return content.parts.flatMap(part => partOf(part, words));
+    return content.text == null ? [] : words(text(content.text));
   }
 
+  const json = string => block(pretty(string));
+
+  // JSON with a line for each of its values, and every value as it was written: a number read and written again may be another one.
   function pretty(json) {
+    if (!/^\s*[[{]/.test(json)) return json;
     try {
-      return JSON.stringify(JSON.parse(json), null, 2);
+      JSON.parse(json);
     } catch (_) {
       return json;
     }
+    const pieces = [];
+    let [depth, at] = [0, 0];
+    const line = () => pieces.push('\n', '  '.repeat(depth));
+    const after = from => { while (/\s/.test(json[from])) from++; return from; };
+    while (at < json.length) {
+      const letter = json[at];
+      let next = at + 1;
+      if (letter === '"') {
+        while (json[next] !== '"') next += json[next] === '\\' ? 2 : 1;
+        next++;
+        pieces.push(json.slice(at, next));
+      } else if (letter === '{' || letter === '[') {
+        next = after(next);
+        pieces.push(letter);
+        if (json[next] === '}' || json[next] === ']') pieces.push(json[next++]);
+        else { depth++; line(); }
+      } else if (letter === '}' || letter === ']') {
+        depth--;
+        line();
+        pieces.push(letter);
+      } else if (letter === ',') {
+        pieces.push(letter);
+        line();
+      } else if (letter === ':') pieces.push(': ');
+      else if (!/\s/.test(letter)) pieces.push(letter);
+      at = next;
+    }
+    return pieces.join('');
   }
 
-  function decisionOf(call, key) {
+  function decisionOf(call) {
     if (call.decision) {
       const { approved, by, at, reason } = call.decision;
-      const words = [approved ? 'Approved' : 'Denied', by != null ? `by ${visible(text(by))}` : '', `at ${clock(at)} UTC`, reason != null ? `because: ${visible(text(reason))}` : ''];
+      const words = [approved ? 'Approved' : 'Denied', by != null ? `by ${visible(text(by))}` : '', `at ${clock(at)}`, reason != null ? `because: ${visible(text(reason))}` : ''];
       const line = h('p', { class: approved ? 'decision' : 'decision error' }, words.filter(Boolean).join(' '));
-      const other = call.decision.arguments != null && h('div', {}, h('p', { class: 'note' }, 'with other arguments:'), block(`${key}-decided`, pretty(text(call.decision.arguments))));
+      const other = call.decision.arguments != null && h('div', {}, h('p', { class: 'note' }, 'with other arguments:'), ...json(text(call.decision.arguments)));
       return h('div', {}, line, other || '');
     }
-    if (call.asked != null) return h('div', {}, h('p', { class: 'decision' }, 'Somebody has been asked to decide about a run with these arguments:'), block(`${key}-asked`, pretty(text(call.asked))));
+    if (call.asked != null) return h('div', {}, h('p', { class: 'decision' }, 'Somebody has been asked to decide about a run with these arguments:'), ...json(text(call.asked)));
     return '';
   }
 
-  function resultOf(item, call, slot, key) {
+  function resultOf(item, call, slot) {
     if (!call.result) return h('p', { class: 'note' }, call.status === 'approved' ? 'Approved, not run yet' : 'No result yet');
     const isError = call.status !== 'ok';
-    const heading = h('h4', {}, isError ? `Result: ${call.status}` : 'Result');
+    const heading = h('h4', {}, isError ? `Result: ${call.status}${call.error ? `, ${visible(call.error)}` : ''}` : 'Result');
     const notes = [];
-    let shown = contentOf(call.result, key, item.seen && patchOf(item, slot));
+    let shown = contentOf(call.result, item.seen && patchOf(item, slot), json);
     if (cleared(item, slot)) {
-      if (item.seen) shown = [block(key, text(item.of.view.cleared.text), { class: 'seen' })];
+      if (item.seen) shown = block(text(item.of.view.cleared.text), { class: 'seen' });
       else notes.push(h('p', { class: 'note' }, 'Cleared for the model'));
     } else if (patchOf(item, slot) && !item.seen) notes.push(h('p', { class: 'note' }, 'The model sees other words'));
     return h('div', { class: isError ? 'result error' : 'result' }, heading, ...notes, ...shown);
   }
 
   function callOf(item, call, slot) {
-    const key = `${item.key}-${slot}`;
     const agents = item.of.children.filter(one => one.within && one.within[1] === call.id);
-    return h('section', { class: 'call', 'aria-label': `Call of ${visible(call.name)}` },
+    return h('div', { class: 'call', role: 'group', 'aria-label': `Call of ${visible(call.name)}` },
       h('h3', {}, ...marked(visible(call.name)), h('span', { class: 'note' }, ` ${visible(call.id)}${call.kind ? `, ${call.kind}` : ''}${call.ran ? `, ran ${span(length(call.ran))}` : ''}`)),
-      block(`${key}-arguments`, pretty(text(call.arguments))),
-      decisionOf(call, key),
-      resultOf(item, call, slot, `${key}-result`),
+      ...json(text(call.arguments)),
+      decisionOf(call),
+      resultOf(item, call, slot),
       ...agents.map(agentOf));
   }
 
   // A sub-agent's conversation under the call that it was made for.
   function agentOf(agent) {
-    const words = `Sub-agent ${visible(agent.name)}, ${plural(agent.all.length, 'iteration')}`;
+    const words = `Sub-agent ${nameOf(agent)}, ${plural(agent.all.length, 'iteration')}, ${outcomeOf(agent).words}`;
     const inside = h('div', { class: 'agent' });
     return h('details', {
       ontoggle: event => {
@@ -284,7 +418,6 @@
           const items = itemsOf(agent, state.seen);
           inside.append(...items.slice(0, INLINE).map(item => itemOf(item)), button('Open its conversation', () => open(agent)));
         }
-        list.draw();
       },
     }, h('summary', {}, words), inside);
   }
@@ -294,8 +427,8 @@
   function headOf(item) {
     const { iteration, entry } = item;
     const notes = [`iteration ${iteration.number}`];
-    if (entry === iteration.says[0]) notes.push(`${clock(iteration.from)} UTC`, iteration.to == null ? 'open' : span(iteration.to - iteration.from));
-    if (entry.asked) notes.push(`answered in ${span(asked(entry))}`);
+    if (entry === iteration.says[0]) notes.push(clock(iteration.from), tookOf(item.of, iteration));
+    if (entry.asked) notes.push(`answered in ${span(asked(entry))}${entry.first ? `, began after ${span(length([entry.asked[0], entry.first]))}` : ''}`);
     if (entry.model) notes.push(entry.model);
     const usage = usageWords(usageOf([entry]));
     if (usage) notes.push(usage);
@@ -315,148 +448,101 @@
     if (item.kind === 'system') {
       const blocks = state.seen ? item.of.view.blocks : [];
       const note = blocks.length ? h('span', { class: 'note' }, `with ${blocks.map(visible).join(', ')}`) : '';
-      return h('article', { ...attributes, 'aria-label': 'System prompt' }, h('header', {}, h('h2', {}, 'System'), note), ...contentOf(item.content, item.key));
+      return h('article', { ...attributes, 'aria-label': 'System prompt' }, h('header', {}, h('h2', {}, 'System'), note), ...contentOf(item.content));
     }
     if (item.kind === 'failure') {
-      return h('article', { ...attributes, 'aria-label': 'Failed request' }, h('header', {}, h('h2', {}, 'Failed request'), h('span', { class: 'note' }, `iteration ${item.iteration.number} \u00b7 ${clock(item.content.at)} UTC`)),
-        h('div', { class: 'error' }, block(item.key, text(item.content.text))));
+      return h('article', { ...attributes, 'aria-label': 'Failed request' }, h('header', {}, h('h2', {}, 'Failed request'), h('span', { class: 'note' }, `iteration ${item.iteration.number} \u00b7 ${clock(item.content.at)}`)),
+        h('div', { class: 'error' }, ...block(text(item.content.text))));
     }
     if (item.kind === 'cover') {
-      return h('article', { ...attributes, 'aria-label': coverWords(item.cover) }, h('header', {}, h('h2', {}, coverWords(item.cover))), ...(item.cover.summary ? contentOf(item.cover.summary, item.key) : []));
+      return h('article', { ...attributes, 'aria-label': coverWords(item.cover) }, h('header', {}, h('h2', {}, coverWords(item.cover))), ...(item.cover.summary ? contentOf(item.cover.summary) : []));
     }
     const { entry } = item;
     attributes.class += ` ${entry.role}${item.cover ? ' covered' : ''}`;
     attributes['aria-labelledby'] = `${item.key}-head`;
     return h('article', attributes, headOf(item),
       item.cover ? h('p', { class: 'note' }, coverWords(item.cover)) : '',
-      ...contentOf(entry, item.key, item.seen && patchOf(item)),
-      entry.details != null ? h('details', { ontoggle: () => list.draw() }, h('summary', {}, `Details of ${entry.provider}`), block(`${item.key}-details`, pretty(text(entry.details)))) : '',
+      ...contentOf(entry, item.seen && patchOf(item)),
+      entry.details != null ? h('details', {}, h('summary', {}, `Details of ${entry.provider}`), ...json(text(entry.details))) : '',
       entry.interrupted != null ? h('p', { class: 'error', dir: 'auto' }, `Broke off: ${visible(text(entry.interrupted))}`) : '',
+      axisOf(entry),
       entry.calls ? h('div', { class: 'calls' }, ...entry.calls.map((call, slot) => callOf(item, call, slot))) : '');
   }
 
-  // ---- lists of which only what is seen is in the document
+  // Calls that ran beside each other, on one axis.
+  function axisOf(entry) {
+    const ran = (entry.calls || []).filter(call => call.ran);
+    if (ran.length < 2) return '';
+    const from = Math.min(...ran.map(call => call.ran[0]));
+    const whole = Math.max(1, ...ran.map(call => call.ran[1] - from));
+    const row = call => h('li', {}, h('span', {}, visible(call.name)), h('span', { class: 'note' }, `${span(call.ran[0] - from)} to ${span(call.ran[1] - from)}`), bar([['none', (call.ran[0] - from) / whole], [call.status === 'ok' ? 'tools' : 'bad', length(call.ran) / whole]]));
+    return h('ul', { class: 'axis', 'aria-label': 'When the calls ran' }, ...ran.map(row));
+  }
+
+  // ---- the list of messages: all of them are in the document, and the browser lays out what is seen
 
   class List {
     constructor(element) {
       this.element = element;
       this.items = [];
-      this.elements = new Map();
-      this.isWhole = false;
+      this.made = [];
     }
 
     show(items) {
       this.items = items;
-      for (const element of this.elements.values()) element.remove();
-      this.elements.clear();
-      this.known = new Map();
-      this.tops = new Float64Array(items.length + 1);
-      this.place(0);
-      this.draw();
+      this.made = [];
+      this.element.replaceChildren();
+      this.make(Math.min(FIRST, items.length));
+      this.later(this.round = {});
     }
 
-    height(index) {
-      const item = this.items[index];
-      if (this.known.has(item.key)) return this.known.get(item.key);
-      return 90 + ((item.entry && item.entry.calls) ? 260 : 60);
+    make(end) {
+      const fresh = [];
+      for (let index = this.made.length; index < end; index++) {
+        const element = itemOf(this.items[index]);
+        element.setAttribute('aria-posinset', index + 1);
+        element.setAttribute('aria-setsize', this.items.length);
+        this.made.push(element);
+        fresh.push(element);
+      }
+      this.element.append(...fresh);
     }
 
-    place(from) {
-      for (let index = from; index < this.items.length; index++) this.tops[index + 1] = this.tops[index] + this.height(index);
+    later(round) {
+      if (this.made.length >= this.items.length) return;
+      setTimeout(() => {
+        if (round !== this.round) return;
+        const start = performance.now();
+        while (this.made.length < this.items.length && performance.now() - start < SLICE) this.make(Math.min(this.made.length + 10, this.items.length));
+        this.later(round);
+      });
     }
 
-    at(top) {
-      let [low, high] = [0, this.items.length];
+    go(index) {
+      this.make(Math.max(this.made.length, index + 1));
+      const element = this.made[index];
+      element.focus({ preventScroll: true });
+      // What is above gets its height only when it has been near.
+      for (let tries = 0; tries < 3; tries++) element.scrollIntoView({ block: 'start' });
+    }
+
+    // The item that has the focus, or the one at the top of the window.
+    current() {
+      const focused = document.activeElement.closest('.feed > .message');
+      if (focused) return this.made.indexOf(focused);
+      const top = document.querySelector('.bar').offsetHeight + 24;
+      let [low, high] = [0, this.made.length];
       while (high - low > 1) {
         const middle = (low + high) >> 1;
-        if (this.tops[middle] <= top) low = middle;
+        if (this.made[middle].getBoundingClientRect().top <= top) low = middle;
         else high = middle;
       }
       return low;
     }
-
-    // Puts what is near into the document, measures it, and again where that moved something.
-    draw(tries = 4) {
-      const top = window.scrollY - this.element.offsetTop;
-      const first = this.isWhole ? 0 : this.at(Math.max(0, top - NEAR));
-      const last = this.isWhole ? Math.min(this.items.length, PRINTED) - 1 : this.at(top + window.innerHeight + NEAR);
-      const wanted = this.items.slice(first, last + 1);
-      const keys = new Set(wanted.map(item => item.key));
-      for (const [key, element] of this.elements) {
-        if (!keys.has(key) && !element.contains(document.activeElement)) {
-          element.remove();
-          this.elements.delete(key);
-        }
-      }
-      let before = null;
-      wanted.forEach((item, index) => {
-        let element = this.elements.get(item.key);
-        if (!element) {
-          element = itemOf(item);
-          element.setAttribute('aria-posinset', first + index + 1);
-          element.setAttribute('aria-setsize', this.items.length);
-          this.elements.set(item.key, element);
-          if (before) before.after(element);
-          else this.element.prepend(element);
-        }
-        before = element;
-      });
-      this.element.style.paddingTop = `${this.tops[first]}px`;
-      this.element.style.paddingBottom = this.isWhole ? '0' : `${this.tops[this.items.length] - this.tops[Math.min(last + 1, this.items.length)]}px`;
-      const anchor = this.at(Math.max(0, top));
-      const [anchored, changed] = [this.tops[anchor], this.measure(wanted, first)];
-      if (changed == null || tries === 0 || this.isWhole) return;
-      this.place(changed);
-      // What is read stays where it is.
-      if (changed < anchor) window.scrollBy(0, this.tops[anchor] - anchored);
-      this.draw(tries - 1);
-    }
-
-    measure(wanted, first) {
-      let changed = null;
-      wanted.forEach((item, index) => {
-        const height = this.elements.get(item.key).getBoundingClientRect().height + 12;
-        if (Math.abs(height - this.height(first + index)) > 0.5) {
-          this.known.set(item.key, height);
-          if (changed == null) changed = first + index;
-        }
-      });
-      return changed;
-    }
-
-    // Makes an element anew, with the focus where it was.
-    refresh(element) {
-      const key = element && [...this.elements].find(([, one]) => one.contains(element))?.[0];
-      if (!key) return;
-      const fresh = itemOf(this.items.find(item => item.key === key));
-      const old = this.elements.get(key);
-      for (const name of ['aria-posinset', 'aria-setsize']) fresh.setAttribute(name, old.getAttribute(name));
-      old.replaceWith(fresh);
-      this.elements.set(key, fresh);
-      this.draw();
-      fresh.focus({ preventScroll: true });
-    }
-
-    go(index) {
-      const room = document.querySelector('.bar').offsetHeight + 12;
-      for (let tries = 0; tries < 4; tries++) {
-        window.scrollTo(0, this.element.offsetTop + this.tops[index] - room);
-        this.draw();
-      }
-      const element = this.elements.get(this.items[index].key);
-      if (element) element.focus({ preventScroll: true });
-    }
-
-    // The item at the top of the window, or the one that has the focus.
-    current() {
-      const focused = document.activeElement.closest('.message');
-      const at = focused ? this.items.findIndex(item => item.key === focused.id) : -1;
-      return at >= 0 ? at : this.at(window.scrollY - this.element.offsetTop + document.querySelector('.bar').offsetHeight + 24);
-    }
   }
 
   // Rows of one height in a box that scrolls.
-  const ROW = 34;
+  const ROW = 56;
   class Rows {
     constructor(element, make) {
       this.inside = h('div', { class: 'rows', role: 'list' });
@@ -515,55 +601,92 @@
     return times;
   }
 
+  // How a conversation stands, and when it came to that.
+  function outcomeOf(of) {
+    const last = of.all.at(-1);
+    const entry = last && last.says.at(-1);
+    const failure = last && (last.failures || []).at(-1);
+    const waiting = (entry && entry.calls || []).find(call => !call.result);
+    if (waiting) return { words: waiting.asked != null || waiting.decision == null && waiting.status === 'pending' && of.all.some(iteration => callsOf(iteration).some(call => call.decision)) ? 'waits for a decision' : 'waits for results', at: of.updated };
+    if (failure && !(entry && entry.asked && entry.asked[1] >= failure.at)) return { words: `failed: ${failure.kind.replaceAll('_', ' ')}`, at: failure.at, bad: true };
+    if (!entry) return { words: of.all.length > 1 ? 'waits for the model' : 'empty', at: of.updated };
+    if (entry.interrupted != null) return { words: 'broke off', at: entry.asked ? entry.asked[1] : of.updated, bad: true };
+    if (entry.role === 'assistant') return { words: 'answered', at: entry.asked ? entry.asked[1] : last.to || of.updated };
+    return { words: 'waits for the model', at: of.updated };
+  }
+
+  // How long an iteration took. The last one is complete when the next message comes, which need not happen.
+  function endOf(of, iteration) {
+    if (iteration.to != null) return iteration.to;
+    const entry = iteration.says.at(-1);
+    const isOver = entry && entry.role === 'assistant' && (entry.calls || []).every(call => call.result);
+    if (isOver) return entry.asked ? entry.asked[1] : of.updated;
+    const failure = (iteration.failures || []).at(-1);
+    return failure ? failure.at : null;
+  }
+
+  function tookOf(of, iteration) {
+    const end = endOf(of, iteration);
+    return end == null ? outcomeOf(of).words : span(Math.max(0, end - iteration.from));
+  }
+
+  const isBad = call => !['ok', 'pending', 'approved'].includes(call.status);
+
   function timeline(of) {
     const rows = of.all.map((iteration, index) => {
       const before = of.all[index - 1];
       const waited = before && before.to != null && iteration.turn === iteration.number ? Math.max(0, iteration.from - before.to) : 0;
-      return { iteration, waited, took: iteration.to == null ? 0 : Math.max(0, iteration.to - iteration.from), ...spent(iteration) };
+      const end = endOf(of, iteration);
+      return { of, iteration, waited, took: end == null ? 0 : Math.max(0, end - iteration.from), ...spent(iteration) };
     });
-    const most = Math.max(1, ...rows.slice(0, 100000).map(row => row.took));
+    const most = rows.reduce((max, row) => Math.max(max, row.took), 1);
     return { rows, most };
   }
 
-  function timeRow({ iteration, took, waited, model, people, tools }, most) {
-    const calls = iteration.says.flatMap(entry => entry.calls || []);
-    const failed = calls.some(call => !['ok', 'pending', 'approved'].includes(call.status)) || iteration.says.some(entry => entry.interrupted != null) || iteration.failures != null;
-    const words = [iteration.to == null ? 'open' : span(took)];
+  // The first words of somebody, and the tools that were called: what one looks for at night.
+  const begin = entry => visible(joined(entry).slice(0, 1000)).replace(/[#*`]+/g, '').trim().replace(/\s+/g, ' ').slice(0, 80);
+  function whatOf(iteration) {
+    const words = [];
+    const user = iteration.says.find(entry => entry.role === 'user');
+    if (user) words.push(`\u201c${begin(user)}\u201d`);
+    const called = new Map();
+    for (const call of callsOf(iteration)) called.set(call.name, (called.get(call.name) || 0) + 1);
+    if (called.size) words.push([...called].map(([name, times]) => (times > 1 ? `${visible(name)} \u00d7${times}` : visible(name))).join(', '));
+    const answer = iteration.says.find(entry => entry.role === 'assistant' && begin(entry));
+    if (answer) words.push(begin(answer));
+    return words.join(' \u2192 ');
+  }
+
+  function timeRow({ of, iteration, took, waited, model, people, tools }, most) {
+    const failed = callsOf(iteration).some(isBad) || iteration.says.some(entry => entry.interrupted != null) || iteration.failures != null;
+    const words = [tookOf(of, iteration)];
     if (model) words.push(`model ${span(model)}`);
     if (people >= 1000) words.push(`${span(people)} of waiting for a decision`);
-    if (calls.length) words.push(plural(calls.length, 'call') + (tools ? ` ${span(tools)}` : ''));
+    if (tools) words.push(`tools ${span(tools)}`);
     if (waited >= 1000) words.push(`after ${span(waited)} of waiting for the user`);
-    if (coverOf(state.of, iteration.number)) words.push('not in view');
+    if (coverOf(of, iteration.number)) words.push('not in view');
     if (iteration.failures) words.push(...new Set(iteration.failures.map(failure => failure.kind.replaceAll('_', ' '))));
     else if (failed) words.push('error');
-    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${clock(iteration.from).slice(11)} ${words.join(', ')}`), () => jump(iteration.number), { class: failed ? 'row failed' : 'row' }), bar([['model', model / most], ['people', people / most], ['tools', tools / most], [failed ? 'bad' : 'took', Math.max(0, took - model - people - tools) / most]]));
+    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${clock(iteration.from).slice(11)} ${words.join(', ')}`), () => jump(iteration.number), { class: failed ? 'row failed' : 'row' }),
+      h('p', { class: 'what', dir: 'auto' }, whatOf(iteration)), bar([['model', model / most], ['people', people / most], ['tools', tools / most], [failed ? 'bad' : 'took', Math.max(0, took - model - people - tools) / most]]));
   }
 
-  function turnsOf(of) {
-    const turns = new Map();
-    for (const iteration of of.all) {
-      const turn = turns.get(iteration.turn) || { number: iteration.turn, entries: [], iterations: 0 };
-      turn.entries.push(...iteration.says);
-      turn.iterations++;
-      turns.set(iteration.turn, turn);
-    }
-    return [...turns.values()].map(turn => ({ ...turn, usage: usageOf(turn.entries) }));
-  }
+  const requestsOf = of => of.all.flatMap(iteration => iteration.says.filter(entry => entry.usage).map(entry => ({ of, iteration, entry, usage: usageOf([entry]) })));
 
-  function turnRow(turn, most, dearest) {
-    const { input, cached, output, cost } = turn.usage;
+  function requestRow({ of, iteration, entry, usage }, most, dearest) {
+    const { input, cached, written, output, cost } = usage;
     const share = input ? ` (${Math.round(cached / input * 100)}% cached)` : '';
-    const tokens = input + output ? `${count(input)} in${share}, ${count(output)} out` : 'no tokens reported';
-    const words = cost == null ? tokens : `${tokens}, ${money(cost)}`;
-    const bars = [bar([['cached', cached / most], ['input', (input - cached) / most], ['output', output / most]])];
+    const words = `${count(input)} in${share}, ${count(output)} out${cost == null ? '' : `, ${money(cost)}`}`;
+    const bars = [bar([['cached', cached / most], ['written', written / most], ['input', Math.max(0, input - cached - written) / most], ['output', output / most]])];
     if (cost != null) bars.push(bar([['cost', cost / dearest]]));
-    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, `from ${turn.number}`), ` ${words}`), () => jump(turn.number), { class: 'row', title: `${plural(turn.iterations, 'iteration')}, ${usageWords(turn.usage)}` }), ...bars);
+    const to = () => list.go(find(item => item.key === anchor(of, iteration, entry)));
+    return h('div', { role: 'listitem' }, button(h('span', {}, h('b', {}, String(iteration.number)), ` ${words}`), to, { class: 'row', title: usageWords(usage) }), h('p', { class: 'what' }, [entry.model, entry.asked && span(asked(entry))].filter(Boolean).join(' \u00b7 ')), ...bars);
   }
 
   function tree(roots) {
     return h('ul', {}, ...roots.map(one => {
-      const words = one.within ? `sub-agent, ${plural(one.all.length, 'iteration')}` : one.origin ? `from iteration ${one.origin[1]}, ${plural(one.all.length, 'iteration')}` : plural(one.all.length, 'iteration');
-      return h('li', {}, button(h('span', { dir: 'auto' }, visible(one.name)), () => open(one), { 'aria-current': one === state.of ? 'true' : null }), h('span', { class: 'note' }, ` ${words}`), one.children.length ? tree(one.children) : '');
+      const words = one.within ? `sub-agent${one.tool ? ` (${visible(one.name)})` : ''}, ${plural(one.all.length, 'iteration')}` : one.origin ? `from iteration ${one.origin[1]}, ${plural(one.all.length, 'iteration')}` : plural(one.all.length, 'iteration');
+      return h('li', {}, button(h('span', { dir: 'auto' }, nameOf(one)), () => open(one), { 'aria-current': one === state.of ? 'true' : null }), h('span', { class: 'note' }, ` ${words}`), one.children.length ? tree(one.children) : '');
     }));
   }
 
@@ -581,7 +704,7 @@
         return element;
       });
       const rest = items.length > INLINE ? h('p', { class: 'note' }, `${plural(items.length - INLINE, 'message')} more`) : '';
-      return h('section', { 'aria-label': `Only in ${visible(of.name)}` }, h('h3', {}, visible(of.name)), ...(shown.length ? shown : [h('p', { class: 'note' }, 'Nothing more')]), rest);
+      return h('section', { 'aria-label': `Only in ${visible(of.name)}` }, h('h2', {}, visible(of.name)), ...(shown.length ? shown : [h('p', { class: 'note' }, 'Nothing more')]), rest);
     };
     const words = common ? `Both have the first ${plural(common, 'iteration')}.` : 'They have no iteration in common.';
     const prompts = text((one.system || {}).text) === text((other.system || {}).text) ? '' : h('p', {}, 'Their system prompts differ.');
@@ -629,6 +752,8 @@
 
   // ---- the page
 
+  const told = h('p', { class: 'note', dir: 'auto' });
+  const next = button('', () => nextError(), { hidden: true });
   const status = h('p', { role: 'status', 'aria-live': 'polite', class: 'note' });
   const feed = h('div', { role: 'feed', 'aria-label': 'Messages', class: 'feed' });
   const list = new List(feed);
@@ -667,15 +792,22 @@
     state.of.view = state.of.views[0];
     state.of = of;
     choices();
+    summary(of);
     overview();
     update();
     window.scrollTo(0, 0);
   }
 
+  // Where an item is, if it has to be also without the search and the filter.
+  function find(isIt) {
+    const at = state.items.findIndex(isIt);
+    if (at >= 0 || !state.query && state.show === 'all') return at;
+    unfilter();
+    return state.items.findIndex(isIt);
+  }
+
   function jump(number) {
-    const find = () => state.items.findIndex(item => item.kind === 'cover' ? item.cover.first <= number && number <= item.cover.last : item.iteration && item.iteration.number >= number);
-    if (find() < 0 && (state.query || state.show !== 'all')) unfilter();
-    const at = find();
+    const at = find(item => (item.kind === 'cover' ? item.cover.first <= number && number <= item.cover.last : item.iteration && item.iteration.number >= number));
     if (at >= 0) list.go(at);
   }
 
@@ -698,10 +830,9 @@
     const of = named && conversations[Number(named[1])];
     if (!of) return;
     if (of !== state.of) open(of);
-    const find = () => state.items.findIndex(item => `#${item.key}` === location.hash);
-    if (find() < 0) unfilter();
-    if (find() < 0 && state.seen) { state.seen = false; update(); }
-    const at = find();
+    const isIt = item => `#${item.key}` === location.hash;
+    let at = find(isIt);
+    if (at < 0 && state.seen) { state.seen = false; update(); at = find(isIt); }
     if (at >= 0) list.go(at);
     else if (named[3]) jump(Number(named[3]));
   }
@@ -731,11 +862,33 @@
   }
 
   function tokens() {
-    const turns = turnsOf(state.of);
-    const most = turns.reduce((max, { usage }) => Math.max(max, usage.input + usage.output), 1);
-    const dearest = turns.reduce((max, { usage }) => Math.max(max, usage.cost || 0), 1e-9);
-    panel.append(h('p', { class: 'legend' }, ...['cached', 'input', 'output', 'cost'].map(name => h('span', { class: name }, name))));
-    new Rows(panel, turn => turnRow(turn, most, dearest)).show(turns);
+    const requests = requestsOf(state.of);
+    if (!requests.length) panel.append(h('p', { class: 'note' }, 'No tokens were reported.'));
+    const most = requests.reduce((max, { usage }) => Math.max(max, usage.input + usage.output), 1);
+    const dearest = requests.reduce((max, { usage }) => Math.max(max, usage.cost || 0), 1e-9);
+    panel.append(h('p', { class: 'legend' }, ...['cached', 'written', 'input', 'output', 'cost'].map(name => h('span', { class: name }, name))));
+    new Rows(panel, row => requestRow(row, most, dearest)).show(requests);
+  }
+
+  // What became of the conversation, in a line.
+  function summary(of) {
+    const entries = of.all.flatMap(iteration => iteration.says);
+    const outcome = outcomeOf(of);
+    const failed = of.all.reduce((sum, iteration) => sum + (iteration.failures || []).reduce((all, failure) => all + (failure.count || 1), 0), 0);
+    const calls = of.all.flatMap(callsOf);
+    const errors = failed + calls.filter(isBad).length;
+    const models = [...new Set(entries.map(entry => entry.model).filter(Boolean))].map(visible);
+    const usage = usageOf(entries);
+    const facts = [
+      errors ? h('span', { class: 'error' }, plural(errors, 'error')) : 'no errors',
+      plural(of.all.length, 'iteration'), plural(calls.length, 'call'),
+      models.join(', '), `${span(Math.max(0, outcome.at - of.created))} in all`, usageWords(usage),
+    ];
+    const masked = of.view.masks ? [`${plural(of.view.masks, 'mask')} in force`] : [];
+    const line = [h('strong', { class: outcome.bad ? 'error' : '' }, outcome.words), ...facts, ...masked, `begun ${clock(of.created)}, last changed ${clock(of.updated)} (${zone})`];
+    told.replaceChildren(...line.filter(Boolean).flatMap((one, index) => (index ? [' \u00b7 ', one] : [one])));
+    next.hidden = !errors;
+    next.textContent = `Next of ${plural(errors, 'error')} ( e )`;
   }
 
   const KEYS = {
@@ -756,25 +909,25 @@
     const known = Object.hasOwn(KEYS, event.key) && KEYS[event.key];
     if (known && (state.items.length || !'jkegG'.includes(event.key))) { event.preventDefault(); known[1](); }
   });
-  let drawing = false;
-  const soon = () => { if (!drawing) { drawing = true; requestAnimationFrame(() => { drawing = false; list.draw(); }); } };
-  window.addEventListener('scroll', soon, { passive: true });
-  window.addEventListener('resize', () => { list.known.clear(); list.place(0); soon(); });
   window.addEventListener('hashchange', follow);
-  window.addEventListener('beforeprint', () => { list.isWhole = true; list.draw(); });
-  window.addEventListener('afterprint', () => { list.isWhole = false; list.draw(); });
+  // Paper has no summaries to click on.
+  let closed = [];
+  window.addEventListener('beforeprint', () => {
+    list.make(list.items.length);
+    closed = [...document.querySelectorAll('#messages details:not([open])')];
+    for (const one of closed) one.open = true;
+  });
+  window.addEventListener('afterprint', () => { for (const one of closed) one.open = false; });
 
-  const all = usageOf(state.of.all.flatMap(iteration => iteration.says));
-  const facts = [plural(state.of.all.length, 'iteration'), `begun ${clock(state.of.created)} UTC`, `last changed ${clock(state.of.updated)} UTC`, usageWords(all)];
-  const masked = state.of.view.masks ? [`${plural(state.of.view.masks, 'mask')} in force`] : [];
   document.body.prepend(
     h('a', { href: '#messages', class: 'skip' }, 'Skip to the messages'),
-    h('header', { class: 'top' }, h('h1', { dir: 'auto' }, document.title), h('p', { class: 'note', dir: 'auto' }, [...facts, ...masked].filter(Boolean).join(' \u00b7 '))),
-    h('div', { class: 'bar', role: 'search' }, search, filter, switched, which, button('Keys', () => help.showModal()), status),
+    h('header', { class: 'top' }, h('h1', { dir: 'auto' }, document.title), told),
+    h('div', { class: 'bar', role: 'search' }, search, filter, switched, which, next, button('Keys', () => help.showModal()), status),
     h('div', { class: 'page' }, side, h('main', { id: 'messages', tabindex: '-1' }, feed)),
     help);
   document.getElementById('readable').remove();
   choices();
+  summary(state.of);
   overview();
   update();
   follow();

@@ -52,7 +52,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
   @doc false
   def handle_event([:ash_agent, :runtime | name], measured, metadata, %{level: level}) do
     level = level(name, metadata, level)
-    Logger.log(level, fn -> line(name, measured, metadata) end)
+    Logger.log(level, fn -> format_line(name, measured, metadata) end)
   end
 
   defp level([_, :exception], _metadata, _level), do: :error
@@ -60,7 +60,8 @@ defmodule AshAgent.Runtime.DefaultLogger do
   defp level([:run, :stop], %{status: :error}, _level), do: :error
   defp level(_name, _metadata, level), do: level
 
-  defp line(name, measured, metadata) do
+  @doc false
+  def format_line(name, measured, metadata) do
     fields =
       [conversation: metadata[:context_id], iteration: metadata[:iteration]] ++
         fields(name, measured, metadata)
@@ -72,7 +73,9 @@ defmodule AshAgent.Runtime.DefaultLogger do
   end
 
   defp fields([:run, :stop], measured, metadata),
-    do: [status: metadata.status, ms: ms(measured)] ++ failure(metadata)
+    do:
+      [status: metadata.status, ms: ms(measured), failure: metadata[:failure]] ++
+        failure(metadata)
 
   defp fields([:llm, :stop], measured, metadata) do
     usage = metadata[:usage] || %{}

@@ -30,7 +30,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
-  | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind` and `reason` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth` |
+  | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind`, `reason` and `failure` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth` |
 
   All metadata have `context_id` and `iteration`, the number within the conversation. Durations are in native time units,
   as usual with `:telemetry`: `System.convert_time_unit(duration, :native, :millisecond)`.
@@ -48,7 +48,8 @@ defmodule AshAgent.Runtime.Events do
   hold a secret, and metadata are logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.failures/1`, and its `status` that of HTTP;
-  both are missing when a store or `:on_change` refused what came, and the status when there was none.
+  both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
+  failure ended has its `failure` as well.
 
   A retry comes when a request failed and the model waits before it tries again: `attempt` is the try that failed, from 1, `wait` is in
   milliseconds, and `kind` is a `t:AshAgent.Response.Error.kind/0`. Waiting comes when a model gave no sign for 10 seconds, and every 10 seconds from then on.

@@ -18,7 +18,7 @@ defmodule AshAgent.Runtime.ModelCall do
     run = %{run | context: add_tries(run, answer)}
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
-         {:ok, context} <- add_response(run, response) do
+         {:ok, context} <- add_response(run, response, answer.first) do
       accept(run, context, response, %{started: started, first: answer.first})
     else
       {:error, reason} -> break_off(run, answer, reason, started)
@@ -58,15 +58,14 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Gives the application the context as it would be if nothing more came.
   defp store_partial(run, response) do
-    case add_partial(run, Response.interrupt(response, :unfinished)) do
+    case add_partial(run, Response.interrupt(response, :unfinished), nil) do
       {:ok, context} -> Events.store(run.on_change, context)
       {:error, _error} -> :ok
     end
   end
 
-  defp add_partial(run, response) do
-    Run.add_broken_response(run.context, response, @broken_off, requested_at: run.requested_at)
-  end
+  defp add_partial(run, response, first),
+    do: Run.add_broken_response(run.context, response, @broken_off, times(run, first))
 
   ## How it ended
 
@@ -92,10 +91,17 @@ defmodule AshAgent.Runtime.ModelCall do
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end
 
-  defp add_response(run, response) do
-    with {:error, error} <-
-           Context.add_response(run.context, response, requested_at: run.requested_at),
+  defp add_response(run, response, first) do
+    with {:error, error} <- Context.add_response(run.context, response, times(run, first)),
          do: {:error, {:invalid_answer, error}}
+  end
+
+  # `first` is how long the first piece of a stream took.
+  defp times(run, nil), do: [requested_at: run.requested_at]
+
+  defp times(run, first) do
+    took = System.convert_time_unit(first, :native, :microsecond)
+    [requested_at: run.requested_at, first_chunk_at: run.requested_at + took]
   end
 
   defp accept(run, context, response, %{started: started, first: first}) do
@@ -164,7 +170,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     with %Response{} = response <- partial_response(answer),
          response = Response.interrupt(response, elem(reason, 0)),
-         {:ok, context} <- add_partial(run, response) do
+         {:ok, context} <- add_partial(run, response, answer.first) do
       cost = report_usage(run, context, response)
       %{Run.count_answer(run, usage(response), cost) | context: context}
     else

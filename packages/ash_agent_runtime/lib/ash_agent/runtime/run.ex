@@ -232,7 +232,7 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Adds a response that is over to a context. None of its calls runs."
   def add_broken_response(context, response, words, opts) do
-    {requested, opts} = Keyword.split(opts, [:requested_at])
+    {requested, opts} = Keyword.split(opts, [:requested_at, :first_chunk_at])
 
     with {:ok, context} <- Context.add_response(context, response, requested),
          do: {:ok, Context.interrupt(context, words, opts)}

@@ -277,7 +277,11 @@ defmodule AshAgent.Runtime.ToolCalls do
     ended_at = Run.now()
     started_at = ended_at - System.convert_time_unit(duration, :native, :microsecond)
     times = %{started_at: started_at, ended_at: ended_at}
-    context = add_result(run.context, call.id, result, outcome.metadata, times)
+
+    about =
+      if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
+
+    context = add_result(run.context, call.id, result, outcome.metadata, about)
 
     run =
       %{run | sub_agents: run.sub_agents ++ outcome.contexts}
@@ -310,10 +314,10 @@ defmodule AshAgent.Runtime.ToolCalls do
     %{run | journal: journal, call_notes: [note | run.call_notes]}
   end
 
-  # `times` are those of the tool, if one has run.
-  defp add_result(context, id, result, metadata \\ nil, times \\ %{}) do
+  # `about` has the times of the tool, if one has run, and the kind of its error.
+  defp add_result(context, id, result, metadata \\ nil, about \\ %{}) do
     opts = if metadata, do: [metadata: merge_metadata(context, id, metadata)], else: []
-    result = Map.merge(times, %{id: id, result: result})
+    result = Map.merge(about, %{id: id, result: result})
 
     try do
       Context.add_tool_results(context, [result], opts)

@@ -383,13 +383,19 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp outcome({:raised, kind, reason, stacktrace}, entry, settings) do
     private = if kind == :error, do: %{exception: fn -> reason end}, else: %{}
-    emit_exception(entry, settings, kind, Events.label(kind, reason), stacktrace, private)
-    %Outcome{status: :error, term: words(kind, reason, settings[:exception_messages])}
+    label = Events.label(kind, reason)
+    emit_exception(entry, settings, kind, label, stacktrace, private)
+
+    %Outcome{
+      status: :error,
+      term: words(kind, reason, settings[:exception_messages]),
+      error_type: error_type(kind, label)
+    }
   end
 
   defp outcome({:timed_out, timeout}, entry, settings) do
     emit_exception(entry, settings, :timeout, :timeout, [])
-    %Outcome{status: :error, term: "timed out after #{timeout} ms"}
+    %Outcome{status: :error, term: "timed out after #{timeout} ms", error_type: "timeout"}
   end
 
   defp read_outcome(%Outcome{} = outcome), do: outcome
@@ -399,6 +405,10 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp read_outcome(:error), do: %Outcome{status: :error, term: "the tool failed"}
   defp read_outcome(value), do: %Outcome{status: :ok, term: value}
+
+  # A thrown value is data, and an exit's word says little without its kind.
+  defp error_type(:error, exception), do: inspect(exception)
+  defp error_type(kind, _label), do: to_string(kind)
 
   defp emit_exception(entry, settings, kind, reason, stacktrace, private \\ %{}) do
     Events.emit(

@@ -115,7 +115,7 @@ defmodule AshAgent.Session.Claim do
     with {:ok, claim} <- refresh(claim),
          {:ok, calls} <-
            if(calls == :started, do: fetch_started(claim, ended), else: {:ok, calls}) do
-      finished = for call <- calls, do: %{key: call.key, attempt: call.attempt, state: ended}
+      finished = for call <- calls, do: encode_end(call, ended)
       opts = [finished: finished, taken: claim.taken, status: status]
 
       with {:ok, kept} <-
@@ -124,25 +124,40 @@ defmodule AshAgent.Session.Claim do
     end
   end
 
-  @doc """
-  Counts how often the conversation was claimed since it was written last: `{:ok, count}` or an error.
+  # With who has settled it, of those that somebody has.
+  defp encode_end(%{settled: settled} = call, ended),
+    do: %{
+      key: call.key,
+      attempt: call.attempt,
+      state: ended,
+      call: Map.put(call.call, :settled, settled)
+    }
 
-  A turn whose sessions die before they can write anything is claimed again and again. Where the history was pruned, the count is 0.
+  defp encode_end(call, ended), do: %{key: call.key, attempt: call.attempt, state: ended}
+
+  @doc """
+  Counts how many sessions in a row have gone on with the turn and ended before they could write anything: `{:ok, count}` or an error.
   """
-  def count_claims(%__MODULE__{kept: kept} = claim) do
+  def count_resumes(%__MODULE__{kept: kept} = claim) do
     with {:ok, writes} <-
            Journal.ask(fn -> Store.history(claim.store, kept.id, after: kept.revision - 1) end) do
       case List.last(writes) do
-        nil -> {:ok, 0}
-        %{epoch: epoch} -> {:ok, kept.epoch - epoch}
+        %{note: %{resumed: count}} when is_integer(count) -> {:ok, count}
+        _progress -> {:ok, 0}
       end
     end
   end
 
-  @doc "Gives up a turn: the conversation waits until somebody resumes it. The history says why. Returns `{:ok, claim}` or an error."
-  def park(%__MODULE__{kept: kept} = claim, count) do
-    opts = [status: :parked, note: %{parked: %{reason: :died_without_progress, claims: count}}]
+  @doc "Notes in the history that one more session goes on with the turn. Returns `{:ok, claim}` or an error."
+  def note_resume(claim, count), do: note(claim, note: %{resumed: count})
 
+  @doc "Gives up a turn: the conversation waits until somebody resumes it. The history says why. Returns `{:ok, claim}` or an error."
+  def park(claim, count) do
+    reason = %{reason: :died_without_progress, resumes: count}
+    note(claim, status: :parked, note: %{parked: reason})
+  end
+
+  defp note(%__MODULE__{kept: kept} = claim, opts) do
     with {:ok, kept} <- Journal.ask(fn -> Store.append(claim.store, kept, kept.value, opts) end),
          do: {:ok, %{claim | kept: kept}}
   end

@@ -15,7 +15,9 @@ defmodule AshAgent.Session.Decision do
     with {:ok, unknown} <- fetch_unknown(session, decision),
          {:ok, context} <- apply_decision(before, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
-         {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, unknown) do
+         settled =
+           for(attempt <- unknown, do: Map.put(attempt, :settled, settlement(decision, opts))),
+         {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, settled) do
       emit(runtime[:on_event], before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end
@@ -40,13 +42,16 @@ defmodule AshAgent.Session.Decision do
 
       # It may have been carried out, so nobody can say that it was denied.
       {{:denied, id, reason}, _started} ->
-        settled = %{settled: %{id => %{by: opts[:by], reason: reason}}}
+        metadata = %{settled: %{id => settlement(decision, opts)}}
         result = %{id: id, result: Repeat.make_unknown(reason)}
-        {:ok, Context.add_tool_results(context, [result], metadata: settled)}
+        {:ok, Context.add_tool_results(context, [result], metadata: metadata)}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
+
+  # Who has said what becomes of a call of which nobody knows whether it was carried out.
+  defp settlement({:denied, _id, reason}, opts), do: %{by: opts[:by], reason: reason}
 
   # The context is the one that the decision was made on.
   defp emit(on_event, context, {verdict, id, _reason}, started) do

@@ -254,17 +254,27 @@ defmodule AshAgent.Session.Server do
 
   # An atom is more than any number.
   defp go_on(%{claim: claim, max_resumes: max} = session) do
-    with {:ok, count} when count > max <- Claim.count_claims(claim),
-         {:ok, claim} <- Claim.park(claim, count) do
-      Logger.error(
-        "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have begun its turn and ended " <>
-          "before they could store anything. AshAgent.Session.resume/2 goes on with it"
-      )
-
-      %{session | claim: claim}
+    with {:ok, count} when count < max <- Claim.count_resumes(claim),
+         {:ok, claim} <- Claim.note_resume(claim, count + 1) do
+      Run.start(%{session | claim: claim}, %Job{kind: :resume})
     else
-      {:ok, _few} -> Run.start(session, %Job{kind: :resume})
+      {:ok, count} -> park(session, count)
       {:error, reason} -> Run.lose(session, reason)
+    end
+  end
+
+  defp park(%{claim: claim} = session, count) do
+    case Claim.park(claim, count) do
+      {:ok, claim} ->
+        Logger.error(
+          "the conversation #{inspect(claim.kept.id)} is parked: #{count} sessions in a row have gone on with its turn and ended " <>
+            "before they could store anything. AshAgent.Session.resume/2 goes on with it"
+        )
+
+        %{session | claim: claim}
+
+      {:error, reason} ->
+        Run.lose(session, reason)
     end
   end
 

@@ -165,13 +165,13 @@ defmodule AshAgent.Sessions.Node do
     stop(config, :soon, timeout)
     stop(config, :now, @store_patience)
     # A store that does not answer keeps them from stopping.
-    for pid <- list_running(config), do: Process.exit(pid, :kill)
+    for pid <- list_sessions(config), do: Process.exit(pid, :kill)
     :ok
   end
 
   defp stop(config, how, timeout) do
     monitors =
-      for pid <- list_running(config), into: %{} do
+      for pid <- list_sessions(config), into: %{} do
         GenServer.cast(pid, {:drain, how})
         {Process.monitor(pid), pid}
       end
@@ -179,7 +179,8 @@ defmodule AshAgent.Sessions.Node do
     await(monitors, System.monotonic_time(:millisecond) + timeout)
   end
 
-  defp list_running(config) do
+  @doc "Returns the sessions of this node."
+  def list_sessions(config) do
     for {_partition, supervisor, _type, _modules} <-
           PartitionSupervisor.which_children(partitions(config)),
         is_pid(supervisor),
@@ -283,11 +284,10 @@ defmodule AshAgent.Sessions.Node do
 
   # A file's conversations belong to the programs of its machine.
   defp take_over(config, cursor) do
-    page = [status: :running, order: :asc, limit: config.batch]
-    page = if cursor, do: [after: cursor] ++ page, else: page
+    page = [limit: config.batch, after: cursor]
 
     with {:ok, %{conversations: found, next: next}} <-
-           Journal.ask(fn -> Store.list(config.store, page) end) do
+           Journal.ask(fn -> Store.Named.call(config.store, :list_claimed, [page]) end) do
       for %{owner: owner} = kept when owner != nil <- found,
           ready?(config),
           Owner.locate(owner) == :gone or Owner.distrusted?(owner, kept.lease_until),

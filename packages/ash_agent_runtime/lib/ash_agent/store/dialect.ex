@@ -43,6 +43,13 @@ defmodule AshAgent.Store.Dialect do
 
   def input(:sqlite), do: "input as (select cast($1 as text) as it)"
 
+  # Databases go along an index, from where a page begins, only for values that are of no table of the query.
+  def fix_input(query) do
+    query
+    |> String.replace("from input, {", "from {")
+    |> String.replace("input.it", "(select it from input)")
+  end
+
   # Rows of one table of a query, for the statement alone. SQLite has one writer.
   def lock_rows(:postgres, row, how), do: "for update of #{row} #{how}"
   def lock_rows(:sqlite, _row, _how), do: ""
@@ -141,6 +148,11 @@ defmodule AshAgent.Store.Dialect do
 
   def with_keys(:sqlite, table, column, list),
     do: {"{#{table}}", among(:sqlite, "j.#{column}", list)}
+
+  # The rows that another query chooses: what to read from, and how they are known. SQLite would look at all rows for those of a join,
+  # and PostgreSQL locks the rows of one once.
+  def choose(:postgres, column, query), do: {", (#{query}) as d", "#{column} = d.chosen"}
+  def choose(:sqlite, column, query), do: {"", "#{column} in (#{query})"}
 
   # Times of FTS5's `secure-delete` grow with the rows that have a word: beyond so many at once, the index is written anew instead.
   @many_texts 200

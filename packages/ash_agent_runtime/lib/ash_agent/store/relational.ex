@@ -38,6 +38,8 @@ defmodule AshAgent.Store.Relational do
       @doc false
       defdelegate renew_all(store, claims), to: AshAgent.Store.Relational
       @doc false
+      defdelegate list_claimed(store, opts), to: AshAgent.Store.Relational
+      @doc false
       defdelegate erase(store, opts), to: AshAgent.Store.Erasure
       @doc false
       defdelegate prune(store, opts), to: AshAgent.Store.Erasure
@@ -374,12 +376,28 @@ defmodule AshAgent.Store.Relational do
     fields = given ++ after_id ++ [limit: Integer.to_string(limit)]
     query = &SQL.list(&1, filters, by, opts[:order])
 
-    answer(read(store, {:list, filters, by, opts[:order]}, query, fields), fn rows ->
-      found = Enum.map(rows, &Conversation.from_row/1)
-      last = List.last(found)
-      next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
-      {:ok, %{conversations: found, next: next}}
-    end)
+    {:list, filters, by, opts[:order]}
+    |> then(&read(store, &1, query, fields))
+    |> answer(&page(&1, limit, by))
+  end
+
+  @doc "A page of what is `:running` and claimed, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
+  def list_claimed(store, opts) do
+    given = filters(Keyword.take(opts, [:after]))
+    after_id = if opts[:after], do: [after_id: text(elem(opts[:after], 1))], else: []
+    fields = given ++ after_id ++ [limit: Integer.to_string(opts[:limit])]
+    names = Keyword.keys(given)
+
+    {:list_claimed, names}
+    |> then(&read(store, &1, fn d -> SQL.list_claimed(d, names) end, fields))
+    |> answer(&page(&1, opts[:limit], :lease_until))
+  end
+
+  defp page(rows, limit, by) do
+    found = Enum.map(rows, &Conversation.from_row/1)
+    last = List.last(found)
+    next = if last && length(found) == limit, do: {Map.fetch!(last, by), last.id}
+    {:ok, %{conversations: found, next: next}}
   end
 
   defp filters(opts) do

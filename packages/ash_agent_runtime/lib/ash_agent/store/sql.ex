@@ -248,14 +248,16 @@ defmodule AshAgent.Store.SQL do
   @doc "Takes some of those whose lease is over."
   @spec expired(dialect()) :: operation()
   def expired(d) do
-    guard = """
-    update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1, lease_until = #{later(d, field("lease"))}
-    from input, (
-      select e.id as due from input, {conversations} as e
+    {from, match} =
+      choose(d, "c.id", """
+      select e.id as chosen from input, {conversations} as e
       where e.lease_until < #{now(d)} and #{among(d, "e.status", "statuses")}
       order by e.lease_until limit (select #{number("limit")} from input) #{lock_rows(d, "e", "skip locked")}
-    ) as d
-    where c.id = d.due
+      """)
+
+    guard = """
+    update {conversations} as c set owner = #{field("owner")}, epoch = c.epoch + 1, lease_until = #{later(d, field("lease"))}
+    from input#{from} where #{match}
     returning #{summary(d)}
     """
 
@@ -399,10 +401,22 @@ defmodule AshAgent.Store.SQL do
     after_it = "(c.#{column}, c.id) #{sign} (#{time(d, field("after"))}, #{field("after_id")})"
     conditions = for filter <- filters, do: filter(d, filter, column, after_it)
 
-    """
+    fix_input("""
     select #{summary(d, "c.")} from input, {conversations} as c where #{Enum.join(["true" | conditions], " and ")}
     order by c.#{column} #{order}, c.id #{order} limit (select #{number("limit")} from input)
-    """
+    """)
+  end
+
+  @doc "A page of those that run and are claimed, those first whose lease ends first."
+  def list_claimed(d, filters) do
+    after_it = "(c.lease_until, c.id) > (#{time(d, field("after"))}, #{field("after_id")})"
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
+
+    fix_input("""
+    select #{summary(d, "c.")} from input, {conversations} as c
+    where c.lease_until is not null and c.status = 'running'#{conditions}
+    order by c.lease_until, c.id limit (select #{number("limit")} from input)
+    """)
   end
 
   defp filter(d, :statuses, _by, _after),
@@ -456,11 +470,11 @@ defmodule AshAgent.Store.SQL do
   end
 
   def history(d) do
-    """
+    fix_input("""
     select h.revision, h.epoch, h.owner, #{iso(d, "h.at")} as at_text, cast(h.document as text) as document_text
     from input, {history} as h where h.conversation_id = #{@key} and h.revision > #{number("after")}
     order by h.revision limit (select #{number("limit")} from input)
-    """
+    """)
   end
 
   def calls(d, filters) do

@@ -11,6 +11,17 @@ defmodule AshAgent.Trace.Caller do
       if context != %{}, do: context
     end
 
+    @doc "The ids of the trace and of the span that this process is in, 24 bytes, or `nil`."
+    def ids do
+      with span when span != :undefined <- :otel_tracer.current_span_ctx(),
+           {trace, span} when trace > 0 and span > 0 <-
+             {:otel_span.trace_id(span), :otel_span.span_id(span)} do
+        <<trace::128, span::64>>
+      else
+        _none -> nil
+      end
+    end
+
     @doc "Makes a context that of this process."
     def continue(nil), do: :ok
 
@@ -21,6 +32,9 @@ defmodule AshAgent.Trace.Caller do
   else
     @doc "The context of this process, or `nil`."
     def current, do: nil
+
+    @doc "The ids of the trace and of the span that this process is in, 24 bytes, or `nil`."
+    def ids, do: nil
 
     @doc "Makes a context that of this process."
     def continue(_none), do: :ok

@@ -102,8 +102,9 @@ defmodule AshAgent.Trace.Exporter do
       AshAgent.Session.start_link(llm: llm, tools: tools, on_event: AshAgent.Trace.Exporter.on_event(MyApp.Traces))
 
   When a run ends, also with an error, the exporter gets its conversation and sends the turns that the run worked on, with the spans
-  that `AshAgent.Trace.to_otlp/2` describes. A run that pauses is sent when it was resumed and has ended. If a turn ends more than once,
-  because a run failed and another one continued, its span is sent again, under the same ids.
+  that `AshAgent.Trace.to_otlp/2` describes. When a run pauses, the spans of what it has done are sent; that of the turn comes when the run
+  was resumed and has ended, with the others once more. If a turn ends more than once, because a run failed and another one continued, its
+  span is sent again, under the same ids.
 
   The run hands over a handle, whatever the length of the conversation, and waits for nothing. Encoding and sending happen in
   another process.
@@ -112,8 +113,8 @@ defmodule AshAgent.Trace.Exporter do
 
   A request that fails in a way that may pass (no connection, no answer in time, the statuses 408, 429, 502, 503 and 504) is
   repeated, and `retry-after` is observed. Other refusals are final. Meanwhile, turns wait, up to `:max_queue`. The exporter logs a
-  warning when it begins to lose turns, with the reason, and another one with their number when a batch arrives again or the exporter
-  stops. Turns that wait when the exporter stops are lost; `flush/2` sends them before.
+  warning with the receiver's port and path when a request fails for the first time, another one when it begins to lose turns, with the
+  reason, and one with their number when a batch arrives again or the exporter stops. Turns that wait when the exporter stops are lost; `flush/2` sends them before.
 
   Neither logs nor crash reports nor `inspect/1` show headers or what was said.
 
@@ -122,7 +123,7 @@ defmodule AshAgent.Trace.Exporter do
   If `:opentelemetry_api` is available when this package is compiled, the processes of models, tools and sub-agents continue the
   OpenTelemetry trace of the process that called `AshAgent.Runtime.run/2` or `AshAgent.Session.prompt/3`. So the spans that a tool
   makes, such as those of its database queries, become part of the trace of the web request that asked. The exporter's traces are
-  separate ones, since their ids follow from conversations.
+  separate ones, since their ids follow from conversations; the spans of their turns have a link to the span of who asked.
 
   ## Options
 
@@ -134,8 +135,8 @@ defmodule AshAgent.Trace.Exporter do
   alias AshAgent.{ChatContext, Context, ToolDefinition}
   alias AshAgent.LLM.{Client, Transport}
   alias AshAgent.Runtime.Sealed
+  alias AshAgent.Trace.{Caller, Otlp}
   alias AshAgent.Trace.Exporter.Delivery
-  alias AshAgent.Trace.Otlp
 
   require Logger
 
@@ -227,15 +228,10 @@ defmodule AshAgent.Trace.Exporter do
         _measurements,
         %{context: context, depth: 0, status: status} = metadata
       ) do
-    case status do
-      :paused ->
-        GenServer.cast(exporter, {:paused, context[:id], metadata.sub_agents})
-
-      _ended ->
-        turns = metadata.first_iteration..context.current_iteration
-        error = if status == :error, do: metadata.reason |> inspect() |> String.trim(":")
-        cast(exporter, context, metadata.sub_agents, turns, error)
-    end
+    turns = metadata.first_iteration..context.current_iteration
+    error = if status == :error, do: metadata.reason |> inspect() |> String.trim(":")
+    how = [error: error, open?: status == :paused, caller: Caller.ids()]
+    cast(exporter, context, metadata.sub_agents, turns, how)
   end
 
   def handle_event(_exporter, event, _measurements, %{} = _metadata) when is_list(event), do: :ok
@@ -257,11 +253,11 @@ defmodule AshAgent.Trace.Exporter do
   @spec export(exporter(), Context.t() | ChatContext.t(), keyword()) :: :ok
   def export(exporter, %module{} = shown, opts \\ []) when module in [Context, ChatContext] do
     opts = AshAgent.Options.validate!(opts, @export)
-    cast(exporter, shown, opts[:children], opts[:turn], nil)
+    cast(exporter, shown, opts[:children], opts[:turn], [])
   end
 
-  defp cast(exporter, shown, children, turns, error),
-    do: GenServer.cast(exporter, {:turn, {shown, children, turns, error}})
+  defp cast(exporter, shown, children, turns, how),
+    do: GenServer.cast(exporter, {:turn, {shown, children, turns, how}})
 
   @doc """
   Sends what waits now without waiting for more, and returns `:ok` when it arrived or was given up.
@@ -277,7 +273,8 @@ defmodule AshAgent.Trace.Exporter do
   ## The process
 
   # queue: turns that wait, size of them. held: sub-agents of paused runs, by conversation. sending: the task that has a
-  # batch, and how many turns those are. lost: turns since the first of them was told of. flushing: who waits for what.
+  # batch, and how many turns those are. lost: turns since the first of them was told of. failing?: whether the last batch did
+  # not arrive, which was told. flushing: who waits for what.
   @impl true
   def init(opts) do
     {:ok, supervisor} = Task.Supervisor.start_link()
@@ -286,6 +283,7 @@ defmodule AshAgent.Trace.Exporter do
     {:ok,
      %{
        opts: opts,
+       failing?: false,
        supervisor: supervisor,
        queue: :queue.new(),
        size: 0,
@@ -307,9 +305,11 @@ defmodule AshAgent.Trace.Exporter do
   @impl true
   def handle_info(message, state), do: Sealed.run(fn -> {:noreply, hear(message, state)} end)
 
-  defp take({:turn, {shown, children, turns, error}}, state) do
+  defp take({:turn, {shown, children, turns, how}}, state) do
     {held, state} = pop_in(state.held[id(shown)])
-    turn = {shown, (held || []) ++ children, turns, error}
+    children = (held || []) ++ children
+    turn = {shown, children, turns, how}
+    state = if how[:open?], do: hold(state, id(shown), children), else: state
 
     if state.size < state.opts[:max_queue] do
       state = %{state | queue: :queue.in(turn, state.queue), size: state.size + 1}
@@ -319,14 +319,13 @@ defmodule AshAgent.Trace.Exporter do
     end
   end
 
-  # Sub-agents of a run that never goes on must not pile up.
-  defp take({:paused, id, children}, %{held: held} = state) do
-    held = Map.update(held, id, children, &(&1 ++ children))
-    room? = children != [] and map_size(held) <= state.opts[:max_queue]
-    if room?, do: %{state | held: held}, else: state
-  end
-
   defp take(_other, state), do: state
+
+  # Those of a run that never goes on must not pile up.
+  defp hold(%{held: held} = state, id, children) do
+    room? = children != [] and map_size(held) < state.opts[:max_queue]
+    if room?, do: %{state | held: Map.put(held, id, children)}, else: state
+  end
 
   defp answer(:flush, _from, %{size: 0, sending: nil} = state), do: {:reply, :ok, state}
 
@@ -382,7 +381,7 @@ defmodule AshAgent.Trace.Exporter do
     if state.timer, do: Process.cancel_timer(state.timer)
     {batch, queue} = size |> min(state.opts[:max_batch]) |> :queue.split(state.queue)
     turns = :queue.to_list(batch)
-    opts = state.opts
+    opts = [warned?: state.failing?] ++ state.opts
 
     task =
       Task.Supervisor.async_nolink(
@@ -403,6 +402,7 @@ defmodule AshAgent.Trace.Exporter do
     done = count - length(rest)
     state = %{state | queue: queue, size: state.size + length(rest), sending: nil}
     state = if lost > 0, do: lose(state, lost, reason), else: state
+    state = %{state | failing?: outcome != :sent}
     state = if outcome == :sent, do: warn_lost(state), else: state
     state |> reply_flushed(done) |> send_next(true)
   end
@@ -434,8 +434,7 @@ defmodule AshAgent.Trace.Exporter do
     %{state | lost: 0}
   end
 
-  # The rest of the URL may hold a key.
-  defp about(state), do: "#{inspect(__MODULE__)} for #{state.opts[:url].host}"
+  defp about(state), do: Delivery.about(state.opts[:url])
 
   defp id(%Context{} = context), do: context[:id]
   defp id(%ChatContext{id: id}), do: id

@@ -4,7 +4,7 @@ defmodule AshAgent.Trace.Stored do
 
       bin/my_app rpc 'AshAgent.Trace.Stored.print(MyApp.store(), "user-17")'
 
-  `mix ash_agent.trace` is the same at the command line. Nothing is claimed or changed, so that a conversation that runs can be looked
+  `mix ash_agent.trace` is the same at the command line, and `AshAgent.Trace.Plug` in a browser. Nothing is claimed or changed, so that a conversation that runs can be looked
   at; what is shown is its last write.
   """
 
@@ -134,23 +134,30 @@ defmodule AshAgent.Trace.Stored do
   defp row(store, %{id: id} = kept, prices) do
     case Store.fetch(store, id) do
       {:ok, %{value: shown}} ->
-        context = active(shown)
-
-        [
-          %{
-            id: id,
-            status: kept.status,
-            updated_at: kept.updated_at,
-            iterations: Context.count_iterations(context),
-            failures: context |> Context.failures() |> Enum.map(& &1.count) |> Enum.sum(),
-            cost: if(prices != [], do: cost(context, prices))
-          }
-        ]
+        row = shown |> active() |> describe(kept.status, kept.updated_at, prices)
+        [%{row | id: id}]
 
       {:error, _reason} ->
         []
     end
   end
+
+  @doc false
+  def describe(context, status, updated_at, prices) do
+    %{
+      id: context[:id],
+      status: status,
+      updated_at: updated_at,
+      iterations: Context.count_iterations(context),
+      failures: context |> Context.failures() |> Enum.map(& &1.count) |> Enum.sum(),
+      cost: if(prices != [], do: cost(context, prices))
+    }
+  end
+
+  @doc false
+  # Of 10^-12 dollars.
+  def format_cost(nil), do: ""
+  def format_cost(cost), do: "$#{:erlang.float_to_binary(cost / 1.0e12, decimals: 4)}"
 
   defp cost(context, prices) do
     case Context.fetch_cost(context, prices: prices) do

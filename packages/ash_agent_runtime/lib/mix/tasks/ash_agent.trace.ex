@@ -102,8 +102,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
     at = row.updated_at |> DateTime.truncate(:second) |> DateTime.to_iso8601()
     failures = if row.failures > 0, do: ", #{row.failures} failed requests", else: ""
 
-    cost =
-      if row.cost, do: ", $#{:erlang.float_to_binary(row.cost / 1.0e12, decimals: 4)}", else: ""
+    cost = if row.cost, do: ", " <> Stored.format_cost(row.cost), else: ""
 
     "#{at}  #{row.status}  #{row.id}  #{row.iterations} iterations#{failures}#{cost}"
   end

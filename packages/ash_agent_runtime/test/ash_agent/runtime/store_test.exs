@@ -410,7 +410,8 @@ defmodule AshAgent.Runtime.StoreTest do
         AshAgent.Session.start_link([id: "c", store: store, tools: tools()] ++ ask_opts())
 
       :ok = AshAgent.Session.deny(session, "a", "it was paid by hand", by: "ann")
-      {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
+      assert {:ok, [%{state: :unknown, call: noted}]} = Store.calls(store, "c")
+      assert %{id: "a", settled: %{by: "ann", reason: "it was paid by hand"}} = noted
       assert {:ok, %{output: "Done", context: context}} = AshAgent.Session.resume(session)
       assert effects() == []
       assert statuses(context, ["a"]) == [:unknown]

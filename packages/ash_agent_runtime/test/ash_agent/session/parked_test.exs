@@ -1,6 +1,7 @@
 defmodule AshAgent.Session.ParkedTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Wait, only: [until: 1]
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session, Sessions, Store}
@@ -58,13 +59,28 @@ defmodule AshAgent.Session.ParkedTest do
              Store.list(store, status: :parked)
 
     {:ok, history} = Store.history(store, "c")
-    assert %{parked: %{reason: :died_without_progress, claims: 4}} = List.last(history).note
+    assert %{parked: %{reason: :died_without_progress, resumes: 3}} = List.last(history).note
+  end
+
+  test "sessions that a node starts count once each" do
+    {:ok, store} = SQLite.open(":memory:")
+    opts = [owner: "gone", lease: 1, status: :running]
+    {:ok, _kept} = Store.create(store, Context.new("Kill me", id: "c"), opts)
+    test = self()
+    deadly = deadly()
+    llm = fn context -> send(test, :asked) && deadly.(context) end
+    name = Module.concat(__MODULE__, Counted)
+    opts = [name: name, store: store, llm: llm, lease: 60, recover: 20, max_resumes: 3]
+    start_supervised!({Sessions, opts})
+    for _ <- 1..3, do: assert_receive(:asked, 10_000)
+    until(fn -> match?({:ok, %{status: :parked}}, Store.fetch(store, "c")) end)
+    refute_received :asked
   end
 
   test "it says so in the log, without a word of the conversation", %{store: store} do
     for _ <- 1..2, do: assert(die(store, 2) == :died)
     log = capture_log(fn -> assert die(store, 2) == :parked end)
-    assert log =~ ~s(conversation "c" is parked: 3 sessions)
+    assert log =~ ~s(conversation "c" is parked: 2 sessions)
     refute log =~ "Kill me"
   end
 

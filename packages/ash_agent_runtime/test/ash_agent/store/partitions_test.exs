@@ -4,10 +4,10 @@ defmodule AshAgent.Store.PartitionsTest do
   @moduletag :p1_pgsql
   @moduletag integrations: ["PostgreSQL", "p1_pgsql"]
 
-  alias AshAgent.{ChatContext, Context, Store}
+  alias AshAgent.{Context, Store}
   alias AshAgent.Store.Postgres
   alias AshAgent.Store.Postgres.Migrations
-  alias AshAgent.TestSupport.PgSQL
+  alias AshAgent.TestSupport.{PgSQL, StoreWork}
 
   @partitions 32
 
@@ -52,43 +52,9 @@ defmodule AshAgent.Store.PartitionsTest do
     end
   end
 
-  defp turns(store) do
-    calls = [%{id: "a", name: :pay, arguments: %{}}]
-    chat = ChatContext.new(id: "chat", input: "x")
-    {:ok, kept} = Store.create(store, chat)
-    {:ok, kept} = Store.append(store, kept, ChatContext.branch(chat, "idea", iteration: 1))
-    {:ok, _} = Store.append(store, kept, ChatContext.delete_branch(kept.value, "idea"))
-
-    image = %{
-      type: :image,
-      media_type: "image/png",
-      data: Base.encode64(:crypto.strong_rand_bytes(3_000))
-    }
-
-    {:ok, kept} = Store.create(store, Context.new([image], id: "c"))
-    {:ok, kept} = Store.claim(store, kept.id, owner: "a")
-    {:ok, _} = Store.enqueue(store, kept, "one", id: "p1")
-    {:ok, _} = Store.enqueue(store, "c", "two", id: "p2")
-    {:ok, _} = Store.waiting(store, "c")
-    context = Context.add_assistant_message(kept.value, "x", calls)
-    {:ok, kept} = Store.append(store, kept, context, taken: ["p1", "p2"])
-    {:ok, kept, ["k"]} = Store.start(store, kept, [%{key: "k"}])
-    context = Context.add_tool_results(context, [{"a", {:ok, 1}}])
-    {:ok, kept} = Store.append(store, kept, context, finished: [%{key: "k", state: :ok}])
-    {:ok, kept} = Store.append(store, kept, Context.rewind(kept.value, to: 1))
-    {:ok, [_]} = Store.calls(store, "c", keys: ["k"], state: :ok)
-    {:ok, [_ | _]} = Store.history(store, "c")
-    {:ok, kept} = Store.renew(store, kept)
-    {:ok, kept} = Store.release(store, kept)
-    {:ok, _} = Store.fetch(store, kept.id)
-    {:ok, _} = Store.search(store, "x", id: "c")
-    {:error, :not_found} = Store.append(store, %{kept | id: "none"}, kept.value)
-    :ok = Store.delete(store, "c")
-  end
-
   test "a turn looks at one partition of each table" do
     {store, query} = open!(partitions: @partitions)
-    turns(store)
+    StoreWork.do_turns(store)
     {:ok, _} = query.("set plan_cache_mode = force_generic_plan", [])
     done = Enum.uniq_by(statements(), &elem(&1, 0))
     assert length(done) > 15
@@ -110,7 +76,7 @@ defmodule AshAgent.Store.PartitionsTest do
 
   test "what fans out says so, and partitioned tables do what others do" do
     {store, _query} = open!(partitions: 3)
-    turns(store)
+    StoreWork.do_turns(store)
 
     for n <- 1..20,
         do:
@@ -136,7 +102,8 @@ defmodule AshAgent.Store.PartitionsTest do
 
   test "rows are looked for by their keys where nothing is known of the tables" do
     {store, query} = open!([])
-    turns(store)
+    StoreWork.do_turns(store)
+    StoreWork.do_others(store)
     {:ok, _} = query.("set plan_cache_mode = force_generic_plan", [])
     # The tables are empty, so all their pages would be read faster than an index.
     {:ok, _} = query.("set enable_seqscan = off", [])
@@ -149,6 +116,11 @@ defmodule AshAgent.Store.PartitionsTest do
       refute plan =~ ~r/Filter: .*\b(id|key)\)? = ANY/, "#{sql}\n\n#{plan}"
       if sql =~ "'keys'", do: assert(plan =~ "Index Cond: ((conversation_id = $2) AND (key = r")
       if sql =~ "'taken'", do: assert(plan =~ "hashed SubPlan")
+      # A page goes along an index, from where it begins.
+      if sql =~ ~r/order by c\.(updated|created)_at/ and sql =~ "'after_id'" do
+        assert plan =~ ~r/Index Cond: .*ROW\(/, "#{sql}\n\n#{plan}"
+        refute plan =~ "Sort", "#{sql}\n\n#{plan}"
+      end
     end
   end
 end

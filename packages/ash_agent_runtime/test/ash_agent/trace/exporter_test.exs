@@ -4,7 +4,7 @@ defmodule AshAgent.Trace.ExporterTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime, Session, Trace}
-  alias AshAgent.TestSupport.{OtlpReader, WireServer}
+  alias AshAgent.TestSupport.{OtlpReader, Wait, WireServer}
   alias AshAgent.Trace.Exporter
 
   doctest AshAgent.Trace.Exporter
@@ -54,6 +54,13 @@ defmodule AshAgent.Trace.ExporterTest do
   defp received do
     assert_receive {:request, request}
     OtlpReader.spans(request.body)
+  end
+
+  # Whether the first request of the batch that is being sent has failed.
+  defp failed_once?(exporter) do
+    %{sending: {%{pid: pid}, _count}} = :sys.get_state(exporter)
+    {:current_function, function} = Process.info(pid, :current_function)
+    function == {Process, :sleep, 1}
   end
 
   defp ids(spans),
@@ -131,7 +138,7 @@ defmodule AshAgent.Trace.ExporterTest do
       assert [%{attributes: %{"error.type" => "max_iterations_exceeded"}} | _] = received()
     end
 
-    test "that pauses is sent once, when it was resumed, with the sub-agents of both parts" do
+    test "that pauses is sent so far, and again when it was resumed, with the span of the turn" do
       exporter = exporter(receiver(fn _ -> ok() end))
 
       helper = Runtime.SubAgent.tool(name: "helper", llm: fn _ -> {:ok, %{content: "found"}} end)
@@ -151,11 +158,20 @@ defmodule AshAgent.Trace.ExporterTest do
       {:paused, paused} = Runtime.run(Context.new("Buy"), opts)
       assert [_child] = paused.sub_agents
       assert Exporter.flush(exporter) == :ok
-      refute_received {:request, _}
+      so_far = received()
+      names = for span <- so_far, do: span.name
+      assert ["chat scripted", "execute_tool helper", "invoke_agent helper" | _] = names
+      refute "execute_tool buy" in names
 
       {:ok, _} = paused.context |> Context.approve_tool_call("2") |> Runtime.resume(opts)
-      names = for span <- received(), do: span.name
+      [turn | _] = spans = received()
+      names = for span <- spans, do: span.name
+      assert turn.name == "invoke_agent ash_agent" and turn.parent == nil
       assert "invoke_agent helper" in names and "execute_tool buy" in names
+      # What was sent before belongs to it, under the same ids.
+      ids = fn spans -> for span <- spans, do: {span.trace, span.id, span.parent} end
+      assert ids.(so_far) -- ids.(spans) == []
+      assert hd(so_far).parent == turn.id
       assert Exporter.flush(exporter) == :ok
       refute_received {:request, _}
     end
@@ -266,7 +282,8 @@ defmodule AshAgent.Trace.ExporterTest do
 
       transport =
         transport(fn _request ->
-          send(me, {:asked, System.monotonic_time(:millisecond)})
+          send(me, :asked)
+          Process.send_after(me, :waited, 5)
           {:head, 503, [{"retry-after-ms", "50"}]}
         end)
 
@@ -280,8 +297,8 @@ defmodule AshAgent.Trace.ExporterTest do
           assert Exporter.flush(exporter) == :ok
         end)
 
-      assert [a, b, c] = for(_ <- 1..3, do: receive(do: ({:asked, at} -> at)))
-      assert b - a >= 50 and c - b >= 50
+      told = for _ <- 1..5, do: receive(do: (word when word in [:asked, :waited] -> word))
+      assert told == [:asked, :waited, :asked, :waited, :asked]
       assert log =~ "status 503"
     end
 
@@ -321,7 +338,7 @@ defmodule AshAgent.Trace.ExporterTest do
       assert :counters.get(requests, 1) == 2
     end
 
-    test "that refuses is not asked again, and neither key nor path is told" do
+    test "that refuses is not asked again, and port and path are told, but no key" do
       url = receiver(fn _ -> WireServer.response(401, "exporters-secret body", []) end)
 
       log =
@@ -341,7 +358,7 @@ defmodule AshAgent.Trace.ExporterTest do
           stop_supervised!(id_of(exporter))
         end)
 
-      assert log =~ "for 127.0.0.1 loses turns: the receiver answered with the status 401"
+      assert log =~ "for #{url} loses turns: the receiver answered with the status 401"
       assert log =~ "turns lost: 2"
       # Once each, whatever comes.
       assert length(String.split(log, "loses turns")) == 2
@@ -362,10 +379,14 @@ defmodule AshAgent.Trace.ExporterTest do
           for n <- 1..50, do: Exporter.export(exporter, turn("c#{n}"))
           # One is being sent, three wait.
           assert shown(exporter) == %{waiting: 3, lost: 46}
+          Wait.until(fn -> failed_once?(exporter) end)
           stop_supervised!(id_of(exporter))
         end)
 
       assert length(String.split(log, "loses turns: 3 turns wait already")) == 2
+      # At once, and once: with the port and the path, one of which may be wrong.
+      words = "for http://127.0.0.1:1/ cannot send turns, and tries again: there is no connection"
+      assert length(String.split(log, words)) == 2
       assert log =~ "turns lost: 50"
     end
 
@@ -411,7 +432,10 @@ defmodule AshAgent.Trace.ExporterTest do
       log =
         capture_log(fn ->
           headers = [{"authorization", fn -> raise "exporters-secret key" end}]
-          exporter = exporter(receiver(fn _ -> ok() end) <> "/exporters-secret", headers: headers)
+
+          exporter =
+            exporter(receiver(fn _ -> ok() end) <> "?k=exporters-secret", headers: headers)
+
           context = Context.new("exporters-secret words")
           Exporter.export(exporter, context)
           assert Exporter.flush(exporter) == :ok

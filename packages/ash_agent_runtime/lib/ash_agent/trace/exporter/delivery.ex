@@ -3,6 +3,8 @@ defmodule AshAgent.Trace.Exporter.Delivery do
 
   # Encodes a batch of turns and brings it to the receiver, in a process of its own.
 
+  require Logger
+
   alias AshAgent.Context.Error
   alias AshAgent.LLM.Refusal
   alias AshAgent.LLM.Transport.Request
@@ -28,6 +30,10 @@ defmodule AshAgent.Trace.Exporter.Delivery do
     end
   end
 
+  @doc "Names a receiver. The query of its URL may hold a key."
+  def about(url),
+    do: "AshAgent.Trace.Exporter for #{url.scheme}://#{url.host}:#{url.port}#{url.path}"
+
   ## Encoding
 
   # Protobuf messages one after the other are one message with all their spans.
@@ -46,8 +52,8 @@ defmodule AshAgent.Trace.Exporter.Delivery do
 
   defp encode([], _opts, bodies, _size, wrong), do: {Enum.reverse(bodies), wrong, []}
 
-  defp encode_turns({shown, children, turns, error}, opts) do
-    {:ok, Otlp.encode(shown, [children: children, turn: turns] ++ opts, error)}
+  defp encode_turns({shown, children, turns, how}, opts) do
+    {:ok, Otlp.encode(shown, [children: children, turn: turns] ++ opts, how)}
   rescue
     error in Error -> {:error, "a turn cannot be written (#{label(error.reason)})"}
   end
@@ -63,6 +69,10 @@ defmodule AshAgent.Trace.Exporter.Delivery do
       if retry_after == :never or done >= opts[:max_retries] do
         {:error, reason}
       else
+        # Whoever has just set it up looks at the log now, and not in some minutes.
+        if done == 0 and not opts[:warned?],
+          do: Logger.warning("#{about(opts[:url])} cannot send turns, and tries again: #{reason}")
+
         Process.sleep(min(retry_after || backoff(opts, done), opts[:max_retry_delay]))
         send_batch(bodies, opts, done + 1)
       end

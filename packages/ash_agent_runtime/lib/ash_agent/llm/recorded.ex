@@ -1,0 +1,153 @@
+defmodule AshAgent.LLM.Recorded do
+  @moduledoc """
+  Records what a provider answers, once, and plays it back without network, for tests.
+
+      llm =
+        AshAgent.LLM.Recorded.new(
+          AshAgent.LLM.Anthropic.new(model: "claude-sonnet-4-5", api_key: fn -> System.fetch_env!("ANTHROPIC_API_KEY") end),
+          cassette: "test/cassettes/refund.json"
+        )
+
+      {:ok, result} = AshAgent.Runtime.run(AshAgent.Context.new("Hello!"), llm: llm)
+
+  The first time, run the test with `ASH_AGENT_CASSETTES=record_missing mix test`: it asks the provider and writes the cassette. From then
+  on the test needs neither network nor key.
+
+  The client renders its requests as always. A recording belongs to the request that it answered: to its path and its body, as it would be
+  sent now. If the prompt, a tool's schema, a message or an option has changed since, there is no recording, and the model raises an
+  `AshAgent.LLM.Recorded.MissingError` that says what is different from the nearest one, see `AshAgent.LLM.Difference`:
+
+      the nearest is request 2, but message 3 (user), tool result of call_1: was "12 degrees", is "13 degrees"
+
+  Answers are played as they came, whole or streamed, in the pieces in which they came, failures and later tries included. A request that
+  comes again gets its next recording, and after the last one that again.
+
+  ## Modes
+
+    * `:replay` - plays, and never asks the provider. The default, which suits CI
+    * `:record_missing` - plays, and asks the provider for what is missing
+    * `:record_all` - begins a new cassette and asks the provider for everything
+
+  The environment variable `ASH_AGENT_CASSETTES` sets the mode of all models that do not have the option `:mode`.
+
+  ## Cassettes
+
+  A cassette is one JSON file with a block for each request, to be committed and read in a review: a message that an earlier request has
+  as well is not repeated, and writing the same recordings again gives the same file. Use a cassette for each test.
+
+  Keys, organisations and users never get into a cassette: of the headers, only the content type and `retry-after` do, and in bodies
+  the key of the client, texts that look like keys of providers, and the fields that name a user are replaced by asterisks, as is
+  what the option `:scrub` names. A test that depends on such a text cannot be played.
+
+  ## Limits
+
+  The clients of this package can be recorded. `AshAgent.LLM.ReqLLM` and models of your own cannot, since they send requests themselves.
+  The process that holds the cassette is linked to the caller of `new/2`.
+  """
+
+  @behaviour AshAgent.LLM
+
+  alias AshAgent.LLM
+  alias AshAgent.LLM.Recorded.{Cassette, Transport}
+
+  @modes [:replay, :record_missing, :record_all]
+  @variable "ASH_AGENT_CASSETTES"
+
+  @schema [
+    cassette: [type: :string, required: true, doc: "the path of the file."],
+    mode: [
+      type: {:in, @modes},
+      doc: "see above. Defaults to the environment's `#{@variable}`, and without it to `:replay`."
+    ],
+    ignore: [
+      type: {:custom, &__MODULE__.ignored?/1},
+      type_doc: "a list",
+      default: [],
+      doc:
+        "differences between a request and a recording that do not count: `:ids` (of calls), `:dates` (dates and times in texts), and " <>
+          "keys of the body as strings, wherever they are. The order of keys never counts."
+    ],
+    scrub: [
+      type: {:list, {:struct, Regex}},
+      type_doc: "a list of regexes",
+      default: [],
+      doc: "further texts of requests and answers that are replaced by asterisks."
+    ],
+    pace: [
+      type: :boolean,
+      default: false,
+      doc: "whether the pieces of an answer come as slowly as they did."
+    ]
+  ]
+
+  @doc """
+  Returns a model that records the model, or plays what was recorded of it.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@schema)}
+
+  Raises `ArgumentError` for wrong options, for a model that is not a client of this package, and for a file that is not a cassette.
+  """
+  @doc since: "0.1.0"
+  @spec new(LLM.t(), keyword()) :: LLM.t()
+  def new(llm, opts) do
+    opts = AshAgent.Options.validate!(opts, @schema)
+    {module, own} = llm |> LLM.new() |> check_client()
+    mode = opts[:mode] || mode_of_environment()
+    {:ok, cassette} = Cassette.start_link([mode: mode] ++ Keyword.delete(opts, :mode))
+    recorded = %{client: module, cassette: cassette, mode: mode, pace: opts[:pace]}
+    {__MODULE__, [recorded: recorded] ++ offline(own, mode)}
+  end
+
+  @doc false
+  def ignored?(names),
+    do: is_list(names) and Enum.all?(names, &(&1 in [:ids, :dates] or is_binary(&1)))
+
+  defp check_client({module, own}) do
+    if function_exported?(module, :call, 3) and Keyword.has_key?(own, :transport),
+      do: {module, own},
+      else: refuse()
+  end
+
+  defp check_client(_function), do: refuse()
+
+  defp refuse,
+    do:
+      raise(
+        ArgumentError,
+        "only the clients of this package can be recorded, such as AshAgent.LLM.Anthropic"
+      )
+
+  # CI has no keys, and what asks for them must not be called there.
+  defp offline(own, :replay), do: Keyword.merge(own, api_key: fn -> "recorded" end, headers: [])
+  defp offline(own, _mode), do: own
+
+  defp mode_of_environment do
+    text = System.get_env(@variable, "replay")
+
+    Enum.find(@modes, &(Atom.to_string(&1) == text)) ||
+      raise ArgumentError, "expected #{@variable} to be one of #{Enum.join(@modes, ", ")}"
+  end
+
+  @impl true
+  def prepare(opts), do: opts
+
+  @impl true
+  def chat(context, opts) do
+    {client, opts} = through_cassette(opts)
+    client.chat(context, opts)
+  end
+
+  @impl true
+  def stream(context, opts, fun) do
+    {client, opts} = through_cassette(opts)
+    client.stream(context, opts, fun)
+  end
+
+  defp through_cassette(opts) do
+    {recorded, opts} = Keyword.pop!(opts, :recorded)
+    recorded = Map.put(recorded, :transport, opts[:transport])
+    {recorded.client, Keyword.put(opts, :transport, {Transport, Map.to_list(recorded)})}
+  end
+end

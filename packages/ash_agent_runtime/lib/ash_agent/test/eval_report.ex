@@ -1,0 +1,184 @@
+defmodule AshAgent.Test.EvalReport do
+  @moduledoc false
+
+  # What an evaluation came to: figures by case, as a table and as JSON, and which cases turned since the run before.
+
+  alias AshAgent.Context.JSON
+
+  @version 1
+
+  @doc "Returns a row for each case, and one for all."
+  def summarize(attempts) do
+    rows = attempts |> Enum.map(& &1.case) |> Enum.uniq() |> Enum.map(&row(&1, attempts))
+    {rows, total(rows)}
+  end
+
+  defp row(id, attempts) do
+    of_case = Enum.filter(attempts, &(&1.case == id))
+    count = length(of_case)
+    passed = Enum.count(of_case, & &1.passed)
+
+    %{
+      case: id,
+      attempts: count,
+      passed: passed,
+      score: Enum.sum(Enum.map(of_case, & &1.score)) / count,
+      pass: for(k <- 1..count, do: all_pass(passed, count, k)),
+      tokens: sum(of_case, :tokens),
+      cost: sum(of_case, :cost),
+      ms: sum(of_case, :ms),
+      words:
+        Enum.find_value(of_case, &(not &1.passed and (&1.words || "the score is #{&1.score}")))
+    }
+  end
+
+  # The share of all choices of k attempts that have only such as passed.
+  defp all_pass(passed, count, k) when k <= passed,
+    do:
+      Enum.reduce(0..(k - 1), 1.0, fn taken, share ->
+        share * (passed - taken) / (count - taken)
+      end)
+
+  defp all_pass(_passed, _count, _k), do: 0.0
+
+  # What is not known of one is not known of all.
+  defp sum(rows, key) do
+    values = Enum.map(rows, &Map.fetch!(&1, key))
+    if Enum.all?(values, &is_integer/1), do: Enum.sum(values)
+  end
+
+  defp total([]), do: nil
+
+  defp total(rows) do
+    fewest = rows |> Enum.map(& &1.attempts) |> Enum.min()
+
+    %{
+      case: "all",
+      attempts: rows |> Enum.map(& &1.attempts) |> Enum.sum(),
+      passed: rows |> Enum.map(& &1.passed) |> Enum.sum(),
+      score: mean(rows, & &1.score),
+      pass: for(k <- 1..fewest, do: mean(rows, &Enum.at(&1.pass, k - 1))),
+      tokens: sum(rows, :tokens),
+      cost: sum(rows, :cost),
+      ms: sum(rows, :ms),
+      words: nil
+    }
+  end
+
+  defp mean(rows, fun), do: (rows |> Enum.map(fun) |> Enum.sum()) / length(rows)
+
+  @doc "Returns the cases that passed before and do not now, and those that pass now and did not."
+  def turned(rows, before) do
+    earlier = Map.new(before, &{&1.case, &1.passed == &1.attempts})
+
+    %{
+      worse: for(row <- rows, earlier[row.case] == true, row.passed < row.attempts, do: row.case),
+      better:
+        for(row <- rows, earlier[row.case] == false, row.passed == row.attempts, do: row.case)
+    }
+  end
+
+  ## The table
+
+  @doc "Returns the table as text."
+  def table({rows, total}, before) do
+    k = rows |> Enum.map(& &1.attempts) |> Enum.max(fn -> 1 end)
+
+    names =
+      ["case", "passed", "pass^1"] ++
+        if(k > 1, do: ["pass^#{k}"], else: []) ++ ["tokens", "cost", "time", ""]
+
+    turned = if before, do: turned(rows, before), else: %{worse: [], better: []}
+    lines = [names | Enum.map(rows ++ List.wrap(total), &cells(&1, k, turned))]
+
+    widths =
+      lines
+      |> Enum.zip_with(& &1)
+      |> Enum.map(fn column -> column |> Enum.map(&String.length/1) |> Enum.max() end)
+
+    table = Enum.map_join(lines, "\n", &line(&1, widths))
+    failed = for %{words: words} = row when words != nil <- rows, do: "\n#{row.case}: #{words}"
+    IO.iodata_to_binary([table, "\n", failed, if(failed == [], do: "", else: "\n")])
+  end
+
+  defp cells(row, k, turned) do
+    [row.case, "#{row.passed}/#{row.attempts}", rate(List.first(row.pass))] ++
+      if(k > 1, do: [rate(Enum.at(row.pass, k - 1))], else: []) ++
+      [
+        to_string(row.tokens),
+        money(row.cost),
+        "#{Float.round(row.ms / 1_000, 1)} s",
+        note(row.case, turned)
+      ]
+  end
+
+  defp note(id, %{worse: worse, better: better}) do
+    cond do
+      id in worse -> "passed before"
+      id in better -> "failed before"
+      true -> ""
+    end
+  end
+
+  defp rate(nil), do: "-"
+  defp rate(rate), do: :erlang.float_to_binary(rate * 1.0, decimals: 2)
+
+  defp money(nil), do: "-"
+  defp money(cost), do: "$" <> :erlang.float_to_binary(cost / 1.0e12, decimals: 4)
+
+  defp line([first | cells], [width | widths]) do
+    cells = Enum.zip_with(cells, widths, &String.pad_leading/2)
+    [String.pad_trailing(first, width) | cells] |> Enum.join("  ") |> String.trim_trailing()
+  end
+
+  ## JSON
+
+  @doc "Returns the results as JSON text."
+  def encode(name, {rows, total}, attempts) do
+    JSON.encode(%{
+      "version" => @version,
+      "name" => name,
+      "cases" => rows,
+      "all" => total,
+      "attempts" => attempts
+    }) <> "\n"
+  end
+
+  @doc "Returns `{:ok, rows}` of results as `encode/3` writes them, or `{:error, words}`."
+  def decode(text) do
+    case JSON.decode(text) do
+      {:ok, %{"version" => @version, "cases" => cases}} when is_list(cases) ->
+        {:ok,
+         for(
+           %{"case" => id, "passed" => passed, "attempts" => count} <- cases,
+           do: %{case: id, passed: passed, attempts: count}
+         )}
+
+      _other ->
+        {:error, "it does not have the results of an evaluation"}
+    end
+  end
+
+  @doc "Returns an attempt as a line of JSON, with the hash of its case."
+  def encode_attempt(attempt, hash), do: JSON.encode(Map.put(attempt, :hash, hash)) <> "\n"
+
+  @doc "Returns the attempts of such lines whose cases are still the same. The last line may have been cut."
+  def decode_attempts(text, hashes) do
+    for line <- String.split(text, "\n", trim: true),
+        {:ok, %{"case" => id, "hash" => hash, "repetition" => repetition} = read} <- [
+          JSON.decode(line)
+        ],
+        hashes[id] == hash do
+      %{
+        case: id,
+        repetition: repetition,
+        score: read["score"],
+        passed: read["passed"],
+        words: read["words"],
+        tokens: read["tokens"],
+        cost: read["cost"],
+        ms: read["ms"]
+      }
+    end
+  end
+end

@@ -1,0 +1,212 @@
+defmodule Mix.Tasks.AshAgent.Eval do
+  @shortdoc "Runs an evaluation of an agent"
+
+  @moduledoc """
+  Runs an evaluation: cases, each several times, scored, with their tokens, money and time.
+
+      mix ash_agent.eval evals/refund.exs
+      mix ash_agent.eval evals/refund.exs --repetitions 5 --concurrency 8
+      mix ash_agent.eval evals/refund.exs --against main.json --fail-under 0.9
+
+  The last expression of FILE is the evaluation, see `AshAgent.Test.Eval`. The application is started first.
+
+  Results are written beside FILE, here to `evals/refund.results.json`, and compared with those that were there before: cases that
+  turned are named. Each attempt is kept as it ends, in `evals/refund.partial.jsonl`. If the run is interrupted, the next one
+  goes on from there; attempts of cases that have changed since run again.
+
+  The exit status is 1 if a case that passed before fails now, or if `--fail-under` is not reached, so that CI can use it.
+
+  ## Options
+
+    * `--repetitions NUMBER`, `--concurrency NUMBER` - instead of those of the evaluation.
+    * `--only ID` - runs this case alone; may be given several times. The results are not written.
+    * `--out FILE` - where the results go.
+    * `--against FILE` - the results to compare with. Defaults to those that are replaced.
+    * `--fail-under RATE` - the least pass^1 of all cases together.
+    * `--conversations FOLDER` - writes the conversations of attempts that did not pass there, for `mix ash_agent.trace`.
+    * `--json` - prints the results as JSON.
+    * `--fresh` - does not go on with an interrupted run.
+  """
+
+  use Mix.Task
+
+  alias AshAgent.Context
+  alias AshAgent.Context.JSON
+  alias AshAgent.Test.{Eval, EvalReport}
+
+  @requirements ["app.config"]
+
+  @options [
+    repetitions: :integer,
+    concurrency: :integer,
+    only: :keep,
+    out: :string,
+    against: :string,
+    fail_under: :float,
+    conversations: :string,
+    json: :boolean,
+    fresh: :boolean
+  ]
+
+  @usage "usage: mix ash_agent.eval FILE.exs, with [--repetitions NUMBER] [--concurrency NUMBER] [--only ID] [--out FILE] " <>
+           "[--against FILE] [--fail-under RATE] [--conversations FOLDER] [--json] [--fresh]"
+
+  @impl true
+  def run(args) do
+    case OptionParser.parse(args, strict: @options) do
+      {opts, [file], []} -> evaluate(file, opts)
+      {_opts, _files, [{option, _value} | _]} -> Mix.raise("wrong option #{option}; #{@usage}")
+      {_opts, _files, []} -> Mix.raise("expected one file; #{@usage}")
+    end
+  end
+
+  defp evaluate(file, opts) do
+    unless File.regular?(file), do: Mix.raise("#{file} is not a file; #{@usage}")
+    # Before the application starts, what the results are compared with must be there.
+    before = read_before(file, opts)
+    Mix.Task.run("app.start")
+
+    {evaluation, _binding} = Code.eval_file(file)
+    evaluation = evaluation |> Enum.to_list() |> override(opts) |> load_cases(file)
+    hashes = Map.new(Eval.number(evaluation[:cases]), fn {id, one} -> {id, hash(one)} end)
+    evaluation = select(evaluation, Keyword.get_values(opts, :only))
+
+    # Attempts at chosen cases are neither kept nor taken.
+    partial =
+      if Keyword.get_values(opts, :only) == [], do: Path.rootname(file) <> ".partial.jsonl"
+
+    if opts[:fresh] && partial, do: File.rm(partial)
+    earlier = read_partial(partial, hashes)
+
+    if earlier != [],
+      do: Mix.shell().error("goes on after #{length(earlier)} attempts of an interrupted run")
+
+    keep = fn attempt, context ->
+      line = EvalReport.encode_attempt(attempt, hashes[attempt.case])
+      if partial, do: File.write!(partial, line, [:append])
+      keep_conversation(attempt, context, opts[:conversations])
+    end
+
+    {state, attempts} = Eval.run(evaluation, earlier: earlier, on_attempt: keep)
+    report = EvalReport.summarize(attempts)
+    show(report, attempts, before, file, opts)
+
+    if state == :stopped,
+      do: Mix.shell().error("stopped at :max_cost; the next run goes on from here"),
+      else: finish(partial, report, attempts, file, opts)
+
+    exit_status(report, before, opts)
+  end
+
+  defp override(evaluation, opts),
+    do: Keyword.merge(evaluation, Keyword.take(opts, [:repetitions, :concurrency]))
+
+  defp load_cases(evaluation, file) do
+    case evaluation[:cases] do
+      name when is_binary(name) ->
+        path = Path.expand(name, Path.dirname(file))
+        Keyword.put(evaluation, :cases, path |> read!() |> decode_cases(path))
+
+      _cases ->
+        evaluation
+    end
+  end
+
+  defp decode_cases(text, path) do
+    for {line, number} <- text |> String.split("\n") |> Enum.with_index(1),
+        String.trim(line) != "" do
+      case JSON.decode(line) do
+        {:ok, %{} = one} -> one
+        _other -> Mix.raise("#{path}:#{number}: expected a JSON object")
+      end
+    end
+  end
+
+  defp select(evaluation, []), do: evaluation
+
+  defp select(evaluation, ids) do
+    chosen =
+      for {id, one} <- Eval.number(evaluation[:cases]), id in ids, do: Map.put(one, "id", id)
+
+    if chosen == [], do: Mix.raise("there is no case #{Enum.join(ids, ", ")}")
+    Keyword.put(evaluation, :cases, chosen)
+  end
+
+  # A case that was changed is another one.
+  defp hash(one) do
+    bytes = :erlang.term_to_binary(one, [:deterministic])
+    :crypto.hash(:sha256, bytes) |> binary_part(0, 12) |> Base.url_encode64()
+  end
+
+  defp read_partial(nil, _hashes), do: []
+
+  defp read_partial(path, hashes) do
+    case File.read(path) do
+      {:ok, text} -> EvalReport.decode_attempts(text, hashes)
+      {:error, _none} -> []
+    end
+  end
+
+  defp read_before(file, opts) do
+    path = opts[:against] || out(file, opts)
+
+    with {:ok, text} <- File.read(path),
+         {:ok, rows} <- EvalReport.decode(text) do
+      rows
+    else
+      {:error, :enoent} ->
+        if opts[:against], do: Mix.raise("#{path} is not there")
+
+      {:error, reason} when is_atom(reason) ->
+        Mix.raise("#{path} cannot be read: #{:file.format_error(reason)}")
+
+      {:error, words} ->
+        Mix.raise("#{path}: #{words}")
+    end
+  end
+
+  defp out(file, opts), do: opts[:out] || Path.rootname(file) <> ".results.json"
+
+  defp read!(path) do
+    case File.read(path) do
+      {:ok, text} -> text
+      {:error, reason} -> Mix.raise("#{path} cannot be read: #{:file.format_error(reason)}")
+    end
+  end
+
+  defp keep_conversation(_attempt, _context, nil), do: :ok
+  defp keep_conversation(%{passed: true}, _context, _folder), do: :ok
+  defp keep_conversation(_attempt, nil, _folder), do: :ok
+
+  defp keep_conversation(attempt, context, folder) do
+    File.mkdir_p!(folder)
+    name = String.replace("#{attempt.case}-#{attempt.repetition}", ~r/[^\w.-]/, "_")
+    File.write!(Path.join(folder, name <> ".json"), Context.to_snapshot(context))
+  end
+
+  defp show(report, attempts, before, file, opts) do
+    if opts[:json],
+      do: Mix.shell().info(EvalReport.encode(Path.basename(file), report, attempts)),
+      else: Mix.shell().info(EvalReport.table(report, before))
+  end
+
+  defp finish(nil, _report, _attempts, _file, _opts), do: :ok
+
+  defp finish(partial, report, attempts, file, opts) do
+    File.write!(out(file, opts), EvalReport.encode(Path.basename(file), report, attempts))
+    File.rm(partial)
+  end
+
+  defp exit_status({rows, total}, before, opts) do
+    worse = if before, do: EvalReport.turned(rows, before).worse, else: []
+    for id <- worse, do: Mix.shell().error("#{id} passed before")
+    rate = if total, do: hd(total.pass), else: 0.0
+
+    low? = opts[:fail_under] != nil and rate < opts[:fail_under]
+
+    if low?,
+      do: Mix.shell().error("pass^1 is #{Float.round(rate, 3)}, less than #{opts[:fail_under]}")
+
+    if worse != [] or low?, do: exit({:shutdown, 1})
+  end
+end

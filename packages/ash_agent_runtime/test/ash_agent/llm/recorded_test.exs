@@ -1,0 +1,391 @@
+defmodule AshAgent.LLM.RecordedTest do
+  # Recorded through the real clients against the server of the test support, and played with nobody listening.
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Response, Runtime}
+  alias AshAgent.LLM.{Error, Recorded}
+  alias AshAgent.LLM.Recorded.MissingError
+  alias AshAgent.Test.Server
+
+  @moduletag :tmp_dir
+
+  @clients [
+    anthropic: LLM.Anthropic,
+    openai_chat: LLM.OpenAICompatible,
+    openai_responses: LLM.OpenAIResponses,
+    gemini: LLM.Gemini,
+    bedrock: LLM.Bedrock,
+    ollama: LLM.Ollama,
+    mistral: LLM.Mistral
+  ]
+  @key "secret-key-of-this-test"
+
+  setup %{tmp_dir: folder}, do: {:ok, cassette: Path.join(folder, "cassette.json")}
+
+  defp client(provider, url, opts \\ []) do
+    own = if provider == :bedrock, do: [region: "eu-central-1"], else: []
+    own = [model: "m", base_url: url, api_key: @key, max_retries: 1] ++ own
+    @clients[provider].new(Keyword.merge(own, opts))
+  end
+
+  # The path of a request has nothing of the port.
+  defp nobody, do: Server.refused_url()
+
+  defp serve(opts), do: start_supervised!({Server, opts}, id: make_ref())
+
+  defp record(provider, server, cassette, opts \\ []) do
+    {own, opts} = Keyword.split(opts, [:max_retries, :body])
+    opts = Keyword.merge([cassette: cassette, mode: :record_missing], opts)
+    provider |> client(Server.base_url(server), own) |> Recorded.new(opts)
+  end
+
+  defp replay(provider, cassette, opts \\ []) do
+    {own, opts} = Keyword.split(opts, [:max_retries, :body])
+    provider |> client(nobody(), own) |> Recorded.new([cassette: cassette, mode: :replay] ++ opts)
+  end
+
+  defp said(llm, context, stream?) do
+    test = self()
+
+    result =
+      if stream?,
+        do: LLM.stream(llm, context, fn events, _response -> send(test, {:events, events}) end),
+        else: LLM.chat(llm, context)
+
+    with {:ok, response} <- result,
+         do: {Response.message(response), Response.usage(response), received()}
+  end
+
+  defp received do
+    receive do
+      {:events, events} -> [events | received()]
+    after
+      0 -> []
+    end
+  end
+
+  defp cut_randomly(bytes, seed) do
+    :rand.seed(:exsss, {:erlang.phash2(seed), 7, 7})
+    cut_randomly(bytes, [], :rand.uniform(40))
+  end
+
+  defp cut_randomly(bytes, cut, size) when byte_size(bytes) <= size,
+    do: Enum.reverse([bytes | cut])
+
+  defp cut_randomly(bytes, cut, size) do
+    <<piece::binary-size(size), rest::binary>> = bytes
+    cut_randomly(rest, [piece | cut], :rand.uniform(40))
+  end
+
+  defp cut_again(recording, seed) do
+    bytes = for {_at, piece} <- recording.pieces, into: "", do: piece
+    %{recording | pieces: for(piece <- cut_randomly(bytes, seed), do: {0, piece})}
+  end
+
+  for {provider, _client} <- @clients, stream? <- [true, false] do
+    test "#{provider}, streamed #{stream?}: a run that was recorded is played, in the same pieces",
+         %{cassette: cassette} do
+      {provider, stream?} = {unquote(provider), unquote(stream?)}
+
+      call = %{
+        tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1}}],
+        usage: %{input_tokens: 5, output_tokens: 2}
+      }
+
+      for seed <- 1..5 do
+        cassette = cassette <> "#{seed}"
+        opts = [script: [call, "Grüße, alle Welt!"], cuts: &cut_randomly(&1, {provider, seed})]
+        opts = if provider == :mistral, do: [provider: :mistral] ++ opts, else: opts
+        context = Context.new("1 + 1?", system_prompt: "Be kind.")
+
+        runs =
+          for start <- [
+                fn -> record(provider, serve(opts), cassette) end,
+                fn -> replay(provider, cassette) end
+              ] do
+            llm = start.()
+            first = said(llm, context, stream?)
+            {message, _usage, _events} = first
+            context = Context.add_assistant_message(context, nil, message.tool_calls)
+            [%{id: id}] = Context.pending_tool_calls(context)
+            {first, said(llm, Context.add_tool_results(context, [{id, {:ok, 2}}]), stream?)}
+          end
+
+        # Ollama's ids of calls are made when a context takes them.
+        assert [same, same] = runs
+
+        {_first, {%{content: content}, _usage, _events}} = same
+        assert Response.text(%{content: content}) == "Grüße, alle Welt!"
+        text = File.read!(cassette)
+        refute text =~ @key
+        {:ok, recordings} = Recorded.Form.read(text)
+        assert Recorded.Form.write(recordings) == text
+        assert length(:binary.matches(text, "1 + 1?")) == 1
+
+        # The network joined pieces as it liked, so they are cut again.
+        File.write!(
+          cassette,
+          recordings |> Enum.map(&cut_again(&1, seed)) |> Recorded.Form.write()
+        )
+
+        llm = replay(provider, cassette)
+        {message, usage, events} = said(llm, context, stream?)
+        assert {{^message, ^usage, _events}, _second} = same
+        if stream?, do: assert(length(events) > 1)
+      end
+    end
+  end
+
+  test "a run is played by the loop, with tools, and the server plays a cassette to the real client",
+       %{cassette: cassette} do
+    script = [%{tool_calls: [%{id: "call_1", name: "add", arguments: %{"a" => 1}}]}, "It is 2."]
+    opts = [tools: %{add: fn %{"a" => a} -> {:ok, a + 1} end}]
+    run = fn llm -> Runtime.run(Context.new("1 + 1?"), [llm: llm] ++ opts) end
+
+    assert {:ok, %{output: "It is 2."}} =
+             run.(record(:anthropic, serve(script: script), cassette))
+
+    assert {:ok, %{output: "It is 2."} = result} = run.(replay(:anthropic, cassette))
+    assert result.iterations == 2
+
+    server = serve(cassette: cassette)
+    assert {:ok, %{output: "It is 2."}} = run.(client(:anthropic, Server.base_url(server)))
+
+    assert {:error, error} =
+             Runtime.run(Context.new("2 + 2?"), llm: client(:anthropic, Server.base_url(server)))
+
+    assert {:llm_error, %Error{status: 400, provider_message: words}} = error.reason
+    assert words =~ "message 1 (user)"
+  end
+
+  describe "a request without a recording" do
+    setup %{cassette: cassette} do
+      script = [%{tool_calls: [%{id: "call_3", name: "look", arguments: %{}}]}, "Rain."]
+      llm = record(:anthropic, serve(script: script), cassette)
+      {:ok, _} = Runtime.run(Context.new("Weather?"), llm: llm, tools: tools(%{}, "12 degrees"))
+      :ok
+    end
+
+    defp tools(parameters, result) do
+      schema = %{"type" => "object", "properties" => parameters}
+
+      [
+        %{
+          name: "look",
+          description: "Looks.",
+          parameters: schema,
+          function: fn _ -> {:ok, result} end
+        }
+      ]
+    end
+
+    test "fails with the nearest recording and the first difference, and asks nobody", %{
+      cassette: cassette
+    } do
+      before = File.read!(cassette)
+
+      for {question, opts, tools, nearest, words} <- [
+            {"Weather?", [], tools(%{}, "13 degrees"), 2,
+             ~s|message 3 (user), tool result of call_3: was "12 degrees", is "13 degrees"|},
+            {"Weather?", [], tools(%{"city" => %{"type" => "string"}}, "12 degrees"), 1,
+             "the tool `look` has a new parameter `city`"},
+            {"Whether?", [], tools(%{}, "12 degrees"), 1,
+             ~s|message 1 (user), text: was "Weather?", is "Whether?"|},
+            {"Weather?", [body: %{temperature: 0}], tools(%{}, "12 degrees"), 1,
+             "the field temperature: is \"0\", was not there"}
+          ] do
+        llm = replay(:anthropic, cassette, opts)
+        assert {:error, error} = Runtime.run(Context.new(question), llm: llm, tools: tools)
+        assert {:llm_exception, :error, %MissingError{nearest: ^nearest} = missing} = error.reason
+        assert Exception.message(missing) =~ "the nearest is request #{nearest}, but #{words}"
+        assert Exception.message(missing) =~ cassette
+      end
+
+      assert_raise MissingError, ~r{the path: was "/v1/messages", is "/v1/responses"}, fn ->
+        LLM.chat(replay(:openai_responses, cassette), Context.new("Weather?"))
+      end
+
+      assert File.read!(cassette) == before
+    end
+
+    test "of a file that is not there, says so", %{cassette: cassette} do
+      llm = replay(:anthropic, cassette <> ".none")
+
+      assert_raise MissingError,
+                   ~r/there are no recordings.*ASH_AGENT_CASSETTES=record_missing/,
+                   fn -> LLM.chat(llm, Context.new("Hi")) end
+
+      refute File.exists?(cassette <> ".none")
+    end
+  end
+
+  test "failures, tries and cut streams are played as they were", %{cassette: cassette} do
+    context = Context.new("Hi")
+    ask = fn llm -> LLM.stream(llm, context, fn _event -> :ok end) end
+
+    llm =
+      record(:openai_chat, serve(script: [:busy, {:cut, "One two three"}, "Hello!"]), cassette)
+
+    assert {:error, %Error{kind: :closed, attempt: 2} = cut} = ask.(llm)
+    assert {:ok, answer} = ask.(llm)
+
+    llm = replay(:openai_chat, cassette)
+    assert {:error, %Error{kind: :closed, attempt: 2} = played} = ask.(llm)
+    assert Response.text(played.response) == Response.text(cut.response)
+
+    for _again <- 1..2 do
+      assert {:ok, played} = ask.(llm)
+      assert Response.text(played) == Response.text(answer)
+    end
+
+    # Nobody listened when it was recorded.
+    cassette = cassette <> "2"
+
+    llm =
+      :ollama
+      |> client(nobody(), max_retries: 0)
+      |> Recorded.new(cassette: cassette, mode: :record_all)
+
+    assert {:error, %Error{kind: :unreachable}} = LLM.chat(llm, context)
+
+    assert {:error, %Error{kind: :unreachable}} =
+             LLM.chat(replay(:ollama, cassette, max_retries: 0), context)
+  end
+
+  test "modes: what is there is not asked for again, unless all is recorded anew", %{
+    cassette: cassette
+  } do
+    server = serve(script: ["One", "Two", "Three"])
+
+    ask = fn llm, words ->
+      {:ok, response} = LLM.chat(llm, Context.new(words))
+      Response.text(response)
+    end
+
+    llm = record(:gemini, server, cassette)
+    assert ask.(llm, "a") == "One"
+    assert ask.(record(:gemini, server, cassette), "a") == "One"
+    assert ask.(record(:gemini, server, cassette), "b") == "Two"
+    assert ask.(record(:gemini, server, cassette, mode: :record_all), "b") == "Three"
+    assert_raise MissingError, fn -> LLM.chat(replay(:gemini, cassette), Context.new("a")) end
+    assert ask.(replay(:gemini, cassette), "b") == "Three"
+    assert length(Server.requests(server)) == 3
+  end
+
+  test "differences that do not count are ignored by name", %{cassette: cassette} do
+    context = fn id, day, seed ->
+      context =
+        Context.new("It is #{day}.")
+        |> Context.add_assistant_message(nil, [%{id: id, name: "look", arguments: %{}}])
+        |> Context.add_tool_results([{id, {:ok, "seen"}}])
+
+      {context, [body: %{seed: seed}]}
+    end
+
+    {recorded, own} = context.("call_a", "2026-01-01 10:00", 1)
+    {:ok, _} = :openai_chat |> record(serve(script: ["Ok"]), cassette, own) |> LLM.chat(recorded)
+    {asked, own} = context.("call_b", "2026-02-03", 2)
+
+    for ignored <- [[], [:ids], [:dates, "seed"], [:ids, "seed"]] do
+      assert_raise MissingError, fn ->
+        LLM.chat(replay(:openai_chat, cassette, own ++ [ignore: ignored]), asked)
+      end
+    end
+
+    assert {:ok, _} =
+             LLM.chat(
+               replay(:openai_chat, cassette, own ++ [ignore: [:ids, :dates, "seed"]]),
+               asked
+             )
+
+    {other, _} = context.("call_b", "Monday", 2)
+
+    assert_raise MissingError, fn ->
+      LLM.chat(replay(:openai_chat, cassette, own ++ [ignore: [:ids, :dates, "seed"]]), other)
+    end
+  end
+
+  test "keys, organisations and users do not get into the file, also cut in two, and plays go on",
+       %{cassette: cassette} do
+    secrets = [
+      @key,
+      "sk-" <> String.duplicate("a1", 12),
+      "org-abcdefghijklmnop",
+      "AKIAABCDEFGHIJKLMNOP",
+      "agent-007"
+    ]
+
+    words = "Say " <> Enum.join(secrets, " and ")
+    # The key of the client is known only where it is used, so it is kept out of answers.
+    question = "Say " <> Enum.join(tl(secrets), " and ")
+    halves = fn bytes -> for <<piece::binary-size(7) <- bytes>>, do: piece end
+    pad = fn text -> text <> String.duplicate(" ", 0) end
+
+    for provider <- [:anthropic, :bedrock, :openai_chat] do
+      file = cassette <> "#{provider}"
+
+      opts = [
+        scrub: [~r/agent-\d+/],
+        body: if(provider == :openai_chat, do: %{user: "ann@example.com"}, else: %{})
+      ]
+
+      cuts = fn bytes ->
+        halves.(pad.(bytes)) ++ [binary_part(bytes, byte_size(bytes), -rem(byte_size(bytes), 7))]
+      end
+
+      server = serve(script: [words], cuts: cuts)
+
+      assert {:ok, heard} =
+               provider
+               |> record(server, file, opts)
+               |> LLM.stream(Context.new(question), fn _ -> :ok end)
+
+      assert Response.text(heard) == words
+      text = File.read!(file)
+      for secret <- ["ann@example.com" | secrets], do: refute(text =~ secret, secret)
+
+      assert {:ok, played} =
+               provider
+               |> replay(file, opts)
+               |> LLM.stream(Context.new(question), fn _ -> :ok end)
+
+      assert String.length(Response.text(played)) == String.length(words)
+      if provider != :bedrock, do: assert(Response.text(played) =~ ~r/^Say \*+ and/)
+    end
+  end
+
+  test "only clients can be recorded, and a file that is not a cassette is refused", %{
+    cassette: cassette
+  } do
+    for llm <- [fn _context -> {:ok, %{content: "Hi"}} end, LLM.Scripted.new([])],
+        do:
+          assert_raise(ArgumentError, ~r/only the clients/, fn ->
+            Recorded.new(llm, cassette: cassette)
+          end)
+
+    for text <- ["", "{}", ~s({"cassette_version":1,"requests":[5]}), ~s({"cassette_version":2})] do
+      File.write!(cassette, text)
+      assert_raise ArgumentError, ~r/cannot be played/, fn -> replay(:ollama, cassette) end
+    end
+  end
+
+  test "a key that only the machine of the developer has is not asked for", %{cassette: cassette} do
+    {:ok, _} =
+      :anthropic |> record(serve(script: ["Ok"]), cassette) |> LLM.chat(Context.new("Hi"))
+
+    missing = fn -> raise "there is no key" end
+
+    llm =
+      Recorded.new(
+        LLM.Anthropic.new(
+          model: "m",
+          api_key: missing,
+          headers: [{"x-team", missing}],
+          base_url: nobody()
+        ),
+        cassette: cassette
+      )
+
+    assert {:ok, _} = LLM.chat(llm, Context.new("Hi"))
+  end
+end

@@ -1,0 +1,79 @@
+defmodule AshAgent.Test.BranchTest do
+  use ExUnit.Case, async: true
+  use AshAgent.Test
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.Test.Branch
+
+  # Answers with what it was sent last, and with the system prompt.
+  defp echo(context) do
+    %{content: content} = context |> Context.to_messages() |> List.last()
+    words = if is_list(content), do: Enum.map_join(content, ", ", & &1.content), else: content
+    {:ok, %{content: "#{Context.system_prompt(context)} heard #{words}"}}
+  end
+
+  setup do
+    calls = for id <- ["a", "b"], do: %{id: id, name: "look", arguments: %{"at" => id}}
+
+    llm =
+      LLM.Scripted.new(["Hello!", %{content: "Let me see.", tool_calls: calls}, "It is fine."])
+
+    opts = [llm: llm, tools: %{look: fn %{"at" => at} -> {:ok, "seen " <> at} end}]
+    {:ok, first} = Runtime.run(Context.new("Hi", system_prompt: "A"), opts)
+    {:ok, second} = first.context |> Context.add_user_message("Look!") |> Runtime.run(opts)
+    %{context: second.context, run: [llm: &echo/1]}
+  end
+
+  defp output(branch), do: elem(branch.result, 1).output
+
+  test "a tool's result is replaced, and the model goes on", %{context: context, run: run} do
+    branch = branch(context, 2, tool_result: {"b", {:ok, "fog"}}, run: run)
+    assert output(branch) == "A heard seen a, fog"
+    assert_calls branch, [look(at: "a"), look(at: "b")]
+    assert branch.context[:origin].id == context[:id]
+
+    assert Context.get_iteration_messages(branch.context, 1) ==
+             Context.get_iteration_messages(context, 1)
+  end
+
+  test "the user's words, in the first iteration too", %{context: context, run: run} do
+    assert output(branch(context, 2, user: "Listen!", run: run)) == "A heard Listen!"
+    branch = branch(context, 1, user: "Ho", run: run)
+    assert output(branch) == "A heard Ho"
+    assert Context.count_iterations(branch.context) == 1
+  end
+
+  test "the system prompt, and the model alone", %{context: context, run: run} do
+    assert output(branch(context, 2, system_prompt: "B", run: run)) == "B heard Look!"
+    assert output(branch(context, 1, system_prompt: "B", run: run)) == "B heard Hi"
+    assert output(branch(context, 3, run: run)) == "A heard seen a, seen b"
+  end
+
+  test "the original stays, and both are shown side by side", %{context: context, run: run} do
+    before = Context.to_snapshot(context)
+    branch = branch(context, 2, tool_result: {"b", {:error, "fog"}}, run: run)
+    assert Context.to_snapshot(context) == before
+    text = Branch.to_text(branch)
+
+    assert text =~
+             ~r/^changed: the result of b\noriginal +\| branch\niteration 2 +\| iteration 2\n/
+
+    assert text =~ ~r/tool result +b: seen b +\|   tool result +b: fog/
+    assert text =~ ~r/It is fine\. +\|   assistant +A heard seen a, fog/
+    refute text =~ "Hello!"
+    page = Branch.to_html(branch)
+    assert page =~ "It is fine." and page =~ "A heard seen a, fog"
+  end
+
+  test "what cannot be changed is refused", %{context: context, run: run} do
+    for {number, opts, words} <- [
+          {9, [], "there is no iteration 9; they are 1 to 3"},
+          {2, [tool_result: {"c", {:ok, 1}}], ~s(has no call "c"; it has ["a", "b"])},
+          {3, [user: "Hi"], "does not begin with a user's message"},
+          {1, [user: "Hi", system_prompt: "B"], "expected one change"}
+        ] do
+      error = assert_raise ArgumentError, fn -> branch(context, number, opts ++ [run: run]) end
+      assert error.message =~ words
+    end
+  end
+end

@@ -1,0 +1,223 @@
+defmodule AshAgent.Test.EvalTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.Test.{Eval, EvalReport}
+
+  doctest AshAgent.Test.Eval
+
+  defp say(text), do: Context.new("Hi") |> Context.add_assistant_message(text)
+
+  defp run(evaluation, opts \\ []) do
+    {state, attempts} = Eval.run(evaluation, opts)
+    {state, for(attempt <- attempts, do: {attempt.case, attempt.score, attempt.words})}
+  end
+
+  test "scores are booleans and numbers, with words or without; anything else has failed" do
+    scores = %{
+      "a" => true,
+      "b" => false,
+      "c" => 0.5,
+      "d" => {1, "fine"},
+      "e" => {false, :no},
+      "f" => 2,
+      "g" => nil
+    }
+
+    cases = for id <- Map.keys(scores), do: %{id: id}
+    score = fn _outcome, one -> scores[one["id"]] end
+    assert {:ok, scored} = run(cases: cases, run: fn _ -> say("Hi") end, score: score)
+
+    assert [
+             {"a", 1, nil},
+             {"b", 0, nil},
+             {"c", 0.5, nil},
+             {"d", 1, "fine"},
+             {"e", 0, "no"},
+             {"f", 0, words},
+             {"g", 0, words2}
+           ] = scored
+
+    assert words =~ "expected a score" and words2 =~ "expected a score"
+  end
+
+  test "without a scorer, a case says what it expects" do
+    call = fn name, arguments -> %{id: name, name: name, arguments: arguments} end
+
+    run = fn one ->
+      Context.new("Hi")
+      |> Context.add_assistant_message(nil, [call.("look", %{q: "Oslo", limit: 3})])
+      |> Context.add_tool_results([{"look", {:ok, 1}}])
+      |> Context.add_assistant_message(one["input"])
+    end
+
+    cases = [
+      %{"input" => " 4\n", "expected" => "4"},
+      %{"input" => "5", "expected" => "4"},
+      %{"input" => "4", "expected" => "4", "calls" => [%{"look" => %{"q" => "Oslo"}}]},
+      %{"input" => "4", "calls" => [%{"look" => %{"q" => "Rome"}}]},
+      %{"input" => "4", "calls" => ["look", "pay"]},
+      %{"input" => "4"}
+    ]
+
+    assert {:ok,
+            [
+              {"1", 1, nil},
+              {"2", 0, ~s(answered "5")},
+              {"3", 1, nil},
+              {"4", 0, differs},
+              {"5", 0, missing},
+              {"6", 0, neither}
+            ]} = run(cases: cases, run: run)
+
+    assert differs =~ "call 1 differs" and missing =~ "call 2 is missing" and neither =~ "neither"
+  end
+
+  test "attempts run in parallel within the limit" do
+    # How many run, how many have begun, and the most that ran at a time.
+    counters = :counters.new(3, [])
+
+    run = fn _one ->
+      :counters.add(counters, 1, 1)
+      running = :counters.get(counters, 1)
+      if running > :counters.get(counters, 3), do: :counters.put(counters, 3, running)
+      :counters.add(counters, 2, 1)
+      # The first waits for the second, which only comes if they run at the same time.
+      await(fn -> :counters.get(counters, 2) > 1 end)
+      :counters.sub(counters, 1, 1)
+      say("Hi")
+    end
+
+    cases = for id <- 1..20, do: %{"id" => id, "expected" => "Hi"}
+    assert {:ok, scored} = run(cases: cases, run: run, concurrency: 2)
+    assert Enum.all?(scored, &match?({_id, 1, nil}, &1)) and length(scored) == 20
+    assert :counters.get(counters, 3) == 2
+  end
+
+  defp await(done?) do
+    unless done?.() do
+      receive do
+      after
+        1 -> await(done?)
+      end
+    end
+  end
+
+  test "one that exits or never ends has failed" do
+    run = fn
+      %{"id" => "exit"} -> exit(:oh)
+      %{"id" => "kill"} -> Process.exit(self(), :kill)
+      %{"id" => "stuck"} -> receive(do: (:never -> :ok))
+    end
+
+    cases = &for(id <- &1, do: %{"id" => id, "expected" => "Hi"})
+
+    assert {:ok, [{"exit", 0, "exit: :oh"}, {"kill", 0, killed}]} =
+             run(cases: cases.(["exit", "kill"]), run: run)
+
+    assert killed =~ "exited: :killed"
+
+    assert {:ok, [{"stuck", 0, "took longer than 50 ms"}]} =
+             run(cases: cases.(["stuck"]), run: run, timeout: 50)
+  end
+
+  test "stops at the money, and goes on from the attempts there are" do
+    run = fn _ ->
+      {:ok, %Runtime.Result{status: :answered, context: say("Hi"), output: "Hi", cost: 10}}
+    end
+
+    cases = for id <- 1..5, do: %{"id" => id, "expected" => "Hi"}
+    opts = [cases: cases, run: run, max_cost: 25, concurrency: 1]
+
+    {:stopped, attempts} =
+      Eval.run(opts, on_attempt: fn attempt, %Context{} -> send(self(), {:kept, attempt}) end)
+
+    # With one at a time, the next begins when the last is counted, or one before that.
+    assert length(attempts) in 3..4
+    assert_received {:kept, %{cost: 10}}
+
+    {:ok, all} =
+      Eval.run(Keyword.put(opts, :max_cost, 1_000),
+        earlier: attempts,
+        on_attempt: fn _, _ -> send(self(), :new) end
+      )
+
+    assert Enum.map(all, & &1.case) == ~w(1 2 3 4 5)
+    new = 5 - length(attempts)
+    for _ <- 1..new, do: assert_received(:new)
+    refute_received :new
+  end
+
+  test "pass^k is the share of all choices of k attempts that only have such as passed" do
+    for count <- 1..6, passed <- 0..count do
+      attempts =
+        for n <- 1..count,
+            do: %{
+              case: "a",
+              repetition: n,
+              score: 1,
+              passed: n <= passed,
+              words: nil,
+              tokens: 1,
+              cost: nil,
+              ms: 1
+            }
+
+      {[row], total} = EvalReport.summarize(attempts)
+
+      for k <- 1..count do
+        choices = choices(Enum.to_list(1..count), k)
+
+        share =
+          Enum.count(choices, fn choice -> Enum.all?(choice, &(&1 <= passed)) end) /
+            length(choices)
+
+        assert_in_delta Enum.at(row.pass, k - 1), share, 1.0e-9
+      end
+
+      assert {row.tokens, row.cost, total.passed} == {count, nil, passed}
+    end
+  end
+
+  defp choices(_list, 0), do: [[]]
+  defp choices([], _k), do: []
+
+  defp choices([head | tail], k),
+    do: for(rest <- choices(tail, k - 1), do: [head | rest]) ++ choices(tail, k)
+
+  test "a judge's verdict has a type, and without one nothing passes" do
+    verdict = fn arguments ->
+      LLM.Scripted.new([%{tool_calls: [%{name: "verdict", arguments: arguments}]}])
+    end
+
+    for {llm, score} <- [
+          {verdict.(%{"passed" => true, "reason" => "ok"}), {true, "ok"}},
+          {verdict.(%{"passed" => "yes", "reason" => "ok"}),
+           {false, "the judge gave no verdict"}},
+          {LLM.Scripted.new(["It is fine."]), {false, "the judge gave no verdict"}}
+        ],
+        do: assert(Eval.judge(llm, "It is fine.").(say("Hi"), %{}) == score)
+
+    llm =
+      LLM.Scripted.new([
+        %{tool_calls: [%{name: "verdict", arguments: %{"passed" => true, "reason" => "ok"}}]}
+      ])
+
+    Eval.judge(llm, "It is kind.").(say("What is 1 + 1?"), %{})
+    [%{context: context}] = LLM.Scripted.requests(llm)
+
+    assert Context.to_prompt(context) =~ "It is kind." and
+             Context.to_prompt(context) =~ "What is 1 + 1?"
+  end
+
+  test "cases are maps with different ids" do
+    for {cases, words} <- [
+          {[5], "case 1 is not a map"},
+          {[%{id: "a"}, %{"id" => :a}], "two cases"}
+        ],
+        do:
+          assert_raise(ArgumentError, ~r/#{words}/, fn ->
+            Eval.run(cases: cases, run: fn _ -> nil end)
+          end)
+  end
+end

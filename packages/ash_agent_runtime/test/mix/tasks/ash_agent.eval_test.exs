@@ -1,0 +1,207 @@
+defmodule Mix.Tasks.AshAgent.EvalTest do
+  # The shell of Mix is the VM's.
+  use ExUnit.Case, async: false
+
+  alias AshAgent.Context
+  alias AshAgent.Context.JSON
+  alias Mix.Tasks.AshAgent.Eval
+
+  @moduletag :tmp_dir
+
+  setup %{tmp_dir: folder} do
+    shell = Mix.shell()
+    Mix.shell(Mix.Shell.Process)
+    on_exit(fn -> Mix.shell(shell) end)
+
+    # The agent does what a file says, so that it can change between two runs.
+    File.write!(Path.join(folder, "cases.jsonl"), """
+    {"id": "sum", "input": "2 + 2", "expected": "4"}
+    {"id": "name", "input": "Who?", "expected": "Ann", "calls": ["look"]}
+    """)
+
+    file = Path.join(folder, "demo.exs")
+
+    File.write!(file, """
+    answers = fn -> #{inspect(Path.join(folder, "answers.json"))} |> File.read!() |> AshAgent.Context.JSON.decode!() end
+
+    [
+      cases: "cases.jsonl",
+      repetitions: 2,
+      prices: [%{model: :any, input: 1_000_000, output: 1_000_000}],
+      run: fn one ->
+        File.write!(#{inspect(Path.join(folder, "asked"))}, one["id"] <> "\\n", [:append])
+
+        case answers.()[one["id"]] do
+          "raise" -> raise "oh"
+          "crash" -> System.halt(0)
+          answer ->
+            call = %{tool_calls: [%{name: "look"}]}
+            script = if one["calls"], do: [call], else: []
+            answer = %{content: answer, usage: %{input_tokens: 3, output_tokens: 2}}
+            llm = AshAgent.LLM.Scripted.new(script ++ [answer])
+            AshAgent.Runtime.run(AshAgent.Context.new(one["input"]), llm: llm, tools: %{look: fn _ -> {:ok, 1} end})
+        end
+      end
+    ]
+    """)
+
+    %{script: file, results: Path.join(folder, "demo.results.json")}
+  end
+
+  defp answer(folder, answers),
+    do: File.write!(Path.join(folder, "answers.json"), JSON.encode(answers))
+
+  defp run(args) do
+    status =
+      try do
+        Eval.run(args)
+        0
+      catch
+        :exit, {:shutdown, status} -> status
+      end
+
+    {status, shown(:info), shown(:error)}
+  end
+
+  defp shown(kind) do
+    receive do
+      {:mix_shell, ^kind, [words]} -> words <> "\n" <> shown(kind)
+    after
+      0 -> ""
+    end
+  end
+
+  defp asked(folder), do: folder |> Path.join("asked") |> File.read!() |> String.split()
+
+  test "shows a table, writes results, and names the cases that turned", %{
+    script: file,
+    results: results,
+    tmp_dir: folder
+  } do
+    answer(folder, %{"sum" => "4", "name" => "Bob"})
+    assert {0, table, ""} = run([file])
+    assert table =~ ~r/case +passed +pass\^1 +pass\^2 +tokens +cost +time\n/
+    assert table =~ ~r/sum +2\/2 +1.00 +1.00 +10 +\$0.0000 +\d+\.\d s\n/
+    assert table =~ ~r/name +0\/2 +0.00 +0.00/
+    assert table =~ ~r/all +2\/4 +0.50 +0.50 +20/
+    assert table =~ ~s(name: answered "Bob")
+
+    assert %{"cases" => [%{"case" => "sum", "passed" => 2}, _], "all" => %{"tokens" => 20}} =
+             JSON.decode!(File.read!(results))
+
+    refute File.exists?(Path.join(folder, "demo.partial.jsonl"))
+
+    answer(folder, %{"sum" => "5", "name" => "Ann"})
+    assert {1, table, errors} = run([file])
+    assert table =~ ~r/sum .*passed before\n/ and table =~ ~r/name .*failed before\n/
+    assert errors =~ "sum passed before"
+
+    # What failed before fails again, which is not news.
+    assert {0, _table, ""} = run([file])
+    assert {1, _table, errors} = run([file, "--fail-under", "0.6"])
+    assert errors =~ "pass^1 is 0.5, less than 0.6"
+  end
+
+  test "goes on where it was interrupted, but not with cases that changed", %{
+    script: file,
+    tmp_dir: folder
+  } do
+    answer(folder, %{"sum" => "4", "name" => "Ann"})
+    assert {0, _table, _errors} = run([file, "--out", Path.join(folder, "other.json")])
+    [sum, name] = for id <- ["sum", "name"], do: Enum.count(asked(folder), &(&1 == id))
+    assert {sum, name} == {2, 2}
+    File.rm!(Path.join(folder, "asked"))
+
+    # As an interrupted run left it: whole lines, and the last one cut.
+    lines =
+      for {id, repetition} <- [{"sum", 1}, {"sum", 2}, {"name", 1}] do
+        one =
+          folder
+          |> Path.join("cases.jsonl")
+          |> File.read!()
+          |> String.split("\n")
+          |> Enum.find(&(&1 =~ id))
+          |> JSON.decode!()
+
+        hash =
+          :crypto.hash(:sha256, :erlang.term_to_binary(one, [:deterministic]))
+          |> binary_part(0, 12)
+          |> Base.url_encode64()
+
+        hash = if id == "name", do: "another", else: hash
+
+        attempt = %{
+          case: id,
+          repetition: repetition,
+          score: 1,
+          passed: true,
+          words: nil,
+          tokens: 7,
+          cost: 1,
+          ms: 1
+        }
+
+        AshAgent.Test.EvalReport.encode_attempt(attempt, hash)
+      end
+
+    File.write!(Path.join(folder, "demo.partial.jsonl"), [lines, ~s({"case":"name","repe)])
+    assert {0, table, errors} = run([file])
+    assert errors =~ "goes on after 2 attempts"
+    assert table =~ ~r/sum +2\/2 +1.00 +1.00 +14/
+    assert Enum.sort(asked(folder)) == ["name", "name"]
+  end
+
+  test "takes chosen cases, and writes the conversations that did not pass", %{
+    script: file,
+    results: results,
+    tmp_dir: folder
+  } do
+    answer(folder, %{"sum" => "4", "name" => "Bob"})
+    talks = Path.join(folder, "talks")
+
+    assert {0, json, ""} =
+             run([
+               file,
+               "--only",
+               "name",
+               "--repetitions",
+               "1",
+               "--json",
+               "--conversations",
+               talks
+             ])
+
+    assert %{"cases" => [%{"case" => "name", "attempts" => 1}]} = JSON.decode!(json)
+    refute File.exists?(results)
+    assert [talk] = File.ls!(talks)
+
+    assert talks
+           |> Path.join(talk)
+           |> File.read!()
+           |> Context.from_snapshot!()
+           |> Context.count_iterations() == 2
+  end
+
+  test "an attempt that raises has failed, and the others go on", %{script: file, tmp_dir: folder} do
+    answer(folder, %{"sum" => "raise", "name" => "Ann"})
+    assert {0, table, ""} = run([file])
+    assert table =~ "sum: RuntimeError: oh"
+    assert table =~ ~r/name +2\/2/
+  end
+
+  test "refuses wrong files and options", %{script: file, tmp_dir: folder} do
+    for {args, words} <- [
+          {[], "usage:"},
+          {["none.exs"], "is not a file"},
+          {[file, "--color"], "wrong option --color"},
+          {[file, "--against", Path.join(folder, "none.json")], "is not there"},
+          {[file, "--against", file], "results of an evaluation"},
+          {[file, "--only", "other"], "there is no case other"}
+        ] do
+      assert_raise Mix.Error, ~r/#{Regex.escape(words)}/, fn -> Eval.run(args) end
+    end
+
+    File.write!(Path.join(folder, "cases.jsonl"), "[]\n")
+    assert_raise Mix.Error, ~r/cases.jsonl:1: expected a JSON object/, fn -> Eval.run([file]) end
+  end
+end
