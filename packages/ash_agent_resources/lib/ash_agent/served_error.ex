@@ -1,7 +1,7 @@
 defmodule AshAgent.ServedError do
   @moduledoc false
 
-  # What clients of AshGraphql and AshJsonApi read of the errors of conversations and agents: their words, a code to act
+  # The errors of conversations and agents as clients of AshGraphql and AshJsonApi read them: their words, a code to act
   # upon, and the field. Without this, these libraries tell nothing but the number of a line in a log.
 
   alias AshAgent.Conversation

@@ -42,7 +42,7 @@ defmodule AshAgent.Conversation.Error do
   defp words(_other), do: "the conversation could not be changed"
 
   @doc false
-  # What people read, without the actions that newer versions of Ash name before it.
+  # The words for people, without the actions that newer versions of Ash name before them.
   def shown(error), do: Exception.message(%{error | bread_crumbs: []})
 
   @doc false

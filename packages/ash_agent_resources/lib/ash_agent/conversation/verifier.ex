@@ -140,7 +140,7 @@ defmodule AshAgent.Conversation.Verifier do
       else: error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
   end
 
-  # What a function returns is looked at when it is called.
+  # The tools that a function returns are looked at when it is called.
   defp tools(dsl) do
     if not is_function(Conversation.Info.option(dsl, :tools)),
       do: Conversation.Info.tools(dsl, nil)

@@ -16,7 +16,7 @@ if Code.ensure_loaded?(Igniter) do
       * the repository: `ash-functions` are installed
       * the supervision tree: an `AshAgent.Conversation.Sweeper` goes on with turns that a deploy cut short
 
-    What is there already stays. Afterwards, choose the model, the tools and the policies, which forbid everything, and run
+    Files and settings that are there already stay as they are. Afterwards, choose the model, the tools and the policies, which forbid everything, and run
     `mix ash.codegen add_conversations` and `mix ash.migrate`.
 
     ## Options
