@@ -160,7 +160,7 @@ defmodule AshAgent.Integration.DomainToolsTest do
 
     assert said.(":sing") =~ "has no action :sing"
     assert said.(":read, filter: [:nothing]") =~ "no public attribute"
-    assert said.(":read") == ""
+    refute said.(":read") =~ "the tool :it"
   end
 
   test "of ash_ai are read, as far as they have a counterpart" do
@@ -209,6 +209,6 @@ defmodule AshAgent.Integration.DomainToolsTest do
 
     assert said.("[{#{inspect(Desk)}, [:sing]}]") =~ "declares no tool :sing"
     refute said.("[{#{inspect(Desk)}, [:open_ticket]}]") =~ "declares"
-    refute said.(inspect(Desk)) =~ "error"
+    refute said.(inspect(Desk)) =~ "the tool"
   end
 end

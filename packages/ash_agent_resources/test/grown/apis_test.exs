@@ -1,5 +1,5 @@
 if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
-     Code.ensure_loaded?(AshJsonApi) do
+     Code.ensure_loaded?(AshJsonApi) and function_exported?(Macro, :expand_literals, 2) do
   defmodule MyApp.Served do
     @moduledoc false
     # As the guide serves conversations and agents.
@@ -21,11 +21,6 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
       field(:content, :string, allow_nil?: false)
       field(:score, :integer)
     end
-
-    use AshGraphql.Type
-
-    @impl AshGraphql.Type
-    def graphql_type(_constraints), do: :reply
   end
 
   defmodule MyApp.Served.Conversation do
@@ -84,7 +79,7 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
     @moduledoc false
     use Ash.Resource,
       domain: MyApp.Served,
-      extensions: [AshAgent.Resource, AshGraphql.Resource, AshJsonApi.Resource]
+      extensions: [AshAgent.Resource, AshJsonApi.Resource]
 
     resource do
       require_primary_key?(false)
@@ -96,12 +91,6 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
 
       input do
         argument(:message, :string, allow_nil?: false)
-      end
-    end
-
-    graphql do
-      queries do
-        action(:ask_adviser, :call)
       end
     end
 
@@ -179,11 +168,6 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
       assert words =~ "expected either input or parts"
     end
 
-    test "GraphQL knows the type of an agent's answer" do
-      assert %{data: %{"askAdviser" => %{"content" => "Tea.", "score" => 7}}} =
-               query(~S|{ askAdviser(message: "What?") { content score } }|)
-    end
-
     test "JSON:API starts a conversation, says something and lists it" do
       assert {201, %{"data" => %{"id" => id}}} =
                request(:post, "/conversations", %{
@@ -219,5 +203,14 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
       assert status in [200, 201]
       assert inspect(answer) =~ "Tea."
     end
+  end
+else
+  defmodule MyApp.ApisTest do
+    use ExUnit.Case, async: true
+
+    @moduletag :ash
+    @moduletag skip:
+                 "serving conversations needs AshPostgres, AshGraphql, AshJsonApi and Elixir 1.15"
+    test "serves conversations", do: :ok
   end
 end
