@@ -1,3 +1,5 @@
+Code.require_file("native/precompiled.exs", __DIR__)
+
 defmodule Mix.Tasks.Compile.Cargo do
   @moduledoc """
   Builds the Rust library of a package with Cargo and puts it where the package's module of NIFs loads it from. It serves
@@ -5,7 +7,7 @@ defmodule Mix.Tasks.Compile.Cargo do
 
   A package says in its `project/0` what there is to build:
 
-      cargo: [crate: "ash_agent_context_nif", workspace: ".", sources: ["native/ash_agent_context_*"], features: [:otlp]]
+      cargo: [crate: "ash_agent_context_nif", module: "AshAgent.Context.Native", workspace: ".", sources: ["native/ash_agent_context_*"], features: [:otlp]]
 
   It runs `cargo build` for the crate, with the target directory inside the Mix build path, and
   copies the library to `priv/native` of the *built* application. Nothing is written to the source tree, so one checkout
@@ -27,6 +29,16 @@ defmodule Mix.Tasks.Compile.Cargo do
   The features are those of the crate's `Cargo.toml`; none is built in by default. The repository's own checkout builds all of
   them. With `built_with: :sqlite`, `:sqlite` is one more, and the library is only built for those who choose it. After a change
   run `mix deps.compile ash_agent_context --force`.
+
+  Packages from Hex come with the checksums of libraries that were built for them. Where one fits the machine, the version and the
+  features, it is taken instead, from a cache or from `base_url`, and no Rust is needed. Otherwise, or if it cannot be fetched,
+  the library is built; one with another checksum stops the compilation.
+
+      config :ash_agent_context, precompiled: [base_url: "https://mirror.example.com/libraries", cache: "/var/cache/nifs"]
+      config :ash_agent_context, precompiled: false # build it
+
+  The options of `rustler_precompiled` hold as well: `config :rustler_precompiled, force_build: [ash_agent_context: true]`,
+  `force_build_all`, `RUSTLER_PRECOMPILED_FORCE_BUILD_ALL`, `RUSTLER_PRECOMPILED_GLOBAL_CACHE_PATH`.
 
   Cargo is started only when something it reads has changed since the last build (contents, not times), so that a
   compilation with nothing to do costs a few milliseconds. In its own checkout Cargo may update `Cargo.lock`; as a
@@ -84,9 +96,7 @@ defmodule Mix.Tasks.Compile.Cargo do
   defp build(fingerprint) do
     with {:ok, features} <- features(),
          :ok <- check_profile(),
-         {:ok, cargo} <- find_cargo(),
-         {:ok, output} <- run_cargo(cargo, features),
-         :ok <- install() do
+         {:ok, output} <- fetch_or_build(features) do
       File.mkdir_p!(Path.dirname(manifest()))
       File.write!(manifest(), fingerprint)
       {:ok, diagnostics(output)}
@@ -97,6 +107,44 @@ defmodule Mix.Tasks.Compile.Cargo do
 
       {:error, diagnostics} ->
         {:error, diagnostics}
+    end
+  end
+
+  defp fetch_or_build(features) do
+    case fetch_precompiled(features) do
+      {:ok, bytes, sentence} ->
+        Mix.shell().info(sentence)
+        with :ok <- install(&File.write!(&1, bytes)), do: {:ok, ""}
+
+      {:build, sentence} ->
+        if sentence, do: Mix.shell().info(sentence)
+
+        with {:ok, cargo} <- find_cargo(),
+             {:ok, output} <- run_cargo(cargo, features),
+             :ok <- install_built(),
+             do: {:ok, output}
+
+      {:error, message} ->
+        {:error, message}
+    end
+  end
+
+  # A profile that was chosen is built.
+  defp fetch_precompiled(features) do
+    if own_checkout?() or Application.get_env(app(), :profile) != nil do
+      {:build, nil}
+    else
+      AshAgentContext.Precompiled.fetch(
+        %{
+          app: app(),
+          crate: crate(),
+          version: Mix.Project.config()[:version],
+          features: features,
+          checksums: AshAgentContext.Precompiled.checksum_file(config(:module)),
+          base_url: config(:base_url)
+        },
+        Application.get_env(app(), :precompiled)
+      )
     end
   end
 
@@ -244,18 +292,20 @@ defmodule Mix.Tasks.Compile.Cargo do
     }
   end
 
-  defp install do
+  defp install_built do
     built = built_library()
 
-    if File.exists?(built) do
-      unlink_priv()
-      temporary = "#{library()}.#{System.pid()}"
-      File.mkdir_p!(Path.dirname(temporary))
-      File.cp!(built, temporary)
-      File.rename!(temporary, library())
-    else
-      {:error, "cargo succeeded but left no library at #{built}"}
-    end
+    if File.exists?(built),
+      do: install(&File.cp!(built, &1)),
+      else: {:error, "cargo succeeded but left no library at #{built}"}
+  end
+
+  defp install(write) do
+    unlink_priv()
+    temporary = "#{library()}.#{System.pid()}"
+    File.mkdir_p!(Path.dirname(temporary))
+    write.(temporary)
+    File.rename!(temporary, library())
   end
 
   # Mix links the build's priv to that of the source when there is one; a real directory it keeps, and copies into.
@@ -309,7 +359,10 @@ defmodule Mix.Tasks.Compile.Cargo do
     machine = :erlang.system_info(:system_architecture)
     variables = Enum.map(@variables, &System.get_env/1)
 
-    {files, machine, profile(), features(), variables}
+    precompiled = {Application.get_env(app(), :precompiled), Application.get_env(app(), :profile)}
+    checksums = File.read(AshAgentContext.Precompiled.checksum_file(config(:module)))
+
+    {files, machine, profile(), features(), variables, precompiled, checksums}
     |> :erlang.term_to_binary()
     |> :erlang.md5()
     |> Base.encode16()
@@ -329,6 +382,7 @@ defmodule AshAgentContext.MixProject do
       compilers: [:cargo] ++ Mix.compilers(),
       cargo: [
         crate: "ash_agent_context_nif",
+        module: "AshAgent.Context.Native",
         workspace: ".",
         sources: ["native/ash_agent_context_*"],
         features: [:exact_tokens, :otlp]
@@ -385,7 +439,7 @@ defmodule AshAgentContext.MixProject do
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
         ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
-          ~w(Cargo.toml Cargo.lock native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
+          ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
 

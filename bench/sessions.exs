@@ -57,6 +57,7 @@ defmodule AshAgent.Bench.Sessions do
   # What sessions ask for that nobody asks for anything, over a lease.
   defp idle(store, count) do
     {:ok, supervisor} = DynamicSupervisor.start_link(strategy: :one_for_one)
+    Process.unlink(supervisor)
     started = System.monotonic_time(:millisecond)
 
     1..@idle

@@ -44,7 +44,7 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
-  alias AshAgent.Context.{Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
+  alias AshAgent.Context.{Asked, Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
   alias AshAgent.Context.{Native, Options, Recall, Reply, Requests, Responses, Storage, Tokens}
   alias AshAgent.Context.View
   alias AshAgent.Response
@@ -558,6 +558,19 @@ defmodule AshAgent.Context do
   @spec add_token_usage(t(), map(), keyword()) :: t()
   def add_token_usage(%__MODULE__{} = context, usage, opts \\ []) when is_map(usage),
     do: Responses.add_token_usage(context, usage, opts)
+
+  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
+  @doc since: "0.1.0", group: "Write"
+  @spec put_request(t(), map() | nil, [map()] | nil) :: t()
+  def put_request(%__MODULE__{} = context, asked, tools)
+      when (is_map(asked) or is_nil(asked)) and (is_list(tools) or is_nil(tools)),
+      do: Asked.put_request(context, asked, tools)
+
+  @doc "Returns what an iteration's request asked for, see `AshAgent.Context.Asked.get_request/2`."
+  @doc since: "0.1.0", group: "Read"
+  @spec get_request(t(), integer()) :: %{fields: map() | nil, tools: [map()] | nil}
+  def get_request(%__MODULE__{} = context, number) when is_integer(number),
+    do: Asked.get_request(context, number)
 
   @doc "Keeps a failed request with the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
   @doc since: "0.1.0", group: "Responses"

@@ -22,7 +22,12 @@ defmodule AshAgent.Trace do
 
   Times are those in the conversation: when iterations begin and end, when somebody decided about a call, and, as runs keep them, when
   the model was asked and answered and when tools started and ended. A run also keeps the view that each request was made from, so that
-  a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all.
+  a page can show what the model saw in it, for the newest 20 views. Masks are not kept with it: those in force apply to all. Each answer
+  of a run has what was asked, whole: the model, the server, the fields and the tools of its request, its messages, and the difference
+  to the request before.
+
+  Times are those of the reader's clock. All text is in the document, also where only the beginning is shown, so that the browser's
+  own search and its printer have it. Words are shown as Markdown and JSON in blocks; everything is text, whatever it says.
   """
 
   alias AshAgent.{ChatContext, Context, Prices, ToolDefinition}
@@ -174,7 +179,8 @@ defmodule AshAgent.Trace do
   With `messages: true`, spans have what was said, valid against the conventions' JSON schemas: the `chat` spans the messages since
   the last answer, the answer, the system prompt and the tools, and the `execute_tool` spans arguments and results. Numbers of tokens
   are those of the `chat` spans alone, as viewers add them up. A summary that the model reads in place of iterations comes before the
-  messages after them. The name of the requested model is not stored, so `gen_ai.request.model` is the model that answered.
+  messages after them. Requests of runs have their parameters, their server and the model that was asked for; elsewhere
+  `gen_ai.request.model` is the model that answered.
 
   Times are those that runs store with answers and results. Where only an iteration's are known, its answer and its calls have these,
   and an answer after which the user spoke again has the time at which its iteration began. Summaries are those of the view that a

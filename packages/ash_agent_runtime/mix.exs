@@ -15,6 +15,7 @@ defmodule AshAgentRuntime.MixProject do
       compilers: [:cargo] ++ Mix.compilers(),
       cargo: [
         crate: "ash_agent_sqlite",
+        module: "AshAgent.Store.SQLite.Native",
         workspace: "native/ash_agent_sqlite",
         sources: ["native/ash_agent_sqlite"],
         features: [],
@@ -89,7 +90,7 @@ defmodule AshAgentRuntime.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_runtime/changelog.html"},
       files:
-        ~w(lib test_support mix.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+        ~w(lib test_support mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
           ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
     ]
   end

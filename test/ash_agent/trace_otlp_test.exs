@@ -738,8 +738,26 @@ defmodule AshAgent.TraceOtlpTest do
 
       whole = both(Context.mark_as_summarized(parent, 1..2, "Found."), opts)
 
-      problems = OtlpModels.problems([whole | random])
-      assert length(problems) == 101
+      # With a link, money, and what was asked.
+      noted =
+        Context.put_request(Context.new("Hi"), %{"body" => %{"temperature" => 1}}, [
+          %{"name" => "look", "description" => nil}
+        ])
+
+      {:ok, response} =
+        AshAgent.Response.from_message(%{content: "Yes", usage: %{input_tokens: 1}})
+
+      noted = Context.add_response!(noted, response, requested_at: @at, first_chunk_at: at(1))
+      given = [children: [], masked: true] ++ Enum.map(Trace.Otlp.shared(), &default/1)
+      given = Keyword.merge(given, messages: true, prices: [%{model: :any, input: 1, output: 1}])
+      how = [caller: :binary.copy(<<7>>, 24)]
+
+      linked =
+        {Trace.Otlp.encode(noted, given, how),
+         Trace.Otlp.encode(noted, [format: :json] ++ given, how)}
+
+      problems = OtlpModels.problems([linked, whole | random])
+      assert length(problems) == 102
       assert Enum.filter(problems, &(&1 != "")) == []
 
       # They do find what is wrong.

@@ -621,6 +621,50 @@ defmodule AshAgent.TracePageTest do
     Browser.close(browser)
   end
 
+  test "shows what was asked, whole: fields, tools and messages, and what changed", context do
+    tool = &%{"name" => &1, "description" => "It #{&1}s"}
+
+    answer = fn context, text, seconds ->
+      {:ok, response} = AshAgent.Response.from_message(%{content: text})
+      times = [requested_at: DateTime.add(@at, seconds)]
+      Context.add_response!(context, response, times ++ at(seconds + 1))
+    end
+
+    fields = &%{"model" => "m1", "server" => "llm.example", "body" => %{"temperature" => &1}}
+
+    conversation =
+      Context.new("Look", at(0))
+      |> Context.put_request(fields.(0), [tool.("look"), tool.("buy")])
+      |> answer.("I see.", 1)
+      |> Context.add_user_message("And now?", at(3))
+      |> Context.put_request(fields.(1), [tool.("look"), tool.("sell")])
+      |> answer.("I see more.", 4)
+      |> Context.add_user_message("Thanks", at(6))
+
+    browser = open(Trace.to_html(conversation), context)
+    Browser.click(browser, "#c0-i1-m1 summary", "What was asked")
+    assert Browser.text(browser, "#c0-i1-m1 .request li") == "the first request"
+    Browser.click(browser, "#c0-i2-m1 summary", "What was asked")
+
+    assert Browser.texts(browser, "#c0-i2-m1 .request li") == [
+             "temperature: 0 → 1",
+             "tool sell is new",
+             "tool buy is gone",
+             "2 messages more"
+           ]
+
+    assert Browser.text(browser, "#c0-i2-m1 .request") =~ ~s("server": "llm.example")
+    Browser.click(browser, "#c0-i2-m1 .request summary", "sell")
+    assert Browser.text(browser, "#c0-i2-m1 .request") =~ "It sells"
+    Browser.click(browser, "#c0-i2-m1 .request button", "Show its messages")
+    assert Browser.text(browser, "[role=status]") == "3 messages in the request of iteration 2"
+    assert Browser.texts(browser, ".feed .prose") == ["Look", "I see.", "And now?"]
+    Browser.press(browser, "v")
+    assert Browser.text(browser, "#messages") =~ "Thanks"
+    assert Browser.complaints(browser) == []
+    Browser.close(browser)
+  end
+
   @tag :axe
   test "has nothing that axe would have otherwise", context do
     failed = Context.add_failure(talk(), %{kind: :rate_limited, status: 429}, at(102))

@@ -34,9 +34,10 @@ def check(case):
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
                 # The format's one deviation from Protobuf's own JSON.
-                for key in ("traceId", "spanId", "parentSpanId"):
-                    if key in span:
-                        span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+                for ids in [span, *span.get("links", [])]:
+                    for key in ("traceId", "spanId", "parentSpanId"):
+                        if key in ids:
+                            ids[key] = base64.b64encode(bytes.fromhex(ids[key])).decode()
                 for attribute in span["attributes"]:
                     if attribute["key"] in validators:
                         value = json.loads(attribute["value"]["stringValue"])

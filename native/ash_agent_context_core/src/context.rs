@@ -517,6 +517,48 @@ impl Context {
         Some((since, view.map(|view| &**view)))
     }
 
+    /// Notes what the request of the current iteration asks for beside its messages: the fields of its body, with who is
+    /// asked, and the tools. What is as it was in the request before takes no room.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the fields are no map or the tools no list.
+    ///
+    /// # Complexity
+    /// O(size of both)
+    pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
+        let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
+        let fields = match fields {
+            Value::Nil => None,
+            Value::Map(_) => Some(fields),
+            _ => return Err(wrong("fields", "the fields of a request, a map")),
+        };
+        let tools = match tools {
+            Value::Nil => None,
+            Value::List(_) => Some(tools),
+            _ => return Err(wrong("tools", "a list of tools")),
+        };
+        let number = match self.is_closed() {
+            true => self.current_iteration().saturating_add(1),
+            false => self.current_iteration(),
+        };
+        let mut next = self.clone();
+        next.asked.note_request(number, [fields, tools]);
+        next.weigh_view();
+        Ok(next)
+    }
+
+    /// Returns what an iteration's request had beside its messages, where that was noted and a request was made: the fields
+    /// and the tools, each with the iteration since which it was used.
+    #[must_use]
+    pub fn request_note(&self, iteration: &Iteration) -> [Option<(u64, &Value)>; 2] {
+        let replies = iteration.entries().map(|entry| &entry.message.reply);
+        let is_answered = replies.flatten().any(|reply| reply.requested_at.is_some());
+        match is_answered || iteration.failures.iter().next().is_some() {
+            true => self.asked.request_of(iteration.number),
+            false => [None; 2],
+        }
+    }
+
     /// Tells the log how much stands beside it.
     pub(crate) fn weigh_view(&mut self) {
         let view = self.view().map_or(Size::default(), View::size);

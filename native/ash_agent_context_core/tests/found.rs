@@ -271,3 +271,22 @@ fn a_part_with_a_role_is_no_message() {
         row
     );
 }
+
+/// A message of the system's that is sent as the user's was followed by another one of the user's, until its iteration was
+/// encoded as a whole.
+#[test]
+fn a_system_message_that_is_sent_as_the_users_stands_for_one() {
+    let time = r#""started_at":"2026-01-01T10:00:00.000000Z","completed_at":"2026-01-01T10:00:00.000000Z","metadata":{}"#;
+    let document = format!(
+        r#"{{"version":1,"id":"c","created_at":"2026-01-01T10:00:00.000000Z","updated_at":"2026-01-01T10:00:00.000000Z",
+        "iterations":[{{"number":1,{time},"messages":[{{"role":"assistant","content":null}},{{"role":"system","content":"x"}}]}},
+        {{"number":2,{time},"messages":[]}}],"metadata":{{}}}}"#
+    );
+    let body = r#"{"messages":[{"role":"user","content":"x"}]}"#;
+    let whole = Context::from_snapshot(document.as_bytes()).unwrap();
+    assert_eq!(sent(&whole, Provider::Mistral), body);
+    let current = whole.rewind(1).unwrap();
+    assert_eq!(sent(&current, Provider::Mistral), body);
+    let loaded = Context::from_snapshot(&current.to_snapshot()).unwrap();
+    assert_eq!(sent(&loaded, Provider::Mistral), body);
+}

@@ -1,9 +1,11 @@
-//! The NIFs of failed requests.
+//! The NIFs of requests: what they asked for, and those that failed.
 
+use ash_agent_context_core::Size;
 use rustler::Encoder as _;
 
 use crate::argument::{Any, At};
 use crate::atoms;
+use crate::decode::Number;
 use crate::encode::Encoder;
 use crate::nif::{change, nif};
 use crate::resource::Handle;
@@ -41,5 +43,28 @@ nif!(
                 })
             });
         Ok(shown.collect::<Vec<_>>().encode(env))
+    }
+);
+
+change!(
+    context_note_request_normal,
+    context_note_request_dirty,
+    |context, fields: Any, tools: Any| context.note_request(fields, tools)
+);
+
+// `{fields | nil, tools | nil}` of an iteration's request.
+nif!(
+    context_request_note_normal,
+    context_request_note_dirty,
+    |env, scheduler, context: Handle, number: Number| {
+        let context = context.get();
+        let iteration = context.iteration(number);
+        let noted = iteration.map_or([None; 2], |iteration| context.request_note(iteration));
+        let size = noted.iter().flatten().map(|(_, value)| value.size());
+        scheduler.allow(size.fold(Size::default(), Size::plus))?;
+        let encoder = Encoder::new_copying(env);
+        let shown = noted.map(|value| value.map(|(_, value)| encoder.value(value)));
+        let [fields, tools] = shown;
+        Ok((fields, tools).encode(env))
     }
 );

@@ -1,10 +1,10 @@
-//! The views that requests were made from, as they were then.
+//! What requests were made from, as it was then: the views, the fields beside the messages, and the tools.
 
 use std::sync::Arc;
 
 use rpds::RedBlackTreeMapSync;
 
-use crate::value::Size;
+use crate::value::{Size, Value};
 use crate::view::View;
 
 /// Views by the iterations since whose requests they were used; `None` shows the log as it is. One that
@@ -12,8 +12,59 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
+    /// The fields of requests, and their tools.
+    notes: [Noted; 2],
     size: Size,
 }
+
+/// Values by the iterations since whose requests they were used. One that did not change is there once.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Noted(RedBlackTreeMapSync<u64, Arc<Value>>);
+
+impl Noted {
+    fn of(&self, number: u64) -> Option<(u64, &Value)> {
+        let (since, value) = self.0.range(..=number).next_back()?;
+        Some((*since, value))
+    }
+
+    /// Returns how much more and how much less there is to keep.
+    fn note(&mut self, number: u64, value: Value) -> (Size, Size) {
+        if self.of(number).is_some_and(|(_, known)| *known == value) {
+            return (Size::default(), Size::default());
+        }
+        let before = self.0.get(&number).map(|value| value.size());
+        let size = value.size();
+        self.0.insert_mut(number, Arc::new(value));
+        (size, before.unwrap_or_default())
+    }
+
+    fn cut(&mut self, from: u64) -> Size {
+        let gone: Vec<(u64, Size)> = self
+            .0
+            .range(from..)
+            .map(|(number, value)| (*number, value.size()))
+            .collect();
+        gone.iter().fold(Size::default(), |sum, (number, size)| {
+            self.0.remove_mut(number);
+            sum.plus(*size)
+        })
+    }
+
+    fn differs_at(&self, other: &Self) -> Option<u64> {
+        let (mut own, mut others) = (self.0.iter(), other.0.iter());
+        loop {
+            match (own.next(), others.next()) {
+                (None, None) => return None,
+                (Some((number, _)), None) | (None, Some((number, _))) => return Some(*number),
+                (Some(a), Some(b)) if a.0 == b.0 && (Arc::ptr_eq(a.1, b.1) || a.1 == b.1) => {}
+                (Some(a), Some(b)) => return Some(*a.0.min(b.0)),
+            }
+        }
+    }
+}
+
+/// The fields of a request and its tools, each with the iteration since which it was used.
+pub(crate) type RequestNote<'a> = [Option<(u64, &'a Value)>; 2];
 
 impl Asked {
     /// The view of an iteration's request, and the iteration since which it was used.
@@ -41,8 +92,33 @@ impl Asked {
         self.since.insert_mut(number, view);
     }
 
+    /// Returns what an iteration's request had beside its messages.
+    pub fn request_of(&self, number: u64) -> RequestNote<'_> {
+        self.notes.each_ref().map(|noted| noted.of(number))
+    }
+
+    /// Returns what is noted with an iteration: what it has otherwise than those before.
+    pub fn request_at(&self, number: u64) -> [Option<&Value>; 2] {
+        let noted = self.notes.each_ref();
+        noted.map(|noted| noted.0.get(&number).map(|value| &**value))
+    }
+
+    /// Notes what an iteration's request has beside its messages.
+    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 2]) {
+        for (noted, value) in self.notes.iter_mut().zip(request) {
+            if let Some(value) = value {
+                let (more, less) = noted.note(number, value);
+                self.size = self.size.minus(less).plus(more);
+            }
+        }
+    }
+
     /// Forgets the requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
+        for noted in &mut self.notes {
+            let gone = noted.cut(from);
+            self.size = self.size.minus(gone);
+        }
         let gone: Vec<u64> = self
             .since
             .range(from..)
@@ -62,6 +138,12 @@ impl Asked {
 
     /// The first iteration whose notes are not the same as another one's.
     pub fn differs_at(&self, other: &Self) -> Option<u64> {
+        let noted = self.notes.iter().zip(&other.notes);
+        let noted = noted.filter_map(|(own, other)| own.differs_at(other));
+        noted.chain(self.view_differs_at(other)).min()
+    }
+
+    fn view_differs_at(&self, other: &Self) -> Option<u64> {
         let (mut own, mut others) = (self.since.iter(), other.since.iter());
         loop {
             match (own.next(), others.next()) {

@@ -296,7 +296,6 @@ impl<'a, 'o> Body<'a, 'o> {
 
     fn add_item(&mut self, placed: Placed<'a>) -> Result<(), Error> {
         let mut slice = self.slice(placed.item, placed.iteration)?;
-        slice.is_before = self.is_before(placed.item);
         slice.follows_user = self.follows_user(placed.item);
         self.add(slice);
         self.tell(placed);
@@ -330,7 +329,8 @@ impl<'a, 'o> Body<'a, 'o> {
         Ok(Slice::of(kept.piece, 0..1, number))
     }
 
-    /// Mistral counts system messages as no beginning: a call after them has none of the user before it.
+    /// Mistral counts imported rows of the system's as no beginning: a call after them has none of the user before it.
+    /// Written anew, they are the user's.
     pub(super) fn is_before(&self, item: Item<'_>) -> bool {
         item.is_system() && self.format.user_before_calls() && !self.format.user_first()
     }

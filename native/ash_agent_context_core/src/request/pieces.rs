@@ -210,12 +210,11 @@ impl<'a> Body<'a, '_> {
         let alternates = self.format.alternates();
         let is_bound = |item: Item<'_>| {
             let imported = item.imported_elements(self.options);
-            imported.is_some_and(|elements| alternates || self.format.is_prefix(elements))
-                || self.follows_user(item)
+            imported.is_some_and(|elements| {
+                alternates || self.format.is_prefix(elements) || self.is_before(item)
+            }) || self.follows_user(item)
         };
-        let mut items = items(iteration, rendering, self.options);
-        let first = items.next();
-        !first.is_some_and(|first| self.is_before(first) || is_bound(first)) && !items.any(is_bound)
+        !items(iteration, rendering, self.options).any(is_bound)
     }
 
     /// Tells whether the iteration before it has the elements of its first message.

@@ -64,7 +64,8 @@ impl Context {
                 .log
                 .get_numbered(number)
                 .is_some_and(|kept| is_same(iteration, kept))
-                && self.asked.at(number) == base.asked.at(number);
+                && self.asked.at(number) == base.asked.at(number)
+                && self.asked.request_at(number) == base.asked.request_at(number);
             (!kept).then(|| self.write_iteration(iteration))
         });
         changed.collect()

@@ -12,7 +12,7 @@ use crate::storage::view;
 use crate::storage::write::{message, text, unknown};
 use crate::value::builder::{Json, JsonObject};
 use crate::value::time;
-use crate::value::Size;
+use crate::value::{Size, Value};
 use crate::view::View;
 
 /// Iterations that [`Context::delta_size`] counts; of more it takes the whole conversation's size.
@@ -96,7 +96,9 @@ impl Context {
             .fold(head, |sum, iteration| {
                 let view = self.asked.at(iteration.number).flatten();
                 let view = view.map_or(Size::default(), View::noted_size);
-                sum.plus(iteration.size()).plus(view)
+                let noted = self.asked.request_at(iteration.number);
+                let noted = noted.into_iter().flatten().map(Value::size);
+                noted.fold(sum.plus(iteration.size()).plus(view), Size::plus)
             })
     }
 
@@ -192,6 +194,12 @@ impl Context {
             }
             if let Some(view) = self.asked.at(iteration.number) {
                 view::write_asked(json, view);
+            }
+            let noted = self.asked.request_at(iteration.number);
+            for (key, value) in keys::REQUEST.into_iter().zip(noted) {
+                if let Some(value) = value {
+                    tagged::value(json.key(key), value);
+                }
             }
             json.key(keys::MESSAGES).list(
                 iteration.entries().skip(shared),

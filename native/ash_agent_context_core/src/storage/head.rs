@@ -8,7 +8,9 @@ use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::storage::iterations::{in_iterations, note_view, read_iteration, read_messages, Opened};
+use crate::storage::iterations::{
+    in_iterations, note_asked, read_iteration, read_messages, Opened,
+};
 use crate::storage::keys;
 use crate::storage::limits::VERSION;
 use crate::storage::node::Node;
@@ -139,7 +141,7 @@ impl<'a> Head<'a> {
         let open_first = || {
             let read = read_iteration(first, Some(since), self.trust)?;
             let mut context = cut_before(base, since, read.empty);
-            note_view(&mut context, read.view);
+            note_asked(&mut context, read.view, read.request);
             let entries = base
                 .log
                 .get_numbered(since)

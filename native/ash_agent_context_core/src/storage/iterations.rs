@@ -62,7 +62,7 @@ impl Opened {
 fn open_first(node: Node<'_>, trust: Trust) -> Result<Context, Error> {
     let read = read_iteration(node, None, trust)?;
     let mut context = Context::start_with("", read.empty.started_at, read.empty);
-    note_view(&mut context, read.view);
+    note_asked(&mut context, read.view, read.request);
     read_messages(&mut context, read.messages, trust)?;
     Ok(context)
 }
@@ -71,7 +71,7 @@ fn open_next(context: &mut Context, node: Node<'_>, trust: Trust) -> Result<(), 
     context.log.check_iteration_answered()?;
     let read = read_iteration(node, Some(context.log.due()), trust)?;
     context.log.open(read.empty);
-    note_view(context, read.view);
+    note_asked(context, read.view, read.request);
     read_messages(context, read.messages, trust)
 }
 
@@ -88,13 +88,20 @@ pub(crate) struct ReadIteration<'a> {
     pub messages: Vec<Node<'a>>,
     /// The view that its request was made from, where it is another one than before.
     pub view: Option<Option<View>>,
+    /// The fields of its request and its tools, where they are others than before.
+    pub request: [Option<Value>; 2],
 }
 
-pub(crate) fn note_view(context: &mut Context, view: Option<Option<View>>) {
+pub(crate) fn note_asked(
+    context: &mut Context,
+    view: Option<Option<View>>,
+    request: [Option<Value>; 2],
+) {
+    let number = context.current_iteration();
     if let Some(view) = view {
-        let number = context.current_iteration();
         context.asked.note(number, view.map(Arc::new));
     }
+    context.asked.note_request(number, request);
 }
 
 pub(crate) fn read_iteration(
@@ -125,10 +132,18 @@ pub(crate) fn read_iteration(
         Some(view) if view.is_nil() => Some(None),
         Some(view) => Some(Some(at(keys::VIEW, Stored::read_asked(view, trust))?)),
     };
+    let mut request = [None, None];
+    for (value, key) in request.iter_mut().zip(keys::REQUEST) {
+        let term = fields
+            .take_given(key)
+            .map(|node| node.into_term(trust.structs));
+        *value = at(key, term.transpose())?;
+    }
     Ok(ReadIteration {
         empty: iteration.with_extra(rest(fields)?),
         messages,
         view,
+        request,
     })
 }
 

@@ -87,7 +87,35 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 json.object(|json| self.iteration(json, iteration));
             }
         });
+        self.requests(json, context);
         self.views(json, context);
+    }
+
+    /// What requests asked for beside their messages, where it changes.
+    fn requests(&mut self, json: &mut JsonObject<'_>, context: &Context) {
+        let mut known = [None, None];
+        let mut changed = Vec::new();
+        for iteration in context.iterations() {
+            let noted = context.request_note(iteration);
+            let since = noted.map(|noted| noted.map(|(since, _)| since));
+            if noted.iter().any(Option::is_some) && since != known {
+                known = since;
+                changed.push((iteration.number, noted));
+            }
+        }
+        json.list("requests", |json| {
+            for (number, noted) in changed {
+                json.object(|json| {
+                    json.field("since", &number);
+                    for (key, noted) in ["fields", "tools"].into_iter().zip(noted) {
+                        if let Some((_, value)) = noted {
+                            let value = json::write(&self.trace.mask_value(value));
+                            self.text(json, key, value.into());
+                        }
+                    }
+                });
+            }
+        });
     }
 
     fn iteration(&mut self, json: &mut JsonObject<'_>, iteration: &Iteration) {

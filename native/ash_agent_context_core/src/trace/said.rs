@@ -91,6 +91,22 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
+/// What somebody says, without what a model thinks.
+#[cfg(feature = "otlp")]
+pub(super) fn spoken_text(content: &Content) -> Cow<'_, str> {
+    let Content::Parts(parts) = content else {
+        return content_text(content);
+    };
+    let is_thought = |part: &&Part| {
+        matches!(
+            part.kind,
+            PartKind::Thinking(_) | PartKind::RedactedThinking(_)
+        )
+    };
+    let said = parts.iter().filter(|part| !is_thought(part)).map(part_text);
+    said.collect::<Vec<_>>().join("\n").into()
+}
+
 fn parts_text(parts: &[Part]) -> Cow<'_, str> {
     match parts {
         [one] => part_text(one),

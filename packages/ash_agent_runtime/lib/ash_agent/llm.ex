@@ -200,6 +200,23 @@ defmodule AshAgent.LLM do
   def model_name(_function), do: nil
 
   @doc false
+  # What a request asks for beside messages and tools, as far as its model tells: never what could be a key.
+  def describe(llm, mode) do
+    own =
+      with {module, opts} <- llm,
+           true <- function_exported?(module, :describe, 2) do
+        module.describe(opts, mode)
+      else
+        _function_or_other -> %{}
+      end
+
+    for {key, value} <- [model: model_name(llm), provider: provider(llm)],
+        value != nil,
+        into: own,
+        do: {to_string(key), to_string(value)}
+  end
+
+  @doc false
   def provider({_module, opts}) do
     provider = opts[:provider]
     if is_provider(provider), do: provider

@@ -40,7 +40,8 @@ defmodule AshAgent.Session do
 
   When somebody else has claimed the conversation, which happens to a session that was stopped for longer than its
   `:lease`, it kills its run, all its callers get an error with `{:store_error, {:owned, owner}}`, and it stops with
-  `{:shutdown, :lost}`. A store that cannot be reached ends the run alone; the next prompt tries again.
+  `{:shutdown, :lost}`. A store that cannot be reached ends the run alone; the next prompt tries again. A message that could not be
+  stored is not in the conversation.
 
   `AshAgent.Sessions` finds, starts and recovers such sessions on several nodes.
 

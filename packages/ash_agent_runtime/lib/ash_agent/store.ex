@@ -265,7 +265,7 @@ defmodule AshAgent.Store do
   @doc """
   Extends the leases of many claims in one statement, and returns `{:ok, answers}` with what `renew/2` returns for each, in their order.
 
-  A store of your own supports it with a function `renew_all/2`.
+  Looks at all partitions of partitioned tables. A store of your own supports it with a function `renew_all/2`.
 
   ## Examples
 
@@ -309,7 +309,7 @@ defmodule AshAgent.Store do
   Claims conversations whose leases have ended, oldest first, and returns `{:ok, claims}`.
 
   They are not loaded: pass each to `fetch/2`. Several processes can call this at once without waiting for each other, and
-  each gets different conversations. The claims all belong to `:owner`.
+  each gets different conversations. The claims all belong to `:owner`. Looks at all partitions of partitioned tables.
 
   ## Options
 
@@ -333,7 +333,7 @@ defmodule AshAgent.Store do
 
   Pass `next` as the option `:after` to get the next page; it is `nil` after the last one. Pages continue from a key, not
   an offset, so a conversation that is written in the meantime never appears twice, except when the write moves it to the
-  beginning.
+  beginning. Looks at all partitions of partitioned tables.
 
   ## Options
 

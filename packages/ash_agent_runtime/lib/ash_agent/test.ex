@@ -40,7 +40,7 @@ defmodule AshAgent.Test do
   and names the command that shows the conversation as a page.
   """
 
-  alias AshAgent.Test.{Assertions, Branch, Pattern}
+  alias AshAgent.Test.{Assertions, Branch, Pattern, Replay}
 
   @doc false
   defmacro __using__(_opts) do
@@ -230,6 +230,40 @@ defmodule AshAgent.Test do
   @spec branch(term(), pos_integer(), keyword()) :: Branch.t()
   def branch(conversation, iteration, opts),
     do: conversation |> Assertions.context!() |> Branch.new(iteration, opts)
+
+  @doc """
+  Compares what the requests of a stored conversation asked for with what today's model, tools and prompt would ask for.
+
+  Returns `{:same, count}` with how many iterations were compared, `{:different, found}` with
+  `%{iteration: number, differences: [%AshAgent.LLM.Difference{}]}` for each that differs, or `:not_comparable` for a conversation that keeps
+  none of its requests, since no run made it, or one before `AshAgent.Context.get_request/2`.
+
+  Compared are the model, the fields of the body, the tools with their schemas, and the system prompt if you pass one. The messages are
+  those of the conversation itself: whether this version renders them as the one then did is not known, since no hash of them is kept.
+  No tool runs and no connection is opened.
+
+  ## Options
+
+  #{AshAgent.Options.docs(Replay.options())}
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, LLM, Runtime, Test}
+      iex> look = fn about -> %{name: "look", description: about, function: fn _ -> {:ok, 1} end} end
+      iex> {:ok, result} = Runtime.run(Context.new("Hi"), llm: LLM.Scripted.new(["Hello!"]), tools: [look.("Looks.")])
+      iex> Test.replay(result, llm: LLM.Scripted.new([]), tools: [look.("Looks.")])
+      {:same, 1}
+      iex> {:different, [%{differences: [difference]}]} = Test.replay(result, llm: LLM.Scripted.new([]), tools: [look.("Sees.")])
+      iex> to_string(difference)
+      ~s|the tool `look`, description: was "Looks.", is "Sees."|
+  """
+  @doc since: "0.1.0"
+  @spec replay(term(), keyword()) ::
+          {:same, pos_integer()}
+          | {:different,
+             [%{iteration: pos_integer(), differences: [AshAgent.LLM.Difference.t()]}]}
+          | :not_comparable
+  def replay(conversation, opts), do: conversation |> Assertions.context!() |> Replay.run(opts)
 
   # The error is raised where ExUnit is, so that the package does not depend on it.
   defp raise_unless_ok(check) do

@@ -22,6 +22,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
           do: {Runtime, name, option}
         ) ++
         [
+          {AshAgent.Test, :replay, :llm},
           {Trace.Exporter, :start_link, :tools},
           {Trace.Exporter, :start_link, :name},
           {Trace.Plug, :init, :store},
@@ -80,6 +81,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {LLM.Transport.HTTP1, :prepare} => [],
       {Server, :start_link} => [],
       {AshAgent.Test, :branch} => [context, 1],
+      {AshAgent.Test, :replay} => [context],
       {Eval, :run} => [[cases: [], run: &to_string/1]],
       {Branch, :to_html} => [branch(context)],
       {Branch, :to_text} => [branch(context)],

@@ -14,6 +14,7 @@ use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
 use crate::trace::said::result_text;
 use crate::trace::told::{Looked, NESTED};
+use crate::value::Value;
 
 impl<'a> SpanWriter<'_, 'a> {
     pub fn answer(
@@ -27,7 +28,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let looked = Looked::new(entry, self.trace.look());
         let message = looked.message();
         let mut attributes = self.attributes(of, "chat");
-        attributes.answer(message);
+        let [fields, tools] = of.context.request_note(iteration);
+        attributes.answer(message, fields.and_then(|(_, fields)| asked_model(fields)));
+        if let Some((_, fields)) = fields {
+            attributes.request(fields);
+        }
         attributes.count("ash_agent.iteration", iteration.number);
         if let Some(reported) = entry.usage.as_deref() {
             attributes.usage(reported.sum, self.options.conventions);
@@ -44,7 +49,7 @@ impl<'a> SpanWriter<'_, 'a> {
             let read = unread.before(iteration);
             attributes.text("gen_ai.input.messages", self.input(&read));
             attributes.text("gen_ai.output.messages", messages::output(message));
-            self.put_setting(of, &mut attributes);
+            self.put_setting(of, &mut attributes, tools.map(|(_, tools)| tools));
         }
         let reply = message.reply.as_deref();
         let name = match reply.and_then(|reply| reply.model.as_deref()) {
@@ -148,6 +153,14 @@ impl<'a> SpanWriter<'_, 'a> {
         }
         attributes
     }
+}
+
+/// The model that a request asked for.
+pub(super) fn asked_model(fields: &Value) -> Option<&str> {
+    let Value::Map(fields) = fields else {
+        return None;
+    };
+    fields.get_named("model").and_then(Value::as_str)
 }
 
 /// Tells whether a summary stood in the request: by the view that it was made from, else by the one of now.

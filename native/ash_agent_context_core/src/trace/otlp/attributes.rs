@@ -7,10 +7,92 @@ use crate::log::reply::Finish;
 use crate::log::usage::Usage;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Holds what stands for a provider that is not known, since a name is required.
 pub(super) const UNKNOWN: &str = "unknown";
+
+/// How a parameter is written.
+#[derive(Clone, Copy)]
+enum Parameter {
+    Double,
+    Int,
+    Texts,
+}
+
+impl Parameter {
+    fn read(self, value: &Value) -> Option<Any> {
+        match (self, value) {
+            (Self::Double, Value::Float(number)) => Some(Any::Double(*number)),
+            (Self::Double, Value::Int(number)) => number.to_string().parse().ok().map(Any::Double),
+            (Self::Int, Value::Int(number)) => Some(Any::Int(*number)),
+            (Self::Texts, Value::List(_)) => any_value(value).value,
+            (Self::Texts, Value::Binary(_)) => Some(Any::List(AnyValues {
+                values: vec![any_value(value)],
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// The parameters of requests, by the conventions' names and by those that providers have for them.
+const PARAMETERS: [(&str, &[&str], Parameter); 9] = [
+    (
+        "gen_ai.request.temperature",
+        &["temperature"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.top_p",
+        &["top_p", "topP"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.top_k",
+        &["top_k", "topK"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.max_tokens",
+        &[
+            "max_tokens",
+            "max_output_tokens",
+            "max_completion_tokens",
+            "maxOutputTokens",
+            "maxTokens",
+            "num_predict",
+        ],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.seed",
+        &["seed", "random_seed"],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.choice.count",
+        &["n", "candidateCount"],
+        Parameter::Int,
+    ),
+    (
+        "gen_ai.request.frequency_penalty",
+        &["frequency_penalty", "frequencyPenalty"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.presence_penalty",
+        &["presence_penalty", "presencePenalty"],
+        Parameter::Double,
+    ),
+    (
+        "gen_ai.request.stop_sequences",
+        &["stop", "stop_sequences", "stopSequences"],
+        Parameter::Texts,
+    ),
+];
+
+/// The fields in which some providers have them.
+const WITHIN: [&str; 3] = ["generationConfig", "inferenceConfig", "options"];
 
 /// The attributes of a span in the making.
 #[derive(Default)]
@@ -76,13 +158,44 @@ impl SpanAttributes {
         }
     }
 
+    /// What a request asked for beside its messages, as a run has noted it.
+    pub fn request(&mut self, fields: &Value) {
+        let Value::Map(fields) = fields else {
+            return;
+        };
+        if let Some(server) = fields.get_named("server").and_then(Value::as_str) {
+            self.text("server.address", server);
+        }
+        if let Some(Value::Int(port)) = fields.get_named("port") {
+            self.put("server.port", Any::Int(*port));
+        }
+        let Some(Value::Map(body)) = fields.get_named("body") else {
+            return;
+        };
+        let within = |key: &&str| match body.get_named(key) {
+            Some(Value::Map(within)) => Some(within),
+            _ => None,
+        };
+        let all = std::iter::once(body).chain(WITHIN.iter().filter_map(within));
+        let all: Vec<&Map> = all.collect();
+        for (name, keys, form) in PARAMETERS {
+            let mut found = keys
+                .iter()
+                .flat_map(|key| all.iter().filter_map(|map| map.get_named(key)));
+            let value = found.next().and_then(|value| form.read(value));
+            if let Some(value) = value {
+                self.put(name, value);
+            }
+        }
+    }
+
     /// Who answered, and how the answer ends.
-    pub fn answer(&mut self, message: &Message) {
+    pub fn answer(&mut self, message: &Message, asked: Option<&str>) {
         let reply = message.reply.as_deref();
         self.text("gen_ai.provider.name", provider_name(Some(message)));
-        // What was asked for is not kept, and viewers look for it.
+        // Viewers look for the model that was asked for, also where it is not known.
         let model = reply.and_then(|reply| reply.model.as_deref());
-        self.add_known("gen_ai.request.model", model);
+        self.add_known("gen_ai.request.model", asked.or(model));
         self.add_known("gen_ai.response.model", model);
         self.add_known(
             "gen_ai.response.id",

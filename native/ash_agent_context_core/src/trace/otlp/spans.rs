@@ -15,6 +15,7 @@ use crate::trace::otlp::times::Times;
 use crate::trace::otlp::unread::{Read, Unread};
 use crate::trace::told::Trace;
 use crate::value::time::Time;
+use crate::value::Value;
 
 /// The trace and the span that another span is within.
 #[derive(Clone, Copy)]
@@ -167,10 +168,17 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
     }
 
     /// Puts what a model has in all its answers.
-    pub fn put_setting(&self, of: &Conversation<'_, '_>, attributes: &mut SpanAttributes) {
+    pub fn put_setting(
+        &self,
+        of: &Conversation<'_, '_>,
+        attributes: &mut SpanAttributes,
+        noted: Option<&Value>,
+    ) {
         attributes.add_known("gen_ai.system_instructions", of.system.clone());
         // They are the agent's, and a sub-agent has others.
         let tools = self.tools.clone().filter(|_| of.is_main);
+        let noted = noted.map(|tools| messages::definitions(&self.trace.mask_value(tools)));
+        let tools = tools.or(noted);
         attributes.add_known("gen_ai.tool.definitions", tools);
     }
 

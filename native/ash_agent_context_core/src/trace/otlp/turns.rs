@@ -13,7 +13,7 @@ use crate::trace::otlp::proto::SpanKind;
 use crate::trace::otlp::spans::{Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times::{self, Times};
 use crate::trace::otlp::unread::{Read, Unread};
-use crate::trace::said::words;
+use crate::trace::said::spoken_text;
 use crate::trace::told::Looked;
 use crate::value::Value;
 
@@ -105,6 +105,9 @@ impl<'a> SpanWriter<'_, 'a> {
             attributes.text("gen_ai.provider.name", provider);
             let text = |key| facts.get_named(key).and_then(Value::as_name);
             attributes.add_known("gen_ai.request.model", text("model"));
+            if let [Some((_, fields)), _] = of.context.request_note(iteration) {
+                attributes.request(fields);
+            }
             for (key, name) in [
                 ("status", "http.response.status_code"),
                 ("attempt", "http.request.resend_count"),
@@ -167,7 +170,7 @@ impl<'a> SpanWriter<'_, 'a> {
                 attributes.text("gen_ai.output.messages", answer);
                 attributes.add_known("output.value", self.plain(std::iter::once(*entry)));
             }
-            self.put_setting(of, &mut attributes);
+            self.put_setting(of, &mut attributes, None);
         }
         if of.is_main {
             attributes.add_known("gen_ai.agent.version", self.options.version);
@@ -183,14 +186,11 @@ impl<'a> SpanWriter<'_, 'a> {
         let mut text = String::new();
         for entry in entries {
             let looked = Looked::new(entry, self.trace.look());
-            let said = words(looked.message());
-            let said = said.filter(|passage| ["user", "assistant"].contains(&passage.label));
-            for passage in said.filter(|passage| !passage.is_error) {
-                if !text.is_empty() {
-                    text.push('\n');
-                }
-                text.push_str(&passage.text);
+            let said = spoken_text(&looked.message().content);
+            if !said.is_empty() && !text.is_empty() {
+                text.push('\n');
             }
+            text.push_str(&said);
         }
         (!text.is_empty()).then_some(text)
     }

@@ -196,7 +196,9 @@
   const escaped = words => words.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
   function chosen() {
-    let items = itemsOf(state.of, state.seen).filter(FILTERS[state.show][1]);
+    let items = itemsOf(state.of, state.seen);
+    if (state.until) items = items.filter(({ iteration, entry, cover }) => (iteration ? iteration.number < state.until[0] || iteration.number === state.until[0] && entry && entry.at < state.until[1] : !cover || cover.last < state.until[0]));
+    items = items.filter(FILTERS[state.show][1]);
     if (state.query) {
       const pattern = new RegExp(escaped(state.query), 'i');
       const found = new Set();
@@ -422,6 +424,57 @@
     }, h('summary', {}, words), inside);
   }
 
+  // ---- what was asked
+
+  const isAsked = iteration => iteration.failures != null || iteration.says.some(entry => entry.asked);
+  function requestOf(of, number) {
+    const since = (of.requests || []).filter(one => one.since <= number).at(-1);
+    return since && { fields: JSON.parse(text(since.fields) || '{}'), tools: JSON.parse(text(since.tools) || '[]') };
+  }
+
+  const viewAt = (of, number) => Math.max(0, of.views.findIndex(view => view.from <= number && number <= view.to));
+  const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+  // What a request has otherwise than the one before it.
+  function differences(of, iteration) {
+    const before = of.all.slice(0, of.all.indexOf(iteration)).reverse().find(isAsked);
+    if (!before) return ['the first request'];
+    const [now, then] = [requestOf(of, iteration.number), requestOf(of, before.number)];
+    const words = [];
+    const flat = ({ fields }) => new Map(Object.entries({ ...fields, ...fields.body }).filter(([key]) => key !== 'body'));
+    const [fields, others] = [flat(now), flat(then)];
+    for (const key of new Set([...fields.keys(), ...others.keys()])) {
+      if (!same(fields.get(key), others.get(key))) words.push(`${key}: ${JSON.stringify(others.get(key)) || 'nothing'} \u2192 ${JSON.stringify(fields.get(key)) || 'nothing'}`);
+    }
+    const named = tools => new Map(tools.map(tool => [tool.name, tool]));
+    const [tools, earlier] = [named(now.tools), named(then.tools)];
+    for (const [name, tool] of tools) if (!earlier.has(name)) words.push(`tool ${name} is new`); else if (!same(tool, earlier.get(name))) words.push(`tool ${name} is another one`);
+    for (const name of earlier.keys()) if (!tools.has(name)) words.push(`tool ${name} is gone`);
+    if (viewAt(of, iteration.number) !== viewAt(of, before.number)) words.push('another view of the messages');
+    const [from, to] = [of.all.indexOf(before), of.all.indexOf(iteration)];
+    const between = of.all.slice(from, to + 1).flatMap(one => one.says.filter(entry => (one !== before || entry.role === 'assistant') && (one !== iteration || entry.role !== 'assistant')));
+    const results = between.flatMap(entry => entry.calls || []).filter(call => call.result).length;
+    words.push(`${plural(between.length, 'message')} more${results ? `, with ${plural(results, 'result')}` : ''}`);
+    return words;
+  }
+
+  function askedOf(item) {
+    const { of, iteration, entry } = item;
+    if (!entry.asked || !(of.requests || []).some(one => one.since <= iteration.number)) return '';
+    const inside = h('div', { class: 'request' });
+    const fill = () => {
+      if (inside.firstChild) return;
+      const now = requestOf(of, iteration.number);
+      inside.append(
+        h('p', { class: 'note' }, 'Otherwise than the request before:'),
+        h('ul', {}, ...differences(of, iteration).map(words => h('li', { dir: 'auto' }, visible(words).slice(0, CUT)))),
+        h('p', { class: 'note' }, 'Whom was asked, and the fields of the body beside messages and tools:'), ...json(JSON.stringify(now.fields)),
+        h('p', { class: 'note' }, plural(now.tools.length, 'tool')), ...now.tools.map(tool => h('details', {}, h('summary', {}, visible(String(tool.name))), ...json(JSON.stringify(tool)))),
+        button('Show its messages', () => showRequest(item)));
+    };
+    return h('details', { ontoggle: event => event.target.open && fill() }, h('summary', {}, 'What was asked'), inside);
+  }
+
   const LABELS = { user: 'User', assistant: 'Assistant', system: 'System' };
 
   function headOf(item) {
@@ -462,6 +515,7 @@
     attributes['aria-labelledby'] = `${item.key}-head`;
     return h('article', attributes, headOf(item),
       item.cover ? h('p', { class: 'note' }, coverWords(item.cover)) : '',
+      askedOf(item),
       ...contentOf(entry, item.seen && patchOf(item)),
       entry.details != null ? h('details', {}, h('summary', {}, `Details of ${entry.provider}`), ...json(text(entry.details))) : '',
       entry.interrupted != null ? h('p', { class: 'error', dir: 'auto' }, `Broke off: ${visible(text(entry.interrupted))}`) : '',
@@ -637,7 +691,7 @@
       const before = of.all[index - 1];
       const waited = before && before.to != null && iteration.turn === iteration.number ? Math.max(0, iteration.from - before.to) : 0;
       const end = endOf(of, iteration);
-      return { of, iteration, waited, took: end == null ? 0 : Math.max(0, end - iteration.from), ...spent(iteration) };
+      return { of, iteration, waited, took: end == null ? 0 : Math.max(0, end - iteration.from) };
     });
     const most = rows.reduce((max, row) => Math.max(max, row.took), 1);
     return { rows, most };
@@ -657,7 +711,8 @@
     return words.join(' \u2192 ');
   }
 
-  function timeRow({ of, iteration, took, waited, model, people, tools }, most) {
+  function timeRow({ of, iteration, took, waited }, most) {
+    const { model, people, tools } = spent(iteration);
     const failed = callsOf(iteration).some(isBad) || iteration.says.some(entry => entry.interrupted != null) || iteration.failures != null;
     const words = [tookOf(of, iteration)];
     if (model) words.push(`model ${span(model)}`);
@@ -760,9 +815,9 @@
   const panel = h('div', { class: 'panel' });
   const search = h('input', { type: 'search', name: 'search', 'aria-label': 'Search in all messages', placeholder: 'Search  ( / )', oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(update, 150); } });
   const filter = h('select', { name: 'show', 'aria-label': 'Show', onchange: update }, ...Object.entries(FILTERS).map(([name, [label]]) => h('option', { value: name }, label)));
-  const switched = button('', () => { state.seen = !state.seen; update(); }, { class: 'switch', 'aria-pressed': 'false' });
+  const switched = button('', () => { state.seen = !state.seen; state.until = null; update(); }, { class: 'switch', 'aria-pressed': 'false' });
   // Which request's view is shown; the first is that of the next request.
-  const which = h('select', { name: 'view', 'aria-label': 'What the model saw in', onchange: update });
+  const which = h('select', { name: 'view', 'aria-label': 'What the model saw in', onchange: () => { state.until = null; update(); } });
   const side = h('nav', { 'aria-label': 'Overview', class: 'side' });
 
   const viewWords = view => {
@@ -785,10 +840,22 @@
     state.items = chosen();
     list.show(state.items);
     const shown = plural(state.items.length, 'message');
-    status.textContent = state.query || state.show !== 'all' ? `${shown} found` : shown;
+    const of = state.until ? ` in the request of iteration ${state.until[0]}` : '';
+    status.textContent = (state.query || state.show !== 'all' ? `${shown} found` : shown) + of;
+  }
+
+  // The messages of a request, as the model read them.
+  function showRequest({ of, iteration, entry }) {
+    if (of !== state.of) open(of);
+    state.seen = true;
+    state.until = [iteration.number, entry.at];
+    which.value = viewAt(of, iteration.number);
+    update();
+    list.go(Math.max(0, state.items.length - 1));
   }
 
   function open(of) {
+    state.until = null;
     state.of.view = state.of.views[0];
     state.of = of;
     choices();
@@ -857,7 +924,7 @@
 
   function iterations() {
     const { rows, most } = timeline(state.of);
-    if (rows.some(row => row.model)) panel.append(h('p', { class: 'legend' }, ...['model', 'people', 'tools', 'took'].map(name => h('span', { class: name }, name === 'took' ? 'rest' : name))));
+    if (state.of.all.some(isAsked)) panel.append(h('p', { class: 'legend' }, ...['model', 'people', 'tools', 'took'].map(name => h('span', { class: name }, name === 'took' ? 'rest' : name))));
     new Rows(panel, row => timeRow(row, most)).show(rows);
   }
 

@@ -67,6 +67,9 @@ defmodule AshAgent.LLM.Client do
       def stream(context, opts, fun),
         do: AshAgent.LLM.Client.stream(__MODULE__, context, opts, fun)
 
+      @doc false
+      def describe(opts, mode), do: AshAgent.LLM.Client.describe(__MODULE__, opts, mode)
+
       @impl AshAgent.LLM.Client
       def check(opts), do: opts
 
@@ -332,6 +335,29 @@ defmodule AshAgent.LLM.Client do
       {:ok, %{request | headers: headers}, secrets(credentials, given)}
     end
   end
+
+  @secret ~r/authori[sz]ation|password|secret|credential|cookie|api_?key|_token\z|\Atoken\z/i
+
+  @doc "Returns what a request asks for beside messages and tools, without what could be a key."
+  def describe(client, opts, mode) do
+    uri = uri(client, :base_url, opts[:base_url])
+    own = Map.new(opts[:body], fn {name, value} -> {to_string(name), value} end)
+    body = client.call(opts, [], mode).body |> Map.merge(own) |> hide_secrets()
+    %{"server" => uri.host, "port" => uri.port, "body" => body}
+  end
+
+  defp hide_secrets(%{} = fields) when not is_struct(fields) do
+    Map.new(fields, fn {name, value} ->
+      if is_binary(value) and to_string(name) =~ @secret,
+        do: {name, "(hidden)"},
+        else: {name, hide_secrets(value)}
+    end)
+  end
+
+  # A part that is encoded already.
+  defp hide_secrets(%module{}), do: "(#{inspect(module)})"
+  defp hide_secrets(list) when is_list(list), do: Enum.map(list, &hide_secrets/1)
+  defp hide_secrets(value), do: value
 
   defp credentials(client, opts) do
     with {:error, exception} <- client.credentials(opts),

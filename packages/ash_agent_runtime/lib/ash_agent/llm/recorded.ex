@@ -145,6 +145,12 @@ defmodule AshAgent.LLM.Recorded do
     client.stream(context, opts, fun)
   end
 
+  @doc false
+  def describe(opts, mode) do
+    {recorded, opts} = Keyword.pop!(opts, :recorded)
+    recorded.client.describe(opts, mode)
+  end
+
   defp through_cassette(opts) do
     {recorded, opts} = Keyword.pop!(opts, :recorded)
     recorded = Map.put(recorded, :transport, opts[:transport])

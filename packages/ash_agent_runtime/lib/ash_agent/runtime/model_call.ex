@@ -11,7 +11,7 @@ defmodule AshAgent.Runtime.ModelCall do
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
     started = System.monotonic_time()
-    run = %{run | requested_at: Run.now()}
+    run = note_request(%{run | requested_at: Run.now()})
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
@@ -23,6 +23,19 @@ defmodule AshAgent.Runtime.ModelCall do
     else
       {:error, reason} -> break_off(run, answer, reason, started)
     end
+  end
+
+  # It is the same in all requests of a run.
+  defp note_request(%{noted?: true} = run), do: run
+
+  defp note_request(run) do
+    fields = LLM.describe(run.llm, if(run.stream?, do: :stream, else: :chat))
+
+    tools =
+      for tool <- run.offered_tools,
+          do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
+
+    %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
   end
 
   defp request(run) do

@@ -33,6 +33,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
   #   * `refused` - why the application or the store takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
+  #   * `noted?` - whether the context has what requests ask for beside messages
   #   * `requested_at` - when the model was asked, in microseconds since 1970
   #   * `called` - how many calls the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
@@ -65,6 +66,7 @@ defmodule AshAgent.Runtime.Run do
                 :requested_at,
                 :cost,
                 :finish_reason,
+                noted?: false,
                 earlier: %{},
                 call_notes: [],
                 called: 0,

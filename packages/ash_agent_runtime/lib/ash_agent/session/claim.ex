@@ -11,11 +11,12 @@ defmodule AshAgent.Session.Claim do
 
   #   * `kept` - the newest stored conversation that the session has heard of
   #   * `renewer` - the process that renews the claim, and its monitor
+  #   * `renewed_at` - when that was done last, for another process in its place
   #   * `lease` - milliseconds until others may have the conversation if nobody renews the claim
   #   * `stale?` - a run was ended from outside, so that there may be a newer stored conversation
   #   * `taken` - the ids of stored messages that the conversation in memory has, for the next write
-  @enforce_keys [:store, :kept, :lease, :renewer]
-  defstruct [:store, :kept, :lease, :renewer, stale?: false, taken: []]
+  @enforce_keys [:store, :kept, :lease, :renewer, :renewed_at]
+  defstruct @enforce_keys ++ [stale?: false, taken: []]
 
   @doc """
   Claims a conversation for the calling process, or creates it with the context that `initial` returns. The options are
@@ -26,9 +27,15 @@ defmodule AshAgent.Session.Claim do
   def open(store, id, opts, initial) do
     with {:ok, kept} <- claim_or_create(store, id, opts, initial),
          :ok <- check_kind(store, kept) do
-      renewer = Renewer.start(store, kept, opts[:lease])
-      {:ok, %__MODULE__{store: store, kept: kept, lease: opts[:lease], renewer: renewer}}
+      renewed_at = Renewer.note_renewal()
+      {:ok, start_renewer(store, kept, opts[:lease], renewed_at)}
     end
+  end
+
+  defp start_renewer(store, kept, lease, renewed_at) do
+    renewer = Renewer.start(store, kept, lease, renewed_at)
+    fields = [store: store, kept: kept, lease: lease, renewer: renewer, renewed_at: renewed_at]
+    struct!(__MODULE__, fields)
   end
 
   defp claim_or_create(store, id, opts, initial) do
@@ -78,7 +85,7 @@ defmodule AshAgent.Session.Claim do
 
   @doc "Starts another renewer in the place of one that died."
   def restart_renewer(%__MODULE__{} = claim),
-    do: %{claim | renewer: Renewer.restart(claim.store, claim.kept, claim.lease)}
+    do: %{claim | renewer: Renewer.start(claim.store, claim.kept, claim.lease, claim.renewed_at)}
 
   @doc "Ends the claim."
   def release(%__MODULE__{} = claim) do

@@ -13,17 +13,15 @@ defmodule AshAgent.Session.Renewer do
   @enforce_keys [:store, :kept, :lease, :session, :monitor, :renewed_at]
   defstruct @enforce_keys
 
-  @doc "Starts a renewer for the calling session, whose claim was renewed just now. Returns `{pid, monitor}`."
-  def start(store, kept, lease), do: start(store, kept, lease, now())
+  @doc "Notes that a claim was renewed just now, for a renewer and for another one in its place."
+  def note_renewal do
+    renewed_at = :atomics.new(1, signed: true)
+    :ok = :atomics.put(renewed_at, 1, now())
+    renewed_at
+  end
 
-  @doc """
-  Starts one in the place of a renewer that died.
-
-  Nobody knows when that one renewed the claim last, so that the claim is lost if the first attempt fails.
-  """
-  def restart(store, kept, lease), do: start(store, kept, lease, now() - lease)
-
-  defp start(store, kept, lease, renewed_at) do
+  @doc "Starts a renewer for the calling session, whose claim was renewed when `note_renewal/0` says. Returns `{pid, monitor}`."
+  def start(store, kept, lease, renewed_at) do
     session = self()
     callers = [session | Process.get(:"$callers", [])]
 
@@ -76,11 +74,14 @@ defmodule AshAgent.Session.Renewer do
 
     case Journal.ask(fn -> Store.Renewals.renew(state.store, state.kept) end) do
       {:ok, _kept} ->
-        renew_later(%{state | renewed_at: asked_at})
+        :ok = :atomics.put(renewed_at, 1, asked_at)
+        renew_later(state)
 
       {:error, {:store_error, %Store.Error{}} = reason} ->
-        # Until the lease is over nobody else can have it.
-        if now() - renewed_at < lease, do: renew_later(state), else: report_loss(state, reason)
+        # Until the lease is over nobody else can have it. From then on another may run what this session runs.
+        if now() - :atomics.get(renewed_at, 1) < lease,
+          do: renew_later(state),
+          else: report_loss(state, reason)
 
       {:error, reason} ->
         report_loss(state, reason)

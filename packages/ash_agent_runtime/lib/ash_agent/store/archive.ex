@@ -40,7 +40,7 @@ defmodule AshAgent.Store.Archive do
   Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
 
   Forks and children are deleted before what they come from, a batch in each transaction. So after an error, call it again: it finds what is left.
-  A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, and memory for the ids.
+  A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, memory for the ids, and looks at all partitions.
 
   Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
 
@@ -75,7 +75,7 @@ defmodule AshAgent.Store.Archive do
   Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
 
   It skips what is owned, whether the lease has ended or not, and by default what is not `:idle`. Forks and children are
-  conversations of their own, which stay until they are old themselves. A batch is one transaction; several processes may prune at once.
+  conversations of their own, which stay until they are old themselves. A batch is one transaction; several processes may prune at once. Looks at all partitions.
   A store of your own supports it with a function `prune/2`.
 
   ## Options
@@ -126,7 +126,7 @@ defmodule AshAgent.Store.Archive do
   matter, order and punctuation do not either, and there are no operators. Pass `next` as the option `:after` to get the next page.
 
   A conversation's masks hold, those that it has now: what they hide is neither found nor shown. Reads the index and the iterations that have
-  the words. A store of your own supports it with a function `search/3`.
+  the words, in all partitions unless `:id` is given. A store of your own supports it with a function `search/3`.
 
   ## Options
 

@@ -229,12 +229,16 @@ defmodule AshAgent.Trace.Exporter do
         %{context: context, depth: 0, status: status} = metadata
       ) do
     turns = metadata.first_iteration..context.current_iteration
-    error = if status == :error, do: metadata.reason |> inspect() |> String.trim(":")
+    error = if status == :error, do: metadata |> name_error() |> inspect() |> String.trim(":")
     how = [error: error, open?: status == :paused, caller: Caller.ids()]
     cast(exporter, context, metadata.sub_agents, turns, how)
   end
 
   def handle_event(_exporter, event, _measurements, %{} = _metadata) when is_list(event), do: :ok
+
+  # A model of the application's own fails in ways of its own, which are all one kind.
+  defp name_error(%{failure: kind}) when kind != :invalid_response, do: kind
+  defp name_error(%{reason: reason}), do: reason
 
   @doc """
   Sends turns of a conversation, for those that no run of this package has made. Returns `:ok` at once.

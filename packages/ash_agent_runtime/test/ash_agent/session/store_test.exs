@@ -199,6 +199,36 @@ defmodule AshAgent.Session.StoreTest do
     assert_receive {Session, ^ref, {:ok, %Result{output: "re: one"}}}
   end
 
+  test "keeps its claim when that process dies while the store cannot be reached", %{store: store} do
+    test = self()
+    asked = :counters.new(1, [])
+
+    watch = fn
+      :before, :renew ->
+        :counters.add(asked, 1, 1)
+        send(test, {:renews, self()})
+        if :counters.get(asked, 1) == 1, do: {:error, @down}, else: :ok
+
+      _, _ ->
+        :ok
+    end
+
+    session = start(WatchedStore.new(store, watch), lease: 60_000)
+    renewer = fn -> elem(:sys.get_state(session).claim.renewer, 0) end
+    first = renewer.()
+    Process.exit(first, :kill)
+    assert until(fn -> renewer.() != first end)
+    second = renewer.()
+
+    for _ <- 1..2 do
+      send(second, :renew)
+      assert_receive {:renews, ^second}, 5_000
+    end
+
+    assert renewer.() == second
+    assert Session.status(session) == :idle
+  end
+
   test "asks the store for nothing when its claim is released", %{store: store} do
     session = start(store)
     {renewer, _} = :sys.get_state(session).claim.renewer

@@ -100,6 +100,54 @@ defmodule AshAgent.Store.PartitionsTest do
     assert {:ok, %{results: []}} = Store.search(store, "word")
   end
 
+  test "older tables are copied as the guide says" do
+    {store, query} = open!([])
+    StoreWork.do_turns(store)
+
+    image = %{
+      type: :image,
+      media_type: "image/png",
+      data: Base.encode64(:binary.copy("x", 3_000))
+    }
+
+    {:ok, kept} = Store.create(store, Context.new([image], id: "c"), owner: "a")
+    {:ok, _, ["k"]} = Store.start(store, kept, [%{key: "k", call: %{name: :pay}}])
+    {:ok, _} = Store.enqueue(store, "c", "And then?", id: "p")
+    {parted, _query} = open!(partitions: 4)
+
+    [older, newer] =
+      for %{prefix: prefix} <- [store, parted], do: String.trim_trailing(prefix, ".")
+
+    guide = File.read!("guides/stores.md")
+
+    [_, statement, tables] =
+      Regex.run(~r/```sql\n(INSERT INTO agents\.[^`]*)```\s+and then ((?:`\w+`[, and]*)+)/, guide)
+
+    for [table] <- [["conversations"] | Regex.scan(~r/\w+(?=`)/, tables)] do
+      copy =
+        statement
+        |> String.replace("conversations", table)
+        |> String.replace("agents.", newer <> ".")
+        |> String.replace("public.", older <> ".")
+
+      {:ok, _} = query.(copy, [])
+    end
+
+    for id <- ["c", "chat"] do
+      {:ok, before} = Store.fetch(store, id)
+      {:ok, now} = Store.fetch(parted, id)
+      assert {now.epoch, now.revision, now.owner} == {before.epoch, before.revision, before.owner}
+      assert now.value.__struct__.equal?(now.value, before.value)
+
+      for read <- [&Store.history/2, &Store.calls/2, &Store.waiting/2],
+          do: assert(read.(parted, id) == read.(store, id))
+    end
+
+    assert {:ok, %{results: [_ | _] = found}} = Store.search(parted, "x")
+    assert {:ok, %{results: ^found}} = Store.search(store, "x")
+    assert {:ok, %{blobs: 1, calls: 1, prompts: 1}} = Store.erase(parted, ids: ["c"])
+  end
+
   test "rows are looked for by their keys where nothing is known of the tables" do
     {store, query} = open!([])
     StoreWork.do_turns(store)

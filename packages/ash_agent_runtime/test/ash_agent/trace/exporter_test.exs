@@ -124,6 +124,13 @@ defmodule AshAgent.Trace.ExporterTest do
 
       refute inspect(spans) =~ "exporters-secret"
 
+      busy = %LLM.Error{reason: {:status, 529}, kind: :overloaded}
+
+      {:error, _} =
+        Runtime.run(Context.new("Hi"), llm: fn _ -> {:error, busy} end, on_event: on_event)
+
+      assert [%{attributes: %{"error.type" => "overloaded"}} | _] = received()
+
       again = fn _ -> {:ok, %{tool_calls: [%{name: "roll"}]}} end
       tools = %{roll: fn _ -> {:ok, 1} end}
 

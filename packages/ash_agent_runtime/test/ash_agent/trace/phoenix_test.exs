@@ -132,7 +132,38 @@ defmodule AshAgent.Trace.PhoenixTest do
     assert [_first, _second] = traces(url)
     assert [%{"session_id" => "trip-1"}] = sessions(url)
     assert result.output == "Welcome."
+
+    # A failed turn has its question, and its failure by its kind. What was sent when a run paused is there once.
+    busy = %AshAgent.LLM.Error{reason: {:status, 529}, kind: :overloaded}
+    failing = Keyword.put(opts, :llm, fn _ -> {:error, busy} end)
+    {:error, _} = Runtime.run(Context.new("And now?", id: "trip-2"), failing)
+
+    approval = [approval: fn _call, _tool_context -> :ask end]
+    question = Context.new("Buy", id: "trip-3")
+    pausing = opts |> Keyword.put(:llm, &buy/1) |> Keyword.merge(approval)
+    {:paused, paused} = Runtime.run(question, pausing)
+    assert Exporter.flush(exporter) == :ok
+    assert [%{"parent_id" => "" <> _}] = of("trip-3", spans(url, @spans + 5))
+    decided = Context.approve_tool_call(paused.context, "c9")
+    {:ok, _} = Runtime.resume(decided, pausing)
+    assert Exporter.flush(exporter) == :ok
+
+    spans = spans(url, @spans + 8)
+    assert length(spans) == @spans + 8
+    assert [_, _] = failed = of("trip-2", spans)
+    for span <- failed, do: assert(span["attributes"]["error.type"] == "overloaded")
+    root = Enum.find(of("trip-3", spans), &(&1["parent_id"] == nil))
+    assert %{"input.value" => "Buy", "output.value" => "Bought."} = root["attributes"]
   end
+
+  defp buy(context) do
+    if length(Context.to_messages(context)) == 1,
+      do: answer(context, calls: [{"c9", "buy", %{"price" => 9}}]),
+      else: answer(context, text: "Bought.")
+  end
+
+  defp of(conversation, spans),
+    do: Enum.filter(spans, &(&1["attributes"]["session.id"] == conversation))
 
   # It answers requests before it has stored what they bring.
   defp spans(url, at_least \\ @spans) do

@@ -1,0 +1,47 @@
+defmodule AshAgent.Context.Asked do
+  @moduledoc """
+  The fields and tools of requests to models, kept with the conversation.
+
+  `AshAgent.Runtime` notes it for each request: who was asked, the fields of the body, and the tools. A part that is the same as in the request
+  before takes no room. Pages show it with the difference between a request and the one before it, and traces have its parameters. It is
+  stored with the conversation and forked with it, and models never see it.
+
+  Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
+  """
+
+  alias AshAgent.Context.{Native, Reply}
+
+  @doc """
+  Notes what the request of the current iteration asks for, and returns the new context.
+
+  `asked` is a map with `"model"`, `"provider"`, `"server"`, `"port"` and the `"body"` without messages and tools, as far as they are known, and
+  `tools` a list of maps; `nil` leaves what was noted before. Put neither keys nor tokens in it.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hi") |> AshAgent.Context.put_request(%{"model" => "m"}, [%{"name" => "look"}])
+      iex> {:ok, response} = AshAgent.Response.decode(:ollama, %{message: %{content: "Hello!"}, done: true})
+      iex> {:ok, context} = AshAgent.Context.add_response(context, response, requested_at: ~U[2026-01-01 10:00:00Z])
+      iex> AshAgent.Context.get_request(context, 1)
+      %{fields: %{"model" => "m"}, tools: [%{"name" => "look"}]}
+  """
+  @doc since: "0.1.0"
+  @spec put_request(context, map() | nil, [map()] | nil) :: context when context: Reply.handle()
+  def put_request(%{ref: ref} = context, asked, tools),
+    do: ref |> Native.context_note_request(asked, tools) |> Reply.put!(context)
+
+  @doc """
+  Returns what the request of an iteration asked for, each `nil` where it was not noted, or where no request is known.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hi") |> AshAgent.Context.get_request(1)
+      %{fields: nil, tools: nil}
+  """
+  @doc since: "0.1.0"
+  @spec get_request(Reply.handle(), integer()) :: %{fields: map() | nil, tools: [map()] | nil}
+  def get_request(%{ref: ref}, number) do
+    {fields, tools} = ref |> Native.context_request_note(number) |> Reply.ok!()
+    %{fields: fields, tools: tools}
+  end
+end

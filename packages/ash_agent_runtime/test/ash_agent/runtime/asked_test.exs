@@ -1,0 +1,38 @@
+defmodule AshAgent.Runtime.AskedTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.TestSupport.Misbehaviour
+
+  test "a run notes whom it asks, with which fields and tools, and never a key" do
+    key = Misbehaviour.key()
+    options = :busy_once |> Misbehaviour.start(:openai_chat) |> Keyword.delete(:region)
+    mcp = [%{"type" => "url", "authorization_token" => key}]
+    body = %{temperature: 0.5, mcp_servers: mcp, metadata: %{api_key: key}}
+    llm = LLM.OpenAICompatible.new([body: body, headers: [{"x-secret", key}]] ++ options)
+    look = %{name: "look", description: "Looks", function: fn _ -> {:ok, 1} end}
+
+    {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: llm, tools: [look])
+    assert %{fields: fields, tools: [tool]} = Context.get_request(context, 1)
+    assert %{"model" => "m", "server" => "127.0.0.1", "port" => _} = fields
+    assert %{"stream" => true, "temperature" => 0.5} = fields["body"]
+
+    assert [%{"type" => "url", "authorization_token" => "(hidden)"}] =
+             fields["body"]["mcp_servers"]
+
+    refute Map.has_key?(fields["body"], "tools") or Map.has_key?(fields["body"], "messages")
+    assert %{"name" => "look", "description" => "Looks"} = tool
+    refute Context.to_snapshot(context) =~ key
+  end
+
+  test "any model that tells its name is noted, and a function with its tools" do
+    {:ok, %{context: context}} = Runtime.run(Context.new("Hi"), llm: LLM.Scripted.new(["Hello!"]))
+    assert %{tools: []} = Context.get_request(context, 1)
+    llm = fn _ -> {:ok, %{content: "Hello!"}} end
+
+    {:ok, %{context: context}} =
+      Runtime.run(Context.new("Hi"), llm: llm, tools: %{look: fn _ -> 1 end})
+
+    assert %{fields: %{}, tools: [%{"name" => "look"}]} = Context.get_request(context, 1)
+  end
+end
