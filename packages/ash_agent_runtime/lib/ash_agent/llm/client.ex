@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.Client do
   # the rest is here: options, secrets, and the call with its repetitions.
 
   alias AshAgent.{Context, LLM, Options}
-  alias AshAgent.LLM.{Error, Reading, Transport}
+  alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
   @typedoc "Whether the provider is to send its answer whole or as a stream."
@@ -446,7 +446,8 @@ defmodule AshAgent.LLM.Client do
   defp once(call) do
     {transport, opts} = call.opts[:transport]
     request = %{call.request | timeout: timeout(call.deadline)}
-    reading = Reading.new(call.opts, call.mode, call.secrets, call.fun)
+    log = ByteLog.begin(request, call.secrets)
+    reading = Reading.new(call.opts, call.mode, call.secrets, call.fun, log)
 
     request
     |> transport.stream(reading, &Reading.take/2, opts)

@@ -3,11 +3,11 @@ defmodule AshAgent.LLM.Reading do
 
   # Turns the bytes of a transport into a response whose events are delivered as they come, or into an error.
 
-  alias AshAgent.LLM.{Error, Refusal}
+  alias AshAgent.LLM.{ByteLog, Error, Refusal}
   alias AshAgent.Response
 
   # status, headers: of the HTTP response. body, size: of a refusal. held: events that are not worth a delivery yet.
-  # stopped: why the rest is not wanted.
+  # stopped: why the rest is not wanted. log: the bytes, where they are logged.
   @enforce_keys [:opts, :mode, :secrets, :fun]
   defstruct [
     :opts,
@@ -17,6 +17,7 @@ defmodule AshAgent.LLM.Reading do
     :status,
     :response,
     :stopped,
+    :log,
     headers: [],
     body: [],
     size: 0,
@@ -24,12 +25,17 @@ defmodule AshAgent.LLM.Reading do
     delivered?: false
   ]
 
-  @doc "Begins to read the answer to a request."
-  def new(opts, mode, secrets, fun),
-    do: %__MODULE__{opts: opts, mode: mode, secrets: secrets, fun: fun}
+  @doc "Begins to read the answer to a request, whose bytes `log` collects, see `ByteLog.begin/2`."
+  def new(opts, mode, secrets, fun, log \\ nil),
+    do: %__MODULE__{opts: opts, mode: mode, secrets: secrets, fun: fun, log: log}
 
   @doc "Takes a transport's message."
-  def take({:head, status, headers}, reading) when status in 200..299 do
+  def take(message, %{log: nil} = reading), do: read(message, reading)
+
+  def take(message, reading),
+    do: read(message, %{reading | log: ByteLog.add(reading.log, message)})
+
+  defp read({:head, status, headers}, reading) when status in 200..299 do
     encoding = Refusal.header(headers, "content-encoding") || "identity"
     reading = %{reading | status: status, headers: headers}
 
@@ -51,10 +57,10 @@ defmodule AshAgent.LLM.Reading do
     end
   end
 
-  def take({:head, status, headers}, reading),
+  defp read({:head, status, headers}, reading),
     do: {:cont, %{reading | status: status, headers: headers}}
 
-  def take({:data, data}, %{response: nil} = reading) do
+  defp read({:data, data}, %{response: nil} = reading) do
     size = reading.size + byte_size(data)
     max = reading.opts[:max_response_bytes]
 
@@ -63,7 +69,7 @@ defmodule AshAgent.LLM.Reading do
       else: {:cont, %{reading | body: [reading.body | data], size: size}}
   end
 
-  def take({:data, data}, reading) do
+  defp read({:data, data}, reading) do
     case Response.feed(reading.response, data) do
       {:ok, response, events} -> deliver(reading, response, events)
       {:error, error} -> {:halt, %{reading | stopped: error, body: first(reading, data)}}
@@ -71,12 +77,12 @@ defmodule AshAgent.LLM.Reading do
   end
 
   # Of a transport that reads the stream itself.
-  def take({:deltas, deltas}, %{response: nil} = reading) do
+  defp read({:deltas, deltas}, %{response: nil} = reading) do
     opts = [model: reading.opts[:model], max_bytes: reading.opts[:max_response_bytes]]
-    take({:deltas, deltas}, put_response(reading, Response.new(nil, opts)))
+    read({:deltas, deltas}, put_response(reading, Response.new(nil, opts)))
   end
 
-  def take({:deltas, deltas}, reading) do
+  defp read({:deltas, deltas}, reading) do
     case Response.push(reading.response, deltas) do
       {:ok, response, events} -> deliver(reading, response, events)
       {:error, error} -> {:halt, %{reading | stopped: error}}
@@ -132,13 +138,19 @@ defmodule AshAgent.LLM.Reading do
   def put_response(reading, response), do: %{reading | status: 200, response: response}
 
   @doc "What is returned of what a transport returned: `{:ok, response}` or `{:error, error, delivered?}`."
-  def result({:ok, %{stopped: nil} = reading}), do: handle_end(reading)
+  def result(ended) do
+    reading = elem(ended, tuple_size(ended) - 1)
+    ByteLog.finish(reading.log, reading.status, reading.secrets)
+    handle_result(ended)
+  end
 
-  def result({:ok, %{stopped: :halt} = reading}),
+  defp handle_result({:ok, %{stopped: nil} = reading}), do: handle_end(reading)
+
+  defp handle_result({:ok, %{stopped: :halt} = reading}),
     do: {:ok, Response.interrupt(reading.response, :halted)}
 
-  def result({:ok, %{stopped: reason} = reading}), do: handle_broken(reading, reason)
-  def result({:error, reason, reading}), do: handle_broken(reading, reason)
+  defp handle_result({:ok, %{stopped: reason} = reading}), do: handle_broken(reading, reason)
+  defp handle_result({:error, reason, reading}), do: handle_broken(reading, reason)
 
   # A transport that tells no head has told nothing.
   defp handle_end(%{status: nil} = reading), do: handle_broken(reading, {:connection, :closed})

@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
 
   require Logger
 
+  alias AshAgent.LLM.ByteLog
   alias AshAgent.Options, as: Check
 
   @id "ash-agent-default-logger"
@@ -19,6 +20,13 @@ defmodule AshAgent.Runtime.DefaultLogger do
       type: {:list, {:in, [:run, :llm, :tool]}},
       default: [:run, :llm, :tool],
       doc: "which of `:run`, `:llm` and `:tool` get lines."
+    ],
+    bytes: [
+      type: :boolean,
+      default: false,
+      doc:
+        "logs the bodies of all requests and answers of this node at the level `:debug`, up to 64 KB of each, without keys and with what " <>
+          "views mask masked. They are conversations: not for production."
     ]
   ]
 
@@ -37,11 +45,19 @@ defmodule AshAgent.Runtime.DefaultLogger do
 
     names = for kind <- opts[:events], name <- @names[kind], do: [:ash_agent, :runtime | name]
 
-    call_telemetry(:attach_many, [@id, names, &__MODULE__.handle_event/4, %{level: opts[:level]}])
+    config = %{level: opts[:level]}
+
+    with :ok <- call_telemetry(:attach_many, [@id, names, &__MODULE__.handle_event/4, config]) do
+      if opts[:bytes], do: ByteLog.switch(true)
+      :ok
+    end
   end
 
   @doc false
-  def detach, do: call_telemetry(:detach, [@id])
+  def detach do
+    ByteLog.switch(false)
+    call_telemetry(:detach, [@id])
+  end
 
   defp call_telemetry(function, arguments) do
     if Code.ensure_loaded?(:telemetry),

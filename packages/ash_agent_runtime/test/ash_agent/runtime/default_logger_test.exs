@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.LLM.ByteLog
   alias AshAgent.Runtime.DefaultLogger
   alias AshAgent.TestSupport.Misbehaviour
 
@@ -82,6 +83,27 @@ defmodule AshAgent.Runtime.DefaultLoggerTest do
     llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: name}]}, "Sorry."])
     log = logged(llm: llm, tools: %{pay: fn _ -> {:ok, 1} end})
     assert log =~ ~S(tool="pay\nERROR all=lost" call=call_1)
+  end
+
+  test "bytes of requests and answers are logged at the level debug for those who ask, without keys" do
+    key = Misbehaviour.key()
+
+    ask = fn kind ->
+      llm = kind |> Misbehaviour.start(:openai_chat) |> Keyword.delete(:region)
+      context = Context.new("My card is 4111 1111. My key is #{key}.", id: "user-17")
+      context = Context.put_masks(context, [{"4111 1111", "[card]"}])
+      capture_log(fn -> Runtime.run(context, llm: LLM.OpenAICompatible.new(llm)) end)
+    end
+
+    refute ask.(:wrong_key) =~ "ash_agent request"
+    ByteLog.switch(true)
+    on_exit(fn -> ByteLog.switch(false) end)
+    log = ask.(:wrong_key)
+    assert log =~ ~r/\[debug\] +ash_agent request http:\/\/127\.0\.0\.1:\d+\S* "\{.*My card is /
+    assert log =~ ~r/\[debug\] +ash_agent answer 401 "/
+    refute log =~ "4111 1111"
+    refute log =~ key
+    assert log =~ "(hidden)"
   end
 
   unless Code.ensure_loaded?(:telemetry) do
