@@ -61,24 +61,6 @@ defmodule AshAgent.Bench.Chats do
   end
 
   defp at(n, i), do: div(n * i, 22)
-
-  def echo, do: spawn_link(fn -> echo_loop() end)
-
-  def there_and_back(pid, term) do
-    send(pid, {self(), term})
-
-    receive do
-      {^pid, term} -> term
-    end
-  end
-
-  defp echo_loop do
-    receive do
-      {from, term} -> send(from, {self(), term})
-    end
-
-    echo_loop()
-  end
 end
 
 alias AshAgent.Bench.{Chats, Harness, Plain}
@@ -157,12 +139,12 @@ times = Harness.compare(fn -> append.(chat) end, fn -> append_plain.(plain) end,
 row.("append to a branch of 10000 messages", times, "faster", times.ratio < 1)
 
 {chat, plain} = {Chats.branched_ours(1_000), Chats.branched_maps(1_000)}
-echo = Chats.echo()
+echo = Harness.echo()
 
 times =
   Harness.compare(
-    fn -> Chats.there_and_back(echo, chat) end,
-    fn -> Chats.there_and_back(echo, plain) end,
+    fn -> Harness.there_and_back(echo, chat) end,
+    fn -> Harness.there_and_back(echo, plain) end,
     same?
   )
 

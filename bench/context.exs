@@ -34,27 +34,6 @@ defmodule AshAgent.Bench.Conversations do
       context -> module.add_user_message(context, text(i))
     end
   end
-
-  # Sends a term to another process, which sends it back.
-  def echo do
-    spawn_link(fn -> echo_loop() end)
-  end
-
-  def there_and_back(pid, term) do
-    send(pid, {self(), term})
-
-    receive do
-      {^pid, term} -> term
-    end
-  end
-
-  defp echo_loop do
-    receive do
-      {from, term} -> send(from, {self(), term})
-    end
-
-    echo_loop()
-  end
 end
 
 alias AshAgent.Bench.{Conversations, Harness, Plain}
@@ -120,12 +99,12 @@ end
 
 context = Conversations.with_calls(Context, 1_000)
 plain = Conversations.with_calls(Plain, 1_000)
-echo = Conversations.echo()
+echo = Harness.echo()
 
 times =
   Harness.compare(
-    fn -> Conversations.there_and_back(echo, context) end,
-    fn -> Conversations.there_and_back(echo, plain) end,
+    fn -> Harness.there_and_back(echo, context) end,
+    fn -> Harness.there_and_back(echo, plain) end,
     same_messages?
   )
 

@@ -100,4 +100,24 @@ defmodule AshAgent.Bench.Harness do
     fun.()
     repeat(fun, calls - 1)
   end
+
+  @doc "A process that sends back what it is sent."
+  def echo, do: spawn_link(fn -> echo_loop() end)
+
+  @doc "Hands a term to such a process, and back."
+  def there_and_back(pid, term) do
+    send(pid, {self(), term})
+
+    receive do
+      {^pid, term} -> term
+    end
+  end
+
+  defp echo_loop do
+    receive do
+      {from, term} -> send(from, {self(), term})
+    end
+
+    echo_loop()
+  end
 end

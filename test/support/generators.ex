@@ -2,6 +2,7 @@ defmodule AshAgent.TestSupport.Generators do
   @moduledoc false
   # Seeded generators on `:rand`. All draw from the state of the calling process, which `check_all/3` seeds.
 
+  alias AshAgent.Context
   alias AshAgent.TestSupport.Model
 
   @doc """
@@ -371,6 +372,25 @@ defmodule AshAgent.TestSupport.Generators do
       ]).()
 
     {:add_tool_results, [Enum.map(ids, &answer(&1, size)), options]}
+  end
+
+  @doc "The context that all operations of a random conversation lead to; those that are refused change nothing."
+  def random_context(size) do
+    {new, operations, _model} = conversation(size)
+
+    Enum.reduce(operations, apply(Context, :new, new), fn {function, arguments}, context ->
+      try_operation(context, function, arguments)
+    end)
+  end
+
+  @doc "Applies an operation to a context, which stays as it was if that is refused."
+  def try_operation(context, :recreate, []), do: context
+  def try_operation(context, :update, [attributes]), do: Context.update!(context, attributes)
+
+  def try_operation(context, function, arguments) do
+    apply(Context, function, [context | arguments])
+  rescue
+    Context.Error -> context
   end
 
   @doc "Operations of a whole conversation, with the model they lead to."

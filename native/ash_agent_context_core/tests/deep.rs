@@ -4,21 +4,9 @@
 
 use ash_agent_context_core::{json, Context, Map, Stamp, Value, MAX_DEPTH};
 
-/// A dirty scheduler has 320 KiB. Optimised builds need less than half of that.
-const STACK: usize = if cfg!(debug_assertions) {
-    1024 * 1024
-} else {
-    160 * 1024
-};
-
-fn on_small_stack(work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(work)
-        .unwrap()
-        .join()
-        .unwrap();
-}
+#[path = "support/stack.rs"]
+mod stack;
+use stack::on_small_stack;
 
 fn wrap(kind: usize, inner: Value) -> Value {
     match kind % 3 {

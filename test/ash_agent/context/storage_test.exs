@@ -10,24 +10,6 @@ defmodule AshAgent.Context.StorageTest do
 
   @at ~U[2026-01-01 10:00:00.000000Z]
 
-  # All operations of a random conversation, and those the model would refuse too.
-  defp context(size) do
-    {new, operations, _model} = conversation(size)
-
-    Enum.reduce(operations, apply(Context, :new, new), fn {function, arguments}, context ->
-      run(context, function, arguments)
-    end)
-  end
-
-  defp run(context, :recreate, []), do: context
-  defp run(context, :update, [attributes]), do: Context.update!(context, attributes)
-
-  defp run(context, function, arguments) do
-    apply(Context, function, [context | arguments])
-  rescue
-    Error -> context
-  end
-
   defp assert_equal(context, copy) do
     assert Context.equal?(context, copy)
     assert_same(Context.to_map(context), Context.to_map(copy))
@@ -75,7 +57,7 @@ defmodule AshAgent.Context.StorageTest do
   describe "dump/1 and load/1" do
     test "give an equal context, whatever is in it" do
       check_all("load after dump", [runs: 150, max_size: 14], fn size ->
-        context = context(size)
+        context = random_context(size)
         dump = Context.dump(context)
         assert_equal(context, Context.load!(dump))
         assert Context.dump(Context.load!(dump)) == dump
@@ -91,7 +73,7 @@ defmodule AshAgent.Context.StorageTest do
 
     test "give an equal context after JSON text, JSONB and the text of another writer" do
       check_all("load after JSONB", [runs: 100, max_size: 12], fn size ->
-        context = context(size)
+        context = random_context(size)
         dump = Context.dump(context)
         text = Context.to_snapshot(context)
         assert JSON.decode!(text) == dump
@@ -103,7 +85,7 @@ defmodule AshAgent.Context.StorageTest do
 
     test "make an equal future: what is added to the copy is what is added to the original" do
       check_all("the future of a copy", [runs: 50, max_size: 10], fn size ->
-        context = Context.interrupt(context(size), "stop", at: @at)
+        context = Context.interrupt(random_context(size), "stop", at: @at)
         copy = Context.load!(Context.dump(context))
         calls = tool_calls(size)
 
@@ -333,7 +315,7 @@ defmodule AshAgent.Context.StorageTest do
 
     test "survive at every level" do
       check_all("unknown fields", [runs: 60, max_size: 12], fn size ->
-        dump = with_unknown(Context.dump(context(size)))
+        dump = with_unknown(Context.dump(random_context(size)))
         assert Context.dump(Context.load!(dump)) == dump
         assert Context.dump(Context.from_snapshot!(JSON.encode(dump))) == dump
       end)
@@ -381,7 +363,7 @@ defmodule AshAgent.Context.StorageTest do
       operations
       |> Enum.reject(fn {function, _} -> function in [:recreate, :update, :fork] end)
       |> Enum.scan(apply(Context, :new, new), fn {function, arguments}, context ->
-        run(context, function, arguments)
+        try_operation(context, function, arguments)
       end)
     end
 

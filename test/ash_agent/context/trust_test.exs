@@ -1,6 +1,7 @@
 defmodule AshAgent.Context.TrustTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Stranger
   import AshAgent.TestSupport.Assertions
   import AshAgent.TestSupport.Generators
 
@@ -8,38 +9,6 @@ defmodule AshAgent.Context.TrustTest do
   alias AshAgent.Context.{Error, JSON}
 
   @at ~U[2026-01-02 10:00:00.000000Z]
-  @time "2026-01-02T10:00:00.000000Z"
-
-  # A document as a stranger may write it.
-  defp document(calls) do
-    %{
-      "version" => 1,
-      "id" => "c1",
-      "created_at" => @time,
-      "updated_at" => @time,
-      "iterations" => [
-        %{
-          "number" => 1,
-          "started_at" => @time,
-          "messages" => [
-            %{"role" => "user", "content" => "Clean up"},
-            %{"role" => "assistant", "content" => nil, "tool_calls" => calls}
-          ]
-        }
-      ]
-    }
-  end
-
-  defp call(id, fields),
-    do:
-      Map.merge(
-        %{"id" => id, "name" => "delete", "arguments" => %{}, "status" => "pending"},
-        fields
-      )
-
-  defp decision(approved),
-    do: %{"approved" => approved, "by" => "the boss", "at" => @time, "reason" => nil}
-
   # The four ways in, each with what it makes of a document.
   defp ways(document, opts) do
     base = Context.new("Hello!", id: document["id"])
@@ -116,7 +85,7 @@ defmodule AshAgent.Context.TrustTest do
   describe "structs: :drop" do
     test "keeps all data, and no struct anywhere" do
       check_all("no structs", [runs: 150, max_size: 14], fn size ->
-        context = context(size)
+        context = random_context(size)
         text = Context.to_snapshot(context)
 
         for loaded <- [
@@ -415,24 +384,6 @@ defmodule AshAgent.Context.TrustTest do
         assert List.last(path) == "decision"
       end
     end
-  end
-
-  # All operations of a random conversation, and those the model would refuse too.
-  defp context(size) do
-    {new, operations, _model} = conversation(size)
-
-    Enum.reduce(operations, apply(Context, :new, new), fn {function, arguments}, context ->
-      run(context, function, arguments)
-    end)
-  end
-
-  defp run(context, :recreate, []), do: context
-  defp run(context, :update, [attributes]), do: Context.update!(context, attributes)
-
-  defp run(context, function, arguments) do
-    apply(Context, function, [context | arguments])
-  rescue
-    Error -> context
   end
 
   # A value after it was stored and loaded again.

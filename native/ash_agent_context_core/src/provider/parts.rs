@@ -65,4 +65,15 @@ impl Parts {
             (_, None) => out.drop_part(part),
         }
     }
+
+    /// Writes a part in a message that can have no media: words stand for them.
+    pub fn one_in_words(&self, part: &Part, out: &mut Writer<'_>) {
+        match Media::of(&part.kind) {
+            Some(_) => {
+                let words = out.media_words(part);
+                (self.text)(&words, out);
+            }
+            None => self.one(part, out),
+        }
+    }
 }

@@ -123,15 +123,7 @@ fn assistant_part(part: &Part, out: &mut Writer<'_>) -> bool {
             Thought::Text(text) => text_part(&text, out),
             Thought::Nothing => {}
         },
-        PartKind::Image { .. }
-        | PartKind::Audio { .. }
-        | PartKind::Video { .. }
-        | PartKind::File { .. } => {
-            let words = out.media_words(part);
-            text_part(&words, out);
-        }
-        PartKind::RedactedThinking(_) => out.drop_part(part),
-        PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
+        _ => PARTS.one_in_words(part, out),
     }
     out.json.0.len() > before
 }

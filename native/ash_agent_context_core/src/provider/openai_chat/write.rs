@@ -105,15 +105,7 @@ fn assistant_part(part: &Part, beside: &Beside<'_>, out: &mut Writer<'_>) {
                 text_part(&text, out);
             }
         }
-        PartKind::Image { .. }
-        | PartKind::Audio { .. }
-        | PartKind::Video { .. }
-        | PartKind::File { .. } => {
-            let words = out.media_words(part);
-            text_part(&words, out);
-        }
-        PartKind::RedactedThinking(_) => out.drop_part(part),
-        PartKind::Text(_) | PartKind::ProviderBlock { .. } => PARTS.one(part, out),
+        _ => PARTS.one_in_words(part, out),
     }
 }
 

@@ -6,6 +6,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
   alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, Paused, Result}
+  alias AshAgent.TestSupport.Linked
 
   defp call(id, name, arguments \\ %{}), do: %{id: id, name: name, arguments: arguments}
 
@@ -49,23 +50,6 @@ defmodule AshAgent.Runtime.ApprovalTest do
   # A hook that makes another path of the one that the model wrote.
   defp below(folder),
     do: fn call, _ -> {:ok, update_in(call.arguments["path"], &(folder <> &1))} end
-
-  # Kills a process and waits until all that hangs together with it is gone.
-  defp kill(pid) do
-    monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
-    Process.exit(pid, :kill)
-    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _})
-    Logger.flush()
-  end
-
-  defp linked([], _seen), do: []
-
-  defp linked([pid | rest], seen) do
-    case pid not in seen && Process.info(pid, :links) do
-      {:links, links} -> [pid | linked(rest ++ Enum.filter(links, &is_pid/1), [pid | seen])]
-      _ -> linked(rest, seen)
-    end
-  end
 
   describe "the approval function" do
     test "approves: the call runs, and who decided is noted" do
@@ -404,7 +388,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       opts = opts(&never/1, tools: %{"ask" => hang}, on_change: &send(test, {:changed, &1}))
       runner = spawn(fn -> Runtime.resume(context, opts) end)
       assert_receive {:tool, tool}
-      kill(runner)
+      Linked.kill(runner)
       refute Process.alive?(tool)
       refute_received {:changed, _}
 
@@ -427,7 +411,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
       opts = opts(llm, approval: approval)
       runner = spawn(fn -> Runtime.run(Context.new("Hi"), opts) end)
       assert_receive {:approval, pid}
-      kill(runner)
+      Linked.kill(runner)
       refute Process.alive?(pid)
     end
   end

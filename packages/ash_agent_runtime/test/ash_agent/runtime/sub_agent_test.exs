@@ -6,6 +6,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
   alias AshAgent.{Context, Runtime}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, SubAgent, Tool, ToolExecutor}
+  alias AshAgent.TestSupport.Linked
 
   doctest AshAgent.Runtime.SubAgent
 
@@ -46,23 +47,6 @@ defmodule AshAgent.Runtime.SubAgentTest do
           %{tool_calls: calls}
       end
     end)
-  end
-
-  # Kills a process and waits until all that hangs together with it is gone.
-  defp kill(pid) do
-    monitors = for pid <- linked([pid], [self()]), do: Process.monitor(pid)
-    Process.exit(pid, :kill)
-    for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, _, _, _})
-    Logger.flush()
-  end
-
-  defp linked([], _seen), do: []
-
-  defp linked([pid | rest], seen) do
-    case pid not in seen && Process.info(pid, :links) do
-      {:links, links} -> [pid | linked(rest ++ Enum.filter(links, &is_pid/1), [pid | seen])]
-      _ -> linked(rest, seen)
-    end
   end
 
   describe "tool/1" do
@@ -325,7 +309,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
         end)
 
       assert_receive {:deepest, pid}
-      kill(runner)
+      Linked.kill(runner)
       refute Process.alive?(pid)
     end
 

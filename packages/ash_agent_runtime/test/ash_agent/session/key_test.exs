@@ -5,6 +5,7 @@ defmodule AshAgent.Session.KeyTest do
 
   # The same key twice is one message, whatever happened in between.
 
+  import AshAgent.TestSupport.Leash
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
@@ -17,22 +18,6 @@ defmodule AshAgent.Session.KeyTest do
   setup do
     {:ok, store} = SQLite.open(":memory:")
     {:ok, store: store}
-  end
-
-  # Answers when it is let.
-  defp llm do
-    test = self()
-
-    fn context ->
-      texts = for %{role: :user, content: text} <- Context.to_messages(context), do: text
-      send(test, {:asked, self(), texts})
-      receive do: (:go -> {:ok, %{content: "re: " <> List.last(texts)}})
-    end
-  end
-
-  defp let(texts) do
-    assert_receive {:asked, model, ^texts}, 5_000
-    send(model, :go)
   end
 
   defp start(store, opts \\ []) do
@@ -88,7 +73,7 @@ defmodule AshAgent.Session.KeyTest do
     first = ask(session, "One", "k1")
     second = ask(session, "Two", "k2")
     again = ask(session, "Two", "k2")
-    assert {:ok, [_one]} = Store.waiting(store, "c")
+    until(fn -> match?({:ok, [_two]}, Store.waiting(store, "c")) end)
     let(["One"])
     assert_receive {Session, ^first, {:ok, _}}, 5_000
     let(["One", "Two"])

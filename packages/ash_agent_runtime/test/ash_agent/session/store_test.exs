@@ -2,6 +2,7 @@ defmodule AshAgent.Session.StoreTest do
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureLog
+  import AshAgent.TestSupport.Leash
   import AshAgent.TestSupport.Wait, only: [until: 1]
 
   alias AshAgent.{Context, Session, Store}
@@ -14,26 +15,6 @@ defmodule AshAgent.Session.StoreTest do
   setup do
     {:ok, store} = SQLite.open(":memory:")
     {:ok, store: store}
-  end
-
-  # Says what it was told last, when it is let.
-  defp llm do
-    test = self()
-
-    fn context ->
-      texts =
-        for %{role: :user, content: text} <- Context.to_messages(context),
-            is_binary(text),
-            do: text
-
-      send(test, {:asked, self(), texts})
-      receive do: (:go -> {:ok, %{content: "re: " <> List.last(texts)}})
-    end
-  end
-
-  defp let(texts) do
-    assert_receive {:asked, model, ^texts}, 5_000
-    send(model, :go)
   end
 
   defp start(store, opts \\ []) do
