@@ -5,15 +5,21 @@ options = [
   :allowed_tools,
   :approval,
   :authority,
+  :bulk,
   :budget_strategy,
   :client,
   :conversation,
   :deltas,
   :description,
+  :domains,
+  :fields,
+  :filter,
   :function,
   :hooks,
   :iterations,
+  :limit,
   :llm,
+  :load,
   :max_iterations,
   :max_total_tokens,
   :name,
@@ -23,6 +29,8 @@ options = [
   :parameters,
   :permission_rules,
   :prompt,
+  :repeat,
+  :sort,
   :store,
   :system_prompt,
   :timeout,
@@ -32,7 +40,7 @@ options = [
 ]
 
 locals_without_parens =
-  [argument: 2, argument: 3, client: 2, tool: 1, tool: 2] ++
+  [argument: 2, argument: 3, client: 2, tool: 1, tool: 2, tool: 3, tool: 4] ++
     for(option <- options, do: {option, 1})
 
 [

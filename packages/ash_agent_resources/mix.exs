@@ -51,6 +51,9 @@ defmodule AshAgentResources.MixProject do
           {:spark, "~> 2.2"},
           {:splode, "~> 0.2"},
           {:ash_postgres, "~> 2.0", optional: true},
+          {:ash_graphql, "~> 1.8", optional: true},
+          {:ash_json_api, "~> 1.5", optional: true},
+          {:igniter, "~> 0.6", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
           {:ash_oban, "~> 0.5", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}

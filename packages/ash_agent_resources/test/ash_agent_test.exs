@@ -68,7 +68,7 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "bring the actions, with the inputs and the context as arguments" do
-      for name <- [:call, :stream] do
+      for name <- [:run, :stream] do
         assert %{type: :action, arguments: [message, tone, context]} =
                  Ash.Resource.Info.action(Helper, name)
 
@@ -91,7 +91,7 @@ defmodule AshAgent.Integration.AgentTest do
   describe "a call" do
     test "sends the prompt and the message, and returns the answer with its context" do
       assert {:ok, %Result{output: "Hello!", context: context}} =
-               Helper.call("Hi", plays(["Hello!"]))
+               Helper.run("Hi", plays(["Hello!"]))
 
       assert [
                %{role: :system, content: "Answer in a plain tone."},
@@ -99,12 +99,12 @@ defmodule AshAgent.Integration.AgentTest do
                %{role: :assistant, content: "Hello!"}
              ] = Context.to_messages(context)
 
-      assert %Result{} = Helper.call!("Hi", plays(["Hello!"]))
+      assert %Result{} = Helper.run!("Hi", plays(["Hello!"]))
 
       assert {:ok, %Result{output: "Yo"}} =
                Helper
                |> Ash.ActionInput.for_action(
-                 :call,
+                 :run,
                  %{message: "Hi", tone: "rude"},
                  plays(["Yo"])
                )
@@ -112,10 +112,10 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "goes on with a context, with the prompt of this call" do
-      {:ok, %{context: context}} = Helper.call("Hi", plays(["Hello!"]))
+      {:ok, %{context: context}} = Helper.run("Hi", plays(["Hello!"]))
 
       {:ok, result} =
-        Helper.call("And now?", %{context: context, tone: "loud"}, plays(["Still here."]))
+        Helper.run("And now?", %{context: context, tone: "loud"}, plays(["Still here."]))
 
       assert [
                %{role: :system, content: "Answer in a loud tone."},
@@ -127,24 +127,24 @@ defmodule AshAgent.Integration.AgentTest do
 
       assert Context.count_messages(context) == 3
       stored = context |> Context.dump() |> Context.load!()
-      assert {:ok, %{output: "Hm"}} = Helper.call("?", %{context: stored}, plays(["Hm"]))
+      assert {:ok, %{output: "Hm"}} = Helper.run("?", %{context: stored}, plays(["Hm"]))
     end
 
     test "without a message, sends all arguments as JSON, and without any, the prompt" do
       typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
-      {:ok, result} = Typist.call(nil, %{data: %{"a" => 1}}, typed)
+      {:ok, result} = Typist.run(nil, %{data: %{"a" => 1}}, typed)
       assert [_system, %{role: :user, content: text} | _] = Context.to_messages(result.context)
       assert text == ~s({"data":{"a":1}})
 
       typed = plays([calls([{"1", "submit_answer", %{"content" => "x"}}])])
-      {:ok, result} = Typist.call(nil, typed)
+      {:ok, result} = Typist.run(nil, typed)
 
       assert [%{role: :user, content: "Say something.\nGive your final" <> _} | _] =
                Context.to_messages(result.context)
     end
 
     test "takes no context that is not one" do
-      {:ok, %{context: context}} = Helper.call("Hi", plays(["Hello!"]))
+      {:ok, %{context: context}} = Helper.run("Hi", plays(["Hello!"]))
       chat = AshAgent.ChatContext.new(input: "Hi")
 
       for wrong <- [
@@ -155,32 +155,32 @@ defmodule AshAgent.Integration.AgentTest do
             chat,
             [context]
           ] do
-        assert %{field: :context} = error(Helper.call("Hi", %{context: wrong}, plays(["Hello!"])))
+        assert %{field: :context} = error(Helper.run("Hi", %{context: wrong}, plays(["Hello!"])))
       end
 
-      assert {:error, %Ash.Error.Invalid{}} = Helper.call(nil, plays(["Hello!"]))
-      assert {:error, %Ash.Error.Invalid{}} = Helper.call(%{}, plays(["Hello!"]))
+      assert {:error, %Ash.Error.Invalid{}} = Helper.run(nil, plays(["Hello!"]))
+      assert {:error, %Ash.Error.Invalid{}} = Helper.run(%{}, plays(["Hello!"]))
       assert {:error, %Ash.Error.Invalid{}} = Helper.resume(nil, plays(["Hello!"]))
-      assert {:error, %Ash.Error.Invalid{}} = Helper.call("Hi", %{fly: true}, plays(["Hello!"]))
+      assert {:error, %Ash.Error.Invalid{}} = Helper.run("Hi", %{fly: true}, plays(["Hello!"]))
     end
 
     test "options of the run come from the application alone" do
       assert {:error, %Ash.Error.Invalid{}} =
-               Helper.call("Hi", %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"])]}}, [])
+               Helper.run("Hi", %{ash_agent: %{options: [llm: LLM.Scripted.new(["x"])]}}, [])
     end
 
     test "an error has its reason, words and the context that was reached" do
-      error = error(Helper.call("Hi", plays(fn _ -> {:error, :overloaded} end)))
+      error = error(Helper.run("Hi", plays(fn _ -> {:error, :overloaded} end)))
       assert %Error{reason: {:llm_error, :overloaded}, context: context} = error
       assert Exception.message(error) =~ "the model failed: :overloaded"
       assert {:ok, %{output: "Back"}} = Helper.resume(context, plays(["Back"]))
 
       assert_raise Ash.Error.Invalid, ~r/the model failed/, fn ->
-        Helper.call!("Hi", plays(fn _ -> {:error, :overloaded} end))
+        Helper.run!("Hi", plays(fn _ -> {:error, :overloaded} end))
       end
 
       again = fn _ -> {:ok, calls([{"1", "double", %{"number" => 1}}])} end
-      assert reason(Helper.call("Hi", plays(again))) == {:max_iterations_exceeded, 5}
+      assert reason(Helper.run("Hi", plays(again))) == {:max_iterations_exceeded, 5}
     end
   end
 
@@ -193,7 +193,7 @@ defmodule AshAgent.Integration.AgentTest do
         {:ok, %{content: ~s({"content": "a"})}}
       end
 
-      {:ok, _result} = Helper.call("Hi", plays(model))
+      {:ok, _result} = Helper.run("Hi", plays(model))
       assert_received {:tools, tools}
 
       assert %{description: "Greets somebody", parameters: greet} =
@@ -212,7 +212,7 @@ defmodule AshAgent.Integration.AgentTest do
                Enum.find(tools, &(&1.name == "look_up"))
 
       # The answer's type is one, too.
-      {:ok, _result} = Typist.call("Hi", plays(model))
+      {:ok, _result} = Typist.run("Hi", plays(model))
       assert_received {:tools, tools}
       assert %{parameters: answer} = Enum.find(tools, &(&1.name == "submit_answer"))
 
@@ -235,7 +235,7 @@ defmodule AshAgent.Integration.AgentTest do
 
     test "are functions of the arguments, cast, and the tool context" do
       {:ok, result} =
-        Helper.call(
+        Helper.run(
           "Hi",
           plays([
             calls([
@@ -258,7 +258,7 @@ defmodule AshAgent.Integration.AgentTest do
       strange = "surely_no_atom_#{System.unique_integer([:positive])}"
 
       {:ok, result} =
-        Helper.call(
+        Helper.run(
           "Hi",
           plays([
             calls([
@@ -290,7 +290,7 @@ defmodule AshAgent.Integration.AgentTest do
     test "that crash are results, and the call goes on" do
       ways = ~w(raise exit throw error kill)
       broken = for how <- ways, do: {how, "broken", %{"how" => how}}
-      {:ok, result} = Helper.call("Hi", plays([calls(broken), "Done"]))
+      {:ok, result} = Helper.run("Hi", plays([calls(broken), "Done"]))
       assert result.output == "Done"
 
       for {how, {:error, words}} <- results(result.context) do
@@ -306,7 +306,7 @@ defmodule AshAgent.Integration.AgentTest do
       test = self()
       waits = for n <- 1..4, do: {"#{n}", "wait", %{"number" => n}}
 
-      task = Task.async(fn -> Helper.call("Hi", plays([calls(waits), "Done"], actor: test)) end)
+      task = Task.async(fn -> Helper.run("Hi", plays([calls(waits), "Done"], actor: test)) end)
 
       waiting =
         for n <- 1..4,
@@ -322,7 +322,7 @@ defmodule AshAgent.Integration.AgentTest do
 
     test "get the actor, the tenant and whether to authorize" do
       opts = plays([calls([{"1", "whoami"}]), "Done"], actor: @ann, tenant: "acme")
-      {:ok, result} = Helper.call("Hi", opts)
+      {:ok, result} = Helper.run("Hi", opts)
       assert [{"1", {:ok, caller}}] = results(result.context)
 
       assert caller == %{
@@ -334,7 +334,7 @@ defmodule AshAgent.Integration.AgentTest do
              }
 
       opts = plays([calls([{"1", "whoami"}]), "Done"], authorize?: false)
-      {:ok, result} = Helper.call("Hi", opts)
+      {:ok, result} = Helper.run("Hi", opts)
       assert [{"1", {:ok, %{actor: nil, authorize?: false}}}] = results(result.context)
     end
 
@@ -343,7 +343,7 @@ defmodule AshAgent.Integration.AgentTest do
       look = calls([{"2", "look_up", %{"filter" => %{"status" => "open"}}}])
 
       {:ok, result} =
-        Helper.call("Hi", plays([calls([open]), look, "Done"], actor: @ann, tenant: "agents"))
+        Helper.run("Hi", plays([calls([open]), look, "Done"], actor: @ann, tenant: "agents"))
 
       assert [
                {"1", {:ok, %{"subject" => "agent ticket"}}},
@@ -356,12 +356,12 @@ defmodule AshAgent.Integration.AgentTest do
       bob = %{@ann | name: "bob"}
 
       for opts <- [[actor: bob, tenant: "agents"], [actor: @ann, tenant: "others"]] do
-        {:ok, result} = Helper.call("Hi", plays([look, "Done"], opts))
+        {:ok, result} = Helper.run("Hi", plays([look, "Done"], opts))
         assert [{"2", {:ok, %{"records" => []}}}] = results(result.context)
       end
 
       opts = [tenant: "agents", authorize?: false]
-      {:ok, result} = Helper.call("Hi", plays([calls([open]), "Done"], opts))
+      {:ok, result} = Helper.run("Hi", plays([calls([open]), "Done"], opts))
       assert [{"1", {:error, words}}] = results(result.context)
       assert words =~ "not allowed"
       assert [_one] = Ash.read!(MemoryTicket, tenant: "agents", authorize?: false)
@@ -375,7 +375,7 @@ defmodule AshAgent.Integration.AgentTest do
           ] do
         actor = %{inner: plays([inner])[:context]}
         ask = calls([{"1", "ask", %{"question" => "3 + 3?"}}])
-        {:ok, result} = Helper.call("Hi", plays([ask, "Done"], actor: actor))
+        {:ok, result} = Helper.run("Hi", plays([ask, "Done"], actor: actor))
         assert {"Done", [{"1", given}]} = {result.output, results(result.context)}
 
         if answer == :error,
@@ -390,11 +390,11 @@ defmodule AshAgent.Integration.AgentTest do
 
     test "may halt the call" do
       assert {:ok, %Result{status: :halted, output: "stopped"}} =
-               Helper.call("Hi", plays([calls([{"1", "stop"}])]))
+               Helper.run("Hi", plays([calls([{"1", "stop"}])]))
     end
 
     test "with on_error :halt, end the call when they fail, and the words are kept" do
-      error = error(Typist.call("Hi", plays([calls([{"1", "roll"}, {"2", "fail"}])])))
+      error = error(Typist.run("Hi", plays([calls([{"1", "roll"}, {"2", "fail"}])])))
       assert {error.reason, is_struct(error.context, Context)} == {{:tool_error, "fail"}, true}
       assert {"2", {:error, "it did not work"}} in results(error.context)
       assert Exception.message(error) =~ "the tool fail failed"
@@ -409,12 +409,12 @@ defmodule AshAgent.Integration.AgentTest do
           ]
         )
 
-      assert reason(Typist.call("Hi", opts)) == {:tool_error, "fail"}
+      assert reason(Typist.run("Hi", opts)) == {:tool_error, "fail"}
       assert_received {:change, %Context{}}
       assert_received {:event, [:ash_agent, :runtime, :tool, :stop]}
 
       opts = plays([calls([{"2", "roll"}])], run: [on_change: fn _ -> {:error, :full} end])
-      assert reason(Typist.call("Hi", opts)) == {:on_change_error, :full}
+      assert reason(Typist.run("Hi", opts)) == {:on_change_error, :full}
     end
   end
 
@@ -422,7 +422,7 @@ defmodule AshAgent.Integration.AgentTest do
     opts = plays(["Hello"])
 
     input =
-      Ash.ActionInput.for_action(AshAgent.Integration.Toolless, :call, %{message: "Hi"}, opts)
+      Ash.ActionInput.for_action(AshAgent.Integration.Toolless, :run, %{message: "Hi"}, opts)
 
     assert {:ok, %Result{output: "Hello"}} = Ash.run_action(input)
   end
@@ -432,7 +432,7 @@ defmodule AshAgent.Integration.AgentTest do
       answer = %{"content" => "six", "score" => "7", "mood" => "glad", "tags" => ["a"]}
 
       {:ok, result} =
-        Typist.call(
+        Typist.run(
           "Hi",
           plays([calls([{"1", "roll"}]), calls([{"2", "submit_answer", answer}])])
         )
@@ -454,7 +454,7 @@ defmodule AshAgent.Integration.AgentTest do
       again = plays([calls([{"3", "submit_answer", %{"content" => "again"}}])])
 
       assert {:ok, %{output: %Reply{content: "again"}}} =
-               Typist.call("?", %{context: stored}, again)
+               Typist.run("?", %{context: stored}, again)
     end
 
     test "that is wrong is told to the model, which may try again" do
@@ -471,7 +471,7 @@ defmodule AshAgent.Integration.AgentTest do
             do: calls([{"#{n}", "submit_answer", arguments}])
 
       right = calls([{"right", "submit_answer", %{"content" => "a"}}])
-      {:ok, result} = Typist.call("Hi", plays(submitted ++ [right]))
+      {:ok, result} = Typist.run("Hi", plays(submitted ++ [right]))
       assert result.output == %Reply{content: "a"}
       assert {wrong, [{"right", {:ok, _}}]} = Enum.split(results(result.context), length(wrong))
 
@@ -486,10 +486,10 @@ defmodule AshAgent.Integration.AgentTest do
 
     test "as text is taken if it is JSON of the type" do
       assert {:ok, %{output: %Reply{content: "a"}}} =
-               Typist.call("Hi", plays([~s({"content": "a"})]))
+               Typist.run("Hi", plays([~s({"content": "a"})]))
 
       for text <- ["It is six.", "5", "[]", "", ~s({"content": null})] do
-        error = error(Typist.call("Hi", plays([text])))
+        error = error(Typist.run("Hi", plays([text])))
         assert {:invalid_output, words} = error.reason
         assert is_binary(words)
         assert %Context{} = error.context
@@ -499,7 +499,7 @@ defmodule AshAgent.Integration.AgentTest do
 
     test "another tool may halt with anything" do
       assert {:ok, %{status: :halted, output: %{"gave" => "up"}}} =
-               Typist.call("Hi", plays([calls([{"1", "give_up"}])]))
+               Typist.run("Hi", plays([calls([{"1", "give_up"}])]))
     end
 
     test "needs neither permission nor approval" do
@@ -510,11 +510,11 @@ defmodule AshAgent.Integration.AgentTest do
             [allowed_tools: [:roll]],
             [permission_rules: [{:allow, "roll"}]]
           ] do
-        assert {:ok, %Result{output: %Reply{}}} = Typist.call("Hi", plays([answer], run: run))
+        assert {:ok, %Result{output: %Reply{}}} = Typist.run("Hi", plays([answer], run: run))
       end
 
       run = [permission_rules: [{:deny, "roll"}]]
-      assert {:ok, %Result{}} = Typist.call("Hi", plays([answer], run: run))
+      assert {:ok, %Result{}} = Typist.run("Hi", plays([answer], run: run))
     end
   end
 
@@ -546,7 +546,7 @@ defmodule AshAgent.Integration.AgentTest do
       )
 
     opts = [context: %{ash_agent: %{options: [llm: llm, stream: false]}}]
-    assert {:ok, %Result{output: %Reply{content: "six"}} = result} = Typist.call("Hi", opts)
+    assert {:ok, %Result{output: %Reply{content: "six"}} = result} = Typist.run("Hi", opts)
     assert result.usage.total_tokens == 24
 
     assert_received {:request, %{path: "/v1/chat/completions", headers: headers, body: first}}
@@ -573,12 +573,12 @@ defmodule AshAgent.Integration.AgentTest do
     test "with :halt, ends the call" do
       roll = used(600, calls([{"1", "roll"}]))
       roll2 = used(600, calls([{"2", "roll"}]))
-      error = error(Typist.call("Hi", plays([roll, roll2, "never"])))
+      error = error(Typist.run("Hi", plays([roll, roll2, "never"])))
       assert error.reason == {:max_total_tokens_exceeded, 1_000}
       assert Context.get_cumulative_tokens(error.context).total_tokens == 1_200
 
       answer = used(300, calls([{"2", "submit_answer", %{"content" => "a"}}]))
-      assert {:ok, _result} = Typist.call("Hi", plays([roll, answer]))
+      assert {:ok, _result} = Typist.run("Hi", plays([roll, answer]))
     end
 
     test "with :warn, is told when it is nearly used up" do
@@ -593,34 +593,34 @@ defmodule AshAgent.Integration.AgentTest do
       :telemetry.attach(id, event, handler, nil)
       on_exit(fn -> :telemetry.detach(id) end)
 
-      assert {:ok, _} = Guarded.call("Hi", plays([used(79, %{content: "a"})], actor: @ann))
+      assert {:ok, _} = Guarded.run("Hi", plays([used(79, %{content: "a"})], actor: @ann))
       refute_received {:warned, _, _}
-      assert {:ok, _} = Guarded.call("Hi", plays([used(80, %{content: "a"})], actor: @ann))
+      assert {:ok, _} = Guarded.run("Hi", plays([used(80, %{content: "a"})], actor: @ann))
 
       assert_received {:warned, %{cumulative_tokens: 80},
                        %{agent: Guarded, limit: 100, threshold_percent: 80}}
 
-      assert {:ok, _} = Guarded.call("Hi", plays([used(500, %{content: "a"})], actor: @ann))
+      assert {:ok, _} = Guarded.run("Hi", plays([used(500, %{content: "a"})], actor: @ann))
       assert_received {:warned, %{cumulative_tokens: 500}, _metadata}
     end
   end
 
   describe "policies and hooks" do
     test "decide who may call" do
-      for action <- [&Guarded.call/2, &Guarded.stream/2] do
+      for action <- [&Guarded.run/2, &Guarded.stream/2] do
         assert {:error, %Ash.Error.Forbidden{}} = action.("Hi", plays(["Hello"]))
         refute_received {:before_call, _}
         assert {:ok, _} = action.("Hi", plays(["Hello"], actor: @ann))
         assert_received {:before_call, _}
       end
 
-      {:ok, %{context: context}} = Guarded.call("Hi", plays(["Hello"], actor: @ann))
+      {:ok, %{context: context}} = Guarded.run("Hi", plays(["Hello"], actor: @ann))
       assert {:error, %Ash.Error.Forbidden{}} = Guarded.resume(context, actor: @ann)
       assert {:ok, %Result{}} = Guarded.resume(context, actor: @mia)
     end
 
     test "hooks are called in their order, and change what is sent and returned" do
-      assert {:ok, %{output: "HELLO", context: context}} = Guarded.call("Hi", actor: @ann)
+      assert {:ok, %{output: "HELLO", context: context}} = Guarded.run("Hi", actor: @ann)
       assert_received {:before_call, %{message: "Hi"}}
       assert_received {:after_render, "They said 2 bytes."}
       assert_received {:after_call, "Hello"}
@@ -631,20 +631,21 @@ defmodule AshAgent.Integration.AgentTest do
     end
 
     test "hooks end calls, and hear of errors" do
-      error = error(Guarded.call("no way", actor: @ann))
+      error = error(Guarded.run("no way", actor: @ann))
 
-      assert {error.reason, Exception.message(error)} ==
-               {{:hook, "not that"}, "a hook ended the call: not that"}
+      assert error.reason == {:hook, "not that"}
+      # Newer versions of Ash say before it where the error comes from.
+      assert Exception.message(error) =~ ~r/^a hook ended the call: not that$/m
 
       assert_received {:on_error, %Error{reason: {:hook, "not that"}}}
       refute_received {:after_render, _}
 
       assert {:error, %{errors: [%{error: text}]}} =
-               Guarded.call("Hi", plays(["secret"], actor: @ann))
+               Guarded.run("Hi", plays(["secret"], actor: @ann))
 
       assert text =~ "hidden"
       failing = fn _ -> {:error, :overloaded} end
-      assert {:llm_error, :overloaded} = reason(Guarded.call("Hi", plays(failing, actor: @ann)))
+      assert {:llm_error, :overloaded} = reason(Guarded.run("Hi", plays(failing, actor: @ann)))
       assert_received {:on_error, %Error{reason: {:llm_error, :overloaded}}}
     end
 
@@ -655,10 +656,10 @@ defmodule AshAgent.Integration.AgentTest do
             {AshAgent.Integration.Careless,
              "before_call/1 must return {:ok, call} or {:error, reason}"}
           ] do
-        input =
-          Ash.ActionInput.for_action(agent, :call, %{message: "PRIVATE-text"}, plays(["Hi"]))
+        input = Ash.ActionInput.for_action(agent, :run, %{message: "PRIVATE-text"}, plays(["Hi"]))
 
-        error = assert_raise ArgumentError, fn -> Ash.run_action(input) end
+        # Newer versions of Ash wrap it.
+        error = catch_error(Ash.run_action(input))
         assert Exception.message(error) =~ words
         refute Exception.message(error) =~ "PRIVATE-"
       end
@@ -668,13 +669,11 @@ defmodule AshAgent.Integration.AgentTest do
       delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
 
       assert {:ok, %Paused{calls: [%{id: "1"}]} = paused} =
-               Guarded.call("Hi", plays([delete], actor: @ann))
+               Guarded.run("Hi", plays([delete], actor: @ann))
 
       # Nothing is said to it meanwhile, and nobody gets around the decision.
       assert %Error{reason: %Context.Error{}, context: %Context{}} =
-               error(
-                 Guarded.call("Well?", %{context: paused.context}, plays(["no"], actor: @ann))
-               )
+               error(Guarded.run("Well?", %{context: paused.context}, plays(["no"], actor: @ann)))
 
       assert {:ok, %Paused{}} = Guarded.resume(paused.context, plays(["no"], actor: @mia))
 
@@ -692,14 +691,14 @@ defmodule AshAgent.Integration.AgentTest do
   describe "a context from elsewhere" do
     test "of another agent goes on with this one's prompt and tools alone" do
       delete = calls([{"1", "delete", %{"path" => "/tmp/x"}}])
-      {:ok, paused} = Guarded.call("Hi", plays([delete], actor: @ann))
+      {:ok, paused} = Guarded.run("Hi", plays([delete], actor: @ann))
 
       # The call that waits there is none of this agent's.
       assert {:ok, result} = Helper.resume(paused.context, plays(["I cannot"]))
       assert [{"1", {:error, words}}] = results(result.context)
       assert words =~ ~s(unknown tool "delete")
 
-      {:ok, result} = Helper.call("And you?", %{context: result.context}, plays(["Me too"]))
+      {:ok, result} = Helper.run("And you?", %{context: result.context}, plays(["Me too"]))
 
       assert [%{content: "Answer in a plain tone."} | rest] = Context.to_messages(result.context)
 
@@ -712,7 +711,7 @@ defmodule AshAgent.Integration.AgentTest do
         |> Context.new()
         |> Context.add_assistant_message(nil, [made({"1", "double", %{"number" => 2}})])
 
-      error = error(Helper.call("Hello?", %{context: stale}, plays(["no"])))
+      error = error(Helper.run("Hello?", %{context: stale}, plays(["no"])))
       assert %Context.Error{reason: {:pending_tool_calls, ["1"]}} = error.reason
       assert Exception.message(error) =~ "have no result yet"
       assert Context.pending_tool_calls(stale) != []
@@ -863,12 +862,12 @@ defmodule AshAgent.Integration.AgentTest do
           opts = [actor: @ann, tenant: "PRIVATE-tenant"]
 
           {:ok, result} =
-            Helper.call("PRIVATE-text", plays([calls(broken), "PRIVATE-answer"], opts))
+            Helper.run("PRIVATE-text", plays([calls(broken), "PRIVATE-answer"], opts))
 
           {:ok, stream} =
             Helper.stream("PRIVATE-text", plays([calls(broken), "PRIVATE-answer"], opts))
 
-          error = error(Helper.call("PRIVATE-text", plays(fn _ -> raise("no") end, opts)))
+          error = error(Helper.run("PRIVATE-text", plays(fn _ -> raise("no") end, opts)))
 
           for value <- [result, stream, error, result.context],
               do: refute(inspect(value) =~ "PRIVATE-")
@@ -899,7 +898,7 @@ defmodule AshAgent.Integration.AgentTest do
     |> Task.async_stream(
       fn n ->
         answers = [calls([{"1", "double", %{"number" => n}}]), "answer #{n}"]
-        {:ok, result} = Helper.call("call #{n}", plays(answers, actor: %{n: n}))
+        {:ok, result} = Helper.run("call #{n}", plays(answers, actor: %{n: n}))
         assert results(result.context) == [{"1", {:ok, %{result: n * 2}}}]
         result.output
       end,

@@ -9,9 +9,16 @@ defmodule AshAgent.FormatterTest do
     {formatter, _} = Code.eval_file(".formatter.exs")
     exported = formatter[:export][:locals_without_parens]
 
-    for extension <- [AshAgent.Conversation, AshAgent.Conversation.Iteration, AshAgent.Resource],
+    for extension <- [
+          AshAgent.Conversation,
+          AshAgent.Conversation.Iteration,
+          AshAgent.Domain,
+          AshAgent.Resource
+        ],
         section <- extension.sections(),
-        {name, _option} <- section.schema,
+        %{schema: schema} = entity <- [section | section.entities],
+        {name, _option} <- schema,
+        name not in Map.get(entity, :args, []),
         do: assert({name, 1} in exported, "#{inspect(extension)} has #{name}")
   end
 end

@@ -52,6 +52,8 @@ defmodule AshAgent.Context.HandleTest do
     fetch_message: [{1, 0}],
     fit: [100],
     fork: [],
+    get_request: [1],
+    put_request: [%{}, nil],
     get_all_messages: [],
     get_cumulative_tokens: [],
     get_iteration: [1],

@@ -2,6 +2,8 @@ defmodule AshAgent.Conversation do
   @conversation %Spark.Dsl.Section{
     name: :conversation,
     describe: "How the conversation is run, and where its messages are kept.",
+    # No need to compile it first.
+    no_depend_modules: [:tools],
     examples: [
       """
       conversation do
@@ -18,10 +20,11 @@ defmodule AshAgent.Conversation do
         doc: "The model, see `t:AshAgent.LLM.t/0`, or a function of arity 0 that returns it."
       ],
       tools: [
-        type: {:or, [{:fun, 0}, {:fun, 1}, {:list, :any}, :map]},
+        type: {:or, [{:fun, 0}, {:fun, 1}, {:list, :any}, :map, :atom]},
         default: [],
         doc:
-          "The tools, see `AshAgent.Runtime.Tool`, or a function that returns them. With arity 1 it gets the record."
+          "The tools, see `AshAgent.Runtime.Tool`, or a function that returns them. With arity 1 it gets the record. A domain, here " <>
+            "or in a list, stands for the tools that it declares, and `{domain, names}` for some of them, see `AshAgent.Domain`."
       ],
       system_prompt: [
         type: {:or, [{:fun, 0}, {:fun, 1}, :string]},

@@ -1,6 +1,6 @@
 defmodule AshAgent.Info do
   @moduledoc """
-  Reads the sections `agent` and `tools` of a resource with `AshAgent.Resource`.
+  Reads the sections `agent` and `tools` of a resource with `AshAgent.Resource`, and the tools of a domain with `AshAgent.Domain`.
   """
 
   alias Spark.Dsl.Extension
@@ -17,10 +17,20 @@ defmodule AshAgent.Info do
   @spec option(module() | map(), atom()) :: term()
   def option(resource, name), do: Extension.get_opt(resource, [:agent], name)
 
-  @doc "Returns the tools of an agent, each a struct with its `name`, `description`, `action` or `function`, and `parameters`."
+  @doc """
+  Returns the tools that an agent or a domain declares.
+
+  Each is a struct with its `name` and `description`. One of an agent has an `action` or a `function`, and `parameters`; one of a domain
+  has a `resource`, an `action`, and the options of the tool.
+  """
   @doc since: "0.1.0"
   @spec tools(module() | map()) :: [struct()]
   def tools(resource), do: Extension.get_entities(resource, [:tools])
+
+  @doc "Returns the domains whose tools an agent has, each a domain or `{domain, names}`."
+  @doc since: "0.1.0"
+  @spec domains(module() | map()) :: [module() | {module(), [atom()]}]
+  def domains(resource), do: Extension.get_opt(resource, [:tools], :domains, [])
 
   @doc "Returns `max_iterations`, `timeout` and `on_error` of the section `tools`, or their defaults."
   @doc since: "0.1.0"

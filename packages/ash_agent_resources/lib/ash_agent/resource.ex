@@ -158,7 +158,14 @@ defmodule AshAgent.Resource do
       """
     ],
     entities: [@tool],
+    no_depend_modules: [:domains],
     schema: [
+      domains: [
+        type: {:list, :any},
+        default: [],
+        doc:
+          "Domains whose tools the agent has as well, see `AshAgent.Domain`: `[MyApp.Billing, {MyApp.Support, [:read_tickets]}]`."
+      ],
       max_iterations: [
         type: :pos_integer,
         default: 10,
@@ -210,15 +217,17 @@ defmodule AshAgent.Resource do
 
         code_interface do
           define :call, args: [:message]
+          define :run, args: [:message]
           define :stream, args: [:message]
         end
       end
 
-      {:ok, result} = MyApp.Assistant.call("It does not print", actor: user)
-      result.output
-      #=> %MyApp.Reply{content: "I have opened a ticket."}
+      {:ok, %MyApp.Reply{content: "I have opened a ticket."}} = MyApp.Assistant.call("It does not print", actor: user)
 
-      {:ok, result} = MyApp.Assistant.call("Thanks!", %{context: result.context}, actor: user)
+      {:ok, result} = MyApp.Assistant.run("It does not print", actor: user)
+      {:ok, result} = MyApp.Assistant.run("Thanks!", %{context: result.context}, actor: user)
+      result.output
+      #=> %MyApp.Reply{content: "You are welcome."}
 
   It is the agent of the package `ash_agent`, on `AshAgent.Runtime`: see the guide "Coming from ash_agent". An agent keeps nothing. For
   conversations that are stored, see `AshAgent.Conversation`.
@@ -229,18 +238,19 @@ defmodule AshAgent.Resource do
 
   | action | |
   |---|---|
-  | `:call` | asks the model, and returns an `AshAgent.Runtime.Result`, whose `context` is the conversation |
-  | `:answer` | does the same, and returns the answer alone: its type is the agent's `output`, for GraphQL, JSON:API and the code interface |
+  | `:call` | asks the model, and returns its answer. Its type is the agent's `output`, which GraphQL, JSON:API and other actions know |
+  | `:run` | does the same, and returns an `AshAgent.Runtime.Result`, whose `output` is the answer and whose `context` is the conversation |
   | `:stream` | returns a stream of the answer |
   | `:resume` | goes on with `context` without a new message, after decisions about its calls or after an error |
 
-  `:call` and `:stream` take the arguments of `input`, and `context`, a conversation to go on with. The argument `message` is the user
+  All but `:resume` take the arguments of `input`, and `:run` and `:stream` also `context`, a conversation to go on with. The argument `message` is the user
   message; without one, the message is all arguments as JSON. The prompt of this call replaces the system prompt of the conversation.
-  A context comes from your application only: it cannot be given as JSON. If calls of it are pending, `:call` returns an error.
+  A context comes from your application only: it cannot be given as JSON. If calls of it are pending, `:run` returns an error.
   `:resume` executes them, with this agent's tools and the actor of this action.
 
   If an `approval` function in `options` asks about calls, the actions return an `AshAgent.Runtime.Paused` instead of a result. With
-  `:answer`, which takes no context, that is an error with the reason `:paused`. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
+  `:call`, that is an error with the reason `:paused`, and so is `{:invalid_output, words}` if a tool ended the call with something that is
+  not of the type. Errors are an `AshAgent.Resource.Error`, with the context to go on from.
 
   ## Streams
 

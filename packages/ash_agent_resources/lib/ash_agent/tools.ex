@@ -104,6 +104,7 @@ defmodule AshAgent.Tools do
   `changeset.context.ash_agent.idempotency_key`. With it, an action can be made `repeat: :safe`.
   """
 
+  alias AshAgent.Domain.Tool, as: Declared
   alias AshAgent.Options
   alias AshAgent.Runtime.Tool
   alias AshAgent.Tools.Action
@@ -119,6 +120,52 @@ defmodule AshAgent.Tools do
   @doc since: "0.1.0"
   @spec recall(keyword()) :: Tool.t()
   defdelegate recall(opts \\ []), to: AshAgent.Runtime.Recall, as: :tool
+
+  @doc """
+  Lists the tools that domains declare, see `AshAgent.Domain`: all tools of a domain, or those that `{domain, names}` names.
+
+      AshAgent.Tools.list([MyApp.Billing, {MyApp.Support, [:read_tickets]}])
+
+  A domain with the section `tools` of ash_ai is read in the same way. Its reads offer the public attributes that are not sensitive as
+  filters and sorts, unless `action_parameters` leaves these out. A tool with `identity`, `get_by`, `arguments` or a function as `load` has
+  no counterpart here.
+
+  Raises `ArgumentError` for names that no tool has, and for tools that cannot be made.
+  """
+  @doc since: "0.1.0"
+  @spec list(module() | {module(), [atom()]} | [module() | {module(), [atom()]}]) :: [Tool.t()]
+  def list(domains) do
+    domains
+    |> List.wrap()
+    |> Enum.flat_map(fn
+      {domain, names} when is_atom(domain) and is_list(names) ->
+        Declared.declared!(domain, names)
+
+      domain when is_atom(domain) ->
+        Declared.declared!(domain, :all)
+
+      other ->
+        raise ArgumentError, "expected a domain or {domain, names}, got: #{Options.kind(other)}"
+    end)
+    |> Enum.flat_map(&declared/1)
+    |> Tool.new()
+  end
+
+  @doc false
+  # A declared tool as a list of one.
+  def declared(tool) do
+    {resource, entry} = Declared.entry!(tool)
+    actions(resource, [entry])
+  end
+
+  @doc false
+  # The options of an action, as Spark checks them in a section.
+  def section_options do
+    for {name, spec} <- @common do
+      type = with {:or, [some, nil]} <- spec[:type], do: {:or, [some, {:literal, nil}]}
+      {name, [type: if(type == :list, do: {:list, :any}, else: type), doc: spec[:doc]]}
+    end
+  end
 
   @doc """
   Makes tools of the actions of a resource or a domain, and returns a list of `t:AshAgent.Runtime.Tool.t/0`.

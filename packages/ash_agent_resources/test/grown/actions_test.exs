@@ -35,21 +35,50 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       refute compile.("without_conversation [:import]") =~ "create action"
     end
 
-    test "an agent as a tool gives the model its answer" do
-      [tool] = AshAgent.Tools.actions(MyApp.Chat.Adviser, [:call])
-      assert {:ok, answer} = tool.run.(%{"message" => "What?"}, %{})
-      assert %{"content" => "Tea.", "score" => 7} = answer
-    end
-
-    test "an agent's answer is of its output type, as an action and as a tool" do
+    test "an agent's call is of its output type, as an action and as a tool" do
       reply = AshAgent.Integration.Reply
-      assert %{returns: ^reply} = action = Ash.Resource.Info.action(MyApp.Chat.Adviser, :answer)
+      assert %{returns: ^reply} = action = Ash.Resource.Info.action(MyApp.Chat.Adviser, :call)
       assert Enum.map(action.arguments, & &1.name) == [:message]
-      input = Ash.ActionInput.for_action(MyApp.Chat.Adviser, :answer, %{message: "What?"})
+      input = Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "What?"})
       assert %{__struct__: ^reply, content: "Tea.", score: 7} = Ash.run_action!(input)
 
-      [tool] = AshAgent.Tools.actions(MyApp.Chat.Adviser, [:answer])
-      assert {:ok, %{"content" => "Tea.", "score" => 7}} = tool.run.(%{"message" => "What?"}, %{})
+      for name <- [:call, :run] do
+        [tool] = AshAgent.Tools.actions(MyApp.Chat.Adviser, [name])
+
+        assert {:ok, %{"content" => "Tea.", "score" => 7}} =
+                 tool.run.(%{"message" => "What?"}, %{})
+      end
+    end
+
+    test "the result of a run has the conversation, to go on with" do
+      input = Ash.ActionInput.for_action(MyApp.Chat.Adviser, :run, %{message: "What?"})
+      assert %{output: %{content: "Tea."}, context: context} = Ash.run_action!(input)
+      more = %{message: "And then?", context: context}
+      result = Ash.run_action!(Ash.ActionInput.for_action(MyApp.Chat.Adviser, :run, more))
+
+      asked =
+        for %{role: :user, content: text} when is_binary(text) <-
+              AshAgent.Context.to_messages(result.context),
+            do: text
+
+      assert asked == ["What?", "And then?"]
+    end
+
+    test "a call that a tool ends with something else is an error" do
+      ended = %{tool_calls: [%{id: "1", name: "stop", arguments: %{}}]}
+
+      options = [
+        llm: AshAgent.LLM.Scripted.new([ended]),
+        tools: %{stop: fn _arguments -> {:halt, 7} end}
+      ]
+
+      input =
+        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Stop"},
+          context: %{ash_agent: %{options: options}}
+        )
+
+      assert {:error, %{errors: [%{reason: {:invalid_output, _}, context: %AshAgent.Context{}}]}} =
+               Ash.run_action(input)
     end
 
     test "an answer that waits for a decision is an error to go on from" do
@@ -64,9 +93,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       context = %{ash_agent: %{options: options}}
 
       input =
-        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :answer, %{message: "Pay"},
-          context: context
-        )
+        Ash.ActionInput.for_action(MyApp.Chat.Adviser, :call, %{message: "Pay"}, context: context)
 
       assert {:error, %{errors: [%{reason: :paused, context: %AshAgent.Context{}}]}} =
                Ash.run_action(input)

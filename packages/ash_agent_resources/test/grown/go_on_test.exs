@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(MyApp.DataCase) do
   defmodule MyApp.GoOnTest do
-    # A turn that was cut short goes on.
-    use MyApp.DataCase, async: true
+    # A turn that was cut short goes on. The store in memory has one name for all tests.
+    use MyApp.DataCase, async: false
 
     alias AshAgent.Store
     alias AshAgent.Conversation.{Info, Sweeper, Upkeep}

@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(MyApp.DataCase) do
   defmodule MyApp.KeysTest do
     # Two resources never meet, and what was stored before is found.
-    use MyApp.DataCase, async: true
+    use MyApp.DataCase, async: false
 
     alias AshAgent.{Context, Conversation, Store}
     alias AshAgent.Conversation.{Migrations, Upkeep}

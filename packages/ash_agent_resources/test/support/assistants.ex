@@ -148,7 +148,7 @@ defmodule AshAgent.Integration.Helper do
         function(fn %{question: question}, %{actor: actor} ->
           opts = [actor: actor, context: actor.inner]
 
-          with {:ok, result} <- AshAgent.Integration.Typist.call(question, opts),
+          with {:ok, result} <- AshAgent.Integration.Typist.run(question, opts),
                do: {:ok, result.output}
         end)
       end
@@ -166,7 +166,7 @@ defmodule AshAgent.Integration.Helper do
   end
 
   code_interface do
-    define(:call, args: [:message])
+    define(:run, args: [:message])
     define(:stream, args: [:message])
     define(:resume, args: [:context])
   end
@@ -239,7 +239,7 @@ defmodule AshAgent.Integration.Typist do
   end
 
   code_interface do
-    define(:call, args: [{:optional, :message}])
+    define(:run, args: [{:optional, :message}])
     define(:stream, args: [:message])
   end
 end
@@ -277,7 +277,7 @@ defmodule AshAgent.Integration.Guarded do
   end
 
   policies do
-    policy action([:call, :stream]) do
+    policy action([:call, :run, :stream]) do
       authorize_if(actor_present())
     end
 
@@ -287,7 +287,7 @@ defmodule AshAgent.Integration.Guarded do
   end
 
   code_interface do
-    define(:call, args: [:message])
+    define(:run, args: [:message])
     define(:stream, args: [:message])
     define(:resume, args: [:context])
   end

@@ -42,6 +42,10 @@ defmodule AshAgent.Conversation.Error do
   defp words(_other), do: "the conversation could not be changed"
 
   @doc false
+  # The words for people, without the actions that newer versions of Ash name before them.
+  def shown(error), do: Exception.message(%{error | bread_crumbs: []})
+
+  @doc false
   # Where a form shows it: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input
@@ -52,6 +56,6 @@ if Code.ensure_loaded?(AshPhoenix.FormData.Error) do
   defimpl AshPhoenix.FormData.Error, for: AshAgent.Conversation.Error do
     alias AshAgent.Conversation.Error
 
-    def to_form_error(error), do: {Error.field(error), Error.message(error), []}
+    def to_form_error(error), do: {Error.field(error), Error.shown(error), []}
   end
 end

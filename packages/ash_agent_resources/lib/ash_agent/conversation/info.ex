@@ -3,7 +3,7 @@ defmodule AshAgent.Conversation.Info do
   Reads the section `conversation` of a resource.
   """
 
-  alias AshAgent.Store
+  alias AshAgent.{Store, Tools}
   alias Spark.Dsl.{Extension, Transformer}
 
   @extended :ash_agent_conversation?
@@ -132,9 +132,23 @@ defmodule AshAgent.Conversation.Info do
           value != [],
           do: {name, value}
 
-    own = [llm: make(option(resource, :llm)), tools: make(option(resource, :tools), record)]
+    own = [llm: make(option(resource, :llm)), tools: tools(resource, record)]
     option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
   end
+
+  @doc false
+  # The tools of the section, those that domains declare among them.
+  def tools(resource, record) do
+    case make(option(resource, :tools), record) do
+      domain when is_atom(domain) -> Tools.list(domain)
+      tools when is_list(tools) -> Enum.flat_map(tools, &listed/1)
+      tools -> tools
+    end
+  end
+
+  defp listed(domain) when is_atom(domain), do: Tools.list(domain)
+  defp listed({domain, names}) when is_list(names), do: Tools.list({domain, names})
+  defp listed(tool), do: [tool]
 
   @doc false
   def system_prompt(resource, record), do: make(option(resource, :system_prompt), record)

@@ -17,6 +17,7 @@ defmodule AshAgent.Conversation.Verifier do
          :ok <- store(dsl),
          :ok <- iterations(dsl),
          :ok <- llm(dsl),
+         :ok <- tools(dsl),
          :ok <- options(dsl),
          :ok <- changes(dsl),
          do: creates(dsl)
@@ -137,6 +138,16 @@ defmodule AshAgent.Conversation.Verifier do
     if Section.model?(Conversation.Info.option(dsl, :llm)),
       do: :ok,
       else: error(dsl, [:conversation, :llm], "expected a model, see AshAgent.LLM.t()")
+  end
+
+  # The tools that a function returns are looked at when it is called.
+  defp tools(dsl) do
+    if not is_function(Conversation.Info.option(dsl, :tools)),
+      do: Conversation.Info.tools(dsl, nil)
+
+    :ok
+  rescue
+    error in ArgumentError -> error(dsl, [:conversation, :tools], Exception.message(error))
   end
 
   @own [

@@ -3,7 +3,7 @@ defmodule AshAgent.Resource.Error do
   Why an action of `AshAgent.Resource` has no result. Its `reason` is one of
 
     * `:no_message` - the call has no arguments, and the agent no prompt that could be the message
-    * `:paused` - calls wait for decisions, which `:answer` cannot return: resume with the context
+    * `:paused` - calls wait for decisions, which `:call` cannot return: resume with the context
     * `{:invalid_output, words}` - the last answer is not of the agent's `output` type
     * `{:tool_error, name}` - a tool failed, and `on_error` is `:halt`
     * `{:hook, reason}` - a hook returned `{:error, reason}`

@@ -23,6 +23,15 @@ defmodule AshAgent.Resource.Output do
     end
   end
 
+  @doc "Whether an answer is of the agent's type: a tool may end a run with anything."
+  @spec typed?(module(), term()) :: boolean()
+  def typed?(resource, output) do
+    case shape(resource) do
+      {:ok, nil} -> output == nil or is_binary(output)
+      {:ok, shape} -> Ash.Type.matches_type?(shape.type, output, shape.constraints)
+    end
+  end
+
   @doc "What the prompt tells about it."
   @spec format(Shape.t() | nil) :: String.t()
   def format(nil), do: ""

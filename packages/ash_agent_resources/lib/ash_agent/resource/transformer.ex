@@ -11,8 +11,8 @@ defmodule AshAgent.Resource.Transformer do
   alias Spark.Dsl.Transformer
 
   @descriptions [
-    answer: "Asks the agent, and returns its answer.",
     call: "Calls the agent with a message, and returns its answer.",
+    run: "Calls the agent with a message, and returns its answer with the conversation.",
     stream: "Calls the agent with a message, and returns its answer as a stream.",
     resume: "Goes on with a conversation of the agent, without a new message."
   ]
@@ -28,14 +28,14 @@ defmodule AshAgent.Resource.Transformer do
     inputs = if Enum.any?(given, &(&1.name == :context)), do: given, else: given ++ [context([])]
 
     {:ok, dsl}
-    |> add(:call, inputs)
-    |> add(:stream, inputs)
-    |> add(:resume, [context(allow_nil?: false)])
     |> add(
-      :answer,
+      :call,
       Enum.reject(given, &(&1.name == :context)),
       answer_type(Info.option(dsl, :output))
     )
+    |> add(:run, inputs)
+    |> add(:stream, inputs)
+    |> add(:resume, [context(allow_nil?: false)])
   end
 
   # The verifier says what else is wrong with a type.

@@ -3,7 +3,7 @@ defmodule AshAgent.Resource.Turn do
 
   # One call of an agent: what its action makes ready, its run, and what becomes of the result.
 
-  alias AshAgent.{Context, Info, Runtime, Section}
+  alias AshAgent.{Context, Info, Runtime, Section, Tools}
   alias AshAgent.Resource.{Client, Error, Output, Prompt, Tool}
   alias AshAgent.Runtime.{Paused, Result}
 
@@ -72,7 +72,9 @@ defmodule AshAgent.Resource.Turn do
     config = Info.tool_config(resource)
     llm = make!(Client.model(Info.option(resource, :client)))
 
-    tools = for tool <- Info.tools(resource), do: make!(Tool.definition(tool))
+    tools =
+      Enum.map(Info.tools(resource), &make!(Tool.definition(&1))) ++
+        Tools.list(Info.domains(resource))
 
     own = [
       llm: llm,

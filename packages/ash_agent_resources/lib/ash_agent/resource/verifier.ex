@@ -7,7 +7,7 @@ defmodule AshAgent.Resource.Verifier do
 
   import AshAgent.Section, only: [error: 3]
 
-  alias AshAgent.{Info, Section}
+  alias AshAgent.{Info, Section, Tools}
   alias AshAgent.Resource.{Client, Output, Prompt, Tool}
   alias Spark.Dsl.Extension
 
@@ -123,7 +123,16 @@ defmodule AshAgent.Resource.Verifier do
       else: :ok
   end
 
-  defp tools(dsl), do: dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1))
+  defp tools(dsl) do
+    with :ok <- dsl |> Info.tools() |> Enum.find_value(:ok, &wrong(dsl, &1)), do: domains(dsl)
+  end
+
+  defp domains(dsl) do
+    _tools = dsl |> Info.domains() |> Tools.list()
+    :ok
+  rescue
+    error in ArgumentError -> error(dsl, [:tools, :domains], Exception.message(error))
+  end
 
   defp wrong(dsl, tool) do
     with :ok <- name(tool),

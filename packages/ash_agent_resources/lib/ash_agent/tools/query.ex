@@ -87,6 +87,15 @@ defmodule AshAgent.Tools.Query do
     @equal ++ [{"in", :in}] ++ order ++ text
   end
 
+  @doc "The public attributes that a model could filter and sort by, where nobody has named some."
+  @spec choosable(module()) :: [atom()]
+  def choosable(resource) do
+    for %{sensitive?: false} = attribute <- Ash.Resource.Info.public_attributes(resource),
+        attribute.filterable? != false and attribute.sortable? != false,
+        match?({:ok, _schema}, Schema.of(attribute.type, attribute.constraints)),
+        do: attribute.name
+  end
+
   @doc "The properties of a tool's schema, as `AshAgent.Tools.Schema.object/1` takes them."
   @spec properties(map()) :: list()
   def properties(query) do

@@ -6,6 +6,8 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
       mix ash_agent.gen.conversation MyApp.Chat.Conversation --domain MyApp.Chat --repo MyApp.Repo
 
+  `mix igniter.install ash_agent_resources` does this and more, where Igniter is there.
+
   It writes `lib/my_app/chat/conversation.ex` and `lib/my_app/chat/iteration.ex`, and overwrites nothing. Afterwards, add both resources to
   their domain, choose the model, the tools and the policies, and run `mix ash.codegen add_conversations` and `mix ash.migrate`: the
   first makes all migrations, also those of the tables of `AshAgent.Store.Postgres`.
@@ -39,8 +41,9 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     end
   end
 
+  @doc false
   # All of it goes into code: names that are anything else are refused.
-  defp facts(module, opts) do
+  def facts(module, opts) do
     table = opts[:table] || "conversations"
 
     for name <- [table, opts[:tenant]],
@@ -67,11 +70,16 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       else: Mix.raise("expected the name of a module, such as MyApp.Chat, got: #{name}")
   end
 
+  @doc false
+  # The files that both resources are in, each with its text.
+  def files(facts) do
+    for {module, text} <- [{facts.module, resource(facts)}, {facts.iterations, iterations(facts)}],
+        into: %{},
+        do: {path(module), [text |> Code.format_string!() |> IO.iodata_to_binary(), ?\n]}
+  end
+
   defp write(facts) do
-    resources = %{
-      path(facts.module) => resource(facts),
-      path(facts.iterations) => iterations(facts)
-    }
+    resources = files(facts)
 
     for path <- Map.keys(resources),
         File.exists?(path),
@@ -84,7 +92,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   defp create(path, text) do
     File.mkdir_p!(Path.dirname(path))
-    File.write!(path, [text |> Code.format_string!() |> IO.iodata_to_binary(), ?\n])
+    File.write!(path, text)
     Mix.shell().info("* creating #{path}")
   end
 
