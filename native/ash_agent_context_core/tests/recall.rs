@@ -8,8 +8,8 @@
 )]
 
 use ash_agent_context_core::{
-    json, time, Check, Content, Context, Excerpt, FactKind, FactState, Fate, Fit, Map, Masks,
-    MessageRef, Method, Pin, Stamp, Time, Value,
+    json, time, Check, Content, Context, Error, Excerpt, FactKind, FactState, Fate, Fit, Map,
+    Masks, MessageRef, Method, Pin, Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -627,6 +627,7 @@ fn a_summary_is_completed_refused_or_thrown_away_as_asked() {
     assert!(!shown(&hidden.context).contains("I see."));
     let true_one = summarize("They wrote lib/used.ex at 4711 and read it.", Check::Refuse);
     assert_eq!(true_one.fate, Fate::Summarized);
-    assert!(context.summarize(1, last, &text, at(7)).is_err());
+    let long = context.summarize_checked(1, last, &text, Check::Append, at(7));
+    assert!(matches!(long, Err(Error::SummaryTooLong { .. })));
     assert_eq!(done.context.summarizable(Some((1, last)), 0, 0), Ok(None));
 }
