@@ -2,10 +2,11 @@
 #
 #     MIX_ENV=prod mix run bench/recall.exs [folder with recorded runs of agents]
 #
-# Without a folder it only times a search. With one, which has conversations as pi writes them (`*.jsonl`), it plays them
-# call by call under some policies. Of each call it takes the words of its arguments that stood in earlier results and
-# nowhere else: the model needs them now. It then counts for how many of them a result that has them is shown, is one
-# `recall` away, or is gone, and how many bytes of results each request carries.
+# Without a folder it only times a search and a receipt. With one, which has conversations as pi writes them (`*.jsonl`) or
+# lists of chat messages as tau-bench does (`tau*.json`), it plays them call by call under some policies. Of each call it takes
+# the words of its arguments that stood in earlier results and nowhere else: the model needs them now. It then counts for how
+# many of them the view shows the word, is one `recall` away from it, or has lost it, and how many bytes of results and blocks
+# each request carries. Then it changes digits in lines of the recordings, and counts in how many summaries that is found.
 
 Code.require_file("support/harness.exs", __DIR__)
 
@@ -30,6 +31,33 @@ defmodule Recording do
       %{"role" => "assistant"} = message -> calls(message, results)
       _other -> []
     end)
+  end
+
+  # The same of dialogues in the form of OpenAI's chat: each is a recording of its own.
+  def read_chats(path) do
+    for %{"messages" => messages} <- path |> File.read!() |> decode() do
+      results =
+        for %{"role" => "tool"} = message <- messages,
+            into: %{},
+            do: {message["tool_call_id"], message["content"] || ""}
+
+      Enum.flat_map(messages, fn
+        %{"role" => "user"} = message -> [{:user, message["content"] || ""}]
+        %{"role" => "assistant"} = message -> chat_calls(message, results)
+        _other -> []
+      end)
+    end
+  end
+
+  defp chat_calls(message, results) do
+    calls =
+      for %{"id" => id, "function" => function} <- message["tool_calls"] || [],
+          result = results[id],
+          {:ok, arguments} = Context.JSON.decode(function["arguments"]),
+          do: {id, function["name"], arguments, result}
+
+    text = message["content"] || ""
+    if calls == [], do: [{:said, text}], else: [{:calls, text, calls}]
   end
 
   defp decode(line) do
@@ -77,6 +105,10 @@ defmodule Forgetting do
     counts
   end
 
+  # The conversation, everything shown.
+  def start_and_add(turns),
+    do: Enum.reduce(turns, {Context.new("Go"), MapSet.new(), counts()}, &add(&1, &2))
+
   defp counts, do: %{shown: 0, recalled: 0, gone: 0, bytes: 0, requests: 0}
 
   defp step({:user, ""}, state, _policy), do: state
@@ -92,7 +124,7 @@ defmodule Forgetting do
 
   defp step({:calls, text, calls}, {context, said, counts}, policy) do
     context = policy.(context)
-    shown = context |> results() |> Enum.join("\n")
+    shown = context |> texts() |> Enum.join("\n")
 
     needed = calls |> Recording.arguments() |> Enum.reject(&MapSet.member?(said, &1))
 
@@ -108,6 +140,10 @@ defmodule Forgetting do
     counts = Enum.reduce(needed, counts, &count(&1, &2, context, shown))
     counts = %{counts | bytes: counts.bytes + byte_size(shown), requests: counts.requests + 1}
 
+    add({:calls, text, calls}, {context, said, counts})
+  end
+
+  defp add({:calls, text, calls}, {context, said, counts}) do
     made = for {id, name, arguments, _} <- calls, do: %{id: id, name: name, arguments: arguments}
     given = for {id, _, _, result} <- calls, do: {id, {:ok, result}}
 
@@ -117,6 +153,8 @@ defmodule Forgetting do
     said = Enum.reduce(Recording.arguments(calls), say(said, text), &MapSet.put(&2, &1))
     {context, said, counts}
   end
+
+  defp add(other, state), do: step(other, state, & &1)
 
   defp say(said, text), do: text |> Recording.words() |> Enum.reduce(said, &MapSet.put(&2, &1))
 
@@ -146,6 +184,12 @@ defmodule Forgetting do
         [_, handle] <- Regex.scan(~r/\brecall ([0-9.]+-[0-9]{3})[\] ]/, text),
         match?({:ok, _}, Context.recall(context, handle, lines: 1)),
         do: handle
+  end
+
+  # Results, and what stands in the place of hidden iterations.
+  defp texts(context) do
+    notes = for %{metadata: %{hidden: _}, content: text} <- Context.to_messages(context), do: text
+    notes ++ results(context)
   end
 
   defp results(context) do
@@ -188,25 +232,98 @@ for {name, context, words} <- [
   IO.puts("| #{name} | #{time.(fn -> [_ | _] = Context.search(context, words) end)} |")
 end
 
+receipt = hidden |> Context.keep_last_iterations(3) |> Context.put_recall(true)
+
+IO.puts(
+  "| a receipt of it | #{time.(fn -> %{counts: %{gone: 0}} = Context.receipt(receipt) end)} |"
+)
+
+# Hides all but the last five iterations, when there are fifteen.
+by_tens = fn context, opts ->
+  context = if opts == [], do: context, else: Context.put_recall(context, true, opts)
+  last = for first..last <- Context.view(context).hidden, reduce: 0, do: (_ -> max(first, last))
+
+  if context.current_iteration - last > 15,
+    do: Context.keep_last_iterations(context, 5),
+    else: context
+end
+
 policies = [
   {"all results", & &1},
   {"the last 10", &Context.clear_tool_results(&1, keep: 10)},
   {"the last 3", &Context.clear_tool_results(&1, keep: 3)},
   {"the last 1", &Context.clear_tool_results(&1, keep: 1)},
   {"2 KB of each", &Context.put_max_result_bytes(&1, 2_000)},
-  {"the last 5 iterations", &Context.keep_last_iterations(&1, 5)}
+  {"the last 5 to 15 iterations", &by_tens.(&1, [])},
+  {"the same, an index of 1 %", &by_tens.(&1, index: 0.01)},
+  {"the same, an index of 3 %", &by_tens.(&1, index: 0.03)},
+  {"the same, an index of 5 %", &by_tens.(&1, index: 0.05)}
 ]
 
-for folder <- System.argv(), path <- Enum.sort(Path.wildcard(Path.join(folder, "*.jsonl"))) do
-  turns = Recording.read(path)
-  IO.puts("\n#{Path.basename(path)}\n")
+defmodule Lies do
+  @moduledoc false
+
+  # Changes a digit in one of three lines of what tools said, and tells of how many of these summaries the check says so,
+  # and of how many with the lines as they were.
+  def count(turns, cases) do
+    turns = Enum.take(turns, 120)
+    {context, _said, _counts} = Forgetting.start_and_add(turns)
+    context = Context.add_user_message(context, "Go on")
+
+    lines =
+      for {:calls, _, calls} <- turns,
+          {_, _, _, result} <- calls,
+          line <- String.split(result, "\n"),
+          do: line
+
+    lines =
+      Enum.filter(lines, &(byte_size(&1) in 20..300 and String.valid?(&1) and &1 =~ ~r/[0-9]/))
+
+    all = length(lines)
+
+    Enum.reduce(1..cases, {0, 0}, fn number, {found, alarms} ->
+      line = Enum.at(lines, rem(number * 7919, all))
+
+      {:ok, _, %{verdict: told}} =
+        Context.compact(context, {:summarize, fn _ -> line end}, check: nil)
+
+      {:ok, _, %{verdict: lied}} =
+        Context.compact(context, {:summarize, fn _ -> change(line, number) end}, check: nil)
+
+      {found + if(lied.wrong == [], do: 0, else: 1),
+       alarms + if(told.wrong == [], do: 0, else: 1)}
+    end)
+  end
+
+  defp change(line, number) do
+    digits = Regex.scan(~r/[0-9]/, line, return: :index)
+    [{at, 1}] = Enum.at(digits, rem(number * 31, length(digits)))
+    <<before::binary-size(at), digit, rest::binary>> = line
+    before <> <<?0 + rem(digit - ?0 + 1 + rem(number, 9), 10)>> <> rest
+  end
+end
+
+recordings =
+  for folder <- System.argv(),
+      path <- Enum.sort(Path.wildcard(Path.join(folder, "{*.jsonl,tau*.json}"))) do
+    if Path.extname(path) == ".jsonl",
+      do: {Path.basename(path), [Recording.read(path)]},
+      else: {Path.basename(path), Recording.read_chats(path)}
+  end
+
+for {name, conversations} <- recordings do
+  IO.puts("\n#{name}, #{length(conversations)} conversation(s)\n")
 
   IO.puts(
-    "| shown | words needed | shown | one recall away | gone | KB of results a request |\n|---|---|---|---|---|---|"
+    "| shown | words needed | shown | one recall away | gone | KB of results and blocks a request |\n|---|---|---|---|---|---|"
   )
 
   for {name, policy} <- policies do
-    counts = Forgetting.play(turns, policy)
+    counts =
+      conversations
+      |> Enum.map(&Forgetting.play(&1, policy))
+      |> Enum.reduce(fn one, sum -> Map.merge(one, sum, fn _key, a, b -> a + b end) end)
+
     needed = max(counts.shown + counts.recalled + counts.gone, 1)
     percent = &"#{Float.round(100 * &1 / needed, 1)} %"
     bytes = Float.round(counts.bytes / max(counts.requests, 1) / 1_000, 1)
@@ -215,4 +332,13 @@ for folder <- System.argv(), path <- Enum.sort(Path.wildcard(Path.join(folder, "
       "| #{name} | #{needed} | #{percent.(counts.shown)} | #{percent.(counts.recalled)} | #{percent.(counts.gone)} | #{bytes} |"
     )
   end
+end
+
+IO.puts(
+  "\n| summaries with one digit changed | found | true ones that are doubted |\n|---|---|---|"
+)
+
+for {name, [turns]} <- recordings do
+  {found, alarms} = Lies.count(turns, 500)
+  IO.puts("| 500 of #{name} | #{found} | #{alarms} |")
 end

@@ -45,7 +45,20 @@ defmodule AshAgent.Context do
   """
 
   alias AshAgent.Context.{Asked, Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
-  alias AshAgent.Context.{Native, Options, Recall, Reply, Requests, Responses, Storage, Tokens}
+
+  alias AshAgent.Context.{
+    Native,
+    Options,
+    Pins,
+    Recall,
+    Receipt,
+    Reply,
+    Requests,
+    Responses,
+    Storage,
+    Tokens
+  }
+
   alias AshAgent.Context.View
   alias AshAgent.Response
 
@@ -832,6 +845,12 @@ defmodule AshAgent.Context do
   def summary(%__MODULE__{} = context, number) when is_integer(number),
     do: View.summary(context, number)
 
+  @doc "Returns what the check of the summary of an iteration said, or `nil`, see `AshAgent.Context.View.verdict/2`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec verdict(t(), integer()) :: View.verdict() | nil
+  def verdict(%__MODULE__{} = context, number) when is_integer(number),
+    do: View.verdict(context, number)
+
   @doc "Shows hidden or summarised iterations again, see `AshAgent.Context.View.expand/3`."
   @doc since: "0.1.0", group: "View and budget"
   @spec expand(t(), Range.t() | pos_integer() | :all, keyword()) :: t()
@@ -886,6 +905,44 @@ defmodule AshAgent.Context do
   @spec search(t(), String.t(), keyword()) :: [Recall.hit()]
   def search(%__MODULE__{} = context, words, opts \\ []) when is_binary(words),
     do: Recall.search(context, words, opts)
+
+  @doc "Keeps something in the view whatever policies hide, see `AshAgent.Context.Pins.pin/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec pin(t(), Pins.pin(), keyword()) :: t()
+  def pin(%__MODULE__{} = context, pin, opts \\ []), do: Pins.pin(context, pin!(pin), opts)
+
+  @doc "Takes a pin away, see `AshAgent.Context.Pins.unpin/3`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec unpin(t(), Pins.pin(), keyword()) :: t()
+  def unpin(%__MODULE__{} = context, pin, opts \\ []), do: Pins.unpin(context, pin!(pin), opts)
+
+  defp pin!(pin) do
+    if Pins.pin?(pin),
+      do: pin,
+      else:
+        raise(
+          ArgumentError,
+          "expected {:iteration, number}, {:message, number, position}, {:call, id} or {:fact, text}"
+        )
+  end
+
+  @doc "Returns the pins, see `AshAgent.Context.Pins.pins/1`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec pins(t()) :: [Pins.pin()]
+  def pins(%__MODULE__{} = context), do: Pins.pins(context)
+
+  @doc "Counts the facts that the view does not show, by where they are for the model, see `AshAgent.Context.Receipt.receipt/2`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec receipt(t(), keyword()) :: Receipt.t() | nil
+  def receipt(%__MODULE__{} = context, opts \\ []), do: Receipt.receipt(context, opts)
+
+  @doc "Compares the view with another one, see `AshAgent.Context.Receipt.diff_views/2`."
+  @doc since: "0.1.0", group: "Recall"
+  @spec diff_views(t(), t() | pos_integer()) ::
+          %{no_longer: [Receipt.unseen()], again: [Receipt.unseen()]} | nil
+  def diff_views(%__MODULE__{} = context, other)
+      when is_struct(other, __MODULE__) or (is_integer(other) and other > 0),
+      do: Receipt.diff_views(context, other)
 
   @doc "Runs enhancers on the context, one after the other, see `AshAgent.Context.Enhancer.run/3`."
   @doc since: "0.1.0", group: "View and budget"

@@ -8,6 +8,8 @@ defmodule AshAgent.TracePageTest do
   alias AshAgent.TestSupport.{Browser, Pdf, Wait}
 
   @moduletag :chromium
+  # The tag alone would not leave them out of what includes the slow files.
+  @moduletag skip: AshAgent.TestSupport.Browser.executable() == nil and "Chromium is missing"
   @moduletag integrations: ["Chromium"]
   @moduletag timeout: 180_000
   @moduletag :tmp_dir
@@ -666,6 +668,7 @@ defmodule AshAgent.TracePageTest do
   end
 
   @tag :axe
+  @tag skip: Browser.axe() == nil and "axe-core is missing"
   test "has nothing that axe would have otherwise", context do
     failed = Context.add_failure(talk(), %{kind: :rate_limited, status: 429}, at(102))
     page = Trace.to_html(failed, children: [child()], request: :anthropic)

@@ -30,6 +30,9 @@ defmodule AshAgent.Context.Error do
           | {:no_price, model :: String.t() | nil}
           | :no_assistant_message
           | {:cannot_fit, least :: non_neg_integer()}
+          | {:pins_too_long, pins :: [String.t()], least :: non_neg_integer()}
+          | {:unknown_pin, pin :: String.t()}
+          | {:too_many_pins, most :: pos_integer()}
           | {:not_compactable, Range.t(), allowed :: Range.t() | nil}
           | {:summary_too_long, tokens :: pos_integer(), replaced :: non_neg_integer()}
           | {:trace_too_large, most :: pos_integer()}
@@ -149,6 +152,17 @@ defmodule AshAgent.Context.Error do
       "Raise the budget, keep fewer iterations, or shorten tool results with clear_tool_results/2 or put_max_result_bytes/2"
   end
 
+  defp describe({:pins_too_long, pins, least}) do
+    "the budget has no room for what is pinned, with which the view has at least #{least} tokens: " <>
+      "#{Enum.join(pins, ", ")}. Unpin some of it, or allow more tokens"
+  end
+
+  defp describe({:unknown_pin, pin}),
+    do: "there is no #{pin} to pin: pin what the conversation has"
+
+  defp describe({:too_many_pins, most}),
+    do: "there are #{most} pins already: unpin something first"
+
   defp describe({:not_compactable, range, nil}) do
     "iterations #{inspect(range)} cannot be compacted: there is nothing before the current turn. " <>
       "Leave :range out to compact what can be compacted"
@@ -160,8 +174,8 @@ defmodule AshAgent.Context.Error do
   end
 
   defp describe({:summary_too_long, tokens, replaced}) do
-    "the summary has #{tokens} tokens, but the iterations it would replace have only #{replaced}. " <>
-      "Give a shorter summary, or hide the iterations with fit/3"
+    "the summary has #{tokens} tokens, too many for the #{replaced} of the iterations it would replace: at most half of them, " <>
+      "or fewer than them where summaries are not checked. Give a shorter summary, or hide the iterations with fit/3"
   end
 
   defp describe({:trace_too_large, most}) do

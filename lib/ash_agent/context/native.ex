@@ -81,10 +81,11 @@ defmodule AshAgent.Context.Native do
     context_keep_last: 3,
     context_remove_old: 3,
     context_range: 4,
-    context_compactable: 4,
+    context_compactable: 5,
     context_messages_between: 3,
     context_drop_range: 4,
     context_summarize: 5,
+    context_forget: 4,
     context_expand: 4,
     context_clear_results: 4,
     context_max_result_bytes: 3,
@@ -95,6 +96,13 @@ defmodule AshAgent.Context.Native do
     context_has_recall: 1,
     context_recall: 3,
     context_search: 3,
+    context_receipt: 3,
+    context_pin: 3,
+    context_unpin: 3,
+    context_pins: 1,
+    context_place_of_call: 2,
+    context_put_index: 4,
+    context_diff_views: 3,
     context_unready: 1,
     context_iteration: 2,
     context_iteration_messages: 2,
@@ -140,6 +148,7 @@ defmodule AshAgent.Context.Native do
       name in [
         :context_equal,
         :context_last_common,
+        :context_diff_views,
         :snapshot_dump_beside,
         :snapshot_changes_from,
         :context_add_response
@@ -177,6 +186,7 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
+    context_verdict: 2,
     response_new: 1
   ]
 

@@ -257,7 +257,22 @@ defmodule AshAgent.Context.Options do
           type_doc: "a range of iterations such as `2..4`",
           doc: "the iterations to compact. Defaults to all before the current turn."
         ]
-      ] ++ @keep ++ [at: @at],
+      ] ++
+        @keep ++
+        [
+          check: [
+            type: {:in, [:append, :refuse, :hide, nil]},
+            default: :append,
+            doc: """
+            what to do about a summary that misses facts or says what is not so, see below:
+              * `:append` adds what it misses, at most a tenth of what it replaces, and names what it made up
+              * `:refuse` clears the range's results instead
+              * `:hide` hides the range instead
+              * `nil` uses it as it is, if it is shorter than what it replaces
+            """
+          ],
+          at: @at
+        ],
     clear_tool_results: [
       keep: [type: :non_neg_integer, default: 3, doc: "how many of the last results stay."],
       placeholder:
@@ -283,6 +298,31 @@ defmodule AshAgent.Context.Options do
           "returns only lines that match, each with its number. The syntax is that of `AshAgent.Context.put_masks/3`."
       ],
       max_bytes: [type: :pos_integer, default: 8_000, doc: "how long the text may be."]
+    ],
+    put_recall: [
+      index: [
+        type: {:custom, &__MODULE__.index?/1},
+        type_doc: "a number from 0 to 0.1",
+        doc:
+          "the share of the tokens of hidden iterations that an index of their facts may have, such as `0.03`. `0` turns it " <>
+            "off, as it is by default."
+      ],
+      user_bytes: [
+        type: {:or, [:non_neg_integer, nil]},
+        type_doc: "a non-negative integer",
+        doc:
+          "how much of the user's words in hidden iterations is quoted, at most an eighth of what is hidden. 2,000 by default."
+      ],
+      at: @at
+    ],
+    receipt: [
+      iteration: [
+        type: {:or, [:pos_integer, nil]},
+        type_doc: "the number of an iteration",
+        doc:
+          "returns the receipt of the request that was made for it instead of the view as it is."
+      ],
+      limit: [type: :non_neg_integer, default: 20, doc: "how many facts to return."]
     ],
     search: [
       limit: [type: :pos_integer, default: 5, doc: "how many hits to return."]
@@ -461,6 +501,9 @@ defmodule AshAgent.Context.Options do
 
   @doc false
   def name?(name), do: is_binary(name) and name != "" and String.valid?(name)
+
+  @doc false
+  def index?(share), do: is_number(share) and share >= 0 and share <= 0.1
 
   @doc false
   def words?(text), do: is_binary(text) and String.valid?(text) and String.trim(text) != ""

@@ -44,8 +44,15 @@ defmodule AshAgent.Context.Recall do
   @doc """
   Sets whether what the view leaves out has handles, and returns the new context. It has none by default.
 
-  Set this when the model has a tool that reads handles: without one, they only cost tokens. Takes the option `:at` as
-  `AshAgent.Context.put_metadata/4` does. Costs O(what is hidden).
+  Set this when the model has a tool that reads handles: without one, they only cost tokens. Costs O(what is hidden).
+
+  ## Options
+
+  #{Options.docs(:put_recall)}
+
+  With an index, the block in the place of hidden iterations ends with the facts that are likeliest to be needed again:
+  used by calls before, named by the user, new. It is made with the hiding and stays as it is until more is hidden, so that
+  it breaks no prompt cache.
 
   ## Examples
 
@@ -59,8 +66,22 @@ defmodule AshAgent.Context.Recall do
   """
   @doc since: "0.1.0"
   @spec put_recall(context, boolean(), keyword()) :: context when context: Reply.handle()
-  def put_recall(%{ref: ref} = context, recall, opts \\ []),
-    do: ref |> Native.context_put_recall(recall, Options.time!(opts)) |> Reply.put!(context)
+  def put_recall(%{ref: ref} = context, recall, opts \\ []) do
+    opts = Options.validate!(opts, :put_recall)
+
+    ref
+    |> Native.context_put_recall(recall, opts[:at])
+    |> Reply.put!(context)
+    |> put_index(opts[:index], opts[:user_bytes], opts[:at])
+  end
+
+  defp put_index(context, nil, nil, _at), do: context
+
+  defp put_index(%{ref: ref} = context, share, bytes, at),
+    do:
+      ref
+      |> Native.context_put_index(share && round(share * 1_000), bytes, at)
+      |> Reply.put!(context)
 
   @doc """
   Returns whether what the view leaves out has handles, see `put_recall/3`.

@@ -36,8 +36,21 @@ defmodule AshAgent.Context.View do
   @typedoc "What `compact/3` did."
   @type compaction :: %{
           range: Range.t() | nil,
-          strategy: :drop | :summarize,
-          reason: term() | nil
+          strategy: :drop | :summarize | :clear,
+          reason: term() | nil,
+          verdict: verdict() | nil
+        }
+
+  @typedoc """
+  The verdict on a summary: how many facts there are in the iterations, how many of them the summary kept, the likeliest
+  to be needed of those that it misses, what it says that is wrong, and how many facts were appended to it.
+  """
+  @type verdict :: %{
+          facts: non_neg_integer(),
+          kept: non_neg_integer(),
+          missing: [String.t()],
+          wrong: [String.t()],
+          appended: non_neg_integer()
         }
 
   @doc """
@@ -191,12 +204,21 @@ defmodule AshAgent.Context.View do
   and dumps include them. The current turn with its pending calls is never compacted. Compacting again works on the view,
   so the summariser gets the earlier summary.
 
-  `info` has the compacted `:range` (`nil` if there was nothing to compact), the `:strategy` that was used, and the
-  `:reason` why a summariser failed: it returned `{:error, reason}`, raised, or did not return text. In that case the
-  range is hidden.
+  `info` has the compacted `:range` (`nil` if there was nothing to compact, or nothing but a summary), the `:strategy` that
+  was used, and the `:reason` why it is another one than asked for: the summariser returned `{:error, reason}`, raised, or
+  did not return text; its summary is larger than half of what it replaces (`{:summary_too_long, tokens, replaced}`, by
+  `:estimate`); or the check refused it (`:summary_refused`). Then the results of the range are cleared (`:clear`), or the
+  range is hidden if it has none (`:drop`): a summary that fails leaves a way on.
 
-  The error's reason is `{:not_compactable, range, allowed}`, or `{:summary_too_long, tokens, replaced}` (by `:estimate`):
-  a summary has to be shorter than the iterations it replaces. Costs O(size of the range), and the summariser.
+  The error's reason is `{:not_compactable, range, allowed}`. Costs O(size of the log), and the summariser.
+
+  ## Checking
+
+  Each summary is compared by a program with the iterations that it stands for, fact by fact (see
+  `AshAgent.Context.Receipt`). The verdict is in `info`, is kept with the view, and `verdict/2` returns it. `wrong` has what
+  the summary says that the iterations do not: a path, an id or a number that is not there, or that is another one between
+  the same words. `:refuse` and `:hide` act if anything is wrong, or if the summary lacks more facts that calls used or
+  users named than it has facts.
 
   ## Options
 
@@ -209,7 +231,7 @@ defmodule AshAgent.Context.View do
       iex> context = Context.add_user_message(context, "Go on")
       iex> {:ok, context, info} = Context.compact(context, {:summarize, fn _messages -> "Elixir was explained." end})
       iex> info
-      %{range: 1..1, strategy: :summarize, reason: nil}
+      %{range: 1..1, strategy: :summarize, reason: nil, verdict: %{facts: 1, kept: 0, missing: [String.duplicate("Tell me of Elixir. ", 11) |> binary_part(0, 200)], wrong: [], appended: 0}}
       iex> Context.to_messages(context)
       [
         %{
@@ -229,12 +251,20 @@ defmodule AshAgent.Context.View do
     strategy = strategy!(strategy)
     asked = if range = opts[:range], do: {range.first, range.last}
 
-    case Native.context_compactable(ref, asked, opts[:keep_first], opts[:keep_last]) do
+    name = elem(strategy, 0)
+
+    case Native.context_compactable(
+           ref,
+           asked,
+           opts[:keep_first],
+           opts[:keep_last],
+           name == :summarize
+         ) do
       {:ok, nil} ->
-        {:ok, context, %{range: nil, strategy: elem(strategy, 0), reason: nil}}
+        {:ok, context, %{range: nil, strategy: name, reason: nil, verdict: nil}}
 
       {:ok, {first, last}} ->
-        compact(context, strategy, first..last, opts[:at])
+        compact(context, strategy, first..last, opts)
 
       {:error, {:not_compactable, _range, allowed}} ->
         {:error, %Error{reason: {:not_compactable, opts[:range], allowed}}}
@@ -249,24 +279,36 @@ defmodule AshAgent.Context.View do
           "expected :drop or {:summarize, fun} with a function of arity 1, got: #{Check.kind(other)}"
   end
 
-  defp compact(%{ref: ref} = context, {:drop, failure}, range, at) do
-    context = ref |> Native.context_drop_range(range.first, range.last, at) |> Reply.put!(context)
-    {:ok, context, %{range: range, strategy: :drop, reason: failure}}
+  defp compact(%{ref: ref} = context, {:drop, nil}, range, opts) do
+    reply = Native.context_drop_range(ref, range.first, range.last, opts[:at])
+    {:ok, Reply.put!(reply, context), %{range: range, strategy: :drop, reason: nil, verdict: nil}}
   end
 
-  defp compact(%{ref: ref} = context, {:summarize, fun}, %{first: first, last: last} = range, at) do
+  defp compact(%{ref: ref} = context, {:summarize, fun}, range, opts) do
+    %{first: first, last: last} = range
     messages = ref |> Native.context_messages_between(first, last) |> Reply.ok!()
 
-    case summarize(fun, messages) do
-      {:ok, text} ->
-        with {:ok, context} <-
-               ref |> Native.context_summarize(first, last, text, at) |> Reply.put_at(context),
-             do: {:ok, context, %{range: range, strategy: :summarize, reason: nil}}
-
-      {:error, reason} ->
-        compact(context, {:drop, reason}, range, at)
+    with {:ok, text} <- summarize(fun, messages),
+         check = opts[:check] || :nothing,
+         {:ok, {handle, fate, verdict}} <-
+           Native.context_summarize(ref, {first, last}, text, check, opts[:at]) do
+      info = %{range: range, strategy: strategy(fate), reason: nil, verdict: verdict}
+      info = if fate == :summarized, do: info, else: %{info | reason: :summary_refused}
+      {:ok, Reply.put!({:ok, handle}, context), info}
+    else
+      {:error, reason} -> forget(context, range, reason, opts[:at])
     end
   end
+
+  defp forget(%{ref: ref} = context, range, reason, at) do
+    {handle, fate} = ref |> Native.context_forget(range.first, range.last, at) |> Reply.ok!()
+    info = %{range: range, strategy: strategy(fate), reason: reason, verdict: nil}
+    {:ok, Reply.put!({:ok, handle}, context), info}
+  end
+
+  defp strategy(:summarized), do: :summarize
+  defp strategy(:cleared), do: :clear
+  defp strategy(:hidden), do: :drop
 
   defp summarize(fun, messages) do
     case fun.(messages) do
@@ -288,7 +330,7 @@ defmodule AshAgent.Context.View do
   @doc """
   Shows a summary instead of iterations, given as a number or a range, in the view, and returns the new context.
 
-  It does what `compact/3` does, with a summary that you already have. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+  It does what `compact/3` does with `check: nil`, with a summary that you already have. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
   Raises `AshAgent.Context.Error` with `{:not_compactable, range, allowed}` or `{:summary_too_long, tokens, replaced}`.
 
   ## Examples
@@ -312,12 +354,15 @@ defmodule AshAgent.Context.View do
     unless match?({:ok, _}, summary_text(summary)),
       do: raise(ArgumentError, "expected the summary to be UTF-8 text that is not blank")
 
-    case Native.context_summarize(ref, first, last, summary, Options.time!(opts)) do
+    case Native.context_summarize(ref, {first, last}, summary, :nothing, Options.time!(opts)) do
       {:error, {:not_compactable, _range, allowed}} ->
         raise Error, reason: {:not_compactable, first..last, allowed}
 
-      reply ->
-        Reply.put!(reply, context)
+      {:ok, {handle, :summarized, _verdict}} ->
+        Reply.put!({:ok, handle}, context)
+
+      {:error, _reason} = error ->
+        Reply.put!(error, context)
     end
   end
 
@@ -332,6 +377,20 @@ defmodule AshAgent.Context.View do
   @doc since: "0.1.0"
   @spec summary(Reply.handle(), integer()) :: String.t() | nil
   def summary(%{ref: ref}, number), do: Native.context_summary_of(ref, number)
+
+  @doc """
+  Returns what the check said of the summary that the view shows instead of the iteration with this number, or `nil`.
+
+  See `compact/3`.
+
+  ## Examples
+
+      iex> AshAgent.Context.new("Hello!") |> AshAgent.Context.verdict(1)
+      nil
+  """
+  @doc since: "0.1.0"
+  @spec verdict(Reply.handle(), integer()) :: verdict() | nil
+  def verdict(%{ref: ref}, number), do: Native.context_verdict(ref, number)
 
   @doc """
   Shows hidden or summarised iterations in the view again, and returns the new context.

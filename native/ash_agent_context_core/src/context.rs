@@ -1,13 +1,20 @@
 //! The conversation: the log, what is shown of it, and the tokens that are counted of that.
 
 pub mod asked;
+pub(crate) mod block;
 pub mod cost;
+pub mod differing;
+pub(crate) mod facts;
 pub mod fit;
+pub mod pins;
 pub mod prompt;
 pub mod recall;
+pub mod receipt;
+pub(crate) mod said;
 pub mod shown;
 pub mod tokens;
 pub mod usage;
+pub mod verdict;
 
 use std::sync::Arc;
 

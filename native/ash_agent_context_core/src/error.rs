@@ -130,6 +130,23 @@ pub enum Error {
         /// The tokens that remain when as much as possible is hidden.
         least: u64,
     },
+    /// Pins that leave a budget no room.
+    PinsTooLong {
+        /// Their names.
+        pins: Vec<Box<str>>,
+        /// The tokens that remain when as much as possible is hidden.
+        least: u64,
+    },
+    /// Something to pin that the conversation does not have.
+    UnknownPin {
+        /// Its name.
+        pin: Box<str>,
+    },
+    /// One pin too many.
+    TooManyPins {
+        /// How many there may be.
+        most: usize,
+    },
     /// Iterations that cannot be compacted: the current turn, pending calls, or iterations that do not exist.
     NotCompactable {
         /// The number of the first.
@@ -260,6 +277,11 @@ impl Error {
                 ("no_price", vec![Detail::text_or_nothing(model.as_deref())])
             }
             Self::NoAssistantMessage => ("no_assistant_message", Vec::new()),
+            Self::PinsTooLong { pins, least } => {
+                ("pins_too_long", vec![Texts(pins), Count(*least)])
+            }
+            Self::UnknownPin { pin } => ("unknown_pin", vec![Detail::text(pin)]),
+            Self::TooManyPins { most } => ("too_many_pins", vec![Detail::count(*most)]),
             Self::CannotFit { least } => ("cannot_fit", vec![Count(*least)]),
             Self::NotCompactable {
                 first,

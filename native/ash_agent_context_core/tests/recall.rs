@@ -8,7 +8,8 @@
 )]
 
 use ash_agent_context_core::{
-    json, time, Content, Context, Excerpt, Map, Masks, MessageRef, Method, Stamp, Time, Value,
+    json, time, Check, Content, Context, Excerpt, FactKind, FactState, Fate, Fit, Map, Masks,
+    MessageRef, Method, Pin, Stamp, Time, Value,
 };
 use proptest::prelude::*;
 
@@ -245,6 +246,7 @@ proptest! {
         context = context.put_recall(true, at(60));
         let text = shown(&context);
         let is_masked = shapes.iter().any(|shape| matches!(shape, Shape::Mask));
+        check_receipt(&context, &text, is_masked)?;
         for fact in facts {
             let hits = context.search(&fact, 3);
             let read = hits.iter().map(|hit| context.recall(&hit.handle.to_string(), &WHOLE).unwrap());
@@ -265,4 +267,366 @@ proptest! {
             }
         }
     }
+}
+
+/// What the property test says of a fact is what the receipt says.
+fn check_receipt(context: &Context, text: &str, is_masked: bool) -> Result<(), TestCaseError> {
+    let receipt = context.receipt(usize::MAX);
+    prop_assert_eq!(receipt.count(FactState::Gone), 0);
+    prop_assert_eq!(receipt.facts.len(), receipt.count(FactState::Recall));
+    for fact in &receipt.facts {
+        let is_secret = fact
+            .text
+            .strip_prefix("secret")
+            .is_some_and(|rest| rest.parse::<u64>().is_ok());
+        prop_assert!(!is_masked || !is_secret, "{} is masked", fact.text);
+        let handle = fact.handle.unwrap().to_string();
+        let read = context.recall(&handle, &WHOLE).unwrap();
+        prop_assert!(
+            read.contains(&*fact.text),
+            "{handle} is not of {}",
+            fact.text
+        );
+        prop_assert!(
+            !text.contains(&*fact.text) || fact.kind != FactKind::Path,
+            "{} is visible",
+            fact.text
+        );
+    }
+    let without = context.put_recall(false, at(70)).receipt(0);
+    prop_assert_eq!(without.count(FactState::Recall), 0);
+    prop_assert!(without.count(FactState::Gone) >= receipt.count(FactState::Recall));
+    Ok(())
+}
+
+#[test]
+fn facts_are_found_by_their_shape() {
+    let text = "see lib/a/b.ex:17 and mix.exs, mail ann@example.com or https://a.com/x?q=1\n\
+                order QX7R2M took 430 ms, 1,234 rows\n** (KeyError) KeyError: key :a not found\nexited with code 3\nread and/or write";
+    let context = call(&start(), "c1", "run", "{}", text);
+    let receipt = context.clear_tool_results(0, "-", at(9)).receipt(100);
+    let of = |kind: FactKind| {
+        let facts = receipt.facts.iter().filter(|fact| fact.kind == kind);
+        let mut texts: Vec<&str> = facts.map(|fact| &*fact.text).collect();
+        texts.sort_unstable();
+        texts
+    };
+    assert_eq!(of(FactKind::Path), ["lib/a/b.ex", "mix.exs"]);
+    assert_eq!(
+        of(FactKind::Address),
+        ["ann@example.com", "https://a.com/x?q=1"]
+    );
+    assert_eq!(of(FactKind::Id), ["QX7R2M"]);
+    assert_eq!(
+        of(FactKind::Number),
+        ["code 3", "lib/a/b.ex:17", "ms, 1,234", "took 430"]
+    );
+    assert_eq!(
+        of(FactKind::Error),
+        ["** (KeyError) KeyError: key :a not found"]
+    );
+    assert_eq!(of(FactKind::ExitCode), ["exited with code 3"]);
+    assert_eq!(receipt.count(FactState::Gone), receipt.facts.len());
+}
+
+#[test]
+fn a_word_is_a_name_once_a_later_call_uses_it() {
+    let context = call(
+        &start(),
+        "c1",
+        "find",
+        "{}",
+        "The config is called economy, in handle_down.",
+    );
+    let names = |context: &Context| {
+        let receipt = context.clear_tool_results(0, "-", at(9)).receipt(100);
+        receipt.count_of(FactKind::Name, FactState::Gone)
+            + receipt.count_of(FactKind::Name, FactState::Visible)
+    };
+    assert_eq!(names(&context), 0);
+    let used = call(
+        &context,
+        "c2",
+        "open",
+        r#"{"class":"economy","code":"def handle_down is called"}"#,
+        "ok",
+    );
+    assert_eq!(names(&used), 2);
+}
+
+#[test]
+fn a_receipt_takes_as_long_as_its_texts() {
+    let receipt = |results: usize| {
+        let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ".repeat(50);
+        let context = (0..results).fold(start(), |context, number| {
+            call(&context, &number.to_string(), "read", "{}", &text)
+        });
+        let context = context
+            .put_recall(true, at(9))
+            .clear_tool_results(1, "-", at(9));
+        ash_agent_context_core::steps::count_steps(|| {
+            let _ = context.receipt(10);
+        })
+    };
+    let (few, many) = (receipt(20), receipt(200));
+    assert!(many < 12 * few, "{few} and {many} steps");
+}
+
+/// A conversation with facts in it, and one turn more.
+fn told(result: &str) -> Context {
+    let context = call(&start(), "c1", "read", "{}", result);
+    let context = context
+        .add_assistant_message(Value::text("I see."), Value::Nil, Stamp::at(at(4)))
+        .unwrap();
+    context
+        .add_user_message(Value::text("Go on"), Stamp::at(at(5)))
+        .unwrap()
+}
+
+#[test]
+fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
+    let filler = "and more of the same. ".repeat(40);
+    let context = told(&format!("booking QX7R2M\n{filler}\nend"));
+    let pinned = |pin: Pin| context.pin(pin, at(6)).unwrap();
+    let fact = pinned(Pin::Fact("QX7R2M".into()));
+    let result = pinned(Pin::Result(1, 0));
+    let last = context.current_iteration() - 1;
+    let views: [&dyn Fn(&Context) -> Context; 5] = [
+        &|context| context.clear_tool_results(0, "-", at(7)),
+        &|context| {
+            context
+                .put_recall(true, at(7))
+                .clear_tool_results(0, "-", at(7))
+        },
+        &|context| {
+            context
+                .put_recall(true, at(7))
+                .keep_last_iterations(1, at(7))
+        },
+        &|context| context.summarize(1, last, "They talked.", at(7)).unwrap(),
+        &|context| {
+            context
+                .put_max_result_bytes(Some(100), at(7))
+                .clear_tool_results(0, "-", at(8))
+                .keep_last_iterations(1, at(9))
+        },
+    ];
+    for (number, view) in views.iter().enumerate() {
+        assert!(!shown(&view(&context)).contains("QX7R2M"), "{number}");
+        assert!(shown(&view(&fact)).contains("booking QX7R2M"), "{number}");
+        let whole = view(&result);
+        assert!(shown(&whole).contains(&filler), "{number}");
+        let stored = Context::from_snapshot(&whole.to_snapshot()).unwrap();
+        assert_eq!(stored, whole);
+        assert_eq!(shown(&stored), shown(&whole));
+        assert!(
+            !shown(
+                &whole
+                    .unpin(&Pin::Result(1, 0), at(9))
+                    .put_recall(number != 3, at(9))
+            )
+            .contains(&filler)
+                || number == 3,
+            "{number}"
+        );
+    }
+    let message = pinned(Pin::Message(1, 0)).keep_last_iterations(1, at(7));
+    assert!(shown(&message).contains("[Iterations 1 to 2 are hidden]\nuser: Go\n"));
+    assert!(context.pin(Pin::Iteration(9), at(7)).is_err());
+    let masked = Masks::new([("QX7R2M".into(), "[id]".into())]).unwrap();
+    assert!(!shown(&views[2](&result.put_masks(masked, at(8)))).contains("QX7R2M"));
+}
+
+#[test]
+fn what_was_pinned_is_forgotten_when_a_rewind_takes_it_away() {
+    let context = call(&told("a"), "c2", "read", "{}", "b");
+    let number = context.current_iteration() - 1;
+    let pinned = context.pin(Pin::Result(number, 0), at(6)).unwrap();
+    assert_eq!(pinned.pins().count(), 1);
+    assert_eq!(pinned.rewind(1).unwrap().pins().count(), 0);
+}
+
+#[test]
+fn the_users_words_stand_where_their_iterations_are_hidden() {
+    let text = "word ".repeat(2_000);
+    let context = told(&text)
+        .put_recall(true, at(7))
+        .keep_last_iterations(1, at(7));
+    assert!(shown(&context).contains("\nuser: Go\n"));
+    let without = context.put_index(None, Some(0), at(8));
+    assert!(!shown(&without).contains("user: Go"));
+}
+
+#[test]
+fn an_index_names_what_is_likeliest_to_be_needed_within_its_tokens() {
+    let filler = "and more of the same. ".repeat(200);
+    let lines: String = (0..200)
+        .map(|line| format!("row {} {filler:.20}\n", 7_919 * line))
+        .collect();
+    let context = call(&start(), "c0", "ls", "{}", &format!("lib/used.ex\n{lines}"));
+    let context = call(&context, "c1", "read", r#"{"path":"lib/used.ex"}"#, &lines);
+    let context = context
+        .add_assistant_message(Value::text("Done."), Value::Nil, Stamp::at(at(4)))
+        .unwrap();
+    let context = context
+        .add_user_message(Value::text("Next"), Stamp::at(at(5)))
+        .unwrap();
+    let context = context.put_recall(true, at(6));
+    let plain = context.keep_last_iterations(1, at(7));
+    let indexed = context
+        .put_index(Some(30), None, at(6))
+        .keep_last_iterations(1, at(7));
+    let index = shown(&indexed);
+    let index = index
+        .lines()
+        .find(|line| line.starts_with("facts: "))
+        .unwrap();
+    assert!(index.starts_with("facts: lib/used.ex; "), "{index}");
+    let more =
+        indexed.count_tokens(Some(Method::Estimate)) - plain.count_tokens(Some(Method::Estimate));
+    let all = context.count_tokens(Some(Method::Estimate));
+    assert!(more * 100 <= all * 3 + 300, "{more} of {all}");
+    // It is made with the hiding, and stays.
+    let later = call(
+        &indexed,
+        "c9",
+        "read",
+        r#"{"path":"lib/other.ex"}"#,
+        "lib/used.ex",
+    );
+    assert!(shown(&later).contains(index));
+    assert_eq!(Context::from_snapshot(&later.to_snapshot()).unwrap(), later);
+}
+
+#[test]
+fn pins_that_leave_no_room_are_named() {
+    let context = told(&"word ".repeat(1_000));
+    let fit = Fit {
+        budget: 100,
+        reserve: 0,
+        keep_first: 0,
+        keep_last: 0,
+        step: 1,
+        method: Some(Method::Estimate),
+    };
+    assert!(context.fit(&fit, at(7)).is_ok());
+    let pinned = context.pin(Pin::Result(1, 0), at(6)).unwrap();
+    let error = pinned.fit(&fit, at(7)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("pins too long: [\"call 1.1\"]"),
+        "{error}"
+    );
+}
+
+/// Lines as tools and people write them.
+fn lines() -> impl Strategy<Value = Vec<String>> {
+    let line = prop_oneof![
+        (argument(), 1..2_000_u32)
+            .prop_map(|(path, line)| format!("{path}:{line}: function is too long")),
+        (word(), 0..100_000_u32, word())
+            .prop_map(|(a, number, b)| format!("the {a} took {number} ms for the {b}")),
+        (word(), 0..999_u32)
+            .prop_map(|(a, number)| format!("{{\"{a}\": {number}, \"status\": \"ok\"}}")),
+        ("[A-Z]{2}[0-9][A-Z][0-9][A-Z]", word())
+            .prop_map(|(id, a)| format!("{a} {id} is confirmed")),
+        (words(2, 4, "/"), 1..9_u32)
+            .prop_map(|(path, number)| format!("wrote {path}/v{number}.json")),
+    ];
+    proptest::collection::vec(line, 30..60)
+}
+
+/// A summary of some lines with one digit of a fact changed, if it has a digit.
+fn lie(line: &str, digit: usize, by: u8) -> Option<String> {
+    let digits: Vec<usize> = line
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| byte.is_ascii_digit())
+        .map(|(at, _)| at)
+        .collect();
+    let at = *digits.get(digit % digits.len().max(1))?;
+    let mut bytes = line.as_bytes().to_vec();
+    bytes[at] = b'0' + (bytes[at] - b'0' + 1 + by % 9) % 10;
+    String::from_utf8(bytes).ok()
+}
+
+#[test]
+fn a_changed_digit_is_found_in_99_of_100_summaries() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut lies, mut found) = (0, 0);
+    while lies < 1_000 {
+        let lines = lines().new_tree(&mut runner).unwrap().current();
+        let context = told(&lines.join("\n"));
+        let last = context.current_iteration() - 1;
+        for case in 0..20 {
+            let line = case * 7 % (lines.len() - 2);
+            let Some(lie) = lie(&lines[line + 1], case, case as u8) else {
+                continue;
+            };
+            let summary = format!("{}\n{lie}\n{}", lines[line], lines[line + 2]);
+            let summarized = context
+                .summarize_checked(1, last, &summary, Check::Nothing, at(7))
+                .unwrap();
+            lies += 1;
+            found += usize::from(!summarized.verdict.wrong.is_empty());
+            let truth = [&*lines[line], &*lines[line + 1]].join("\n");
+            let summarized = context
+                .summarize_checked(1, last, &truth, Check::Nothing, at(7))
+                .unwrap();
+            assert!(
+                summarized.verdict.wrong.is_empty(),
+                "{truth}: {:?}",
+                summarized.verdict.wrong
+            );
+        }
+    }
+    assert!(found * 100 >= lies * 99, "{found} of {lies}");
+}
+
+#[test]
+fn a_summary_is_completed_refused_or_thrown_away_as_asked() {
+    let text = format!(
+        "wrote lib/used.ex at 4711\n{}",
+        "and more of the same. ".repeat(100)
+    );
+    let context = call(
+        &told(&text),
+        "c2",
+        "read",
+        r#"{"path":"lib/used.ex"}"#,
+        "ok",
+    );
+    let context = context
+        .add_user_message(Value::text("Next"), Stamp::at(at(6)))
+        .unwrap();
+    let last = context.turn() - 1;
+    let summarize = |words: &str, check| {
+        context
+            .summarize_checked(1, last, words, check, at(7))
+            .unwrap()
+    };
+    let done = summarize("They wrote a file at 4712.", Check::Append);
+    assert_eq!(
+        (done.fate, &*done.verdict.wrong),
+        (Fate::Summarized, &["4712".into()][..])
+    );
+    assert!(shown(&done.context).contains("Not in the conversation: 4712"));
+    assert!(shown(&done.context).contains("lib/used.ex"));
+    assert!(done.verdict.appended > 0 && done.verdict.kept < done.verdict.facts);
+    let kept = done.context.cover(1).unwrap().1.verdict.as_deref().unwrap();
+    assert_eq!(*kept, done.verdict);
+    assert_eq!(
+        Context::from_snapshot(&done.context.to_snapshot()).unwrap(),
+        done.context
+    );
+    let refused = summarize("They wrote a file at 4712.", Check::Refuse);
+    assert_eq!(refused.fate, Fate::Cleared);
+    assert!(refused.context.summary(1).is_none() && !shown(&refused.context).contains("and more"));
+    let hidden = summarize("They wrote a file at 4712.", Check::Hide);
+    assert_eq!(hidden.fate, Fate::Hidden);
+    assert!(!shown(&hidden.context).contains("I see."));
+    let true_one = summarize("They wrote lib/used.ex at 4711 and read it.", Check::Refuse);
+    assert_eq!(true_one.fate, Fate::Summarized);
+    assert!(context.summarize(1, last, &text, at(7)).is_err());
+    assert_eq!(done.context.summarizable(Some((1, last)), 0, 0), Ok(None));
 }

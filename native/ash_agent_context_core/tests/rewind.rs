@@ -118,7 +118,7 @@ fn whoever_alone_has_what_was_rewound_is_heavy_to_drop() {
 
 #[test]
 fn whoever_alone_has_summaries_is_heavy_to_drop() {
-    let long = "so many words of which little is left ".repeat(4);
+    let long = "so many words of which little is left ".repeat(8);
     let mut context = Context::new("c", Value::text(&long), Value::Nil, stamp()).unwrap();
     for _ in 0..3_000 {
         context = user(&assistant(&context, &long), "next");

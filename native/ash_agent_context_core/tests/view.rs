@@ -313,7 +313,7 @@ impl Pair {
                         next
                     }
                     Err(Error::SummaryTooLong { tokens, replaced }) => {
-                        assert!(tokens >= replaced);
+                        assert!(2 * tokens > replaced);
                         return None;
                     }
                     Err(error) => {

@@ -16,8 +16,10 @@ mod json;
 mod messages;
 mod nif;
 mod otlp;
+mod pins;
 mod prices;
 mod recall;
+mod receipt;
 mod request;
 mod resource;
 mod response;
@@ -55,6 +57,8 @@ mod atoms {
         aws_event_stream, complete, content_filter, failed, finish, finish_reason, finish_word,
         json, length, model, ndjson, open, part, pause, queued, refusal, response, sse, state, stop, tool_call,
         tool_call_arguments, tool_call_started, unfinished_tool_calls, usage,
+        address, append, appended, call, counts, fact, hide, kept, missing, nothing, refuse, wrong, exit_code, facts, gone, kinds, look, masked, path, recall, shortened, summarized,
+        uses, visible, was, whole,
         unknown, unknown_atom = "Elixir.AshAgent.Context.UnknownAtom",
         // Keys of provider metadata that responses bring, which may be the first to use these words.
         #[allow(dead_code)] annotations,

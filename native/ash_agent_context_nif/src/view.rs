@@ -1,9 +1,9 @@
 //! The NIFs of the view.
 
-use ash_agent_context_core::{Cost, Fit, Masks, View};
+use ash_agent_context_core::{Check, Cost, Fit, Masks, Verdict, View};
 use rustler::{Encoder as _, Env, NifMap, Term};
 
-use crate::argument::{At, Of, Unsigned};
+use crate::argument::{At, Of, Unsigned, Worded};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::error::{range, NifError};
@@ -11,6 +11,7 @@ use crate::nif::{change, nif};
 use crate::resource::{answer, Handle};
 use crate::scheduler::Scheduler;
 use crate::tokens::Counted;
+use crate::words::Word as _;
 
 /// Holds what to hide, see `AshAgent.Context.View.fit/3`.
 #[derive(NifMap)]
@@ -80,14 +81,62 @@ change!(
     )
 );
 
-change!(
+// `{context, fate, verdict}`
+nif!(
     context_summarize_normal,
     context_summarize_dirty,
-    |context, first: Unsigned, last: Unsigned, text: Of<'a, &'a str>, at: At| (
-        context.summarize_cost(text)?,
-        context.summarize(first, last, text, at)
-    )
+    |env,
+     scheduler,
+     context: Handle,
+     asked: Of<'a, (Unsigned, Unsigned)>,
+     text: Of<'a, &'a str>,
+     check: Worded<Check>,
+     at: At| {
+        scheduler.allow(context.get().summarize_cost(text)?)?;
+        let (Unsigned(first), Unsigned(last)) = asked;
+        let summarized = context
+            .get()
+            .summarize_checked(first, last, text, check, at)?;
+        let verdict = encode_verdict(env, &summarized.verdict);
+        let fate = summarized.fate.atom();
+        Ok((answer(env, summarized.context), fate, verdict).encode(env))
+    }
 );
+
+// `{context, fate}`
+nif!(
+    context_forget_normal,
+    context_forget_dirty,
+    |env, scheduler, context: Handle, first: Unsigned, last: Unsigned, at: At| {
+        scheduler.allow(context.get().view_cost())?;
+        let (next, fate) = context.get().forget(first, last, at);
+        Ok((answer(env, next), fate.atom()).encode(env))
+    }
+);
+
+/// What a check says of a summary.
+fn encode_verdict<'a>(env: Env<'a>, verdict: &Verdict) -> Term<'a> {
+    let texts = |texts: &[Box<str>]| {
+        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        texts.encode(env)
+    };
+    let mut fields = FieldTerms::new(env);
+    fields.put(atoms::facts(), verdict.facts.encode(env));
+    fields.put(atoms::kept(), verdict.kept.encode(env));
+    fields.put(atoms::missing(), texts(&verdict.missing));
+    fields.put(atoms::wrong(), texts(&verdict.wrong));
+    fields.put(atoms::appended(), verdict.appended.encode(env));
+    fields.end()
+}
+
+/// The verdict on the summary that stands for an iteration, or `nil`.
+#[rustler::nif(name = "context_verdict_normal")]
+fn context_verdict<'a>(env: Env<'a>, context: Handle, number: Unsigned) -> Term<'a> {
+    let cover = context.get().cover(number.0);
+    let verdict = cover.and_then(|(_, cover)| cover.verdict.as_deref());
+    let nothing = || atoms::nil().to_term(env);
+    verdict.map_or_else(nothing, |verdict| encode_verdict(env, verdict))
+}
 
 change!(
     context_expand_normal,
@@ -147,10 +196,14 @@ nif!(
      context: Handle,
      asked: Of<'a, Option<(Unsigned, Unsigned)>>,
      keep_first: Unsigned,
-     keep_last: Unsigned| {
+     keep_last: Unsigned,
+     is_summary: bool| {
         scheduler.allow(context.get().view_cost())?;
         let asked = asked.map(|(first, last)| (first.0, last.0));
-        let range = context.get().compactable(asked, keep_first, keep_last)?;
+        let range = match is_summary {
+            true => context.get().summarizable(asked, keep_first, keep_last)?,
+            false => context.get().compactable(asked, keep_first, keep_last)?,
+        };
         Ok(range.encode(env))
     }
 );

@@ -2,7 +2,8 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, ChangeKind, Method, Prompt, Provider, RepairKind, Role, Status, Thinking,
+    CallKind, CallStatus, ChangeKind, Check, FactKind, FactState, Fate, Look, Method, Prompt,
+    Provider, RepairKind, Role, Status, Thinking,
 };
 use rustler::Atom;
 
@@ -91,6 +92,45 @@ words! {
         O200k => o200k_base,
         Cl100k => cl100k_base,
     } given &Self::ALL;
+
+    Check {
+        Nothing => nothing,
+        Append => append,
+        Refuse => refuse,
+        Hide => hide,
+    } given &[Self::Nothing, Self::Append, Self::Refuse, Self::Hide];
+
+    Fate {
+        Summarized => summarized,
+        Cleared => cleared,
+        Hidden => hidden,
+    } given &[];
+
+    FactKind {
+        Path => path,
+        Address => address,
+        Id => id,
+        Number => number,
+        Error => error,
+        ExitCode => exit_code,
+        Name => name,
+        Decision => decision,
+    } given &[];
+
+    FactState {
+        Visible => visible,
+        Recall => recall,
+        Masked => masked,
+        Gone => gone,
+    } given &[];
+
+    Look {
+        Whole => whole,
+        Shortened => shortened,
+        Cleared => cleared,
+        Summarized => summarized,
+        Hidden => hidden,
+    } given &[];
 
     RepairKind {
         DroppedEmptyMessage => dropped_empty_message,

@@ -3,7 +3,9 @@ defmodule AshAgent.Context.RecallTest do
 
   alias AshAgent.Context
 
+  doctest AshAgent.Context.Pins
   doctest AshAgent.Context.Recall
+  doctest AshAgent.Context.Receipt
 
   defp call(context, id, name, arguments, result) do
     context
@@ -106,7 +108,7 @@ defmodule AshAgent.Context.RecallTest do
 
       assert [_, handle] =
                Regex.run(
-                 ~r/^\[Iterations 1 to 3 are hidden, recall (1\.\.3-[0-9]{3})\]$/,
+                 ~r/^\[Iterations 1 to 3 are hidden, recall (1\.\.3-[0-9]{3})\]\nuser: Question 1\?\nuser: Question 2\?\nuser: Question 3\?$/,
                  note.content
                )
 
@@ -117,7 +119,7 @@ defmodule AshAgent.Context.RecallTest do
       assert Context.count_messages(hidden) == length(Context.to_messages(hidden))
 
       {:ok, summarised, _info} =
-        Context.compact(context, {:summarize, fn _ -> "Questions." end}, range: 1..3)
+        Context.compact(context, {:summarize, fn _ -> "Questions." end}, range: 1..3, check: nil)
 
       assert [_system, summary | _] = Context.to_messages(summarised)
 

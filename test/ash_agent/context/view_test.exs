@@ -478,7 +478,7 @@ defmodule AshAgent.Context.ViewTest do
   describe "compact" do
     test "drops a range" do
       {:ok, next, info} = Context.compact(turns(6), :drop, range: 2..3)
-      assert info == %{range: 2..3, strategy: :drop, reason: nil}
+      assert info == %{range: 2..3, strategy: :drop, reason: nil, verdict: nil}
       assert numbers(sound(next)) == [1, 4, 5, 6]
 
       {:ok, next, %{range: 1..5}} = Context.compact(turns(6), :drop)
@@ -492,10 +492,13 @@ defmodule AshAgent.Context.ViewTest do
         Context.compact(
           turns(6, @long),
           {:summarize, fn messages -> send(me, messages) && {:ok, "They talked."} end},
-          range: 2..4
+          range: 2..4,
+          check: nil
         )
 
-      assert info == %{range: 2..4, strategy: :summarize, reason: nil}
+      assert %{range: 2..4, strategy: :summarize, reason: nil, verdict: verdict} = info
+      assert %{facts: 6, kept: 0, wrong: [], appended: 0} = verdict
+      assert Context.verdict(next, 3) == verdict
       assert_received given
       assert given == turns(6, @long) |> Context.to_messages() |> Enum.slice(3, 6)
 
@@ -519,7 +522,7 @@ defmodule AshAgent.Context.ViewTest do
       for provider <- @providers, do: assert(body(next, provider) =~ "They talked.")
     end
 
-    test "falls back to dropping when the summariser fails, and says so" do
+    test "falls back to clearing, or to dropping where there is nothing to clear, and says so" do
       for {fun, reason} <- [
             {fn _ -> {:error, :down} end, :down},
             {fn _ -> {:error, nil} end, nil},
@@ -534,7 +537,7 @@ defmodule AshAgent.Context.ViewTest do
             {fn _ -> <<255, 254>> end, :no_text}
           ] do
         assert {:ok, next, info} = Context.compact(turns(5), {:summarize, fun})
-        assert info == %{range: 1..4, strategy: :drop, reason: reason}
+        assert info == %{range: 1..4, strategy: :drop, reason: reason, verdict: nil}
         assert numbers(next) == [5]
       end
 
@@ -544,15 +547,60 @@ defmodule AshAgent.Context.ViewTest do
       assert %{strategy: :drop, reason: %ErlangError{original: :odd}} = info
     end
 
-    test "refuses a summary that is longer than what it stands for" do
+    test "takes no summary that is larger than half of what it stands for" do
       for text <- [String.duplicate("x ", 100), String.duplicate("word ", 2_000_000)] do
-        assert {:error, %Error{reason: {:summary_too_long, tokens, replaced}} = error} =
+        assert {:ok, next, %{reason: {:summary_too_long, tokens, replaced}, strategy: :drop}} =
                  Context.compact(turns(5), {:summarize, fn _ -> text end})
 
-        assert tokens >= replaced
-        assert Exception.message(error) =~ "shorter"
+        assert 2 * tokens > replaced
+        assert numbers(next) == [5]
         assert_refused(fn -> Context.mark_as_summarized(turns(5), 1..4, text) end)
       end
+
+      context =
+        turns(2)
+        |> tool("a", String.duplicate("long ", 100))
+        |> Context.add_assistant_message("ok")
+
+      context = Context.add_user_message(context, "next")
+
+      assert {:ok, next, %{reason: :down, strategy: :clear}} =
+               Context.compact(context, {:summarize, fn _ -> {:error, :down} end})
+
+      assert Context.view(next).hidden == []
+      assert inspect(Context.to_messages(next)) =~ "[Old tool result cleared]"
+    end
+
+    test "checks summaries, and completes, refuses or throws away what lacks facts or makes some up" do
+      result = "wrote lib/used.ex, 4711 bytes. " <> String.duplicate("And more. ", 100)
+
+      context =
+        turns(1)
+        |> tool("a", result)
+        |> tool("b", "lib/used.ex")
+        |> Context.add_assistant_message("ok")
+
+      context = Context.add_user_message(context, "next")
+
+      compact =
+        &Context.compact(context, {:summarize, fn _ -> "Wrote 4712 bytes." end}, check: &1)
+
+      assert {:ok, next, %{strategy: :summarize, verdict: %{wrong: ["4712"], appended: more}}} =
+               compact.(:append)
+
+      assert more > 0
+      assert Context.summary(next, 1) =~ "Not in the conversation: 4712\nAlso: lib/used.ex"
+
+      assert {:ok, ^next, %{range: nil, reason: nil}} =
+               Context.compact(next, {:summarize, fn _ -> flunk() end})
+
+      assert {:ok, next,
+              %{strategy: :clear, reason: :summary_refused, verdict: %{wrong: ["4712"]}}} =
+               compact.(:refuse)
+
+      assert %{summaries: [], hidden: [], cleared: %{}} = Context.view(next)
+      assert {:ok, next, %{strategy: :drop, reason: :summary_refused}} = compact.(:hide)
+      assert %{summaries: [], hidden: [_]} = Context.view(next)
     end
 
     test "leaves the current turn and calls that wait" do

@@ -67,9 +67,10 @@ defmodule AshAgent.Context.Enhancer.Budget do
   ## Summaries
 
   The summariser is called when there is something new to summarise, with the messages as in the view: masked, if
-  `AshAgent.Context.Enhancer.Redact` ran before. If it fails, or its summary is longer than the iterations it would
-  replace, a warning is logged (without any of the text), and as many of the oldest iterations as necessary are hidden
-  instead.
+  `AshAgent.Context.Enhancer.Redact` ran before. Its summary is checked, and what it misses appended, see
+  `AshAgent.Context.compact/3`. If it fails, or its summary is larger than half of the iterations it would replace, a
+  warning is logged (without any of the text), results are cleared, and as many of the oldest iterations as necessary are
+  hidden instead.
 
   If you keep the enhanced context, a summary is made once. If you enhance each request anew from a context without the
   summary, it is made each time.
@@ -143,28 +144,16 @@ defmodule AshAgent.Context.Enhancer.Budget do
   end
 
   defp compact(context, strategy, opts) do
-    case Context.compact(context, if_new(strategy), Keyword.take(opts, [:keep_first, :keep_last])) do
+    case Context.compact(context, strategy, Keyword.take(opts, [:keep_first, :keep_last])) do
       {:ok, compacted, %{reason: nil}} -> compacted
-      {:ok, _dropped, %{reason: :nothing_new}} -> context
+      {:ok, cleared, %{strategy: :clear, reason: reason}} -> warn_unsummarized(cleared, reason)
       {:ok, _dropped, %{reason: reason}} -> warn_unsummarized(context, reason)
-      {:error, error} -> warn_unsummarized(context, error.reason)
     end
-  end
-
-  # One summary and nothing else: it would be summarised again in each run.
-  defp if_new(:drop), do: :drop
-
-  defp if_new({:summarize, fun}) do
-    {:summarize,
-     fn
-       [%{metadata: %{summary: %{first: _, last: _}}}] -> {:error, :nothing_new}
-       messages -> fun.(messages)
-     end}
   end
 
   defp warn_unsummarized(context, reason) do
     Logger.warning(
-      "no summary of the older iterations (#{inspect(label(reason))}): the oldest are hidden instead, as many as needed"
+      "no summary of the older iterations (#{inspect(label(reason))}): results are cleared instead, and the oldest iterations hidden, as many as needed"
     )
 
     context

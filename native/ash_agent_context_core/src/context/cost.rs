@@ -15,6 +15,9 @@ const EXACT: usize = 128;
 /// Bytes that a summary's text counts for: it may be counted exactly.
 const SUMMARY: usize = 16;
 
+/// How many times as long as copying a text it takes to find its facts.
+const FACTS: usize = 30;
+
 impl Context {
     /// Of adding a message or results: filling one slot of an exchange touches all of its slots, and an
     /// error lists those that are empty.
@@ -55,9 +58,10 @@ impl Context {
     #[must_use]
     pub fn view_cost(&self) -> Cost {
         let walked = Cost::steps(self.count_iterations());
-        match self.has_recall() {
-            true => walked.plus(self.recall_cost()),
-            false => walked,
+        match self.view() {
+            Some(view) if view.index().0 > 0 => walked.plus(self.receipt_cost()),
+            Some(view) if view.recall || view.pins().is_some() => walked.plus(self.recall_cost()),
+            _ => walked,
         }
     }
 
@@ -65,6 +69,12 @@ impl Context {
     #[must_use]
     pub fn recall_cost(&self) -> Cost {
         self.whole_cost().plus(self.looks_cost())
+    }
+
+    /// Of [`Context::receipt`]: every text is read twice, once for its facts.
+    #[must_use]
+    pub fn receipt_cost(&self) -> Cost {
+        self.recall_cost().times(FACTS)
     }
 
     /// Of [`Context::put_system_prompt`]: the texts that stand after it are put there anew.
@@ -188,6 +198,9 @@ impl Context {
     /// As [`Context::count_cost`].
     pub fn summarize_cost(&self, text: &str) -> Result<Cost, Error> {
         let text = Size::new(1, text.len().saturating_mul(SUMMARY));
-        Ok(self.fit_cost(None)?.plus(text.into()))
+        Ok(self
+            .fit_cost(None)?
+            .plus(self.receipt_cost())
+            .plus(text.into()))
     }
 }

@@ -1,12 +1,15 @@
 //! Keeping a conversation within a budget: what is hidden, and what summaries stand for.
 
-use std::sync::Arc;
-
+use crate::context::block::Told;
 use crate::context::Context;
 use crate::error::Error;
 use crate::tokens::{Method, Tokens};
 use crate::value::time::Time;
+use crate::view::pins::{Pin, Pins};
 use crate::view::{self, Stretch};
+
+/// How often [`Context::fit`] hides more because of what stands in the place of what it hid.
+const ROUNDS: usize = 4;
 
 /// How [`Context::fit`] trims.
 #[derive(Debug, Clone, Copy)]
@@ -65,24 +68,70 @@ impl Context {
         }
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
-        let needed = total.saturating_sub(allowed);
-        let mut next = self.clone();
-        next.log.updated_at = at;
-        if let Some(boundary) = self.boundary(first, last, needed, method) {
+        let mut needed = total.saturating_sub(allowed);
+        // What stands in the place of what is hidden takes tokens, too.
+        for _ in 0..ROUNDS {
+            let Some(boundary) = self.boundary(first, last, needed, method) else {
+                break;
+            };
             let step = fit.step.max(1);
             let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
+            let mut next = self.clone();
+            next.log.updated_at = at;
             next.hide(first, boundary);
+            let left = next.count_tokens(fit.method);
+            if left <= allowed {
+                let hidden = next.hidden_range();
+                return Ok((next, hidden));
+            }
+            needed = needed.saturating_add(left - allowed);
+        }
+        self.fit_all(first, last, fit, at)
+    }
+
+    /// Hides all that may be hidden, without the summaries, and with as little as possible in its place.
+    fn fit_all(
+        &self,
+        first: u64,
+        last: u64,
+        fit: &Fit,
+        at: Time,
+    ) -> Result<(Self, Option<(u64, u64)>), Error> {
+        let allowed = fit.budget.saturating_sub(fit.reserve);
+        let mut next = self.clone();
+        next.log.updated_at = at;
+        if first <= last {
+            next.put_hidden(first, last);
+            next.tell_least(first, last);
+        }
+        let least = next.count_tokens(fit.method);
+        if least <= allowed {
             let hidden = next.hidden_range();
             return Ok((next, hidden));
         }
-        let least = total.saturating_sub(self.view_tokens(method, first, last).total());
-        if least > allowed {
-            return Err(Error::CannotFit { least });
+        let pins: Vec<Box<str>> = self.pins().map(Pin::name).collect();
+        if !pins.is_empty() && self.with_pins(Pins::default(), at).fit(fit, at).is_ok() {
+            return Err(Error::PinsTooLong { pins, least });
         }
-        // Without the summaries, then.
-        next.put_hidden(first, last);
-        let hidden = next.hidden_range();
-        Ok((next, hidden))
+        Err(Error::CannotFit { least })
+    }
+
+    /// Leaves handle and pins in the place of what is hidden in a range.
+    fn tell_least(&mut self, first: u64, last: u64) {
+        let hidden = self
+            .cover(last)
+            .filter(|(_, cover)| cover.summary.is_none());
+        let Some((start, mut cover)) = hidden.map(|(start, cover)| (start, cover.clone())) else {
+            return;
+        };
+        let before = self.range_tokens(start.min(first), cover.last);
+        let end = cover.last;
+        cover.note = self.block(start, end, Told::Least);
+        self.change_view(|view| {
+            view.take(start);
+            view.put(start, cover);
+        });
+        self.retally(start.min(first), end, before);
     }
 
     /// The iteration up to which as many tokens can be hidden, leaving summaries.
@@ -260,6 +309,26 @@ impl Context {
         Ok(has_messages.then_some((first, last)))
     }
 
+    /// The same for a summary: one that stands alone is not made again.
+    ///
+    /// # Errors
+    /// As [`Context::compactable`].
+    pub fn summarizable(
+        &self,
+        range: Option<(u64, u64)>,
+        keep_first: u64,
+        keep_last: u64,
+    ) -> Result<Option<(u64, u64)>, Error> {
+        let range = self.compactable(range, keep_first, keep_last)?;
+        let is_new = |(first, last): &(u64, u64)| {
+            self.stretches(*first, *last).any(|stretch| match stretch {
+                Stretch::Iteration(iteration, _) => iteration.entries().len() > 0,
+                Stretch::Cover(..) => false,
+            })
+        };
+        Ok(range.filter(is_new))
+    }
+
     /// Hides a range that [`Context::compactable`] gave.
     #[must_use]
     pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
@@ -267,35 +336,6 @@ impl Context {
         next.hide_all(first, last);
         next.log.updated_at = at;
         next
-    }
-
-    /// Puts a summary in the place of iterations; the log keeps them.
-    ///
-    /// # Errors
-    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`].
-    ///
-    /// # Complexity
-    /// O(what it stands for)
-    pub fn summarize(&self, first: u64, last: u64, text: &str, at: Time) -> Result<Self, Error> {
-        let Some((first, last)) = self.compactable(Some((first, last)), 0, 0)? else {
-            return Err(Error::NotCompactable {
-                first,
-                last,
-                allowed: self.compactable(None, 0, 0)?,
-            });
-        };
-        let summary = view::summary(first, last, text, self.handle_over(first, last));
-        let rendering = self.rendering(u64::MAX);
-        let tokens = summary.tokens(Method::Estimate, rendering).total();
-        let replaced = self.view_tokens(Method::Estimate, first, last).total();
-        if tokens >= replaced {
-            return Err(Error::SummaryTooLong { tokens, replaced });
-        }
-        let mut next = self.clone();
-        next.put_summary(first, last, Arc::new(summary));
-        next.log.updated_at = at;
-        next.grown();
-        Ok(next)
     }
 
     /// The summary that stands for an iteration.

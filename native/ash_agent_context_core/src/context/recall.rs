@@ -1,23 +1,23 @@
 //! Reads again what the view does not show: by its handle, or found by its words.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::context::block::Told;
+use crate::context::said::Said;
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::call::ToolCall;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Outcome, Role};
-use crate::value::json;
+use crate::log::message::Message;
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::view::excerpt::Excerpt;
 use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
+use crate::view::rendering::ResultLook;
 use crate::view::search::{Found, Search};
-use crate::view::texts::{content_text, output_text};
-use crate::view::{note, summary, summary_text};
+use crate::view::texts::output_text;
+use crate::view::{summary, summary_text};
 
 /// A text that the view does not show in full.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,11 +62,17 @@ impl Context {
         for (first, mut cover) in covers {
             let text = cover.summary.as_deref().and_then(summary_text);
             if let Some(text) = text {
-                let text = letters::utf8(text);
+                let mut text = letters::utf8(text).into_owned();
+                for line in self.pinned_lines(first, cover.last) {
+                    if !text.contains(&line) {
+                        text.push('\n');
+                        text.push_str(&line);
+                    }
+                }
                 let handle = self.handle_over(first, cover.last);
                 cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
             } else if cover.summary.is_none() {
-                cover.note = self.note(first, cover.last);
+                cover.note = self.block(first, cover.last, Told::All);
             }
             self.change_view(|view| {
                 view.take(first);
@@ -76,32 +82,33 @@ impl Context {
         self.tallies = Default::default();
     }
 
+    /// Makes the notes of hidden iterations that have none and should.
+    pub(crate) fn note_missing(&mut self) {
+        let covers = self.view().into_iter().flat_map(|view| view.covers());
+        let without = covers.filter(|(_, cover)| cover.replacement().is_none());
+        let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
+        for (first, last) in without {
+            if let Some(note) = self.block(first, last, Told::All) {
+                self.put_note(first, last, note);
+            }
+        }
+    }
+
     /// The handle of a range, where the view has handles.
     pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<Handle> {
         self.has_recall().then(|| self.handle_of(first, last))
     }
 
-    fn handle_of(&self, first: u64, last: u64) -> Handle {
+    pub(crate) fn handle_of(&self, first: u64, last: u64) -> Handle {
         let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         Handle::of_iterations(first, last, iterations)
-    }
-
-    /// Returns what stands in the place of a hidden range.
-    pub(crate) fn note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
-        let handle = self.handle_over(first, last)?;
-        let range = match first == last {
-            true => format!("Iteration {first} is"),
-            false => format!("Iterations {first} to {last} are"),
-        };
-        let text = format!("[{range} hidden, {RECALL} {handle}]");
-        Some(Arc::new(note(first, last, text)))
     }
 
     /// Takes over a note that was made when the range was hidden.
     pub(crate) fn put_note(&mut self, first: u64, last: u64, note: Arc<Message>) {
         let same = self
             .cover(first)
-            .filter(|(start, cover)| *start == first && cover.last == last && cover.note.is_some());
+            .filter(|(start, cover)| *start == first && cover.last == last);
         let Some(mut cover) = same.map(|(_, cover)| cover.clone()) else {
             return;
         };
@@ -132,7 +139,7 @@ impl Context {
         excerpt.of(&text)
     }
 
-    fn masks(&self) -> Option<&Masks> {
+    pub(crate) fn masks(&self) -> Option<&Masks> {
         self.view()?.masks()
     }
 
@@ -159,36 +166,13 @@ impl Context {
         let mut text = String::new();
         let iterations = (first..=last).filter_map(|number| self.log.get_numbered(number));
         for entry in iterations.flat_map(Iteration::entries) {
-            for (said, words) in self.list_texts(entry) {
+            for said in Said::of(entry) {
                 text.push_str(said.label());
-                text.push_str(&words);
+                text.push_str(&said.text(self.masks()));
                 text.push('\n');
             }
         }
         text
-    }
-
-    /// Returns what an entry says, as models may read it.
-    fn list_texts<'a>(
-        &'a self,
-        entry: &'a Entry,
-    ) -> impl Iterator<Item = (Said<'a>, Cow<'a, str>)> {
-        let masks = self.masks();
-        let message = Said::Message(&entry.message);
-        let content = content_text(&entry.message.content, masks);
-        let content = (!content.is_empty()).then_some((message, content));
-        let calls = entry
-            .calls()
-            .enumerate()
-            .flat_map(move |(slot, (call, outcome))| {
-                let made = (Said::Call(call), Cow::Owned(call_text(call, masks)));
-                let result = outcome.map(|outcome| {
-                    let result = Said::Result(slot, call, outcome);
-                    (result, output_text(outcome, masks))
-                });
-                std::iter::once(made).chain(result)
-            });
-        content.into_iter().chain(calls)
     }
 
     /// Looks for words in what the view does not show in full: the best first, as many at most.
@@ -200,10 +184,11 @@ impl Context {
         let mut search = Search::new(words);
         let mut places = Vec::new();
         for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for (said, text) in self.list_texts(entry) {
+            for said in Said::of(entry) {
                 let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
                     continue;
                 };
+                let text = said.text(self.masks());
                 if search.read(&text) {
                     places.push((place, iteration, said, text));
                 }
@@ -229,7 +214,7 @@ impl Context {
 
     /// The entries of which something may not be shown in full: the number of the iteration, the slots before the entry
     /// in it, and whether it is hidden.
-    fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+    pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
         self.iterations().flat_map(|iteration| {
             let is_hidden = self.hides(iteration.number);
             let mut slots = 0;
@@ -244,7 +229,7 @@ impl Context {
     /// Where a text is found that is not shown in full: with the slot of a result. `None`: it is shown, or was
     /// recalled.
     #[allow(clippy::option_option)]
-    fn place_of(
+    pub(crate) fn place_of(
         &self,
         iteration: u64,
         before: usize,
@@ -255,44 +240,10 @@ impl Context {
             Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => None,
             Said::Result(slot, _, outcome) => {
                 let look = self.rendering(iteration).behind(before);
-                let is_cut = *slot < look.cleared || outcome.longest() > look.most;
+                let is_cut = look.result(*slot, outcome) != ResultLook::Whole;
                 (is_hidden || is_cut).then_some(Some(before + slot))
             }
             _ => is_hidden.then_some(None),
         }
     }
-}
-
-/// Says what a text is of.
-#[derive(Clone, Copy)]
-enum Said<'a> {
-    Message(&'a Message),
-    Call(&'a ToolCall),
-    /// With its slot among those of the message.
-    Result(usize, &'a ToolCall, &'a Outcome),
-}
-
-impl Said<'_> {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Message(message) => match message.role {
-                Role::System => "system: ",
-                Role::User => "user: ",
-                Role::Assistant => "assistant: ",
-            },
-            Self::Call(_) => "call: ",
-            Self::Result(..) => "result: ",
-        }
-    }
-}
-
-fn call_text(call: &ToolCall, masks: Option<&Masks>) -> String {
-    let masked = masks.map(|masks| masks.call(call));
-    let call = masked.as_ref().unwrap_or(call);
-    let arguments = match (&call.arguments.json, call.arguments.value.as_str()) {
-        (Some(json), _) => Cow::Borrowed(&**json),
-        (None, Some(text)) => Cow::Borrowed(text),
-        (None, None) => Cow::Owned(json::write(&call.arguments.value)),
-    };
-    format!("{} {arguments}", call.name.as_str())
 }

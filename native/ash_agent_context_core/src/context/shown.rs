@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use crate::context::block::Told;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::iteration::Iteration;
@@ -166,6 +167,8 @@ impl Context {
             view.max_result_bytes = rules.max_result_bytes;
             view.masks.clone_from(&rules.masks);
             view.recall = rules.recall;
+            view.index = rules.index;
+            view.user_bytes = rules.user_bytes;
             view.blocks = rules.blocks.clone();
         });
         self.show_system();
@@ -204,7 +207,8 @@ impl Context {
         let hidden = Cover {
             last,
             summary: None,
-            note: self.note(first, last),
+            note: self.block(first, last, Told::All),
+            verdict: None,
             messages: messages.sum(),
         };
         self.replace_covers(first, last, [(first, hidden)]);
@@ -231,8 +235,11 @@ impl Context {
         let is_hidden = summary.is_none();
         Cover {
             last,
-            note: self.note(first, last).filter(|_| is_hidden),
+            note: is_hidden
+                .then(|| self.block(first, last, Told::All))
+                .flatten(),
             summary,
+            verdict: None,
             messages: iterations.map(Iteration::count_messages).sum(),
         }
     }
@@ -330,6 +337,8 @@ impl Context {
             for (first, _) in &gone {
                 view.take(*first);
             }
+            let pins = view.pins.take().map(|pins| pins.up_to(behind - 1));
+            view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
                 // What comes now was not meant.
                 *cleared = Arc::new(Cleared {

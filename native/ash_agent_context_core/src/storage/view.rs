@@ -17,6 +17,8 @@ use crate::value::builder::{Json, JsonObject};
 use crate::value::{Size, Value};
 use crate::view::cover::Cover;
 use crate::view::masks::Masks;
+use crate::view::pins::{Pin, Pins};
+use crate::view::verdict::Verdict;
 use crate::view::{Cleared, View};
 
 pub(crate) fn write(json: &mut JsonObject<'_>, view: &View) {
@@ -48,6 +50,16 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
     if view.recall {
         json.key(keys::RECALL).value(&true);
     }
+    let (index, user_bytes) = view.index();
+    if index > 0 {
+        json.key(keys::INDEX).value(&index);
+    }
+    if let Some(bytes) = user_bytes {
+        json.key(keys::USER_BYTES).value(&bytes);
+    }
+    if let Some(pins) = view.pins() {
+        json.key(keys::PINS).list(pins.iter(), pin);
+    }
     if let Some(masks) = masks {
         json.key(keys::MASKS)
             .list(masks.iter(), |json, (pattern, replacement)| {
@@ -68,6 +80,41 @@ fn write_fields(json: &mut JsonObject<'_>, view: &View, masks: Option<&Masks>) {
     }
 }
 
+fn pin(json: &mut Json, pin: &Pin) {
+    json.object(|json| match pin {
+        Pin::Iteration(number) => {
+            json.key(keys::ITERATION).value(number);
+        }
+        Pin::Message(number, position) => {
+            json.key(keys::ITERATION).value(number);
+            json.key(keys::POSITION).value(position);
+        }
+        Pin::Result(number, slot) => {
+            json.key(keys::ITERATION).value(number);
+            json.key(keys::SLOT).value(slot);
+        }
+        Pin::Fact(words) => {
+            text(json, keys::TEXT, Some(words));
+        }
+    });
+}
+
+fn verdict(json: &mut JsonObject<'_>, verdict: &Verdict) {
+    json.key(keys::FACTS).value(&verdict.facts);
+    json.key(keys::KEPT).value(&verdict.kept);
+    json.key(keys::APPENDED).value(&verdict.appended);
+    for (key, texts) in [
+        (keys::MISSING, &verdict.missing),
+        (keys::WRONG, &verdict.wrong),
+    ] {
+        json.key(key).list(texts, |json, one| {
+            json.object(|json| {
+                text(json, keys::TEXT, Some(one));
+            });
+        });
+    }
+}
+
 fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
     json.object(|json| {
         json.key(keys::FIRST).value(&first);
@@ -77,6 +124,9 @@ fn cover(json: &mut Json, (first, cover): (u64, &Cover)) {
         }
         if let Some(note) = &cover.note {
             message(json.key(keys::NOTE), note, None);
+        }
+        if let Some(of) = &cover.verdict {
+            json.key(keys::VERDICT).object(|json| verdict(json, of));
         }
     });
 }
@@ -99,6 +149,9 @@ pub(crate) struct Stored {
     max_result_bytes: Option<usize>,
     masks: Option<Arc<Masks>>,
     recall: bool,
+    index: usize,
+    user_bytes: Option<usize>,
+    pins: Option<Arc<Pins>>,
     blocks: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -107,6 +160,7 @@ struct Covered {
     last: u64,
     summary: Option<Arc<Message>>,
     note: Option<Arc<Message>>,
+    verdict: Option<Arc<Verdict>>,
 }
 
 impl Stored {
@@ -129,6 +183,9 @@ impl Stored {
             max_result_bytes: read_given(fields, keys::MAX_RESULT_BYTES, read_size)?,
             masks: None,
             recall: fields.take_given(keys::RECALL).is_some(),
+            index: read_given(fields, keys::INDEX, read_size)?.unwrap_or(0),
+            user_bytes: read_given(fields, keys::USER_BYTES, read_size)?,
+            pins: read_pins(fields)?,
             blocks: read_list(fields, keys::BLOCKS, |node| {
                 read_pair(node, keys::NAME, keys::TEXT)
             })?,
@@ -145,7 +202,11 @@ impl Stored {
         view.cleared = stored.cleared.map(Arc::new);
         view.max_result_bytes = stored.max_result_bytes;
         view.recall = stored.recall;
+        view.index = stored.index;
+        view.user_bytes = stored.user_bytes;
+        view.pins = stored.pins;
         view.blocks = stored.blocks.into();
+        view.resize();
         let mut behind = 1;
         for (position, covered) in stored.covers.into_iter().enumerate() {
             let Covered {
@@ -153,6 +214,7 @@ impl Stored {
                 last,
                 summary,
                 note,
+                verdict,
             } = covered;
             if first < behind || last < first {
                 return Err(refuse_misplaced(
@@ -167,6 +229,7 @@ impl Stored {
                     last,
                     summary,
                     note,
+                    verdict,
                     messages,
                 },
             );
@@ -179,7 +242,6 @@ impl Stored {
         context.change_view(|view| {
             view.cleared = self.cleared.map(Arc::new);
             view.max_result_bytes = self.max_result_bytes;
-            view.recall = self.recall;
             view.masks = self.masks;
             view.blocks = self.blocks.into();
         });
@@ -191,6 +253,7 @@ impl Stored {
                 last,
                 summary,
                 note,
+                verdict,
             } = cover;
             if !may_cover(context, first.max(behind), last) || first < behind {
                 let expected =
@@ -204,8 +267,20 @@ impl Stored {
             if let Some(note) = note {
                 context.put_note(first, last, note);
             }
+            if verdict.is_some() {
+                context.put_verdict(first, verdict);
+            }
             behind = last.saturating_add(1);
         }
+        // Only now: what the covers tell is stored, and is not made anew.
+        context.change_view(|view| {
+            view.recall = self.recall;
+            view.index = self.index;
+            view.user_bytes = self.user_bytes;
+            view.pins = self.pins;
+            view.resize();
+        });
+        context.note_missing();
         Ok(())
     }
 }
@@ -258,6 +333,57 @@ fn read_cover(node: Node<'_>, trust: Trust) -> Result<Covered, Error> {
         note: read_given(&mut fields, keys::NOTE, |node| {
             read_message_as(node, Role::User, trust)
         })?,
+        verdict: read_given(&mut fields, keys::VERDICT, read_verdict)?,
+    })
+}
+
+fn read_verdict(node: Node<'_>) -> Result<Arc<Verdict>, Error> {
+    let mut fields = fields(node, "a verdict")?;
+    let size = |fields: &mut DocumentFields<'_>, key| {
+        let read = read_given(fields, key, read_size)?;
+        Ok(read.unwrap_or(0))
+    };
+    Ok(Arc::new(Verdict {
+        facts: size(&mut fields, keys::FACTS)?,
+        kept: size(&mut fields, keys::KEPT)?,
+        missing: read_list(&mut fields, keys::MISSING, read_words)?,
+        wrong: read_list(&mut fields, keys::WRONG, read_words)?,
+        appended: size(&mut fields, keys::APPENDED)?,
+    }))
+}
+
+fn read_words(node: Node<'_>) -> Result<Box<str>, Error> {
+    let mut fields = fields(node, "a map with a text")?;
+    at(keys::TEXT, take_name(&mut fields, keys::TEXT))
+}
+
+fn read_pins(fields: &mut DocumentFields<'_>) -> Result<Option<Arc<Pins>>, Error> {
+    let pins = read_list(fields, keys::PINS, read_pin)?;
+    if pins.is_empty() {
+        return Ok(None);
+    }
+    let pins = Pins::new(pins);
+    let pins = pins.map_err(|error| Error::invalid(Vec::new(), format!("fewer pins: {error}")));
+    at(keys::PINS, pins.map(|pins| Some(Arc::new(pins))))
+}
+
+/// Whether the conversation has what is pinned does not matter: then nothing is.
+fn read_pin(node: Node<'_>) -> Result<Pin, Error> {
+    let mut fields = fields(node, "a pin")?;
+    if fields.has(keys::TEXT) {
+        return Ok(Pin::Fact(at(
+            keys::TEXT,
+            take_name(&mut fields, keys::TEXT),
+        )?));
+    }
+    let number = fields.take(keys::ITERATION).unwrap_or(NIL);
+    let number = at(keys::ITERATION, read::read_number(number))?;
+    let position = read_given(&mut fields, keys::POSITION, read_size)?;
+    let slot = read_given(&mut fields, keys::SLOT, read_size)?;
+    Ok(match (position, slot) {
+        (Some(position), _) => Pin::Message(number, position),
+        (None, Some(slot)) => Pin::Result(number, slot),
+        (None, None) => Pin::Iteration(number),
     })
 }
 

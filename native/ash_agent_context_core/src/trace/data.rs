@@ -12,6 +12,7 @@ use crate::log::part::{Content, Part, PartKind, Source};
 use crate::log::price_list::Prices;
 use crate::log::reply::Reply;
 use crate::log::usage::Usage;
+use crate::trace::receipt::{NAMED, RECEIPTS};
 use crate::trace::said::{arguments, content_text, result_text};
 use crate::trace::texts::Texts;
 use crate::trace::told::{Looked, Told, Trace, Within};
@@ -341,6 +342,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(view) = context.view() {
             json.object("view", |json| {
                 self.view(json, context, view);
+                self.trace.write_receipt(json, &context.receipt(NAMED));
                 told.push(view.max_result_bytes());
                 let cleared = asked.is_empty();
                 json.object("seen", |json| self.write_seen(json, context, view, cleared));
@@ -353,12 +355,18 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
         let plain = View::default();
         json.list("asked", |json| {
-            for (first, last, view) in asked {
+            let with_receipt = asked.len().saturating_sub(RECEIPTS);
+            for (position, (first, last, view)) in asked.into_iter().enumerate() {
                 let view = view.unwrap_or(&plain);
                 let most = view.max_result_bytes();
                 json.object(|json| {
                     json.field("from", &first).field("to", &last);
                     self.view(json, context, view);
+                    let receipt =
+                        (position >= with_receipt).then(|| context.receipt_of_request(last, NAMED));
+                    if let Some(receipt) = receipt.flatten() {
+                        self.trace.write_receipt(json, &receipt);
+                    }
                     match told.iter().position(|known| *known == most) {
                         Some(position) => {
                             json.field("as", &position);
@@ -384,6 +392,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                         let shown = shown.as_ref().unwrap_or(summary);
                         json.object("summary", |json| self.content(json, &shown.content));
                     }
+                    if let Some(verdict) = &cover.verdict {
+                        self.trace.write_verdict(json, verdict);
+                    }
                 });
             }
         });
@@ -400,6 +411,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(masks) = view.masks() {
             json.field("masks", &masks.count());
         }
+        self.trace.write_pins(json, view);
         json.list("blocks", |json| {
             for (name, _) in view.blocks() {
                 json.separate();

@@ -5,6 +5,7 @@ mod data;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;
+mod receipt;
 mod request;
 mod said;
 mod terminal;

@@ -6,6 +6,7 @@ use rpds::RedBlackTreeMapSync;
 
 use crate::log::message::Message;
 use crate::value::{steps, Size};
+use crate::view::verdict::Verdict;
 
 /// Iterations that are not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Cover {
     pub summary: Option<Arc<Message>>,
     /// Where nothing stands in their place but how to get them back.
     pub note: Option<Arc<Message>>,
+    /// What a check says of the summary.
+    pub verdict: Option<Arc<Verdict>>,
     /// Their messages in the log.
     pub(crate) messages: usize,
 }
@@ -28,9 +31,10 @@ impl Cover {
     }
 
     pub(super) fn size(&self) -> Size {
-        self.replacement().map_or(Size::new(10, 0), |shown| {
-            shown.size().plus(Size::new(10, 0))
-        })
+        let verdict = self.verdict.as_deref().map_or(0, Verdict::bytes);
+        let own = Size::new(10, verdict);
+        self.replacement()
+            .map_or(own, |shown| shown.size().plus(own))
     }
 }
 

@@ -7,13 +7,16 @@ pub mod change;
 pub mod count;
 pub mod cover;
 pub mod excerpt;
+pub mod facts;
 pub mod handle;
 pub mod masks;
 mod note;
 pub mod pairs;
+pub mod pins;
 pub mod rendering;
 pub(crate) mod search;
 pub(crate) mod texts;
+pub mod verdict;
 mod words;
 
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
 use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
+use crate::view::pins::Pins;
 use crate::view::rendering::Rendering;
 
 /// Holds what of the log is shown, and how.
@@ -47,6 +51,12 @@ pub struct View {
     pub(crate) masks: Option<Arc<Masks>>,
     /// Tells whether a tool reads handles: what is shortened has one then.
     pub(crate) recall: bool,
+    /// Thousandths of the tokens of what is hidden that the index in its place may have.
+    pub(crate) index: usize,
+    /// Bytes of the user's words that stand there; `None`: as many as usual.
+    pub(crate) user_bytes: Option<usize>,
+    /// What no policy hides.
+    pub(crate) pins: Option<Arc<Pins>>,
     /// Texts after the system prompt, by name.
     pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with them.
@@ -64,6 +74,9 @@ pub struct Cleared {
     pub placeholder: Box<str>,
 }
 
+/// What stands in the place of a result unless something else is asked for.
+pub(crate) const CLEARED: &str = "[Old tool result cleared]";
+
 /// Terms that take as long to free as a compiled pattern.
 const MASK: usize = 1_000;
 
@@ -74,7 +87,7 @@ impl PartialEq for View {
             && self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
             && self.masks == other.masks
-            && self.recall == other.recall
+            && self.has_rules_of(other)
             && self.blocks == other.blocks
     }
 }
@@ -96,9 +109,11 @@ impl View {
 
     /// How much of it is noted with a request.
     pub(crate) fn noted_size(&self) -> Size {
-        let blocks = self.blocks.iter().map(|(_, text)| text.len()).sum();
-        let terms = 8 + 4 * self.blocks.len();
-        self.covers_size.plus(Size::new(terms, blocks))
+        let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
+        let pins = self.pins().map_or(0, |pins| pins.iter().count());
+        let bytes = self.pins().map_or(0, Pins::bytes);
+        let terms = 8 + 4 * self.blocks.len() + 4 * pins;
+        self.covers_size.plus(Size::new(terms, blocks + bytes))
     }
 
     /// Tells whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
@@ -109,10 +124,18 @@ impl View {
             && pairs.all(|((first, own), (start, other))| {
                 first == start && own.last == other.last && own.replacement() == other.replacement()
             })
-            && self.recall == other.recall
+            && self.has_rules_of(other)
             && self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
             && self.blocks == other.blocks
+    }
+
+    /// Whether it tells the same of what it does not show.
+    fn has_rules_of(&self, other: &Self) -> bool {
+        self.recall == other.recall
+            && self.index == other.index
+            && self.user_bytes == other.user_bytes
+            && self.pins == other.pins
     }
 
     pub(crate) fn resize(&mut self) {
@@ -122,7 +145,11 @@ impl View {
             .system
             .as_deref()
             .map_or(Size::default(), Message::size);
-        self.other_size = system.plus(Size::new(MASK * masks + 4 * self.blocks.len(), blocks));
+        let pins = self.pins().map_or(Size::default(), |pins| {
+            Size::new(4 * pins.iter().count(), pins.bytes())
+        });
+        let own = Size::new(MASK * masks + 4 * self.blocks.len(), blocks);
+        self.other_size = system.plus(own).plus(pins);
     }
 
     /// How much it takes to read and copy texts as they look.
@@ -160,6 +187,18 @@ impl View {
     #[must_use]
     pub fn masks(&self) -> Option<&Masks> {
         self.masks.as_deref()
+    }
+
+    /// Returns what is pinned.
+    #[must_use]
+    pub fn pins(&self) -> Option<&Pins> {
+        self.pins.as_deref()
+    }
+
+    /// Thousandths of the tokens of what is hidden for an index of it, and bytes of the user's words in it.
+    #[must_use]
+    pub const fn index(&self) -> (usize, Option<usize>) {
+        (self.index, self.user_bytes)
     }
 
     /// Texts after the system prompt, by name.
@@ -203,6 +242,7 @@ impl View {
             placeholder,
             most: self.max_result_bytes.unwrap_or(usize::MAX),
             masks: self.masks.as_deref(),
+            pins: self.pins.as_deref(),
             pairs: None,
             recall: self.recall,
             iteration: number,

@@ -16,6 +16,8 @@ use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pairs::Pairs;
+use crate::view::pins::Pins;
+use crate::view::texts::output_text;
 
 /// How messages of one iteration look.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +30,9 @@ pub struct Rendering<'a> {
     pub(crate) most: usize,
     /// Holds what is masked everywhere.
     pub(crate) masks: Option<&'a Masks>,
-    /// Holds what else is sent, where halves of pairs stand in the iteration whose other halves do not stand
+    /// What is neither blanked nor shortened.
+    pub(crate) pins: Option<&'a Pins>,
+    /// What else is sent, where halves of pairs stand in the iteration whose other halves do not stand
     /// beside them.
     pub(crate) pairs: Option<Pairs<'a>>,
     /// Says whether what is shortened tells how to get it back.
@@ -37,6 +41,17 @@ pub struct Rendering<'a> {
     pub(crate) iteration: u64,
     /// Slots of it before those that are looked at.
     pub(crate) before: usize,
+}
+
+/// How a result looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultLook {
+    /// As it is, but for what is masked.
+    Whole,
+    /// Without its middle.
+    Shortened,
+    /// As a note.
+    Cleared,
 }
 
 /// A message of the view.
@@ -96,6 +111,7 @@ impl<'a> Rendering<'a> {
         placeholder: "",
         most: usize::MAX,
         masks: None,
+        pins: None,
         pairs: None,
         recall: false,
         iteration: 0,
@@ -157,9 +173,36 @@ impl<'a> Rendering<'a> {
         let placeholder = (cleared > 0).then_some(self.placeholder);
         (cleared, placeholder, most).hash(&mut hasher);
         self.masks.map(|masks| masks.key).hash(&mut hasher);
-        let place = self.recall.then_some((self.iteration, self.before));
-        place.hash(&mut hasher);
+        let is_placed = self.recall || self.pins.is_some();
+        let place = is_placed.then_some((self.iteration, self.before));
+        (self.recall, place, self.pins.map(|pins| pins.key)).hash(&mut hasher);
         hasher.finish()
+    }
+
+    fn is_pinned(&self, slot: usize) -> bool {
+        let pins = self.pins;
+        pins.is_some_and(|pins| pins.has_result(self.iteration, self.before + slot))
+    }
+
+    /// The lines of a result with pinned facts, but for those that are there already.
+    fn pinned_lines(&self, outcome: &Outcome, there: &str) -> String {
+        let Some(pins) = self.pins else {
+            return String::new();
+        };
+        let text = output_text(outcome, self.masks);
+        let lines = pins.lines(&text).into_iter();
+        let lines = lines.filter(|line| !there.contains(line));
+        lines.map(|line| format!("\n{line}")).collect()
+    }
+
+    /// Of a result, whether it is blanked or shortened.
+    pub(crate) fn result(&self, slot: usize, outcome: &Outcome) -> ResultLook {
+        match () {
+            () if self.is_pinned(slot) => ResultLook::Whole,
+            () if slot < self.cleared => ResultLook::Cleared,
+            () if outcome.longest() > self.most => ResultLook::Shortened,
+            () => ResultLook::Whole,
+        }
     }
 
     /// The message as it looks; `None`: as in the log.
@@ -253,11 +296,14 @@ impl<'a> Rendering<'a> {
             let handle = Handle::of_result(self.iteration, slot, call, outcome);
             self.recall.then_some(handle)
         };
-        if slot < self.cleared {
+        let look = self.result(slot, outcome);
+        if look == ResultLook::Cleared {
+            let pinned = self.pinned_lines(outcome, "");
             let Some(handle) = handle() else {
-                return Some(Output::Value(Value::text(self.placeholder)));
+                let text = format!("{}{pinned}", self.placeholder);
+                return Some(Output::Value(Value::text(&text)));
             };
-            let note = note::of_cleared(handle, call, self.masks, outcome);
+            let note = note::of_cleared(handle, call, self.masks, outcome) + &pinned;
             // What is as short stays.
             if outcome.longest() > note.len() || matches!(outcome.output, Output::Parts(_)) {
                 return Some(Output::Value(Value::text(&note)));
@@ -266,7 +312,7 @@ impl<'a> Rendering<'a> {
         let masked = self.masks.and_then(|masks| masks.output(outcome));
         let masked = masked.map(|output| Outcome::new(outcome.status, output));
         let seen = masked.as_ref().unwrap_or(outcome);
-        if seen.longest() > self.most {
+        if seen.longest() > self.most && !self.is_pinned(slot) {
             let shortening = Shortening {
                 most: self.most,
                 handle: handle(),
@@ -275,7 +321,10 @@ impl<'a> Rendering<'a> {
                 Output::Parts(parts) => Output::Parts(shortening.parts(parts)),
                 Output::Value(_) => {
                     let text = letters::utf8(seen.text().unwrap_or_default());
-                    Output::Value(Value::text(&shortening.text(&text)))
+                    let mut short = shortening.text(&text);
+                    let pinned = self.pinned_lines(outcome, &short);
+                    short.push_str(&pinned);
+                    Output::Value(Value::text(&short))
                 }
             });
         }

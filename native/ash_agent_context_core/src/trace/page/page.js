@@ -818,11 +818,28 @@
   const switched = button('', () => { state.seen = !state.seen; state.until = null; update(); }, { class: 'switch', 'aria-pressed': 'false' });
   // Which request's view is shown; the first is that of the next request.
   const which = h('select', { name: 'view', 'aria-label': 'What the model saw in', onchange: () => { state.until = null; update(); } });
+  const receipt = h('p', { class: 'note', dir: 'auto', hidden: true });
   const side = h('nav', { 'aria-label': 'Overview', class: 'side' });
 
   const viewWords = view => {
     if (view.to == null) return 'as of now';
     return view.from === view.to ? `request of iteration ${view.from}` : `requests of iterations ${view.from} to ${view.to}`;
+  };
+
+  // What the chosen view does not show, and where that is for the model; a text of the data is shown as it is.
+  const receiptWords = view => {
+    const words = [];
+    const hidden = view.covers.filter(cover => !cover.verdict).length;
+    if (hidden) words.push(`${plural(hidden, 'range')} of iterations not in view`);
+    if (view.receipt) {
+      const { visible: seen, recall, masked, gone, facts } = view.receipt;
+      if (seen + recall + masked + gone) words.push(`of the facts not shown where they were said, ${seen} visible elsewhere, ${recall} one recall away, ${masked} masked, ${gone} gone${facts.length ? `: ${facts.map(visible).join('; ')}${recall + gone > facts.length ? ' …' : ''}` : ''}`);
+    }
+    for (const { verdict } of view.covers) if (verdict) words.push(`a summary has ${verdict.kept} of ${plural(verdict.facts, 'fact')}${verdict.wrong.length ? ` and says what is not there: ${verdict.wrong.map(visible).join('; ')}` : ''}`);
+    if (view.pins) words.push(`pinned: ${view.pins.map(visible).join('; ')}`);
+    const recalls = state.of.all.filter(one => view.to == null || (view.from <= one.number && one.number <= view.to)).reduce((sum, one) => sum + callsOf(one).filter(call => call.name === 'recall').length, 0);
+    if (recalls) words.push(plural(recalls, 'recall'));
+    return words.join(' · ');
   };
 
   function choices() {
@@ -839,6 +856,8 @@
     switched.setAttribute('aria-pressed', String(state.seen));
     state.items = chosen();
     list.show(state.items);
+    receipt.textContent = state.seen ? receiptWords(state.of.view) : '';
+    receipt.hidden = !receipt.textContent;
     const shown = plural(state.items.length, 'message');
     const of = state.until ? ` in the request of iteration ${state.until[0]}` : '';
     status.textContent = (state.query || state.show !== 'all' ? `${shown} found` : shown) + of;
@@ -990,6 +1009,7 @@
     h('a', { href: '#messages', class: 'skip' }, 'Skip to the messages'),
     h('header', { class: 'top' }, h('h1', { dir: 'auto' }, document.title), told),
     h('div', { class: 'bar', role: 'search' }, search, filter, switched, which, next, button('Keys', () => help.showModal()), status),
+    receipt,
     h('div', { class: 'page' }, side, h('main', { id: 'messages', tabindex: '-1' }, feed)),
     help);
   document.getElementById('readable').remove();

@@ -4,7 +4,7 @@ defmodule AshAgent.LLM.ByteLog do
   # Writes the bytes of requests and answers to the log at debug level, for those who ask for them, bounded and without keys.
   #
   # Conversations are in them, so nothing is written unless `AshAgent.Runtime.attach_default_logger(bytes: true)` asked for it
-  # and the level is logged. What a view masks is masked in a request already.
+  # and the level is logged. The masks of a view hold for a request already.
 
   require Logger
 

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Run, ToolExecutor}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, ToolExecutor}
 
   @broken_off "interrupted: the answer broke off"
 
@@ -21,7 +21,19 @@ defmodule AshAgent.Runtime.ModelCall do
          {:ok, context} <- add_response(run, response, answer.first) do
       accept(run, context, response, %{started: started, first: answer.first})
     else
-      {:error, reason} -> break_off(run, answer, reason, started)
+      {:error, reason} -> recover(run, answer, reason, started)
+    end
+  end
+
+  # A request that is too long is made again from a shorter view; the failure stands before it.
+  defp recover(run, answer, reason, started) do
+    {:stop, failed, _reason} = stop = break_off(run, answer, reason, started)
+
+    with true <- Overflow.overflow?(failed.context, reason),
+         {:ok, context} <- Overflow.shorten(failed.context) do
+      ask(Run.put_context(failed, context))
+    else
+      _nothing_to_leave_out -> stop
     end
   end
 

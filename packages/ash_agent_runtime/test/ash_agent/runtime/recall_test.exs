@@ -208,4 +208,67 @@ defmodule AshAgent.Runtime.RecallTest do
 
     for {"recall", {:ok, text}} <- results(context), do: assert(byte_size(text) <= 150)
   end
+
+  describe "a request that is too long" do
+    defp too_long(most) do
+      fn context ->
+        if Context.count_tokens(context, method: :estimate) > most,
+          do: {:error, %AshAgent.LLM.Error{reason: {:status, 400}, kind: :context_overflow}},
+          else: "Fine."
+      end
+    end
+
+    defp long(turns) do
+      Enum.reduce(1..turns, Context.new("Begin"), fn number, context ->
+        Enum.reduce(1..4, context, fn call, context ->
+          id = "c#{number}_#{call}"
+
+          context
+          |> Context.add_assistant_message(nil, [%{id: id, name: "read_file", arguments: %{}}])
+          |> Context.add_tool_results([{id, {:ok, "code A#{number}B#{call} " <> @file_text}}])
+        end)
+        |> Context.add_assistant_message("Done #{number}. " <> String.duplicate("Word. ", 100))
+        |> Context.add_user_message("Go on with #{number}")
+      end)
+    end
+
+    defp ask(context, most, tools) do
+      llm = Scripted.new(too_long(most))
+      {Runtime.run(context, llm: llm, tools: tools), length(Scripted.requests(llm))}
+    end
+
+    test "is made again from shorter and shorter views, and nothing is lost" do
+      context = long(3)
+
+      for {most, cleared?, hidden, requests} <- [
+            {100_000, false, [], 1},
+            {4_000, true, [], 2},
+            {2_200, true, [], 3},
+            {900, true, [1..15], 4}
+          ] do
+        assert {{:ok, result}, ^requests} = ask(context, most, [Recall.tool()])
+        view = Context.view(result.context)
+        assert {view.cleared != nil, view.hidden} == {cleared?, hidden}
+        assert Enum.count(Context.failures(result.context)) == requests - 1
+
+        for failure <- Context.failures(result.context),
+            do: assert(failure.kind == :context_overflow)
+
+        assert Context.receipt(result.context).counts.gone == 0
+
+        assert [_ | _] =
+                 Context.search(Context.clear_tool_results(result.context, keep: 0), "A1B1")
+      end
+    end
+
+    test "ends the run without the tool, and when nothing is left to leave out" do
+      assert {{:error, %{reason: {:llm_error, %{kind: :context_overflow}}}}, 1} =
+               ask(long(3), 4_000, [])
+
+      assert {{:error, error}, requests} = ask(long(3), 10, [Recall.tool()])
+      assert %{reason: {:llm_error, %{kind: :context_overflow}}} = error
+      assert requests <= 4
+      assert Context.get_iteration(error.context, 1).messages != []
+    end
+  end
 end

@@ -1,0 +1,120 @@
+defmodule AshAgent.Context.Pins do
+  @moduledoc """
+  Pins: messages, results and facts that no policy takes out of the view.
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Book it") |> Context.add_assistant_message(nil, [%{id: "a", name: :book, arguments: %{}}])
+      iex> context = Context.add_tool_results(context, [{"a", {:ok, "The booking is QX7R2M.\\nThank you."}}])
+      iex> context = context |> Context.pin({:fact, "QX7R2M"}) |> Context.clear_tool_results(keep: 0)
+      iex> [%{content: [%{content: text}]}] = context |> Context.to_messages() |> Enum.take(-1)
+      iex> text
+      "[Old tool result cleared]\\nThe booking is QX7R2M."
+
+  | pin | what stays |
+  |---|---|
+  | `{:iteration, number}` | all of an iteration |
+  | `{:message, number, position}` | a message: the number of its iteration, and its position there from 0 |
+  | `{:call, id}` | a call with its result: the newest with this id |
+  | `{:fact, text}` | the lines that have this text, of each message and result the first |
+
+  A pinned result is neither cleared nor shortened. Where an iteration is hidden or summarised, its pinned messages and
+  results stand in the block or the summary in its place. Masks hold for them.
+
+  The words of the user are pinned without being asked for: the block in the place of hidden iterations quotes them, up to
+  the option `:user_bytes` of `AshAgent.Context.put_recall/3` and to an eighth of what is hidden, the newest first. There
+  is such a block if the view has handles.
+
+  There may be 100 pins. If they leave a budget no room, `AshAgent.Context.fit/3` returns the error
+  `{:pins_too_long, names, least}`. They are stored with the view. A rewind takes those of what it takes away.
+
+  Call these functions as those of `AshAgent.Context`, which checks their arguments.
+  """
+
+  alias AshAgent.Context.{Error, Native, Options, Reply}
+
+  @typedoc "What stays in the view."
+  @type pin ::
+          {:iteration, pos_integer()}
+          | {:message, pos_integer(), non_neg_integer()}
+          | {:call, String.t()}
+          | {:fact, String.t()}
+
+  @doc """
+  Pins something, and returns the new context.
+
+  Takes the option `:at` as `AshAgent.Context.put_metadata/4` does. Raises `AshAgent.Context.Error` with
+  `{:unknown_pin, name}` or `{:too_many_pins, most}`. Costs O(size of the log) if iterations are hidden.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Never delete anything.") |> Context.add_assistant_message("Fine.") |> Context.add_user_message("Go")
+      iex> context |> Context.pin({:message, 1, 0}) |> Context.keep_last_iterations(1) |> Context.to_messages()
+      [
+        %{role: :user, content: "[Iteration 1 is hidden]\\nuser: Never delete anything.", metadata: %{hidden: %{first: 1, last: 1}}},
+        %{role: :user, content: "Go"}
+      ]
+  """
+  @doc since: "0.1.0"
+  @spec pin(context, pin(), keyword()) :: context when context: Reply.handle()
+  def pin(%{ref: ref} = context, pin, opts \\ []) do
+    case find(ref, pin) do
+      nil ->
+        raise Error, reason: {:unknown_pin, "call #{elem(pin, 1)}"}
+
+      found ->
+        ref |> Native.context_pin(found, Options.time!(opts)) |> Reply.put!(context)
+    end
+  end
+
+  @doc """
+  Takes a pin away, and returns the new context. Nothing happens if there is no such pin.
+
+  A summary keeps the text that was added to it for the pin. Takes the option `:at` as `AshAgent.Context.put_metadata/4`
+  does.
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> "Hi" |> Context.new() |> Context.pin({:iteration, 1}) |> Context.unpin({:iteration, 1}) |> Context.pins()
+      []
+  """
+  @doc since: "0.1.0"
+  @spec unpin(context, pin(), keyword()) :: context when context: Reply.handle()
+  def unpin(%{ref: ref} = context, pin, opts \\ []) do
+    case find(ref, pin) do
+      nil -> context
+      found -> ref |> Native.context_unpin(found, Options.time!(opts)) |> Reply.put!(context)
+    end
+  end
+
+  @doc """
+  Returns the pins, in the order in which they were put.
+
+  ## Examples
+
+      iex> "Hi" |> AshAgent.Context.new() |> AshAgent.Context.pin({:fact, "blue"}) |> AshAgent.Context.pins()
+      [fact: "blue"]
+  """
+  @doc since: "0.1.0"
+  @spec pins(Reply.handle()) :: [pin()]
+  def pins(%{ref: ref}), do: ref |> Native.context_pins() |> Reply.ok!()
+
+  @doc false
+  def pin?({:iteration, number}), do: is_integer(number) and number > 0
+
+  def pin?({:message, number, position}),
+    do: is_integer(number) and number > 0 and is_integer(position) and position >= 0
+
+  def pin?({kind, text}) when kind in [:call, :fact],
+    do: is_binary(text) and String.valid?(text) and String.trim(text) != ""
+
+  def pin?(_other), do: false
+
+  defp find(ref, {:call, id}) do
+    with {iteration, slot} <- ref |> Native.context_place_of_call(id) |> Reply.ok!(),
+         do: {:result, iteration, slot}
+  end
+
+  defp find(_ref, pin), do: pin
+end

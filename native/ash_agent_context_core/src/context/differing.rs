@@ -1,0 +1,137 @@
+//! Two views side by side: what a model sees less of in one than in the other.
+
+use crate::context::Context;
+use crate::log::iteration::Iteration;
+use crate::view::handle::Handle;
+use crate::view::rendering::ResultLook;
+
+/// How something of the log looks, from what is seen best on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Look {
+    /// As it is.
+    Whole,
+    /// A result without its middle.
+    Shortened,
+    /// A result of which only a note is left.
+    Cleared,
+    /// Iterations that a summary stands for.
+    Summarized,
+    /// Iterations that are hidden.
+    Hidden,
+}
+
+impl Look {
+    const fn of(result: ResultLook) -> Self {
+        match result {
+            ResultLook::Whole => Self::Whole,
+            ResultLook::Shortened => Self::Shortened,
+            ResultLook::Cleared => Self::Cleared,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Shortened => "shortened",
+            Self::Cleared => "cleared",
+            Self::Summarized => "summarized",
+            Self::Hidden => "hidden",
+        }
+    }
+}
+
+/// Something that is seen worse in one view than in another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// How it looks.
+    pub look: Look,
+    /// How it looks in the other view.
+    pub was: Look,
+    /// The number of the first iteration.
+    pub first: u64,
+    /// The number of the last.
+    pub last: u64,
+    /// The id of the call whose result it is; `None`: all of the iterations.
+    pub call: Option<Box<str>>,
+    /// How to read it.
+    pub handle: Handle,
+}
+
+impl Context {
+    /// What this view shows less of than another one of the same conversation, oldest first. What only one of them has
+    /// is not compared.
+    ///
+    /// # Complexity
+    /// O(the log)
+    #[must_use]
+    pub fn unseen_beside(&self, other: &Self) -> Vec<Unseen> {
+        let mut unseen: Vec<Unseen> = Vec::new();
+        let known = other.first_number()..=other.current_iteration();
+        for iteration in self.iterations().filter(|one| known.contains(&one.number)) {
+            let number = iteration.number;
+            let (look, was) = (self.look_of(number), other.look_of(number));
+            if look > was {
+                let before = unseen.last_mut().filter(|before| {
+                    let is_same = before.look == look && before.was == was;
+                    is_same && before.call.is_none() && before.last + 1 == number
+                });
+                match before {
+                    Some(before) => before.last = number,
+                    None => unseen.push(Unseen {
+                        look,
+                        was,
+                        first: number,
+                        last: number,
+                        call: None,
+                        handle: self.handle_of(number, number),
+                    }),
+                }
+            } else if look == Look::Whole {
+                self.add_results(iteration, other, &mut unseen);
+            }
+        }
+        for one in unseen.iter_mut().filter(|one| one.first < one.last) {
+            one.handle = self.handle_of(one.first, one.last);
+        }
+        unseen
+    }
+
+    /// The view that the request of an iteration was made from, as [`Context::unseen_beside`] takes it.
+    #[must_use]
+    pub fn asked_view_of(&self, number: u64) -> Option<Self> {
+        self.at_request(number)
+    }
+
+    fn look_of(&self, number: u64) -> Look {
+        match self.cover(number) {
+            None => Look::Whole,
+            Some((_, cover)) if cover.summary.is_some() => Look::Summarized,
+            Some(_) => Look::Hidden,
+        }
+    }
+
+    fn add_results(&self, iteration: &Iteration, other: &Self, unseen: &mut Vec<Unseen>) {
+        let number = iteration.number;
+        let (own, others) = (self.rendering(number), other.rendering(number));
+        if other.look_of(number) != Look::Whole {
+            return;
+        }
+        for (slot, (call, outcome)) in iteration.calls().enumerate() {
+            let Some(outcome) = outcome else { continue };
+            let look = Look::of(own.result(slot, outcome));
+            let was = Look::of(others.result(slot, outcome));
+            if look > was {
+                unseen.push(Unseen {
+                    look,
+                    was,
+                    first: number,
+                    last: number,
+                    call: Some(call.id.clone()),
+                    handle: Handle::of_result(number, slot, call, outcome),
+                });
+            }
+        }
+    }
+}

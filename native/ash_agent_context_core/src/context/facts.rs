@@ -1,0 +1,255 @@
+//! The facts of a conversation: each once, with who used and named it, and the best first.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use crate::context::said::Said;
+use crate::context::Context;
+use crate::log::message::Status;
+use crate::value::Value;
+use crate::view::facts::{each, of_line, tokens, FactKind, Found};
+use crate::view::handle::RECALL;
+
+/// Bytes of a name that a call used.
+const NAME: usize = 64;
+
+/// Where a text stands in the log: the number of the iteration, and the slot of a result.
+pub(crate) type At = (u64, Option<usize>);
+
+/// A fact of some texts.
+#[derive(Debug, Clone)]
+pub(crate) struct Fact {
+    pub kind: FactKind,
+    pub text: Box<str>,
+    /// It without the word beside it.
+    pub piece: Box<str>,
+    pub key: u64,
+    /// Where it stands: the last of these texts that has it.
+    pub at: At,
+    /// How many of the texts have it.
+    pub texts: u32,
+    /// How often calls used it.
+    pub uses: u32,
+    /// Whether a user named it.
+    pub is_named: bool,
+    /// Whether every text that has it masks it.
+    pub is_masked: bool,
+    /// The number of the last text that has it, of those that were read.
+    last: usize,
+}
+
+/// What of a conversation was used as an argument, and what users named.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    /// How often, and the iteration of the last call that did.
+    by_calls: HashMap<u64, (u32, u64)>,
+    by_users: HashSet<u64>,
+}
+
+/// The facts of texts, as they are read.
+#[derive(Debug)]
+pub(crate) struct Facts<'u> {
+    used: &'u Used,
+    known: HashMap<u64, Fact>,
+    texts: usize,
+}
+
+impl Context {
+    /// Reads which facts calls used up to an iteration, and which ones users named.
+    ///
+    /// # Complexity
+    /// O(what was said but for results)
+    pub(crate) fn used(&self, last: u64) -> Used {
+        let mut used = Used::default();
+        for iteration in self.iterations().take_while(|one| one.number <= last) {
+            for said in iteration.entries().flat_map(Said::of) {
+                match said {
+                    Said::Call(call) if call.name.as_str() != RECALL => {
+                        used.add_arguments(&call.arguments.value, iteration.number);
+                    }
+                    said if said.is_of_user() => used.add_user(&said.text(None)),
+                    _ => {}
+                }
+            }
+        }
+        used
+    }
+}
+
+impl Used {
+    fn add_user(&mut self, text: &str) {
+        each(text, |found| {
+            let has_shape = found.kind.is_some();
+            if has_shape {
+                self.by_users.insert(found.key);
+            }
+        });
+    }
+
+    /// Goes down at most [`crate::MAX_DEPTH`] levels.
+    fn add_arguments(&mut self, value: &Value, iteration: u64) {
+        let mut rest = vec![value];
+        while let Some(value) = rest.pop() {
+            match value {
+                Value::Map(map) => rest.extend(map.iter().map(|(_, value)| value)),
+                Value::List(items) | Value::Tuple(items) => rest.extend(items.iter()),
+                value => {
+                    if let Some(text) = value.as_str() {
+                        self.add_argument(text, iteration);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_argument(&mut self, text: &str, iteration: u64) {
+        let mut pieces = tokens(text).peekable();
+        let mut is_first = true;
+        while let Some(piece) = pieces.next() {
+            let is_all = is_first && pieces.peek().is_none();
+            is_first = false;
+            let is_known = piece.kind().is_some() || piece.is_name() || is_all;
+            if is_known && (3..=NAME).contains(&piece.text.len()) {
+                let count = self.by_calls.entry(piece.key()).or_insert((0, 0));
+                *count = (count.0.saturating_add(1), iteration);
+            }
+        }
+    }
+}
+
+impl<'u> Facts<'u> {
+    pub fn new(used: &'u Used) -> Self {
+        Self {
+            used,
+            known: HashMap::new(),
+            texts: 0,
+        }
+    }
+
+    /// Reads a text, with what models may read of it.
+    pub fn read(&mut self, said: &Said<'_>, at: At, masks: Option<&crate::view::masks::Masks>) {
+        self.texts += 1;
+        let text = said.text(None);
+        let seen = masks.map(|masks| said.text(Some(masks)));
+        let seen = seen.filter(|seen| *seen != text).map(|seen| keys(&seen));
+        self.read_text(said, &text, at, seen.as_ref());
+    }
+
+    fn read_text(&mut self, said: &Said<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
+        let mut add = |found: Found<'_>| self.add(found, at, seen);
+        match said {
+            Said::Message(_) if said.is_of_user() => add(first_line(text)),
+            Said::Decision(..) => add(of_line(FactKind::Decision, text)),
+            Said::Result(_, _, outcome) if outcome.status == Status::Error => {
+                add(of_line(
+                    FactKind::Error,
+                    text.trim_start().lines().next().unwrap_or_default(),
+                ));
+            }
+            _ => {}
+        }
+        each(text, add);
+    }
+
+    fn add(&mut self, found: Found<'_>, at: At, seen: Option<&HashSet<u64>>) {
+        if found.text.is_empty() {
+            return;
+        }
+        let used = self
+            .used
+            .by_calls
+            .get(&crate::view::facts::key(&[found.piece]));
+        // A word is a fact where it is used later on, as a name.
+        let later = used.filter(|(_, last)| *last > at.0);
+        let Some(kind) = found.kind.or(later.map(|_| FactKind::Name)) else {
+            return;
+        };
+        let is_masked = seen.is_some_and(|seen| !seen.contains(&found.key));
+        let (uses, texts) = (used.map_or(0, |(uses, _)| *uses), self.texts);
+        let fact = self.known.entry(found.key).or_insert_with(|| Fact {
+            kind,
+            text: found.text.into(),
+            piece: found.piece.into(),
+            key: found.key,
+            at,
+            texts: 0,
+            uses,
+            is_named: self.used.by_users.contains(&found.key),
+            is_masked,
+            last: 0,
+        });
+        fact.is_masked &= is_masked;
+        if !is_masked && fact.last < texts {
+            fact.texts = fact.texts.saturating_add(1);
+            (fact.last, fact.at) = (texts, at);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// All of them, the likeliest to be needed again first.
+    pub fn ranked(self) -> Vec<Fact> {
+        let texts = self.texts.max(1) as f64;
+        let mut facts: Vec<(f64, Fact)> = self
+            .known
+            .into_values()
+            .map(|fact| (score(&fact, texts), fact))
+            .collect();
+        facts.sort_by(|(a, one), (b, other)| {
+            let scores = b.partial_cmp(a).unwrap_or(Ordering::Equal);
+            // No order of a hash map may tell.
+            scores
+                .then(other.last.cmp(&one.last))
+                .then(one.text.cmp(&other.text))
+        });
+        facts.into_iter().map(|(_, fact)| fact).collect()
+    }
+}
+
+/// How likely a fact is to be needed again. The weights were chosen on every second recorded run of agents, see the guide
+/// of budgets for what they show of the others.
+fn score(fact: &Fact, texts: f64) -> f64 {
+    let kind = match fact.kind {
+        FactKind::Name => 3.0,
+        FactKind::Id | FactKind::Address => 2.5,
+        FactKind::Path => 2.0,
+        FactKind::Error | FactKind::ExitCode | FactKind::Number => -1.0,
+        // The user's words are quoted beside an index.
+        FactKind::Decision => -2.0,
+    };
+    let uses = 0.5 * f64::from(fact.uses.min(4));
+    let named = if fact.is_named { 2.0 } else { 0.0 };
+    let age = 4.0 * fact.last as f64 / texts;
+    let often = f64::from(fact.texts.min(20)).ln_1p();
+    // A shorter fact costs less of the room that there is.
+    kind + uses + named + age + often - 0.03 * fact.text.len() as f64
+}
+
+fn first_line(text: &str) -> Found<'_> {
+    of_line(
+        FactKind::Decision,
+        text.trim_start().lines().next().unwrap_or_default(),
+    )
+}
+
+/// What the facts and words of a text are found again by.
+pub(crate) fn keys(text: &str) -> HashSet<u64> {
+    let mut keys = HashSet::new();
+    add_keys(text, &mut keys);
+    keys
+}
+
+/// The same of one more text. A number is found by the words on either side of it, and a line as a whole.
+pub(crate) fn add_keys(text: &str, keys: &mut HashSet<u64>) {
+    each(text, |found| {
+        keys.insert(found.key);
+        keys.extend(found.other);
+    });
+    for line in text.lines() {
+        let line = line.strip_prefix("user: ").unwrap_or(line);
+        keys.insert(of_line(FactKind::Decision, line).key);
+    }
+}

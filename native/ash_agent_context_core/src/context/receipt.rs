@@ -1,0 +1,224 @@
+//! The receipt of a view: of each fact that it does not show, whether a model still sees it elsewhere, is one recall away
+//! from it, must not see it, or has lost it.
+
+use std::collections::HashSet;
+
+use crate::context::facts::{add_keys, Fact, Facts};
+use crate::context::said::Said;
+use crate::context::Context;
+use crate::log::exchange::MessageRef;
+use crate::log::message::Role;
+use crate::view::facts::FactKind;
+use crate::view::handle::Handle;
+use crate::view::rendering::Shown;
+use crate::view::texts::{content_text, output_text};
+
+/// Where a fact is for the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FactState {
+    /// It stands elsewhere in the view.
+    Visible,
+    /// A recall shows it.
+    Recall,
+    /// The view masks it.
+    Masked,
+    /// The log has it, and the model no way to it.
+    Gone,
+}
+
+impl FactState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Visible, Self::Recall, Self::Masked, Self::Gone];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Visible => "visible",
+            Self::Recall => "recall",
+            Self::Masked => "masked",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// A fact that the view does not show where it was said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReceiptFact {
+    /// What it is.
+    pub kind: FactKind,
+    /// Where it is for the model; never [`FactState::Masked`], which is counted and not told.
+    pub state: FactState,
+    /// Its words.
+    pub text: Box<str>,
+    /// How to read it, if the view has handles.
+    pub handle: Option<Handle>,
+    /// The iteration that says it, the last of several.
+    pub iteration: u64,
+    /// How many calls used it.
+    pub uses: u32,
+}
+
+/// A receipt.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Receipt {
+    /// How many facts there are of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].
+    pub counts: [[usize; 4]; 8],
+    /// Those that are not visible, the likeliest to be needed first.
+    pub facts: Vec<ReceiptFact>,
+}
+
+impl Receipt {
+    /// How many facts have a state.
+    #[must_use]
+    pub fn count(&self, state: FactState) -> usize {
+        let kinds = FactKind::ALL.into_iter();
+        kinds.map(|kind| self.count_of(kind, state)).sum()
+    }
+
+    /// How many facts of a kind have a state.
+    #[must_use]
+    pub fn count_of(&self, kind: FactKind, state: FactState) -> usize {
+        let counts = self.counts.get(kind as usize);
+        let count = counts.and_then(|counts| counts.get(state as usize));
+        count.copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, kind: FactKind, state: FactState) {
+        let counts = self.counts.get_mut(kind as usize);
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(state as usize)) {
+            *count += 1;
+        }
+    }
+}
+
+impl Context {
+    /// The receipt of the view, with as many facts told as asked for.
+    ///
+    /// # Complexity
+    /// O(the log)
+    #[must_use]
+    pub fn receipt(&self, most: usize) -> Receipt {
+        self.receipt_until(most, None)
+    }
+
+    /// The receipt of the request of an iteration; `None` if it is not known which view that was made from.
+    ///
+    /// # Complexity
+    /// O(the log)
+    #[must_use]
+    pub fn receipt_of_request(&self, number: u64, most: usize) -> Option<Receipt> {
+        let context = self.at_request(number)?;
+        Some(context.receipt_until(most, Some(number)))
+    }
+
+    /// The conversation at the end of an iteration, with the view that its request was made from.
+    pub(crate) fn at_request(&self, number: u64) -> Option<Self> {
+        let iteration = self.log.get_numbered(number)?;
+        let (_, asked) = self.request_view(iteration)?;
+        let mut asked = asked.cloned().unwrap_or_default();
+        let own = self.view();
+        asked.masks = own.and_then(|view| view.masks.clone());
+        let mut context = self.rewind(i64::try_from(number).ok()?).ok()?;
+        context.change_view(|view| *view = asked);
+        context.show_system();
+        context.tallies = Default::default();
+        Some(context)
+    }
+
+    /// With an iteration: of its request, which does not have its answer yet.
+    fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
+        let mut receipt = Receipt::default();
+        let used = self.used(u64::MAX);
+        let mut facts = Facts::new(&used);
+        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
+            for said in Said::of(entry) {
+                if let Some(slot) = self.place_of(iteration, slots, &said, is_hidden) {
+                    facts.read(&said, (iteration, slot), self.masks());
+                }
+            }
+        }
+        if facts.len() == 0 {
+            return receipt;
+        }
+        let visible = self.visible_keys(request);
+        for fact in facts.ranked() {
+            let state = self.state_of(&fact, &visible);
+            receipt.add(fact.kind, state);
+            let is_told = matches!(state, FactState::Recall | FactState::Gone);
+            if is_told && receipt.facts.len() < most {
+                receipt.facts.push(self.told(fact, state));
+            }
+        }
+        receipt
+    }
+
+    fn state_of(&self, fact: &Fact, visible: &HashSet<u64>) -> FactState {
+        match () {
+            () if visible.contains(&fact.key) => FactState::Visible,
+            () if fact.is_masked => FactState::Masked,
+            () if self.has_recall() => FactState::Recall,
+            () => FactState::Gone,
+        }
+    }
+
+    fn told(&self, fact: Fact, state: FactState) -> ReceiptFact {
+        let handle = self.has_recall().then(|| self.handle_at(fact.at));
+        ReceiptFact {
+            kind: fact.kind,
+            state,
+            text: fact.text,
+            handle: handle.flatten(),
+            iteration: fact.at.0,
+            uses: fact.uses,
+        }
+    }
+
+    /// The handle of a text of the log.
+    fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<Handle> {
+        let Some(slot) = slot else {
+            return Some(self.handle_of(number, number));
+        };
+        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
+        Some(Handle::of_result(number, slot, call, outcome?))
+    }
+
+    /// What a model sees is found again by these.
+    fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
+        let mut keys = HashSet::new();
+        let Some(number) = request else {
+            self.messages().for_each(|shown| shown.add_keys(&mut keys));
+            return keys;
+        };
+        let system = self
+            .messages()
+            .take(usize::from(self.shown_system().is_some()));
+        let before = self.messages_between(0, number.saturating_sub(1));
+        let asked = self.messages_between(number, number);
+        let asked = asked.take_while(|shown| match shown.message {
+            MessageRef::Added(message) => message.role != Role::Assistant,
+            MessageRef::Results(..) => false,
+        });
+        let shown = system.chain(before).chain(asked);
+        shown.for_each(|shown| shown.add_keys(&mut keys));
+        keys
+    }
+}
+
+impl Shown<'_> {
+    fn add_keys(self, keys: &mut HashSet<u64>) {
+        match self.see().message() {
+            MessageRef::Added(message) => {
+                add_keys(&content_text(&message.content, None), keys);
+                for call in &message.calls {
+                    add_keys(&Said::Call(call).text(None), keys);
+                }
+            }
+            MessageRef::Results(_, exchange) => {
+                for outcome in exchange.slots().flatten() {
+                    add_keys(&output_text(outcome, None), keys);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a conversation says, text by text: of messages, of calls, of results.
+
+use std::borrow::Cow;
+
+use crate::log::call::ToolCall;
+use crate::log::decision::Decision;
+use crate::log::exchange::Entry;
+use crate::log::message::{Message, Outcome, Role};
+use crate::value::{json, wording};
+use crate::view::masks::Masks;
+use crate::view::texts::{content_text, output_text};
+
+/// What a text is of.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Message(&'a Message),
+    Call(&'a ToolCall),
+    /// What a person decided about a call.
+    Decision(&'a ToolCall, &'a Decision),
+    /// With its slot among those of the message.
+    Result(usize, &'a ToolCall, &'a Outcome),
+}
+
+impl<'a> Said<'a> {
+    /// All that an entry says.
+    pub fn of(entry: &'a Entry) -> impl Iterator<Item = Self> {
+        let is_said = !content_text(&entry.message.content, None).is_empty();
+        let message = is_said.then_some(Self::Message(&entry.message));
+        let calls = entry.calls().enumerate();
+        let calls = calls.flat_map(move |(slot, (call, outcome))| {
+            let exchange = entry.exchange.as_deref();
+            let decision = exchange.and_then(|exchange| exchange.decision(slot));
+            let decision = decision.map(|decision| Self::Decision(call, decision));
+            let result = outcome.map(|outcome| Self::Result(slot, call, outcome));
+            std::iter::once(Self::Call(call))
+                .chain(decision)
+                .chain(result)
+        });
+        message.into_iter().chain(calls)
+    }
+
+    /// Its words, without what is masked.
+    pub fn text(&self, masks: Option<&Masks>) -> Cow<'a, str> {
+        match self {
+            Self::Message(message) => content_text(&message.content, masks),
+            Self::Call(call) => call_text(call, masks).into(),
+            Self::Decision(call, decision) => decision_text(call, decision, masks).into(),
+            Self::Result(_, _, outcome) => output_text(outcome, masks),
+        }
+    }
+
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Message(message) => match message.role {
+                Role::System => "system: ",
+                Role::User => "user: ",
+                Role::Assistant => "assistant: ",
+            },
+            Self::Call(_) => "call: ",
+            Self::Decision(..) => "decision: ",
+            Self::Result(..) => "result: ",
+        }
+    }
+
+    /// Whether these are the words of the user.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self, Self::Message(message) if message.role == Role::User)
+    }
+}
+
+fn call_text(call: &ToolCall, masks: Option<&Masks>) -> String {
+    let masked = masks.map(|masks| masks.call(call));
+    let call = masked.as_ref().unwrap_or(call);
+    let arguments = match (&call.arguments.json, call.arguments.value.as_str()) {
+        (Some(json), _) => Cow::Borrowed(&**json),
+        (None, Some(text)) => Cow::Borrowed(text),
+        (None, None) => Cow::Owned(json::write(&call.arguments.value)),
+    };
+    format!("{} {arguments}", call.name.as_str())
+}
+
+fn decision_text(call: &ToolCall, decision: &Decision, masks: Option<&Masks>) -> String {
+    let reason = masks.map(|masks| masks.value(&decision.reason));
+    let reason = wording::reason(reason.as_ref().unwrap_or(&decision.reason));
+    match decision.approved {
+        true => format!("{} was approved", call.name.as_str()),
+        false => format!("{} was denied: {reason}", call.name.as_str()),
+    }
+}

@@ -1,0 +1,429 @@
+//! Checking a summary against what it stands for: what it has of the facts, what it misses, and what it says that is not
+//! there. A fact that was changed stands between the words of the right one, so those are compared as well.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hasher as _;
+use std::sync::Arc;
+
+use crate::context::facts::{add_keys, Fact};
+use crate::context::said::Said;
+use crate::context::Context;
+use crate::error::Error;
+use crate::tokens::Method;
+use crate::value::letters;
+use crate::value::time::Time;
+use crate::view::facts::{tokens, FactKind, Hash, Token};
+use crate::view::verdict::{Verdict, NAMED};
+use crate::view::{self, summary_text, Cleared};
+
+/// What is done about a summary that misses facts or says what is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing; the verdict tells.
+    Nothing,
+    /// What it misses is added, as much as there is room for, and what it made up is named.
+    Append,
+    /// It is not used; results are cleared instead.
+    Refuse,
+    /// It is not used; the iterations are hidden.
+    Hide,
+}
+
+/// What became of iterations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// A summary stands for them.
+    Summarized,
+    /// Their results are cleared.
+    Cleared,
+    /// They are hidden.
+    Hidden,
+}
+
+/// A summary that was checked.
+#[derive(Debug, Clone)]
+pub struct Summarized {
+    /// The conversation with it, or with what was done instead.
+    pub context: Context,
+    /// What became of the iterations.
+    pub fate: Fate,
+    /// What the check says.
+    pub verdict: Verdict,
+}
+
+/// What a summary may add to itself of what it stands for: a tenth.
+const APPENDED: u64 = 10;
+
+/// Tokens below which nothing is added.
+const LEAST: u64 = 16;
+
+/// How many words before and after a fact are compared, the most first.
+const WINDOWS: [(usize, usize); 7] = [(3, 3), (2, 2), (1, 1), (3, 0), (0, 3), (2, 0), (0, 2)];
+
+impl Context {
+    /// Puts a summary in the place of iterations; the log keeps them.
+    ///
+    /// # Errors
+    /// As [`Context::summarize_checked`].
+    ///
+    /// # Complexity
+    /// O(the log)
+    pub fn summarize(&self, first: u64, last: u64, text: &str, at: Time) -> Result<Self, Error> {
+        let summarized = self.summarize_checked(first, last, text, Check::Nothing, at)?;
+        Ok(summarized.context)
+    }
+
+    /// Puts a summary in the place of iterations, unless the check of it says otherwise; the log keeps them.
+    ///
+    /// # Errors
+    /// [`Error::NotCompactable`], [`Error::SummaryTooLong`] for one of more than half of what it stands for, or, with
+    /// [`Check::Nothing`], for one that is not shorter.
+    ///
+    /// # Complexity
+    /// O(the log)
+    pub fn summarize_checked(
+        &self,
+        first: u64,
+        last: u64,
+        text: &str,
+        check: Check,
+        at: Time,
+    ) -> Result<Summarized, Error> {
+        let Some((first, last)) = self.compactable(Some((first, last)), 0, 0)? else {
+            return Err(Error::NotCompactable {
+                first,
+                last,
+                allowed: self.compactable(None, 0, 0)?,
+            });
+        };
+        let tokens = self.summary_tokens(first, last, text);
+        let replaced = self.view_tokens(Method::Estimate, first, last).total();
+        // One that is taken as it is has to be shorter, and nothing else.
+        let is_too_long = match check {
+            Check::Nothing => tokens >= replaced,
+            _ => tokens.saturating_mul(2) > replaced,
+        };
+        if is_too_long {
+            return Err(Error::SummaryTooLong { tokens, replaced });
+        }
+        let (mut verdict, missing) = self.check(first, last, text);
+        let is_refused = !verdict.wrong.is_empty() || lacks_most(&missing, &verdict);
+        let context = match check {
+            Check::Refuse if is_refused => {
+                let (context, fate) = self.forget(first, last, at);
+                return Ok(Summarized {
+                    context,
+                    fate,
+                    verdict,
+                });
+            }
+            Check::Hide if is_refused => {
+                let context = self.drop_range(first, last, at);
+                let fate = Fate::Hidden;
+                return Ok(Summarized {
+                    context,
+                    fate,
+                    verdict,
+                });
+            }
+            Check::Append => {
+                let room = (replaced / 2)
+                    .saturating_sub(tokens)
+                    .min(replaced / APPENDED);
+                let text = appended(text, &missing, &mut verdict, room);
+                self.with_summary(first, last, text, &verdict, at)
+            }
+            _ => self.with_summary(first, last, text.to_owned(), &verdict, at),
+        };
+        let fate = Fate::Summarized;
+        Ok(Summarized {
+            context,
+            fate,
+            verdict,
+        })
+    }
+
+    fn summary_tokens(&self, first: u64, last: u64, text: &str) -> u64 {
+        let summary = view::summary(first, last, text, self.handle_over(first, last));
+        let rendering = self.rendering(u64::MAX);
+        summary.tokens(Method::Estimate, rendering).total()
+    }
+
+    fn with_summary(
+        &self,
+        first: u64,
+        last: u64,
+        mut text: String,
+        verdict: &Verdict,
+        at: Time,
+    ) -> Self {
+        for line in self.pinned_lines(first, last) {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        let summary = view::summary(first, last, &text, self.handle_over(first, last));
+        let mut next = self.clone();
+        next.put_summary(first, last, Arc::new(summary));
+        next.put_verdict(first, Some(Arc::new(verdict.clone())));
+        next.log.updated_at = at;
+        next.grown();
+        next
+    }
+
+    /// Keeps what a check said of a summary.
+    pub(crate) fn put_verdict(&mut self, first: u64, verdict: Option<Arc<Verdict>>) {
+        let cover = self.cover(first).filter(|(start, _)| *start == first);
+        let Some(mut cover) = cover.map(|(_, cover)| cover.clone()) else {
+            return;
+        };
+        cover.verdict = verdict;
+        self.change_view(|view| {
+            view.take(first);
+            view.put(first, cover);
+        });
+    }
+
+    /// Goes without a summary: clears the results of iterations and of all before them, or hides the iterations if there
+    /// is nothing to clear.
+    ///
+    /// # Complexity
+    /// O(the iterations)
+    #[must_use]
+    pub fn forget(&self, first: u64, last: u64, at: Time) -> (Self, Fate) {
+        let place = self.view().and_then(|view| view.cleared.as_deref());
+        let from = place.map_or(0, |cleared| cleared.iteration).max(first);
+        let shown = (from..=last).filter(|number| !self.hides(*number));
+        let mut shown = shown.filter_map(|number| self.log.get_numbered(number));
+        if !shown.any(|iteration| iteration.count_calls() > 0) {
+            return (self.drop_range(first, last, at), Fate::Hidden);
+        }
+        let placeholder = place.map_or(view::CLEARED, |cleared| &*cleared.placeholder);
+        let cleared = Arc::new(Cleared {
+            iteration: last.saturating_add(1),
+            calls: 0,
+            placeholder: placeholder.into(),
+        });
+        let mut next = self.clone();
+        next.change_view(|view| view.cleared = Some(cleared));
+        next.tallies = Default::default();
+        next.log.updated_at = at;
+        (next, Fate::Cleared)
+    }
+
+    /// What a text has of the facts of iterations, and the facts that it misses.
+    ///
+    /// # Complexity
+    /// O(the log)
+    fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<Fact>) {
+        let mut has = HashSet::new();
+        add_keys(text, &mut has);
+        has.extend(tokens(text).map(|token| token.key()));
+        let facts = self.ranked_facts(first, last);
+        let all = facts.len();
+        let is_missing = |fact: &Fact| {
+            let piece = crate::view::facts::key(&[&fact.piece]);
+            let is_there = has.contains(&fact.key);
+            !(is_there || fact.kind == FactKind::Number && has.contains(&piece))
+        };
+        let missing: Vec<Fact> = facts.into_iter().filter(is_missing).collect();
+        let named = missing.iter().filter(|fact| !fact.is_masked);
+        let verdict = Verdict {
+            facts: all,
+            kept: all - missing.len(),
+            missing: named.take(NAMED).map(|fact| fact.text.clone()).collect(),
+            wrong: self.wrong(first, last, text),
+            appended: 0,
+        };
+        (verdict, missing)
+    }
+
+    /// The facts of a text that are not those of the iterations.
+    fn wrong(&self, first: u64, last: u64, text: &str) -> Vec<Box<str>> {
+        let mut claims = Claims::new(text);
+        for number in first..=last {
+            let cover = self.cover(number).filter(|(start, _)| *start == number);
+            let earlier = cover.and_then(|(_, cover)| summary_text(cover.summary.as_deref()?));
+            claims.compare(&letters::utf8(earlier.unwrap_or_default()));
+            let iteration = self.log.get_numbered(number);
+            for said in iteration
+                .into_iter()
+                .flat_map(|one| one.entries())
+                .flat_map(Said::of)
+            {
+                // What the summariser read is masked; what it may not have read is no claim's proof.
+                claims.compare(&said.text(self.masks()));
+            }
+        }
+        claims.wrong()
+    }
+}
+
+/// Whether a summary lacks most of what calls used or users named.
+fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
+    let is_needed =
+        |fact: &&Fact| fact.uses > 0 || (fact.is_named && fact.kind != FactKind::Number);
+    let needed = missing.iter().filter(is_needed).count();
+    needed > verdict.kept
+}
+
+/// A summary with what it misses, and what it says that is not so.
+fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
+    let mut text = text.trim_end().to_owned();
+    if room < LEAST {
+        return text;
+    }
+    let mut left = room;
+    let mut add = |text: &mut String, start: &str, words: &str| {
+        let cost = Method::Estimate.text(words.as_bytes()) + 1;
+        let Some(rest) = left.checked_sub(cost) else {
+            return false;
+        };
+        left = rest;
+        text.push_str(start);
+        text.push_str(words);
+        true
+    };
+    let mut start = "\nNot in the conversation: ";
+    for words in &verdict.wrong {
+        if !add(&mut text, start, words) {
+            break;
+        }
+        start = "; ";
+    }
+    start = "\nAlso: ";
+    for fact in missing.iter().filter(|fact| !fact.is_masked) {
+        // A line that a user said may have the number that is a fact of its own.
+        if text.contains(&*fact.text) {
+            continue;
+        }
+        if !add(&mut text, start, &fact.text) {
+            break;
+        }
+        start = "; ";
+        verdict.appended += 1;
+    }
+    text
+}
+
+/// A fact that a summary states.
+#[derive(Default)]
+struct Claim<'a> {
+    text: &'a str,
+    key: u64,
+    is_seen: bool,
+    /// For each window, whether its words stand there, and whether with this fact between them.
+    windows: [(bool, bool); WINDOWS.len()],
+}
+
+/// All of them, by what they are found by.
+struct Claims<'a> {
+    claims: Vec<Claim<'a>>,
+    by_key: HashMap<u64, Vec<usize>>,
+    by_window: HashMap<u64, Vec<(usize, usize)>>,
+}
+
+impl<'a> Claims<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut all = Self {
+            claims: Vec::new(),
+            by_key: HashMap::new(),
+            by_window: HashMap::new(),
+        };
+        let pieces: Vec<Token<'a>> = tokens(text).collect();
+        let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
+        for (position, piece) in pieces.iter().enumerate() {
+            if piece.kind().is_none() || is_marker(text, piece) {
+                continue;
+            }
+            let claim = all.claims.len();
+            all.claims.push(Claim {
+                text: piece.text,
+                key: piece.key(),
+                ..Claim::default()
+            });
+            all.by_key.entry(piece.key()).or_default().push(claim);
+            for (window, reach) in WINDOWS.iter().enumerate() {
+                if let Some(key) = around(&words, position, *reach) {
+                    all.by_window.entry(key).or_default().push((claim, window));
+                }
+            }
+        }
+        all
+    }
+
+    /// Compares them with a text of what the summary stands for.
+    fn compare(&mut self, text: &str) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let pieces: Vec<Token<'_>> = tokens(text).collect();
+        let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
+        for (position, piece) in pieces.iter().enumerate() {
+            let key = piece.key();
+            for claim in self.by_key.get(&key).into_iter().flatten() {
+                if let Some(claim) = self.claims.get_mut(*claim) {
+                    claim.is_seen = true;
+                }
+            }
+            if piece.kind().is_none() {
+                continue;
+            }
+            for reach in WINDOWS {
+                let around = around(&words, position, reach);
+                let found = around.and_then(|key| self.by_window.get(&key));
+                for (claim, window) in found.into_iter().flatten() {
+                    let Some(claim) = self.claims.get_mut(*claim) else {
+                        continue;
+                    };
+                    let is_same = claim.key == key;
+                    if let Some(known) = claim.windows.get_mut(*window) {
+                        *known = (true, known.1 || is_same);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Those that are not there, each once.
+    fn wrong(self) -> Vec<Box<str>> {
+        let mut wrong: Vec<Box<str>> = Vec::new();
+        for claim in self.claims {
+            // The widest words that stand there decide.
+            let decided = claim.windows.iter().find(|(is_there, _)| *is_there);
+            let is_right = claim.is_seen && decided.is_none_or(|(_, is_same)| *is_same);
+            if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
+                wrong.push(claim.text.into());
+            }
+        }
+        wrong
+    }
+}
+
+/// The words around a piece, as many as asked for on either side; `None` at the ends of a text.
+fn around(words: &[u64], position: usize, (before, after): (usize, usize)) -> Option<u64> {
+    let start = position.checked_sub(before)?;
+    let end = position.checked_add(1)?;
+    let mut hash = Hash::default();
+    hash.byte(before as u8);
+    hash.byte(after as u8);
+    let before = words.get(start..position)?;
+    let after = words.get(end..end + after)?;
+    for word in before.iter().chain(after) {
+        hash.write(&word.to_le_bytes());
+    }
+    Some(hash.finish())
+}
+
+/// Whether a number counts the lines of a list.
+fn is_marker(text: &str, piece: &Token<'_>) -> bool {
+    let is_number = piece.text.len() <= 3 && piece.text.bytes().all(|byte| byte.is_ascii_digit());
+    let before = text.get(..piece.start).unwrap_or_default();
+    let is_first = before
+        .rsplit('\n')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .is_empty();
+    let after = text.as_bytes().get(piece.start + piece.text.len());
+    is_number && is_first && after.is_some_and(|byte| b".)".contains(byte))
+}

@@ -1,0 +1,448 @@
+//! The facts of texts: what a model cannot make up, found by its shape. Receipts, indexes and checks of summaries read
+//! texts with this file alone, so what one of them calls a fact the others do.
+
+use std::hash::Hasher;
+
+use crate::value::steps;
+
+/// The kinds of facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FactKind {
+    /// A path or the name of a file.
+    Path,
+    /// The address of a page or of a person.
+    Address,
+    /// Something with letters and digits, such as a key or a hash.
+    Id,
+    /// A number, with the word beside it.
+    Number,
+    /// A line that tells of an error.
+    Error,
+    /// How a program ended.
+    ExitCode,
+    /// A name that a later call used.
+    Name,
+    /// What a person wanted, or said to a call.
+    Decision,
+}
+
+impl FactKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Path,
+        Self::Address,
+        Self::Id,
+        Self::Number,
+        Self::Error,
+        Self::ExitCode,
+        Self::Name,
+        Self::Decision,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Address => "address",
+            Self::Id => "id",
+            Self::Number => "number",
+            Self::Error => "error",
+            Self::ExitCode => "exit_code",
+            Self::Name => "name",
+            Self::Decision => "decision",
+        }
+    }
+}
+
+/// Bytes of a line that is a fact.
+const LINE: usize = 200;
+
+/// Bytes between a number and the word that belongs to it.
+const NEAR: usize = 16;
+
+/// Endings of the names of files; other words with a dot are names of functions, or ends of sentences.
+const ENDINGS: &str =
+    " bash c cc cfg conf cpp cs css csv diff dockerfile eex env erl ex exs fish gif go gz h heex hpp hs html ico ini \
+     ipynb java jpeg jpg js json jsonl jsx key kt leex less livemd lock log lua m md mjs ml pdf pem php png proto ps1 py \
+     rb rs rst sass scala scss sh sql sqlite svg swift tar tex toml ts tsv tsx txt vue wasm xlsx xml yaml yml zig zip zsh ";
+
+/// Words that tell of an error.
+const ERRORS: &str =
+    " err error errors exception fail failed failure fatal panic panicked traceback segfault enoent eacces abort aborted ";
+
+/// A piece of a text: a word, a number, a path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token<'a> {
+    pub text: &'a str,
+    /// Where it begins.
+    pub start: usize,
+}
+
+/// A fact of a text, or a word that may be one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'a> {
+    /// `None`: a word, which is a fact if a later call uses it.
+    pub kind: Option<FactKind>,
+    /// It as it is shown.
+    pub text: &'a str,
+    /// The piece itself: of a number without its word.
+    pub piece: &'a str,
+    /// What it is found again by.
+    pub key: u64,
+    /// And what else: of a number, with the word on its other side.
+    pub other: Option<u64>,
+}
+
+impl<'a> Found<'a> {
+    const fn new(kind: Option<FactKind>, text: &'a str, piece: &'a str, key: u64) -> Self {
+        Self {
+            kind,
+            text,
+            piece,
+            key,
+            other: None,
+        }
+    }
+}
+
+impl<'a> Token<'a> {
+    fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
+
+    /// What it is by its shape.
+    pub fn kind(&self) -> Option<FactKind> {
+        let text = self.text;
+        let digits = text.bytes().filter(u8::is_ascii_digit).count();
+        let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
+        if text.contains("://") || text.split_once('@').is_some_and(is_person) {
+            return Some(FactKind::Address);
+        }
+        if is_path(text, letters) {
+            return Some(FactKind::Path);
+        }
+        if digits == 0 {
+            return None;
+        }
+        let starts = text
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_digit());
+        if letters == 0 || starts && letters <= 2 && !text.contains(['-', '_']) && digits <= 9 {
+            return Some(FactKind::Number);
+        }
+        (text.len() >= 4 && text.is_ascii()).then_some(FactKind::Id)
+    }
+
+    /// Whether a program gave it, and no language: parts joined together.
+    pub fn is_name(&self) -> bool {
+        let inner = self.text.bytes().zip(self.text.bytes().skip(1));
+        let has_hump = inner
+            .clone()
+            .any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase());
+        self.text.len() >= 4 && (has_hump || self.text.contains(['_', '.', ':']))
+    }
+
+    /// What it is found again by.
+    pub fn key(&self) -> u64 {
+        match self.text.contains(',') {
+            true => key(&[&self.text.replace(',', "")]),
+            false => key(&[self.text]),
+        }
+    }
+
+    /// The same, whatever its case: for words around a fact.
+    pub fn word_key(&self) -> u64 {
+        let mut hash = Hash::default();
+        self.text
+            .bytes()
+            .for_each(|byte| hash.byte(byte.to_ascii_lowercase()));
+        hash.finish()
+    }
+}
+
+fn is_person((name, host): (&str, &str)) -> bool {
+    !name.is_empty() && host.contains('.') && !host.contains(['@', '/'])
+}
+
+fn is_path(text: &str, letters: usize) -> bool {
+    let last = text.rsplit('/').next().unwrap_or(text);
+    let ending = last
+        .rsplit_once('.')
+        .filter(|(name, _)| !name.is_empty() || text.len() > 3);
+    let has_ending = ending.is_some_and(|(_, ending)| is_in(ENDINGS, ending));
+    if !text.contains('/') {
+        return has_ending;
+    }
+    let slashes = text.bytes().filter(|byte| *byte == b'/').count();
+    let is_rooted = text.starts_with(['/', '~']) && text.len() > 2;
+    let is_joined =
+        text.contains(['.', '_', '-']) || text.bytes().any(|byte| byte.is_ascii_digit());
+    letters > 1 && (has_ending || is_rooted || slashes > 1 || is_joined)
+}
+
+/// Whether a list of words with spaces around them has a word, in whatever case.
+fn is_in(words: &str, word: &str) -> bool {
+    const LONG: usize = 12;
+    if word.is_empty()
+        || word.len() > LONG
+        || !word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
+        return false;
+    }
+    words.contains(&format!(" {} ", word.to_ascii_lowercase()))
+}
+
+/// What texts are found again by.
+pub(crate) fn key(texts: &[&str]) -> u64 {
+    let mut hash = Hash::default();
+    for text in texts {
+        text.bytes().for_each(|byte| hash.byte(byte));
+        hash.byte(0xff);
+    }
+    hash.finish()
+}
+
+/// FNV-1a: the pieces are short.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hash(u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    pub fn byte(&mut self, byte: u8) {
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+}
+
+impl Hasher for Hash {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.byte(*byte));
+    }
+}
+
+/// The pieces of a text, in one walk.
+pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let bytes = text.as_bytes();
+    let mut next = 0;
+    std::iter::from_fn(move || loop {
+        let start = next + bytes.get(next..)?.iter().position(|byte| is_word(*byte))?;
+        let mut end = start;
+        let mut is_address = false;
+        while let Some(byte) = bytes.get(end) {
+            if !is_word(*byte) {
+                let near = |at: usize| bytes.get(at).copied().unwrap_or(b' ');
+                let (before, after) = (near(end.wrapping_sub(1)), near(end + 1));
+                is_address |= *byte == b':'
+                    && after == b'/'
+                    && near(end + 2) == b'/'
+                    && before.is_ascii_alphabetic();
+                let is_within = match byte {
+                    _ if is_address => b":?=&#%+~;,$!".contains(byte),
+                    // A time, or names of a language that joins them so.
+                    b':' => {
+                        before.is_ascii_digit() && after.is_ascii_digit() && end - start <= 2
+                            || after == b':' && near(end + 2).is_ascii_alphabetic()
+                            || before == b':' && after.is_ascii_alphabetic()
+                    }
+                    b',' => {
+                        before.is_ascii_digit()
+                            && is_thousand(bytes.get(start..end), bytes.get(end + 1..))
+                    }
+                    _ => false,
+                };
+                if !is_within {
+                    break;
+                }
+            }
+            end += 1;
+        }
+        next = end;
+        steps::count(1);
+        let token = text.get(start..end)?;
+        let from = token.len()
+            - token
+                .trim_start_matches("./")
+                .trim_start_matches(['-', '@', '+'])
+                .len();
+        let token = token
+            .get(from..)?
+            .trim_end_matches(['.', '/', '-', '@', ':', ',', '?', '=', '&', ';', '!']);
+        if token
+            .bytes()
+            .any(|byte| byte.is_ascii_alphanumeric() || byte >= 0x80)
+        {
+            return Some(Token {
+                text: token,
+                start: start + from,
+            });
+        }
+    })
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
+}
+
+/// Whether a comma stands in a number, and not between two.
+fn is_thousand(before: Option<&[u8]>, after: Option<&[u8]>) -> bool {
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let digits = after
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let head = before
+        .rsplit(|byte| *byte == b',')
+        .next()
+        .unwrap_or_default();
+    digits == 3
+        && (1..=3).contains(&head.len())
+        && before
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b',')
+}
+
+/// Gives the facts of a text, and its words.
+///
+/// # Complexity
+/// O(text)
+pub(crate) fn each<'a>(text: &'a str, mut take: impl FnMut(Found<'a>)) {
+    let mut line = Line::default();
+    let mut tokens = tokens(text).peekable();
+    while let Some(token) = tokens.next() {
+        if token.start >= line.end {
+            line = Line::at(text, token.start);
+        }
+        let after = tokens.peek().filter(|after| after.start < line.end);
+        let kind = token.kind();
+        if !line.is_error && line.tells_error(text, token) {
+            line.is_error = true;
+            take(of_line(FactKind::Error, line.text(text)));
+        }
+        if kind == Some(FactKind::Number) {
+            if let Some(exit) = line.exit.filter(|_| token.text.len() <= 3) {
+                let said = text.get(exit..token.end()).unwrap_or(token.text);
+                take(Found::new(
+                    Some(FactKind::ExitCode),
+                    said,
+                    token.text,
+                    key(&["exit", token.text]),
+                ));
+                line.exit = None;
+            }
+            number(text, token, line.before, after, &mut take);
+        } else {
+            take(Found::new(kind, token.text, token.text, token.key()));
+        }
+        line.note(token);
+    }
+}
+
+/// A fact that is a line.
+pub(crate) fn of_line(kind: FactKind, line: &str) -> Found<'_> {
+    let line = line.trim();
+    let text = line
+        .get(..line.floor_char_boundary(LINE))
+        .unwrap_or_default();
+    Found::new(Some(kind), text, text, key(&["line", text]))
+}
+
+/// A number, with the word before it or else the one behind it. A digit without one is no fact.
+fn number<'a>(
+    text: &'a str,
+    token: Token<'a>,
+    before: Option<Token<'a>>,
+    after: Option<&Token<'a>>,
+    take: &mut impl FnMut(Found<'a>),
+) {
+    let before = before.filter(|before| {
+        token.start - before.end() <= NEAR && before.kind() != Some(FactKind::Number)
+    });
+    let after = after.filter(|after| {
+        after.start - token.end() <= NEAR && after.kind() != Some(FactKind::Number)
+    });
+    let beside = |word: u64| {
+        let mut hash = Hash::default();
+        hash.write(&word.to_le_bytes());
+        hash.write(&token.key().to_le_bytes());
+        hash.finish()
+    };
+    let (start, end, word) = match (before, after) {
+        (Some(before), _) => (before.start, token.end(), before.word_key()),
+        (None, Some(after)) => (token.start, after.end(), after.word_key()),
+        (None, None) if token.text.len() < 2 => return,
+        (None, None) => (token.start, token.end(), 0),
+    };
+    let said = text.get(start..end).unwrap_or(token.text);
+    let mut found = Found::new(Some(FactKind::Number), said, token.text, beside(word));
+    found.other = before.and(after).map(|after| beside(after.word_key()));
+    take(found);
+}
+
+/// The line that is read.
+#[derive(Debug, Default)]
+struct Line<'a> {
+    start: usize,
+    end: usize,
+    before: Option<Token<'a>>,
+    /// Where it says that a program ended.
+    exit: Option<usize>,
+    is_error: bool,
+}
+
+impl<'a> Line<'a> {
+    fn at(text: &str, start: usize) -> Self {
+        let bytes = text.as_bytes();
+        let end = bytes
+            .get(start..)
+            .and_then(|rest| memchr::memchr(b'\n', rest));
+        let begin = bytes
+            .get(..start)
+            .and_then(|before| memchr::memrchr(b'\n', before));
+        Self {
+            start: begin.map_or(0, |at| at + 1),
+            end: end.map_or(bytes.len(), |at| start + at),
+            ..Self::default()
+        }
+    }
+
+    fn text(&self, text: &'a str) -> &'a str {
+        text.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// `KeyError: ...`, `error: ...`, or a line that begins with such a word.
+    fn tells_error(&self, text: &str, token: Token<'_>) -> bool {
+        let is_type = token.text.ends_with("Error") || token.text.ends_with("Exception");
+        let follows = |sign| {
+            text.as_bytes()
+                .get(token.end())
+                .is_some_and(|byte| *byte == sign)
+        };
+        let is_named = follows(b':') || follows(b'[') || self.before.is_none();
+        (is_type && follows(b':')) || (is_named && is_in(ERRORS, token.text))
+    }
+
+    fn note(&mut self, token: Token<'a>) {
+        const FAR: usize = 24;
+        let starts = |word: &str| {
+            token
+                .text
+                .get(..word.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(word))
+        };
+        if starts("exit") || starts("returncode") || starts("return_code") {
+            self.exit = Some(token.start);
+        }
+        self.exit = self.exit.filter(|exit| token.end() - exit <= FAR);
+        self.before = Some(token);
+    }
+}
