@@ -438,7 +438,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
           ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
@@ -449,7 +449,7 @@ defmodule AshAgentContext.MixProject do
       assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
       extras:
-        ~w(README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE NOTICE bench/RESULTS.md) ++
+        ~w(README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md) ++
           Path.wildcard("guides/*.{md,livemd}"),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_docs:

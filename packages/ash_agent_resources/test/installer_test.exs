@@ -62,7 +62,7 @@ if Code.ensure_loaded?(Igniter.Test) do
                "extensions: [AshAgent.Conversation]"
 
       assert text(igniter, "lib/my_app/chat/iteration.ex") =~
-               "conversation MyApp.Chat.Conversation"
+               ~r/conversation.?MyApp.Chat.Conversation/
 
       domain = text(igniter, "lib/my_app/chat.ex")
       assert domain =~ ~r/resource\(?.?MyApp.Chat.Conversation/

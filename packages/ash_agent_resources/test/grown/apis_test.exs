@@ -21,6 +21,11 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
       field(:content, :string, allow_nil?: false)
       field(:score, :integer)
     end
+
+    use AshGraphql.Type
+
+    @impl AshGraphql.Type
+    def graphql_type(_constraints), do: :reply
   end
 
   defmodule MyApp.Served.Conversation do
@@ -79,7 +84,7 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
     @moduledoc false
     use Ash.Resource,
       domain: MyApp.Served,
-      extensions: [AshAgent.Resource, AshJsonApi.Resource]
+      extensions: [AshAgent.Resource, AshGraphql.Resource, AshJsonApi.Resource]
 
     resource do
       require_primary_key?(false)
@@ -91,6 +96,12 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
 
       input do
         argument(:message, :string, allow_nil?: false)
+      end
+    end
+
+    graphql do
+      queries do
+        action(:ask_adviser, :call)
       end
     end
 
@@ -109,6 +120,9 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
     use AshGraphql, domains: [MyApp.Served]
 
     query do
+    end
+
+    mutation do
     end
   end
 
@@ -166,6 +180,11 @@ if Code.ensure_loaded?(MyApp.DataCase) and Code.ensure_loaded?(AshGraphql) and
                )
 
       assert words =~ "expected either input or parts"
+    end
+
+    test "GraphQL knows the type of an agent's answer" do
+      assert %{data: %{"askAdviser" => %{"content" => "Tea.", "score" => 7}}} =
+               query(~S|{ askAdviser(message: "What?") { content score } }|)
     end
 
     test "JSON:API starts a conversation, says something and lists it" do
