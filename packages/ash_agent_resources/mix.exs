@@ -16,6 +16,7 @@ defmodule AshAgentResources.MixProject do
       start_permanent: Mix.env() == :prod,
       prune_code_paths: Mix.env() != :integration,
       deps: deps(),
+      aliases: aliases(),
       name: "AshAgent Resources",
       description: description(),
       package: package(),
@@ -51,7 +52,8 @@ defmodule AshAgentResources.MixProject do
           {:spark, "~> 2.2"},
           {:splode, "~> 0.2"},
           {:ash_postgres, "~> 2.0", optional: true},
-          {:ash_graphql, "~> 1.8", optional: true},
+          {:ash_phoenix, "~> 2.3", optional: true},
+          {:ash_graphql, "~> 1.10", optional: true},
           {:ash_json_api, "~> 1.5", optional: true},
           {:igniter, "~> 0.6", optional: true},
           {:ash_archival, "~> 2.0", only: :test},
@@ -63,6 +65,12 @@ defmodule AshAgentResources.MixProject do
       end
   end
 
+  # `mix spark.cheat_sheets` needs Igniter. Without it, bin/cheat-sheets writes the same pages.
+  @extensions ~w(AshAgent.Conversation AshAgent.Conversation.Iteration AshAgent.Domain AshAgent.Resource)
+
+  defp aliases,
+    do: ["spark.cheat_sheets": "spark.cheat_sheets --extensions #{Enum.join(@extensions, ",")}"]
+
   defp description do
     "Conversations and agents as Ash resources, Ash actions as an agent's tools, and Ash types for AshAgent.Context."
   end
@@ -72,7 +80,7 @@ defmodule AshAgentResources.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_resources/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md)
+        ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md documentation/dsls/*.md)
     ]
   end
 
@@ -80,8 +88,10 @@ defmodule AshAgentResources.MixProject do
     [
       main: "readme",
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
-      groups_for_extras: [Guides: ~r"guides/"],
+      extras:
+        ~w(README.md CHANGELOG.md LICENSE) ++
+          Path.wildcard("guides/*.md") ++ Path.wildcard("documentation/dsls/*.md"),
+      groups_for_extras: [Guides: ~r"guides/", "Cheat sheets": ~r"documentation/dsls/"],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
         Agents: ~r"^AshAgent\.(Resource|Info|Sigils)",

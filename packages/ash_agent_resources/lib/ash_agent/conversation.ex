@@ -246,7 +246,7 @@ defmodule AshAgent.Conversation do
   `context: %{ash_agent: %{options: [llm: llm]}}` of an action replaces options of the run it starts, for tests for instance. It
   cannot be given in an action's input.
 
-  #{Spark.Options.docs(@conversation.schema)}
+  The options of the section are listed in its [cheat sheet](dsl-ashagent-conversation.html).
   """
 
   use Spark.Dsl.Extension,
