@@ -51,6 +51,7 @@ defmodule AshAgent.Context do
     Options,
     Pins,
     Recall,
+    Rent,
     Receipt,
     Reply,
     Requests,
@@ -863,6 +864,11 @@ defmodule AshAgent.Context do
   @spec clear_tool_results(t(), keyword()) :: t()
   def clear_tool_results(%__MODULE__{} = context, opts \\ []),
     do: View.clear_tool_results(context, opts)
+
+  @doc "Clears old tool results in the view when that is due, see `AshAgent.Context.Rent.clear_when_due/2`."
+  @doc since: "0.1.0", group: "View and budget"
+  @spec clear_when_due(t(), keyword()) :: {t(), Rent.due() | nil}
+  def clear_when_due(%__MODULE__{} = context, opts \\ []), do: Rent.clear_when_due(context, opts)
 
   @doc "Limits the text of each tool result in the view, see `AshAgent.Context.View.put_max_result_bytes/3`."
   @doc since: "0.1.0", group: "View and budget"

@@ -188,6 +188,11 @@ defmodule AshAgent.Context.Enhancer do
     end
   end
 
+  @doc false
+  # Raises what `run/3` would raise for the enhancers themselves.
+  @spec check!([t()]) :: :ok
+  def check!(enhancers), do: Enum.each(enhancers, &prepare!/1)
+
   defp prepare!(function) when is_function(function, 2), do: {function, function}
   defp prepare!(module) when is_atom(module), do: prepare!({module, []})
 

@@ -88,6 +88,7 @@ defmodule AshAgent.Context.Native do
     context_forget: 4,
     context_expand: 4,
     context_clear_results: 4,
+    context_clear_when_due: 3,
     context_max_result_bytes: 3,
     context_masks: 3,
     context_prompt_block: 4,

@@ -24,6 +24,7 @@ pub use context::fit::Fit;
 pub use context::prompt::{Prompt, Unready};
 pub use context::recall::Hit;
 pub use context::receipt::{FactState, Receipt, ReceiptFact};
+pub use context::rent::{Due, Rent};
 pub use context::verdict::{Check, Fate, Summarized};
 pub use context::Context;
 pub use error::{Error, Path, Unsupported};

@@ -2,7 +2,7 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, ChangeKind, Check, FactKind, FactState, Fate, Look, Method, Prompt,
+    CallKind, CallStatus, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method, Prompt,
     Provider, RepairKind, Role, Status, Thinking,
 };
 use rustler::Atom;
@@ -104,6 +104,13 @@ words! {
         Summarized => summarized,
         Cleared => cleared,
         Hidden => hidden,
+    } given &[];
+
+    Due {
+        Paid => paid,
+        Cold => cold,
+        Broken => broken,
+        Window => window,
     } given &[];
 
     FactKind {

@@ -31,6 +31,7 @@ defmodule AshAgent.Context.HandleTest do
     approve_tool_call: ["a"],
     budget_utilization: [10],
     clear_tool_results: [[keep: 1]],
+    clear_when_due: [[keep: 1]],
     compact: [:drop],
     count_iterations: [],
     count_messages: [],

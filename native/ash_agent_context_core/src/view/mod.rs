@@ -118,16 +118,31 @@ impl View {
 
     /// Tells whether the same is noted of both with a request: all but the masks, and what is reckoned of the log.
     pub(crate) fn is_noted_as(&self, other: &Self) -> bool {
-        let covers = |view: &'_ Self| view.covers.size();
-        let mut pairs = self.covers().zip(other.covers());
-        covers(self) == covers(other)
-            && pairs.all(|((first, own), (start, other))| {
-                first == start && own.last == other.last && own.replacement() == other.replacement()
-            })
+        self.covers_as(other)
             && self.has_rules_of(other)
             && self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
             && self.blocks == other.blocks
+    }
+
+    /// Tells whether requests from both begin alike, but for results that are cleared: with the same blocks, and the same
+    /// in the place of the same iterations. `None` is the log as it is.
+    pub(crate) fn begin_alike(own: Option<&Self>, other: Option<&Self>) -> bool {
+        match (own, other) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own.covers_as(other) && own.blocks == other.blocks,
+            (Some(view), None) | (None, Some(view)) => {
+                view.covers.is_empty() && view.blocks.is_empty()
+            }
+        }
+    }
+
+    fn covers_as(&self, other: &Self) -> bool {
+        let mut pairs = self.covers().zip(other.covers());
+        self.covers.size() == other.covers.size()
+            && pairs.all(|((first, own), (start, other))| {
+                first == start && own.last == other.last && own.replacement() == other.replacement()
+            })
     }
 
     /// Whether it tells the same of what it does not show.

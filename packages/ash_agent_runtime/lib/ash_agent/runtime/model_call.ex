@@ -4,14 +4,28 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, ToolExecutor}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, Shape}
+  alias AshAgent.Runtime.ToolExecutor
 
   @broken_off "interrupted: the answer broke off"
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
+    with {:ok, run} <- run |> note_request() |> shape_view(), do: ask_shaped(run)
+  end
+
+  # What changed is given to the application before the model sees it.
+  defp shape_view(run) do
+    case Shape.apply(run.view, run.context) do
+      {:ok, context} when context == run.context -> {:ok, run}
+      {:ok, context} -> run |> Run.put_context(context) |> Run.check()
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  defp ask_shaped(run) do
     started = System.monotonic_time()
-    run = note_request(%{run | requested_at: Run.now()})
+    run = %{run | requested_at: Run.now()}
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
