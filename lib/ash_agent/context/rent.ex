@@ -3,12 +3,12 @@ defmodule AshAgent.Context.Rent do
   Clearing old tool results when it is worth it.
 
   Most of an agent's tokens are old tool results. Carrying them costs the price of reading them from the provider's cache with each
-  request. Clearing them is not free either: the request begins otherwise from the first of them on, so everything behind it
+  request. Clearing them is not free either: the request begins otherwise from the first of them on, so everything after it
   is written to the cache anew, at a higher price. Clearing with each request therefore makes runs dearer, not cheaper.
 
   `clear_when_due/2` rents until the rent is paid. The rent is the price of reading what could have been cleared, for each request since
   the last clearing. When it reaches half of what clearing costs (the difference between writing and reading a token, times the
-  tokens behind the first of the old results that stay), all old results are cleared at once, and the rent begins anew. It
+  tokens after the first of the old results that stay), all old results are cleared at once, and the rent begins anew. It
   clears at once when that costs nothing:
 
     * the provider's cache is cold. Anthropic and Bedrock keep it for five minutes, or an hour where that was asked for; of other
@@ -23,9 +23,9 @@ defmodule AshAgent.Context.Rent do
   No forecast is needed. Call the time between two clearings a phase, R its rent, P the price of the clearing at its end, and x the share
   (a half). The rule pays R + P, and cleared when R had reached x * P. Whoever knows the future and clears the same results either
   does not clear in this phase, and pays at least R, since at its beginning no more could be cleared; or clears in it, and
-  pays at least the price at that time, P / g, if the conversation behind the old results grew to g times its size until the end. The
+  pays at least the price at that time, P / g, if what follows the old results grew to g times its size until the end. The
   rent of the last request aside, the rule so pays at most 1 + 1/x times as much in the first case, which is 3, and (1 + x) * g times as
-  much in the second. That is about the costs that depend on clearing. What is sent either way costs the same.
+  much in the second. That is about the costs that depend on clearing; tokens that are sent either way cost the same.
 
   Compared with sending everything, all clearings together cost at most 1/x times the rent, which sending everything pays as well. So a run
   that ends right after a clearing is dearer than one that never clears. `bench/policies.exs` measures both on recorded runs.

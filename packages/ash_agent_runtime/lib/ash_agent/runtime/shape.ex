@@ -10,7 +10,7 @@ defmodule AshAgent.Runtime.Shape do
 
   @auto [{Enhancer.Budget, clear: :rent}]
 
-  @doc "Raises `ArgumentError` for an option `:view` with something that is no enhancer, or with wrong options."
+  @doc "Raises `ArgumentError` for an option `:view` that holds anything but enhancers, or wrong options."
   def check!(view) do
     {enhancers, opts} = split(view)
     Enhancer.check!(enhancers)
