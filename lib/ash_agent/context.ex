@@ -44,7 +44,18 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
-  alias AshAgent.Context.{Asked, Calls, Enhancer, Error, Failures, Handle, Import, Libraries, Log}
+  alias AshAgent.Context.{
+    Account,
+    Asked,
+    Calls,
+    Enhancer,
+    Error,
+    Failures,
+    Handle,
+    Import,
+    Libraries,
+    Log
+  }
 
   alias AshAgent.Context.{
     Native,
@@ -613,6 +624,11 @@ defmodule AshAgent.Context do
   @spec fetch_cost(t(), keyword()) :: {:ok, non_neg_integer()} | {:error, Error.t()}
   def fetch_cost(%__MODULE__{} = context, opts) when is_list(opts),
     do: Responses.fetch_cost(context, opts)
+
+  @doc "Returns what became of each request at the provider's prompt cache, see `AshAgent.Context.Account.account/2`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec account(t(), keyword()) :: Account.t()
+  def account(%__MODULE__{} = context, opts \\ []), do: Account.account(context, opts)
 
   @doc "Returns the message part of a provider's request as a map, see `AshAgent.Context.Requests.request/3`."
   @doc since: "0.1.0", group: "Requests"

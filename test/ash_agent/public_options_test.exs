@@ -15,6 +15,7 @@ defmodule AshAgent.PublicOptionsTest do
 
   # The code and the documentation of functions of AshAgent.Context stand here, under the same names.
   @parts [
+    Context.Account,
     Context.Calls,
     Context.Failures,
     Context.Import,
@@ -75,6 +76,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :recall} => [context, "1-123"],
       {Context, :receipt} => [context],
       {Context, :clear_when_due} => [context],
+      {Context, :account} => [context],
       {Context, :pin} => [context, {:iteration, 1}],
       {Context, :unpin} => [context, {:iteration, 1}],
       {Context, :search} => [context, "words"],

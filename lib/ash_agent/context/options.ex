@@ -240,6 +240,16 @@ defmodule AshAgent.Context.Options do
             doc: "the number of the first iteration that counts."
           ]
         ],
+    account:
+      AshAgent.Prices.schema() ++
+        [
+          model: [
+            type: {:or, [:string, nil]},
+            type_doc: "a string",
+            doc:
+              "the model that was asked, where answers name none or one without a price. Defaults to no name."
+          ]
+        ],
     count_tokens: [method: [default: :auto] ++ @method],
     fit:
       [

@@ -1,8 +1,10 @@
 //! The conversation: the log, what is shown of it, and the tokens that are counted of that.
 
+pub mod account;
 pub mod asked;
 pub(crate) mod block;
 pub mod cache;
+pub mod cause;
 pub mod cost;
 pub mod differing;
 pub(crate) mod facts;
@@ -547,7 +549,8 @@ impl Context {
             _ => return Err(wrong("tools", "a list of tools")),
         };
         let mut next = self.clone();
-        next.asked.note_request(self.next_number(), [fields, tools]);
+        next.asked
+            .note_request(self.next_number(), [fields, tools, None]);
         next.weigh_view();
         Ok(next)
     }

@@ -19,6 +19,8 @@ mod trace;
 mod value;
 mod view;
 
+pub use context::account::{AccountRow, Accounting, Outlook};
+pub use context::cause::{Cause, Change as RequestChange};
 pub use context::differing::{Look, Unseen};
 pub use context::fit::Fit;
 pub use context::prompt::{Prompt, Unready};

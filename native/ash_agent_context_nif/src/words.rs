@@ -2,8 +2,8 @@
 //! compiler counts them.
 
 use ash_agent_context_core::{
-    CallKind, CallStatus, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method, Prompt,
-    Provider, RepairKind, Role, Status, Thinking,
+    CallKind, CallStatus, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Look, Method,
+    Prompt, Provider, RepairKind, Role, Status, Thinking,
 };
 use rustler::Atom;
 
@@ -104,6 +104,19 @@ words! {
         Summarized => summarized,
         Cleared => cleared,
         Hidden => hidden,
+    } given &[];
+
+    Cause {
+        Model => model,
+        Tools => tools,
+        Output => output,
+        SystemPrompt => system_prompt,
+        Block => block,
+        Fields => fields,
+        Hidden => hidden,
+        Summarized => summarized,
+        Cleared => cleared,
+        Shortened => shortened,
     } given &[];
 
     Due {

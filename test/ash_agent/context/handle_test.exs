@@ -19,6 +19,7 @@ defmodule AshAgent.Context.HandleTest do
 
   # Every function that takes a context first, with arguments that are right.
   @functions [
+    account: [],
     add_assistant_message: ["Hi!"],
     add_response: [:response],
     add_response!: [:response],

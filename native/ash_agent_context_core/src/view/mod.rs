@@ -125,18 +125,6 @@ impl View {
             && self.blocks == other.blocks
     }
 
-    /// Tells whether requests from both begin alike, but for results that are cleared: with the same blocks, and the same
-    /// in the place of the same iterations. `None` is the log as it is.
-    pub(crate) fn begin_alike(own: Option<&Self>, other: Option<&Self>) -> bool {
-        match (own, other) {
-            (None, None) => true,
-            (Some(own), Some(other)) => own.covers_as(other) && own.blocks == other.blocks,
-            (Some(view), None) | (None, Some(view)) => {
-                view.covers.is_empty() && view.blocks.is_empty()
-            }
-        }
-    }
-
     fn covers_as(&self, other: &Self) -> bool {
         let mut pairs = self.covers().zip(other.covers());
         self.covers.size() == other.covers.size()

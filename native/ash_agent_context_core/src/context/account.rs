@@ -1,0 +1,243 @@
+//! What became of each request at the provider's cache: what it should have read, what it did read, why not, and what that
+//! cost.
+
+use chrono::TimeDelta;
+
+use crate::context::cause::{Cause, Request};
+use crate::context::Context;
+use crate::log::bill::{Bill, Count, Reported};
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::log::price::{Rates, Unit};
+use crate::log::price_list::Prices;
+use crate::log::provider::Provider;
+use crate::log::usage::Usage;
+use crate::value::time::Time;
+
+/// Of ten tokens that should have been read, how many must be, so that the cache was hit.
+const HIT: u64 = 9;
+
+/// OpenAI caches requests of so many tokens, in blocks of so many.
+const OPENAI: (u64, u64) = (1024, 128);
+
+/// What became of a request at the provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// There was nothing to read.
+    First,
+    /// What should have been read was.
+    Hit,
+    /// The request began otherwise than the one before it.
+    Broken(Cause),
+    /// The provider had dropped it.
+    Expired,
+    /// A summary stands in the place of what was there.
+    Compacted,
+    /// Nothing is known that would explain it; what was sent may not have been the same.
+    Unexplained,
+}
+
+/// A request with its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRow {
+    /// The number of its iteration.
+    pub iteration: u64,
+    /// Who answered.
+    pub provider: Option<Provider>,
+    /// The model, as it names itself.
+    pub model: Option<Box<str>>,
+    /// When it was sent.
+    pub requested_at: Option<Time>,
+    /// How long after the answer before it.
+    pub since: Option<TimeDelta>,
+    /// The tokens that were reported.
+    pub usage: Usage,
+    /// The tokens that should have been read from the cache.
+    pub predicted: u64,
+    /// What became of that.
+    pub outlook: Outlook,
+    /// What it cost, in 10^-12 US dollars.
+    pub cost: Option<u64>,
+    /// How much of that for what should have been read and was not.
+    pub avoidable: Option<u64>,
+}
+
+/// Whose prices an account reckons with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Accounting<'a> {
+    /// What models cost.
+    pub prices: Option<&'a Prices>,
+    /// The model that was asked, where answers name none or one without a price.
+    pub model: Option<&'a str>,
+}
+
+/// The request before the next one.
+struct Before<'a> {
+    request: Request<'a>,
+    usage: Usage,
+    ended_at: Option<Time>,
+    provider: Option<Provider>,
+    /// Whether what was written last stays for an hour.
+    for_an_hour: bool,
+}
+
+impl Context {
+    /// A row for each request whose tokens were reported, oldest first.
+    ///
+    /// # Complexity
+    /// O(messages)
+    #[must_use]
+    pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
+        let mut rows = Vec::new();
+        let mut before: Option<Before<'_>> = None;
+        for iteration in self.iterations() {
+            for entry in iteration.entries().filter(|entry| entry.is_model()) {
+                let Some(reported) = entry.usage.as_deref().filter(|all| all.sum.input > 0) else {
+                    continue;
+                };
+                let row = self.row(iteration, entry, reported, before.as_ref(), accounting);
+                before = Some(self.stand_before(iteration, entry, reported, before));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    fn stand_before<'a>(
+        &'a self,
+        iteration: &Iteration,
+        entry: &'a Entry,
+        reported: &Reported,
+        before: Option<Before<'a>>,
+    ) -> Before<'a> {
+        let reply = entry.message.reply.as_deref();
+        let wrote = reported.last.written > 0;
+        let hours = || reported.bills().iter().any(keeps_for_an_hour);
+        Before {
+            request: self.noted_request(iteration.number, reply),
+            usage: reported.last,
+            ended_at: reply.and_then(|reply| reply.received_at.or(reply.requested_at)),
+            provider: reply.and_then(|reply| reply.provider),
+            for_an_hour: match wrote {
+                true => hours(),
+                false => before.is_some_and(|before| before.for_an_hour),
+            },
+        }
+    }
+
+    fn row(
+        &self,
+        iteration: &Iteration,
+        entry: &Entry,
+        reported: &Reported,
+        before: Option<&Before<'_>>,
+        accounting: &Accounting<'_>,
+    ) -> AccountRow {
+        let reply = entry.message.reply.as_deref();
+        let requested_at = reply.and_then(|reply| reply.requested_at);
+        let ended_at = before.and_then(|before| before.ended_at);
+        let since = requested_at
+            .zip(ended_at)
+            .map(|(asked, ended)| asked.signed_duration_since(ended));
+        let usage = reported.sum;
+        let predicted = before.map_or(0, Before::predict);
+        let request = self.noted_request(iteration.number, reply);
+        let outlook = match before {
+            Some(before) if predicted > 0 => before.judge(&request, predicted, usage.cached, since),
+            _ => Outlook::First,
+        };
+        let opened = iteration.started_at;
+        let cost = accounting.prices.and_then(|prices| {
+            let cost = prices.cost(entry, accounting.model, opened).ok()??;
+            Some(cost.total())
+        });
+        let rates = accounting.rates(entry, opened);
+        let lost = match outlook {
+            Outlook::First | Outlook::Hit => 0,
+            _ => predicted.saturating_sub(usage.cached),
+        };
+        let for_an_hour = reported.bills().iter().any(keeps_for_an_hour);
+        AccountRow {
+            iteration: iteration.number,
+            provider: reply.and_then(|reply| reply.provider),
+            model: reply.and_then(|reply| reply.model.clone()),
+            requested_at,
+            since,
+            usage,
+            predicted,
+            outlook,
+            cost,
+            avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
+        }
+    }
+}
+
+impl Before<'_> {
+    /// The tokens that the next request reads if it begins as this one.
+    fn predict(&self) -> u64 {
+        let usage = &self.usage;
+        match self.provider {
+            Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
+                let (least, block) = OPENAI;
+                match usage.input >= least {
+                    true => usage.input / block * block,
+                    false => 0,
+                }
+            }
+            // Others promise nothing beyond what they say that they have.
+            _ => usage.cached.saturating_add(usage.written),
+        }
+    }
+
+    fn judge(
+        &self,
+        next: &Request<'_>,
+        predicted: u64,
+        read: u64,
+        since: Option<TimeDelta>,
+    ) -> Outlook {
+        if read.saturating_mul(10) >= predicted.saturating_mul(HIT) {
+            return Outlook::Hit;
+        }
+        let lifetime = match (self.provider, self.for_an_hour) {
+            (Some(Provider::Anthropic | Provider::Bedrock), true) => Some(TimeDelta::hours(1)),
+            (Some(Provider::Anthropic | Provider::Bedrock), false) => Some(TimeDelta::minutes(5)),
+            _ => None,
+        };
+        let is_expired = || Some(since? > lifetime?);
+        let change = next.changes_since(&self.request).first().copied();
+        match change.map(|change| change.cause) {
+            Some(Cause::Summarized) => Outlook::Compacted,
+            Some(cause) => Outlook::Broken(cause),
+            None if is_expired() == Some(true) => Outlook::Expired,
+            None => Outlook::Unexplained,
+        }
+    }
+}
+
+impl<'p> Accounting<'p> {
+    fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
+        let reply = entry.message.reply.as_deref();
+        let named = reply.and_then(|reply| reply.model.as_deref());
+        let provider = reply.and_then(|reply| reply.provider);
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
+        let provider = provider.map(|provider| provider.name());
+        self.prices?.find(provider, [named, self.model], at)
+    }
+}
+
+/// What tokens cost more than if they had been read from the cache: they were written to it, or sent as others.
+fn price_of_losing(rates: &Rates, lost: u64, usage: &Usage, for_an_hour: bool) -> u64 {
+    let rate = |unit| rates.rate(unit, usage.input).unwrap_or_default();
+    let paid = match (usage.written > 0, for_an_hour) {
+        (true, true) => rate(Unit::CacheWriteHour),
+        (true, false) => rate(Unit::CacheWrite),
+        (false, _) => rate(Unit::Input),
+    };
+    lost.saturating_mul(paid.saturating_sub(rate(Unit::CacheRead)))
+}
+
+/// Tells whether some of what was written to the cache stays for an hour.
+pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
+    bill.count(Count::WrittenHour) > 0
+}

@@ -1,0 +1,60 @@
+//! The NIFs that tell what became of requests at a provider's cache.
+
+use ash_agent_context_core::{AccountRow, Accounting, Outlook};
+use rustler::{Encoder as _, Env, Term};
+
+use crate::argument::Of;
+use crate::atoms;
+use crate::encode::{Encoder, FieldTerms};
+use crate::nif::nif;
+use crate::prices::PricesHandle;
+use crate::resource::Handle;
+use crate::tokens;
+use crate::words::Word as _;
+
+// A map for each request, oldest first.
+nif!(
+    context_account_normal,
+    context_account_dirty,
+    |env,
+     scheduler,
+     context: Handle,
+     prices: Of<'a, Option<PricesHandle>>,
+     model: Of<'a, Option<&'a str>>| {
+        scheduler.allow(context.get().spending_cost(0))?;
+        let accounting = Accounting {
+            prices: prices.as_ref().map(|prices| prices.get()),
+            model,
+        };
+        let rows = context.get().account(&accounting);
+        let encoder = Encoder::new_copying(env);
+        Ok(encoder.list(rows.iter().map(|row| encode_row(env, row))))
+    }
+);
+
+fn encode_row<'a>(env: Env<'a>, row: &AccountRow) -> Term<'a> {
+    let encoder = Encoder::new_copying(env);
+    let mut fields = FieldTerms::new(env);
+    fields.put(atoms::iteration(), row.iteration.encode(env));
+    let provider = row.provider.map(|provider| provider.atom());
+    fields.put(atoms::provider(), provider.encode(env));
+    fields.put(atoms::model(), row.model.as_deref().encode(env));
+    let asked = row.requested_at.map(|at| encoder.time(at));
+    fields.put(atoms::requested_at(), asked.encode(env));
+    let idle = row.since.map(|since| since.num_milliseconds());
+    fields.put(atoms::idle(), idle.encode(env));
+    fields.put(atoms::usage(), tokens::encode(env, row.usage));
+    fields.put(atoms::predicted(), row.predicted.encode(env));
+    let verdict = match row.outlook {
+        Outlook::First => atoms::first().encode(env),
+        Outlook::Hit => atoms::hit().encode(env),
+        Outlook::Broken(cause) => (atoms::broken(), cause.atom()).encode(env),
+        Outlook::Expired => atoms::expired().encode(env),
+        Outlook::Compacted => atoms::compacted().encode(env),
+        Outlook::Unexplained => atoms::unexplained().encode(env),
+    };
+    fields.put(atoms::verdict(), verdict);
+    fields.put(atoms::cost(), row.cost.encode(env));
+    fields.put(atoms::avoidable(), row.avoidable.encode(env));
+    fields.end()
+}
