@@ -630,6 +630,12 @@ defmodule AshAgent.Context do
   @spec account(t(), keyword()) :: Account.t()
   def account(%__MODULE__{} = context, opts \\ []), do: Account.account(context, opts)
 
+  @doc "Returns what the next request will read from the provider's prompt cache, see `AshAgent.Context.Account.forecast/3`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec forecast(t(), provider(), keyword()) :: {:ok, Account.forecast()} | {:error, Error.t()}
+  def forecast(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
+    do: Account.forecast(context, provider, opts)
+
   @doc "Returns the message part of a provider's request as a map, see `AshAgent.Context.Requests.request/3`."
   @doc since: "0.1.0", group: "Requests"
   @spec request(t(), provider(), keyword()) :: {:ok, map()} | {:error, Error.t()}

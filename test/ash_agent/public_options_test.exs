@@ -77,6 +77,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :receipt} => [context],
       {Context, :clear_when_due} => [context],
       {Context, :account} => [context],
+      {Context, :forecast} => [context, :anthropic],
       {Context, :pin} => [context, {:iteration, 1}],
       {Context, :unpin} => [context, {:iteration, 1}],
       {Context, :search} => [context, "words"],

@@ -13,15 +13,18 @@ defmodule AshAgent.Context.Account do
     * `:unexplained` - nothing is known that would explain it. The system prompt, the tools, the fields and the view are
       known of requests that `AshAgent.Runtime` made; of others only what was noted
 
-  Call this as a function of `AshAgent.Context`, which checks its arguments. Here it takes anything with the context's `:ref`.
+  `forecast/3` says before a request what it will read, what breaks the cache, and what that costs.
+
+  Call these as functions of `AshAgent.Context`, which checks their arguments. Here they take anything with the context's `:ref`.
   """
 
-  alias AshAgent.Context.{Native, Options, Reply}
+  alias AshAgent.Context.{Native, Options, Reply, Requests}
   alias AshAgent.Prices
 
   @typedoc """
   The change since the request before: the model or provider, the tools, the form of the answer, the system prompt, a prompt
-  block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, or the length of results.
+  block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, or the length of results. Of forecasts also
+  something else, such as other masks or options of the request, and a lifetime that is over.
   """
   @type cause ::
           :model
@@ -34,6 +37,8 @@ defmodule AshAgent.Context.Account do
           | :summarized
           | :cleared
           | :shortened
+          | :other
+          | :expired
 
   @type verdict :: :first | :hit | {:broken, cause()} | :expired | :compacted | :unexplained
 
@@ -74,6 +79,69 @@ defmodule AshAgent.Context.Account do
           cost: non_neg_integer() | nil,
           avoidable: non_neg_integer() | nil
         }
+
+  @typedoc """
+  A forecast.
+
+    * `bytes` - of the system prompt and the messages, as they are encoded, without marks for the cache
+    * `same_bytes` - how many of them, from the first, are those of the last request
+    * `tokens` - of the request, by the last report and an estimate of what came since
+    * `read`, `written`, `new` - how many of them will be read from the cache, written to it, and neither
+    * `breaks` - why not all that the last request left in the cache is read: the cause, the first iteration that it changes (`nil` before all
+      of them), and the tokens that it costs
+    * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
+  """
+  @type forecast :: %{
+          bytes: non_neg_integer(),
+          same_bytes: non_neg_integer(),
+          tokens: non_neg_integer(),
+          read: non_neg_integer(),
+          written: non_neg_integer(),
+          new: non_neg_integer(),
+          breaks: [
+            %{cause: cause(), iteration: pos_integer() | nil, tokens: non_neg_integer()}
+          ],
+          cost: non_neg_integer() | nil
+        }
+
+  @doc """
+  Returns what the next request will read from the provider's cache and write to it, against the last request of this conversation.
+
+  The common beginning is counted in bytes and exact; tokens are reckoned from the reports before it. The last request is made again from the log,
+  with the view that it had, under today's masks and system prompt and the given options. What is read follows each provider's rules: Anthropic and
+  Bedrock read what they wrote, with a mark and within its lifetime; OpenAI reads blocks of 128 tokens from 1,024 on; of the others no more is
+  expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/3` noted both.
+
+  Returns `{:error, error}` as `AshAgent.Context.request/3` does. If both requests are encoded, it costs O(1) for each piece; after loading, once as
+  much as encoding the conversation.
+
+  ## Options
+
+  #{Options.docs(:forecast)}
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Response}
+      iex> usage = %{input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 0, cache_creation_input_tokens: 4_000}
+      iex> {:ok, response} = Response.decode(:anthropic, %{type: "message", content: [%{type: "text", text: "Yes"}], usage: usage})
+      iex> {:ok, context} = Context.new("Hi") |> Context.add_response(response, requested_at: DateTime.utc_now())
+      iex> context = Context.add_user_message(context, "And?")
+      iex> {:ok, forecast} = Context.forecast(context, :anthropic, cache: :auto)
+      iex> {forecast.read, forecast.breaks}
+      {4_000, []}
+      iex> {:ok, forecast} = context |> Context.put_prompt_block(:b, "Be brief.") |> Context.forecast(:anthropic, cache: :auto)
+      iex> [%{cause: :block, iteration: nil, tokens: 4_000}] = forecast.breaks
+  """
+  @doc since: "0.1.0"
+  @spec forecast(Reply.handle(), Requests.provider(), keyword()) ::
+          {:ok, forecast()} | {:error, AshAgent.Context.Error.t()}
+  def forecast(%{ref: ref}, provider, opts \\ []) do
+    opts = Options.validate!(opts, :forecast)
+    {own, request} = Keyword.split(opts, [:prices, :at])
+    prices = if own[:prices] != [], do: Prices.terms(own[:prices])
+    options = Requests.request_options(provider, request)
+    ref |> Native.context_forecast(options, prices, own[:at]) |> Reply.to_result()
+  end
 
   @doc """
   Returns a row for each request of the log whose tokens were reported, and the sums. Costs O(n).

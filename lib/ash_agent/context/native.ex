@@ -75,6 +75,7 @@ defmodule AshAgent.Context.Native do
     context_find_turn: 3,
     context_spent: 4,
     context_account: 3,
+    context_forecast: 4,
     price_known: 2,
     prices_list: 1,
     prices_file: 2,

@@ -240,6 +240,10 @@ defmodule AshAgent.Context.Options do
             doc: "the number of the first iteration that counts."
           ]
         ],
+    forecast:
+      @request ++
+        AshAgent.Prices.schema() ++
+        [at: @time ++ [doc: "when the request will be sent. Defaults to now."]],
     account:
       AshAgent.Prices.schema() ++
         [

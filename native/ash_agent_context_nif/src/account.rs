@@ -1,13 +1,14 @@
 //! The NIFs that tell what became of requests at a provider's cache.
 
-use ash_agent_context_core::{AccountRow, Accounting, Outlook};
+use ash_agent_context_core::{AccountRow, Accounting, ExpectedBreak, Forecast, Outlook};
 use rustler::{Encoder as _, Env, Term};
 
-use crate::argument::Of;
+use crate::argument::{At, Of};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
 use crate::prices::PricesHandle;
+use crate::request::{within_work, RequestOptions};
 use crate::resource::Handle;
 use crate::tokens;
 use crate::words::Word as _;
@@ -31,6 +32,52 @@ nif!(
         Ok(encoder.list(rows.iter().map(|row| encode_row(env, row))))
     }
 );
+
+// What the next request will be to the cache.
+nif!(
+    context_forecast_normal,
+    context_forecast_dirty,
+    |env,
+     scheduler,
+     context: Handle,
+     given: Of<'a, RequestOptions<'a>>,
+     prices: Of<'a, Option<PricesHandle>>,
+     at: At| {
+        let options = given.options(scheduler);
+        let cost = context.get().encode_cost(&options);
+        scheduler.allow(cost.times(2).plus(context.get().looks_cost()))?;
+        let context = given.context(context);
+        let accounting = Accounting {
+            prices: prices.as_ref().map(|prices| prices.get()),
+            model: options.model,
+        };
+        let forecast = within_work(context.get().forecast(&options, &accounting, at))?;
+        Ok(encode_forecast(env, &forecast))
+    }
+);
+
+fn encode_forecast<'a>(env: Env<'a>, forecast: &Forecast) -> Term<'a> {
+    let encoder = Encoder::new_copying(env);
+    let mut fields = FieldTerms::new(env);
+    fields.put(atoms::bytes(), forecast.bytes.encode(env));
+    fields.put(atoms::same_bytes(), forecast.same_bytes.encode(env));
+    fields.put(atoms::tokens(), forecast.tokens.encode(env));
+    fields.put(atoms::read(), forecast.read.encode(env));
+    fields.put(atoms::written(), forecast.written.encode(env));
+    fields.put(atoms::fresh(), forecast.fresh.encode(env));
+    fields.put(atoms::cost(), forecast.cost.encode(env));
+    let breaks = forecast.breaks.iter().map(|one| encode_break(env, one));
+    fields.put(atoms::breaks(), encoder.list(breaks));
+    fields.end()
+}
+
+fn encode_break<'a>(env: Env<'a>, one: &ExpectedBreak) -> Term<'a> {
+    let mut fields = FieldTerms::new(env);
+    fields.put(atoms::cause(), one.cause.atom().encode(env));
+    fields.put(atoms::iteration(), one.iteration.encode(env));
+    fields.put(atoms::tokens(), one.tokens.encode(env));
+    fields.end()
+}
 
 fn encode_row<'a>(env: Env<'a>, row: &AccountRow) -> Term<'a> {
     let encoder = Encoder::new_copying(env);

@@ -117,6 +117,8 @@ words! {
         Summarized => summarized,
         Cleared => cleared,
         Shortened => shortened,
+        Other => other,
+        Expired => expired,
     } given &[];
 
     Due {

@@ -53,6 +53,7 @@ defmodule AshAgent.Context.HandleTest do
     fetch_cost: [[]],
     fetch_message: [{1, 0}],
     fit: [100],
+    forecast: [:anthropic],
     fork: [],
     get_request: [1],
     put_request: [%{}, nil],

@@ -175,18 +175,7 @@ impl Context {
 impl Before<'_> {
     /// The tokens that the next request reads if it begins as this one.
     fn predict(&self) -> u64 {
-        let usage = &self.usage;
-        match self.provider {
-            Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
-                let (least, block) = OPENAI;
-                match usage.input >= least {
-                    true => usage.input / block * block,
-                    false => 0,
-                }
-            }
-            // Others promise nothing beyond what they say that they have.
-            _ => usage.cached.saturating_add(usage.written),
-        }
+        predict(self.provider, &self.usage, u64::MAX)
     }
 
     fn judge(
@@ -215,14 +204,38 @@ impl Before<'_> {
     }
 }
 
+/// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
+/// Only OpenAI rounds; the others promise nothing beyond what they say that they have.
+pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
+    match provider {
+        Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
+            let (least, block) = OPENAI;
+            match usage.input.min(most) {
+                input if input >= least => input / block * block,
+                _ => 0,
+            }
+        }
+        _ => usage.cached.saturating_add(usage.written).min(most),
+    }
+}
+
 impl<'p> Accounting<'p> {
-    fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
+    /// The prices of the model that answered, or that was asked.
+    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
         let reply = entry.message.reply.as_deref();
         let named = reply.and_then(|reply| reply.model.as_deref());
         let provider = reply.and_then(|reply| reply.provider);
         let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
         let provider = provider.map(|provider| provider.name());
         self.prices?.find(provider, [named, self.model], at)
+    }
+}
+
+impl<'p> Accounting<'p> {
+    /// The prices of the model that is asked.
+    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
+        let name = Some(provider.name());
+        self.prices?.find(name, [self.model, None], at)
     }
 }
 

@@ -10,7 +10,9 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::value::time::Time;
+use crate::value::Value;
 
 /// How many answers are looked through for the last one that wrote to the cache.
 const LOOKED_THROUGH: usize = 64;
@@ -47,14 +49,19 @@ impl Context {
 
     /// How long Anthropic and Bedrock keep what was written last; the longest time where that is not known.
     pub(crate) fn cache_lifetime(&self) -> TimeDelta {
+        match self.wrote_for_an_hour() {
+            Some(false) => TimeDelta::minutes(5),
+            Some(true) | None => TimeDelta::hours(1),
+        }
+    }
+
+    /// Tells whether what was written last stays for an hour, where anything was.
+    pub(crate) fn wrote_for_an_hour(&self) -> Option<bool> {
         let back = self.log.iterations_back().take(LOOKED_THROUGH);
         let entries = back.flat_map(|iteration| iteration.entries().rev());
         let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
-        let written = reports.find(|reported| reported.last.written > 0);
-        match written.is_some_and(|reported| !reported.bills().iter().any(keeps_for_an_hour)) {
-            true => TimeDelta::minutes(5),
-            false => TimeDelta::hours(1),
-        }
+        let written = reports.find(|reported| reported.last.written > 0)?;
+        Some(written.bills().iter().any(keeps_for_an_hour))
     }
 
     /// Tells whether the next request surely begins otherwise than the last one: other hidden iterations, summaries or
@@ -82,6 +89,48 @@ impl Context {
             ..self.noted_request(self.next_number(), None)
         };
         next.changes_since(&self.noted_request(last.number, Some(reply)))
+    }
+
+    /// Tells whether the last request is known to have had tools.
+    pub(crate) fn had_tools(&self) -> bool {
+        let noted = self
+            .last_answer()
+            .map(|(last, _)| self.asked.request_of(last.number));
+        let Some([_, Some((_, Value::List(tools)))]) = noted else {
+            return false;
+        };
+        !tools.is_empty()
+    }
+
+    /// The conversation as the last answer was asked of it, as far as that is known: under the system prompt and the masks of
+    /// today.
+    ///
+    /// # Complexity
+    /// O(log n)
+    pub(crate) fn as_last_asked(&self) -> Option<Self> {
+        let (iteration, entry) = self.last_answer()?;
+        let is_known = |reply: &Reply| reply.requested_at.is_some();
+        entry
+            .message
+            .reply
+            .as_deref()
+            .filter(|reply| is_known(reply))?;
+        let (_, view) = self.asked.of(iteration.number)?;
+        let before = iteration.entries().rposition(Entry::is_model)?;
+        let mut log = self
+            .log
+            .rewind(i64::try_from(iteration.number).ok()?)
+            .ok()?;
+        log.keep_entries(before);
+        let mut next = self.with(log);
+        next.tallies = Default::default();
+        next.view = view.cloned();
+        let masks = self.view().and_then(|view| view.masks.clone());
+        if next.view.is_some() || masks.is_some() {
+            next.change_view(|view| view.masks = masks);
+            next.show_system();
+        }
+        Some(next)
     }
 
     /// The number of the iteration that the next request belongs to.

@@ -46,6 +46,10 @@ pub enum Cause {
     Cleared,
     /// Results may have another length.
     Shortened,
+    /// Something else, such as masks or how a request is made.
+    Other,
+    /// The provider has dropped it.
+    Expired,
 }
 
 /// Something that a request has otherwise than the one before it.

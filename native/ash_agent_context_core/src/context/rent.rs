@@ -4,8 +4,6 @@
 //! Whoever leaves them pays for reading them with each request. So they are like skis that are rented or bought, and the rule
 //! is the same: rent until the rent is a share of the price, then buy. What the conversation will do need not be known.
 
-use chrono::TimeDelta;
-
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::price::{Rates, Unit};
@@ -168,7 +166,7 @@ impl Context {
     }
 
     fn cache_prices(&self, rates: &Rates, tokens: u64) -> (u64, u64) {
-        let written = match self.cache_lifetime() > TimeDelta::minutes(5) {
+        let written = match self.wrote_for_an_hour() == Some(true) {
             true => Unit::CacheWriteHour,
             false => Unit::CacheWrite,
         };

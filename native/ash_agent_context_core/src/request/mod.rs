@@ -6,6 +6,7 @@
 
 mod body;
 mod cost;
+pub mod forecast;
 mod item;
 pub mod located;
 mod marks;

@@ -87,6 +87,16 @@ impl<'a> Slice<'a> {
         }
     }
 
+    /// The bytes that are sent of it.
+    pub fn shown_bytes(&self) -> &[u8] {
+        self.bytes().get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// How many these are.
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start) as u64
+    }
+
     /// Tells whether it has a number that JSON readers refuse, or belongs to a piece that has one.
     pub fn exceeds(&self) -> bool {
         match &self.bytes {
