@@ -584,6 +584,12 @@ defmodule AshAgent.Context do
   def add_token_usage(%__MODULE__{} = context, usage, opts \\ []) when is_map(usage),
     do: Responses.add_token_usage(context, usage, opts)
 
+  @doc "Notes a digest of the next request, see `AshAgent.Context.Asked.put_sent/3`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec put_sent(t(), provider(), keyword()) :: {:ok, t()} | {:error, Error.t()}
+  def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
+    do: Asked.put_sent(context, provider, opts)
+
   @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
   @doc since: "0.1.0", group: "Write"
   @spec put_request(t(), map() | nil, [map()] | nil) :: t()

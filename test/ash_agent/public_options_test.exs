@@ -16,6 +16,7 @@ defmodule AshAgent.PublicOptionsTest do
   # The code and the documentation of functions of AshAgent.Context stand here, under the same names.
   @parts [
     Context.Account,
+    Context.Asked,
     Context.Calls,
     Context.Failures,
     Context.Import,
@@ -77,6 +78,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :receipt} => [context],
       {Context, :clear_when_due} => [context],
       {Context, :account} => [context],
+      {Context, :put_sent} => [context, :anthropic],
       {Context, :forecast} => [context, :anthropic],
       {Context, :pin} => [context, {:iteration, 1}],
       {Context, :unpin} => [context, {:iteration, 1}],

@@ -10,6 +10,8 @@ defmodule AshAgent.Context.Account do
     * `{:broken, cause}` - the request began otherwise than the one before it, see `t:cause/0`
     * `:expired` - the cache's lifetime was over. Only Anthropic and Bedrock say how long it is
     * `:compacted` - a summary stands in the place of what was there
+    * `:provider` - the request surely began as the whole one before it: both are known to be what was sent, see
+      `AshAgent.Context.put_sent/3`, and tools, fields and system prompt are the same
     * `:unexplained` - nothing is known that would explain it. The system prompt, the tools, the fields and the view are
       known of requests that `AshAgent.Runtime` made; of others only what was noted
 
@@ -40,7 +42,8 @@ defmodule AshAgent.Context.Account do
           | :other
           | :expired
 
-  @type verdict :: :first | :hit | {:broken, cause()} | :expired | :compacted | :unexplained
+  @type verdict ::
+          :first | :hit | {:broken, cause()} | :expired | :compacted | :provider | :unexplained
 
   @typedoc """
   A request whose tokens were reported.
@@ -108,7 +111,7 @@ defmodule AshAgent.Context.Account do
   Returns what the next request will read from the provider's cache and write to it, against the last request of this conversation.
 
   The common beginning is counted in bytes and exact; tokens are reckoned from the reports before it. The last request is made again from the log,
-  with the view that it had, under today's masks and system prompt and the given options. What is read follows each provider's rules: Anthropic and
+  with the view that it had, under today's masks and system prompt and the given options. Reading follows each provider's rules: Anthropic and
   Bedrock read what they wrote, with a mark and within its lifetime; OpenAI reads blocks of 128 tokens from 1,024 on; of the others no more is
   expected than they read before. Tools and fields are compared where `AshAgent.Context.put_request/3` noted both.
 

@@ -57,6 +57,7 @@ defmodule AshAgent.Context.Native do
     context_add_failure: 3,
     context_failures: 1,
     context_note_request: 3,
+    context_note_sent: 2,
     context_request_note: 2,
     context_add_response: 5,
     response_feed: 2,

@@ -1,6 +1,5 @@
 //! The conversation: the log, what is shown of it, and the tokens that are counted of that.
 
-pub mod account;
 pub mod asked;
 pub(crate) mod block;
 pub mod cache;
@@ -550,7 +549,7 @@ impl Context {
         };
         let mut next = self.clone();
         next.asked
-            .note_request(self.next_number(), [fields, tools, None]);
+            .note_request(self.next_number(), [fields, tools, None, None]);
         next.weigh_view();
         Ok(next)
     }

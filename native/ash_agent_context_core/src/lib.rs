@@ -19,7 +19,6 @@ mod trace;
 mod value;
 mod view;
 
-pub use context::account::{AccountRow, Accounting, Outlook};
 pub use context::cause::{Cause, Change as RequestChange};
 pub use context::differing::{Look, Unseen};
 pub use context::fit::Fit;
@@ -57,6 +56,7 @@ pub use provider::event::Event;
 pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 pub use reason::{Detail, Reason};
+pub use request::account::{AccountRow, Accounting, Outlook};
 pub use request::forecast::{ExpectedBreak, Forecast};
 pub use request::located::Located;
 pub use request::segment::{KeptBytes, Segment};

@@ -9,7 +9,7 @@ use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
 use crate::prices::PricesHandle;
 use crate::request::{within_work, RequestOptions};
-use crate::resource::Handle;
+use crate::resource::{answer, Handle};
 use crate::tokens;
 use crate::words::Word as _;
 
@@ -22,7 +22,8 @@ nif!(
      context: Handle,
      prices: Of<'a, Option<PricesHandle>>,
      model: Of<'a, Option<&'a str>>| {
-        scheduler.allow(context.get().spending_cost(0))?;
+        // A row without a cause may make two requests again.
+        scheduler.allow(context.get().request_cost())?;
         let accounting = Accounting {
             prices: prices.as_ref().map(|prices| prices.get()),
             model,
@@ -30,6 +31,18 @@ nif!(
         let rows = context.get().account(&accounting);
         let encoder = Encoder::new_copying(env);
         Ok(encoder.list(rows.iter().map(|row| encode_row(env, row))))
+    }
+);
+
+// The context with the digest of its next request.
+nif!(
+    context_note_sent_normal,
+    context_note_sent_dirty,
+    |env, scheduler, context: Handle, given: Of<'a, RequestOptions<'a>>| {
+        let options = given.options(scheduler);
+        scheduler.allow(context.get().encode_cost(&options))?;
+        let next = within_work(context.get().note_sent(&options))?;
+        Ok(answer(env, next))
     }
 );
 
@@ -98,6 +111,7 @@ fn encode_row<'a>(env: Env<'a>, row: &AccountRow) -> Term<'a> {
         Outlook::Broken(cause) => (atoms::broken(), cause.atom()).encode(env),
         Outlook::Expired => atoms::expired().encode(env),
         Outlook::Compacted => atoms::compacted().encode(env),
+        Outlook::Provider => atoms::provider().encode(env),
         Outlook::Unexplained => atoms::unexplained().encode(env),
     };
     fields.put(atoms::verdict(), verdict);

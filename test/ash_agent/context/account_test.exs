@@ -98,6 +98,47 @@ defmodule AshAgent.Context.AccountTest do
     assert broken.(Map.put(same, "output_config", %{}), [%{"name" => "a"}]) == {:broken, :output}
   end
 
+  test "the provider is blamed where both requests are known to be what was sent, and alike" do
+    sent = fn context ->
+      {:ok, context} = Context.put_sent(context, :anthropic, cache: :auto)
+      context
+    end
+
+    noted = fn context ->
+      Context.put_request(context, %{"model" => "claude", "body" => %{"temperature" => 1}}, [])
+    end
+
+    start = Context.new("Hi", system_prompt: "S") |> noted.() |> sent.() |> answer({10, 0, 5_000})
+    assert start |> sent.() |> answer({10, 0, 5_100}) |> last() == :provider
+
+    stored =
+      start
+      |> sent.()
+      |> answer({10, 0, 5_100})
+      |> Context.to_snapshot()
+      |> Context.from_snapshot!()
+
+    assert last(stored) == :provider
+
+    # The next request was not noted.
+    assert start |> answer({10, 0, 5_100}) |> last() == :unexplained
+    # Another field, or something in the request that cannot be made again.
+    other =
+      Context.put_request(start, %{"model" => "claude", "body" => %{"temperature" => 0}}, [])
+
+    assert other |> sent.() |> answer({10, 0, 5_100}) |> last() == :unexplained
+    {:ok, cut} = Context.put_sent(start, :anthropic, since: 2)
+    assert cut |> answer({10, 0, 5_100}) |> last() == :unexplained
+    masked = start |> Context.put_masks([{"Hi", "Ho"}]) |> sent.() |> answer({10, 0, 5_100})
+    assert last(masked) == :unexplained
+    # What began otherwise has its cause.
+    assert start
+           |> Context.put_prompt_block(:b, "B")
+           |> sent.()
+           |> answer({10, 0, 5_100})
+           |> last() == {:broken, :block}
+  end
+
   test "a result that is cleared breaks what follows it" do
     call = fn context ->
       context

@@ -57,6 +57,7 @@ defmodule AshAgent.Context.HandleTest do
     fork: [],
     get_request: [1],
     put_request: [%{}, nil],
+    put_sent: [:anthropic],
     get_all_messages: [],
     get_cumulative_tokens: [],
     get_iteration: [1],

@@ -15,8 +15,8 @@ use crate::view::View;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     since: RedBlackTreeMapSync<u64, Option<Arc<View>>>,
-    /// The fields of requests, their tools, and digests of their system prompts.
-    notes: [Noted; 3],
+    /// The fields of requests, their tools, digests of their system prompts, and of all that was sent.
+    notes: [Noted; 4],
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     system: Option<Arc<Message>>,
     size: Size,
@@ -102,14 +102,26 @@ impl Asked {
 
     /// Returns what an iteration's request had beside its messages.
     pub fn request_of(&self, number: u64) -> RequestNote<'_> {
-        let [fields, tools, _system] = self.notes.each_ref();
+        let [fields, tools, ..] = self.notes.each_ref();
         [fields, tools].map(|noted| noted.of(number))
     }
 
     /// The digest of an iteration's system prompt, and the iteration since which it was used.
     pub fn system_of(&self, number: u64) -> Option<(u64, &Value)> {
-        let [_fields, _tools, system] = &self.notes;
+        let [_fields, _tools, system, _sent] = &self.notes;
         system.of(number)
+    }
+
+    /// The digest of what was sent for an iteration.
+    pub fn sent_at(&self, number: u64) -> Option<&Value> {
+        let [_fields, _tools, _system, sent] = &self.notes;
+        sent.0.get(&number).map(|digest| &**digest)
+    }
+
+    /// Notes the digest of what is sent for an iteration.
+    pub fn note_sent(&mut self, number: u64, digest: &str) {
+        let digest = Some(Value::text(digest));
+        self.note_request(number, [None, None, None, digest]);
     }
 
     /// Notes the digest of an iteration's system prompt, without the texts that a view puts after it.
@@ -121,18 +133,18 @@ impl Asked {
         if !is_known {
             self.system = system.cloned();
             let digest = digest(system.map(|system| &**system));
-            self.note_request(number, [None, None, Some(digest)]);
+            self.note_request(number, [None, None, Some(digest), None]);
         }
     }
 
     /// Returns what is noted with an iteration: what it has otherwise than those before.
-    pub fn request_at(&self, number: u64) -> [Option<&Value>; 3] {
+    pub fn request_at(&self, number: u64) -> [Option<&Value>; 4] {
         let noted = self.notes.each_ref();
         noted.map(|noted| noted.0.get(&number).map(|value| &**value))
     }
 
     /// Notes what an iteration's request has beside its messages.
-    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 3]) {
+    pub fn note_request(&mut self, number: u64, request: [Option<Value>; 4]) {
         for (noted, value) in self.notes.iter_mut().zip(request) {
             if let Some(value) = value {
                 let (more, less) = noted.note(number, value);

@@ -3,19 +3,22 @@
 
 use chrono::TimeDelta;
 
-use crate::context::account::keeps_for_an_hour;
 use crate::context::asked::digest;
 use crate::context::cause::{Cause, Change, Request};
 use crate::context::Context;
+use crate::log::bill::{Bill, Count};
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
-use crate::log::reply::Reply;
+use crate::log::usage::Usage;
 use crate::value::time::Time;
 use crate::value::Value;
 
 /// How many answers are looked through for the last one that wrote to the cache.
 const LOOKED_THROUGH: usize = 64;
+
+/// OpenAI caches requests of so many tokens, in blocks of so many.
+const OPENAI: (u64, u64) = (1024, 128);
 
 impl Context {
     /// The newest answer of a model, with its iteration.
@@ -102,21 +105,21 @@ impl Context {
         !tools.is_empty()
     }
 
-    /// The conversation as the last answer was asked of it, as far as that is known: under the system prompt and the masks of
-    /// today.
+    /// The conversation as the last answer was asked of it, see [`Context::as_asked`].
+    pub(crate) fn as_last_asked(&self) -> Option<Self> {
+        self.as_asked(self.last_answer()?.0)
+    }
+
+    /// The conversation as the last answer of an iteration was asked of it, as far as that is known: under the system prompt
+    /// and the masks of today.
     ///
     /// # Complexity
     /// O(log n)
-    pub(crate) fn as_last_asked(&self) -> Option<Self> {
-        let (iteration, entry) = self.last_answer()?;
-        let is_known = |reply: &Reply| reply.requested_at.is_some();
-        entry
-            .message
-            .reply
-            .as_deref()
-            .filter(|reply| is_known(reply))?;
-        let (_, view) = self.asked.of(iteration.number)?;
+    pub(crate) fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
+        let reply = iteration.entry(before)?.message.reply.as_deref();
+        reply.filter(|reply| reply.requested_at.is_some())?;
+        let (_, view) = self.asked.of(iteration.number)?;
         let mut log = self
             .log
             .rewind(i64::try_from(iteration.number).ok()?)
@@ -140,4 +143,24 @@ impl Context {
             false => self.current_iteration(),
         }
     }
+}
+
+/// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
+/// Only OpenAI rounds; the others promise nothing beyond what they say that they have.
+pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
+    match provider {
+        Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
+            let (least, block) = OPENAI;
+            match usage.input.min(most) {
+                input if input >= least => input / block * block,
+                _ => 0,
+            }
+        }
+        _ => usage.cached.saturating_add(usage.written).min(most),
+    }
+}
+
+/// Tells whether some of what was written to the cache stays for an hour.
+pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
+    bill.count(Count::WrittenHour) > 0
 }

@@ -104,6 +104,21 @@ impl Context {
 }
 
 impl Request<'_> {
+    /// Tells whether everything beside the messages was noted.
+    pub fn is_known(&self) -> bool {
+        self.beside.iter().all(Option::is_some) && self.system.is_some() && self.view.is_some()
+    }
+
+    /// Tells whether it has the same beside the messages as another one.
+    pub fn is_alike_beside(&self, other: &Self) -> bool {
+        let values = |request: &Self| {
+            request
+                .beside
+                .map(|noted| noted.map(|(_, value)| value.clone()))
+        };
+        self.system == other.system && values(self) == values(other)
+    }
+
     /// What it has otherwise than another one, the first first. What is not known of both is left out.
     pub fn changes_since(&self, before: &Self) -> Vec<Change> {
         let everywhere = |cause| Change {

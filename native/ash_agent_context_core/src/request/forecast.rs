@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::context::account::{predict, Accounting};
+use crate::context::cache::predict;
 use crate::context::cause::{Cause, Change};
 use crate::context::Context;
 use crate::error::Error;
@@ -12,6 +12,7 @@ use crate::log::usage::Usage;
 use crate::provider;
 use crate::provider::options::Options;
 use crate::provider::writer;
+use crate::request::account::Accounting;
 use crate::request::body::Body;
 use crate::request::slice::Slice;
 use crate::tokens::Method;
@@ -245,7 +246,7 @@ const fn stands_elsewhere(cause: Cause) -> bool {
 }
 
 /// How many bytes two lists share from the first on, and to which iteration the next one belongs.
-fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
+pub(super) fn compare(before: &[Slice<'_>], next: &[Slice<'_>]) -> (u64, Option<u64>) {
     let (mut old, mut new) = (before.iter(), next.iter());
     let mut left: [&[u8]; 2] = [&[], &[]];
     let (mut same, mut number) = (0, None);

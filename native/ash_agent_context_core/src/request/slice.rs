@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
+use crate::value::digest::Digest;
 use crate::value::numbers;
 
 /// Where a cache breakpoint may stand.
@@ -90,6 +91,14 @@ impl<'a> Slice<'a> {
     /// The bytes that are sent of it.
     pub fn shown_bytes(&self) -> &[u8] {
         self.bytes().get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The digest of these.
+    pub fn digest(&self) -> Digest {
+        match self.whole() {
+            Some(piece) => piece.digest(),
+            None => Digest::of(self.shown_bytes()),
+        }
     }
 
     /// How many these are.

@@ -25,7 +25,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp ask_shaped(run) do
     started = System.monotonic_time()
-    run = %{run | requested_at: Run.now()}
+    run = note_sent(%{run | requested_at: Run.now()})
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
@@ -62,6 +62,16 @@ defmodule AshAgent.Runtime.ModelCall do
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
     %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
+  end
+
+  # A request that cannot be made fails where it is made.
+  defp note_sent(run) do
+    with {provider, opts} <- LLM.encoding(run.llm),
+         {:ok, context} <- Context.put_sent(run.context, provider, opts) do
+      %{run | context: context}
+    else
+      _error_or_nil -> run
+    end
   end
 
   defp request(run) do

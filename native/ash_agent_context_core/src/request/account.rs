@@ -3,9 +3,10 @@
 
 use chrono::TimeDelta;
 
+use crate::context::cache::{keeps_for_an_hour, predict};
 use crate::context::cause::{Cause, Request};
 use crate::context::Context;
-use crate::log::bill::{Bill, Count, Reported};
+use crate::log::bill::Reported;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::price::{Rates, Unit};
@@ -16,9 +17,6 @@ use crate::value::time::Time;
 
 /// Of ten tokens that should have been read, how many must be, so that the cache was hit.
 const HIT: u64 = 9;
-
-/// OpenAI caches requests of so many tokens, in blocks of so many.
-const OPENAI: (u64, u64) = (1024, 128);
 
 /// What became of a request at the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +31,8 @@ pub enum Outlook {
     Expired,
     /// A summary stands in the place of what was there.
     Compacted,
+    /// The request surely began as all of the one before it, with the same beside: it was the provider.
+    Provider,
     /// Nothing is known that would explain it; what was sent may not have been the same.
     Unexplained,
 }
@@ -73,6 +73,7 @@ pub struct Accounting<'a> {
 
 /// The request before the next one.
 struct Before<'a> {
+    iteration: &'a Iteration,
     request: Request<'a>,
     usage: Usage,
     ended_at: Option<Time>,
@@ -105,7 +106,7 @@ impl Context {
 
     fn stand_before<'a>(
         &'a self,
-        iteration: &Iteration,
+        iteration: &'a Iteration,
         entry: &'a Entry,
         reported: &Reported,
         before: Option<Before<'a>>,
@@ -114,6 +115,7 @@ impl Context {
         let wrote = reported.last.written > 0;
         let hours = || reported.bills().iter().any(keeps_for_an_hour);
         Before {
+            iteration,
             request: self.noted_request(iteration.number, reply),
             usage: reported.last,
             ended_at: reply.and_then(|reply| reply.received_at.or(reply.requested_at)),
@@ -123,6 +125,19 @@ impl Context {
                 false => before.is_some_and(|before| before.for_an_hour),
             },
         }
+    }
+
+    /// Tells whether everything of both requests is known, and nothing that was sent before is another now.
+    fn is_same_beside(
+        &self,
+        before: &Before<'_>,
+        next: &Request<'_>,
+        iteration: &Iteration,
+    ) -> bool {
+        before.request.is_known()
+            && next.is_known()
+            && before.request.is_alike_beside(next)
+            && self.surely_continues(before.iteration, iteration)
     }
 
     fn row(
@@ -143,7 +158,15 @@ impl Context {
         let predicted = before.map_or(0, Before::predict);
         let request = self.noted_request(iteration.number, reply);
         let outlook = match before {
-            Some(before) if predicted > 0 => before.judge(&request, predicted, usage.cached, since),
+            Some(before) if predicted > 0 => {
+                let outlook = before.judge(&request, predicted, usage.cached, since);
+                match outlook {
+                    Outlook::Unexplained if self.is_same_beside(before, &request, iteration) => {
+                        Outlook::Provider
+                    }
+                    outlook => outlook,
+                }
+            }
             _ => Outlook::First,
         };
         let opened = iteration.started_at;
@@ -204,21 +227,6 @@ impl Before<'_> {
     }
 }
 
-/// The tokens that a provider reads from its cache for a request that begins as one with this usage did, up to so many.
-/// Only OpenAI rounds; the others promise nothing beyond what they say that they have.
-pub(crate) fn predict(provider: Option<Provider>, usage: &Usage, most: u64) -> u64 {
-    match provider {
-        Some(Provider::OpenAiChat | Provider::OpenAiResponses) if usage.written == 0 => {
-            let (least, block) = OPENAI;
-            match usage.input.min(most) {
-                input if input >= least => input / block * block,
-                _ => 0,
-            }
-        }
-        _ => usage.cached.saturating_add(usage.written).min(most),
-    }
-}
-
 impl<'p> Accounting<'p> {
     /// The prices of the model that answered, or that was asked.
     pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
@@ -248,9 +256,4 @@ fn price_of_losing(rates: &Rates, lost: u64, usage: &Usage, for_an_hour: bool) -
         (false, _) => rate(Unit::Input),
     };
     lost.saturating_mul(paid.saturating_sub(rate(Unit::CacheRead)))
-}
-
-/// Tells whether some of what was written to the cache stays for an hour.
-pub(crate) fn keeps_for_an_hour(bill: &Bill) -> bool {
-    bill.count(Count::WrittenHour) > 0
 }
