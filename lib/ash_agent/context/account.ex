@@ -147,7 +147,7 @@ defmodule AshAgent.Context.Account do
   end
 
   @doc """
-  Returns a row for each request of the log whose tokens were reported, and the sums. Costs O(n).
+  Returns a row for each request of the log whose tokens were reported, and the sums. Costs O(n) in the iterations that count.
 
   ## Options
 
@@ -172,7 +172,7 @@ defmodule AshAgent.Context.Account do
   def account(%{ref: ref}, opts \\ []) do
     opts = Options.validate!(opts, :account)
     prices = if opts[:prices] != [], do: Prices.terms(opts[:prices])
-    requests = ref |> Native.context_account(prices, opts[:model]) |> Reply.ok!()
+    requests = ref |> Native.context_account(prices, opts[:model], opts[:since]) |> Reply.ok!()
 
     %{
       requests: requests,

@@ -75,7 +75,7 @@ defmodule AshAgent.Context.Native do
     context_token_breakdown: 2,
     context_find_turn: 3,
     context_spent: 4,
-    context_account: 3,
+    context_account: 4,
     context_forecast: 4,
     price_known: 2,
     prices_list: 1,

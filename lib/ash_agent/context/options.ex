@@ -252,6 +252,11 @@ defmodule AshAgent.Context.Options do
             type_doc: "a string",
             doc:
               "the model that was asked, where answers name none or one without a price. Defaults to no name."
+          ],
+          since: [
+            type: :pos_integer,
+            default: 1,
+            doc: "the number of the first iteration that counts."
           ]
         ],
     count_tokens: [method: [default: :auto] ++ @method],

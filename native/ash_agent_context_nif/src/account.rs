@@ -1,9 +1,11 @@
 //! The NIFs that tell what became of requests at a provider's cache.
 
-use ash_agent_context_core::{AccountRow, Accounting, ExpectedBreak, Forecast, Outlook};
+use ash_agent_context_core::{
+    AccountRow, Accounting, ExpectedBreak, Forecast, Options, Outlook, Provider,
+};
 use rustler::{Encoder as _, Env, Term};
 
-use crate::argument::{At, Of};
+use crate::argument::{At, Of, Unsigned};
 use crate::atoms;
 use crate::encode::{Encoder, FieldTerms};
 use crate::nif::nif;
@@ -21,12 +23,17 @@ nif!(
      scheduler,
      context: Handle,
      prices: Of<'a, Option<PricesHandle>>,
-     model: Of<'a, Option<&'a str>>| {
+     model: Of<'a, Option<&'a str>>,
+     since: Unsigned| {
         // A row without a cause may make two requests again.
-        scheduler.allow(context.get().request_cost())?;
+        let again = context
+            .get()
+            .encode_cost(&Options::new(Provider::Anthropic));
+        scheduler.allow(context.get().spending_cost(since).plus(again.times(2)))?;
         let accounting = Accounting {
             prices: prices.as_ref().map(|prices| prices.get()),
             model,
+            since,
         };
         let rows = context.get().account(&accounting);
         let encoder = Encoder::new_copying(env);
@@ -63,6 +70,7 @@ nif!(
         let accounting = Accounting {
             prices: prices.as_ref().map(|prices| prices.get()),
             model: options.model,
+            since: 0,
         };
         let forecast = within_work(context.get().forecast(&options, &accounting, at))?;
         Ok(encode_forecast(env, &forecast))

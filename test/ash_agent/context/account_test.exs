@@ -224,6 +224,26 @@ defmodule AshAgent.Context.AccountTest do
              {:broken, :system_prompt}
   end
 
+  test "an account from an iteration on has the same rows" do
+    hour = [cache_creation: %{ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 5_000}]
+
+    context =
+      Context.new("Hi")
+      |> answer({10, 0, 5_000}, usage: hour)
+      |> answer({10, 5_000, 0}, minute: 30)
+
+    context = context |> answer({10, 5_000, 0}, minute: 60) |> answer({10, 0, 5_100}, minute: 100)
+    %{requests: all} = Context.account(context, prices: @prices)
+    assert List.last(all).verdict == :unexplained
+
+    for since <- 1..6,
+        do:
+          assert(
+            Context.account(context, prices: @prices, since: since).requests ==
+              Enum.drop(all, since - 1)
+          )
+  end
+
   test "answers without usage and tokens are skipped" do
     assert Context.account(Context.new("Hi")).requests == []
 

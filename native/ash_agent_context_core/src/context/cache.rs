@@ -15,7 +15,7 @@ use crate::value::time::Time;
 use crate::value::Value;
 
 /// How many answers are looked through for the last one that wrote to the cache.
-const LOOKED_THROUGH: usize = 64;
+pub(crate) const LOOKED_THROUGH: usize = 64;
 
 /// OpenAI caches requests of so many tokens, in blocks of so many.
 const OPENAI: (u64, u64) = (1024, 128);

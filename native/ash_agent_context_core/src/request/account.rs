@@ -3,7 +3,7 @@
 
 use chrono::TimeDelta;
 
-use crate::context::cache::{keeps_for_an_hour, predict};
+use crate::context::cache::{keeps_for_an_hour, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
 use crate::context::Context;
 use crate::log::bill::Reported;
@@ -69,6 +69,8 @@ pub struct Accounting<'a> {
     pub prices: Option<&'a Prices>,
     /// The model that was asked, where answers name none or one without a price.
     pub model: Option<&'a str>,
+    /// The first iteration with a row.
+    pub since: u64,
 }
 
 /// The request before the next one.
@@ -86,22 +88,39 @@ impl Context {
     /// A row for each request whose tokens were reported, oldest first.
     ///
     /// # Complexity
-    /// O(messages)
+    /// O(messages from that iteration on)
     #[must_use]
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
+        let first = accounting.since.max(self.first_number());
+        let mut before = self.before(first);
         let mut rows = Vec::new();
-        let mut before: Option<Before<'_>> = None;
-        for iteration in self.iterations() {
-            for entry in iteration.entries().filter(|entry| entry.is_model()) {
-                let Some(reported) = entry.usage.as_deref().filter(|all| all.sum.input > 0) else {
-                    continue;
-                };
+        let numbers = first..=self.current_iteration();
+        for iteration in numbers.filter_map(|number| self.log.get_numbered(number)) {
+            for (entry, reported) in reports(iteration) {
                 let row = self.row(iteration, entry, reported, before.as_ref(), accounting);
                 before = Some(self.stand_before(iteration, entry, reported, before));
                 rows.push(row);
             }
         }
         rows
+    }
+
+    /// The last request before an iteration.
+    fn before(&self, number: u64) -> Option<Before<'_>> {
+        let numbers = (self.first_number()..number).rev();
+        let mut back = numbers.filter_map(|number| self.log.get_numbered(number));
+        let (iteration, entry, reported) = back.find_map(|iteration| {
+            let (entry, reported) = reports(iteration).last()?;
+            Some((iteration, entry, reported))
+        })?;
+        let mut before = self.stand_before(iteration, entry, reported, None);
+        if reported.last.written == 0 {
+            let mut earlier = back.take(LOOKED_THROUGH).flat_map(reports);
+            let wrote = earlier.find(|(_, reported)| reported.last.written > 0);
+            before.for_an_hour =
+                wrote.is_some_and(|(_, reported)| reported.bills().iter().any(keeps_for_an_hour));
+        }
+        Some(before)
     }
 
     fn stand_before<'a>(
@@ -193,6 +212,13 @@ impl Context {
             avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
         }
     }
+}
+
+/// The answers of an iteration whose tokens were reported.
+fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &Reported)> {
+    let answers = iteration.entries().filter(|entry| entry.is_model());
+    let reported = answers.filter_map(|entry| Some((entry, entry.usage.as_deref()?)));
+    reported.filter(|(_, reported)| reported.sum.input > 0)
 }
 
 impl Before<'_> {

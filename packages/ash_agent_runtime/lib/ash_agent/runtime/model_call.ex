@@ -172,6 +172,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     metadata = %{usage: usage(response), finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
+    tell_cache(run, context)
     run = Run.put_context(run, context)
 
     # The model still has to read that calls were cut off.
@@ -187,6 +188,20 @@ defmodule AshAgent.Runtime.ModelCall do
       if final?, do: {:stop, run, {:answered, message}}, else: {:ok, run}
     end
   end
+
+  # Where there was something to read.
+  defp tell_cache(run, context) do
+    %{requests: requests} = Context.account(context, since: run.context.current_iteration)
+
+    with %{predicted: predicted, verdict: verdict, usage: usage} when predicted > 0 <-
+           List.last(requests) do
+      measured = %{predicted: predicted, read: usage[:cached_tokens] || 0}
+      Events.emit(run.events, [:llm, :cache], measured, describe_verdict(verdict))
+    end
+  end
+
+  defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
+  defp describe_verdict(verdict), do: %{verdict: verdict}
 
   defp note(run, response) do
     %{

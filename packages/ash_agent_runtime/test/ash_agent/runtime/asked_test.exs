@@ -52,7 +52,13 @@ defmodule AshAgent.Runtime.AskedTest do
     for stream <- [true, false] do
       server = start_supervised!({Server, script: script}, id: stream)
       llm = LLM.OpenAICompatible.new(model: "m", base_url: Server.base_url(server))
-      opts = [llm: llm, tools: tools, stream: stream]
+      me = self()
+
+      on_event = fn name, measured, metadata ->
+        send(me, {Enum.take(name, -2), measured, metadata})
+      end
+
+      opts = [llm: llm, tools: tools, stream: stream, on_event: on_event]
       {:ok, %{context: context}} = Runtime.run(Context.new("Hi", system_prompt: "S"), opts)
       {:ok, %{context: context}} = Runtime.run(Context.add_user_message(context, "And?"), opts)
       sent = for %{"sent" => sent} <- Context.dump(context)["iterations"], do: sent
