@@ -20,6 +20,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     @moduletag integrations: ["Ash", "AshPostgres", "LiveView", "PostgreSQL", "Chromium"]
 
     @guide "guides/ash_tutorial.md"
+    @built "../../_build/integration"
     @wait 120_000
     @conversation ~r/^\/[0-9a-f-]{36}$/
 
@@ -34,8 +35,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       start =
         build(folder, [
           {"MIX_ENV", "dev"},
-          {"ERL_LIBS",
-           Enum.map_join(~w(libraries lib), ":", &Path.expand("../../_build/integration/#{&1}"))},
+          {"ERL_LIBS", Enum.map_join(~w(libraries lib), ":", &Path.expand("#{@built}/#{&1}"))},
           {"POSTGRES_URL", database()},
           {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
           {"PORT", to_string(port)}
@@ -131,21 +131,27 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       end
     end
 
-    defp follow("elixir", "# mix.exs\n" <> text, _folder, app, _env) do
+    # Each dependency is an empty package here, and what it compiles to is there already.
+    defp follow("elixir", "# mix.exs\n" <> text, folder, app, _env) do
       [project, deps] = String.split(text, "  defp deps do\n")
 
       names =
         for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first),
             name != "igniter",
-            do: ", :#{name}"
+            do: name
 
-      assert [_ | _] = names
+      assert "ash_agent_resources" in names
+      for name <- names, do: stand_in(name, folder, app)
+
+      deps =
+        for name <- names,
+            do: "{:#{name}, path: \"../packages/#{name}\", compile: false}"
 
       # The modules of this package's own tests have some of the names.
-      options = "prune_code_paths: false, elixirc_options: [ignore_module_conflict: true]"
+      options =
+        "prune_code_paths: false, elixirc_options: [ignore_module_conflict: true], deps: [#{Enum.join(deps, ", ")}]"
 
       (project <> "end\n")
-      |> String.replace("extra_applications: [:logger", "extra_applications: [:logger#{names}")
       |> String.replace("deps: deps()", options)
       |> then(&File.write!(Path.join(app, "mix.exs"), &1))
     end
@@ -156,6 +162,34 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       path = List.first(Path.wildcard(path)) || path
       File.mkdir_p!(Path.dirname(path))
       File.write!(path, "# " <> text)
+    end
+
+    defp stand_in(name, folder, app) do
+      package = Path.join([folder, "packages", name])
+      File.mkdir_p!(package)
+      # `mix ash.codegen` asks those for extensions that depend on Ash.
+      deps = if name =~ ~r/^ash_/, do: ~s([{:ash, path: "../ash", compile: false}]), else: "[]"
+
+      File.write!(Path.join(package, "mix.exs"), """
+      defmodule #{Macro.camelize(name)}.StandIn.MixProject do
+        use Mix.Project
+        def project, do: [app: :#{name}, version: "99.0.0", deps: #{deps}]
+      end
+      """)
+
+      formatter = if name == "ash_agent_resources", do: File.read!(".formatter.exs"), else: "[]"
+      File.write!(Path.join(package, ".formatter.exs"), formatter)
+
+      built =
+        Enum.find(
+          for(place <- ~w(libraries lib), do: Path.expand("#{@built}/#{place}/#{name}")),
+          &File.dir?/1
+        )
+
+      for env <- ~w(dev test), place = Path.join([app, "_build", env, "lib"]) do
+        File.mkdir_p!(place)
+        :ok = File.ln_s(built, Path.join(place, name))
+      end
     end
 
     defp run(line, folder, env) do
