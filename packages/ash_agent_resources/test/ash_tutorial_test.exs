@@ -35,7 +35,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       start =
         build(folder, [
           {"MIX_ENV", "dev"},
-          {"ERL_LIBS", Enum.map_join(~w(libraries lib), ":", &Path.expand("#{@built}/#{&1}"))},
+          {"ERL_LIBS", "#{Path.expand("#{@built}/libraries")}:#{packages(folder)}"},
           {"POSTGRES_URL", database()},
           {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
           {"PORT", to_string(port)}
@@ -147,9 +147,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
         for name <- names,
             do: "{:#{name}, path: \"../packages/#{name}\", compile: false}"
 
-      # The modules of this package's own tests have some of the names.
-      options =
-        "prune_code_paths: false, elixirc_options: [ignore_module_conflict: true], deps: [#{Enum.join(deps, ", ")}]"
+      options = "prune_code_paths: false, deps: [#{Enum.join(deps, ", ")}]"
 
       (project <> "end\n")
       |> String.replace("deps: deps()", options)
@@ -162,6 +160,25 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       path = List.first(Path.wildcard(path)) || path
       File.mkdir_p!(Path.dirname(path))
       File.write!(path, "# " <> text)
+    end
+
+    # The packages without the modules of their tests, which have the names of the tutorial's.
+    defp packages(folder) do
+      lib = Path.join(folder, "lib")
+
+      for name <- ~w(ash_agent_context ash_agent_runtime ash_agent_resources) do
+        ebin = Path.join([lib, name, "ebin"])
+        File.mkdir_p!(ebin)
+
+        for path <- Path.wildcard("#{@built}/lib/#{name}/ebin/*"),
+            not String.starts_with?(Path.basename(path), "Elixir.MyApp"),
+            do: File.ln_s!(Path.expand(path), Path.join(ebin, Path.basename(path)))
+
+        priv = Path.expand("#{@built}/lib/#{name}/priv")
+        if File.dir?(priv), do: File.ln_s!(priv, Path.join([lib, name, "priv"]))
+      end
+
+      lib
     end
 
     defp stand_in(name, folder, app) do
@@ -182,7 +199,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
 
       built =
         Enum.find(
-          for(place <- ~w(libraries lib), do: Path.expand("#{@built}/#{place}/#{name}")),
+          [Path.expand("#{@built}/libraries/#{name}"), Path.join([folder, "lib", name])],
           &File.dir?/1
         )
 
