@@ -51,8 +51,11 @@ fn check_text(node: &Node, text: &str, path: &Path, report: &mut Report) {
     }
 }
 
+/// A number, how values stand to it, and words for that.
+type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
+
 fn check_number(node: &Node, value: &Value, path: &Path, report: &mut Report) {
-    let bounds: [(&Option<Value>, fn(Ordering) -> bool, &str); 4] = [
+    let bounds: [Bound<'_>; 4] = [
         (&node.minimum, Ordering::is_ge, "at least"),
         (&node.maximum, Ordering::is_le, "at most"),
         (&node.above, Ordering::is_gt, "more than"),

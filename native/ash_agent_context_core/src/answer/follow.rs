@@ -202,6 +202,9 @@ impl Following<'_> {
     }
 
     fn show(&mut self, came: Came) {
+        if self.state.is_over {
+            return;
+        }
         let path = self.path();
         if let (
             Came::Text(more),

@@ -201,7 +201,7 @@ pub(crate) fn without_style(word: &str) -> String {
 /// A value in which numbers that are equal in JSON are equal.
 pub(crate) fn canonical(value: &Value) -> Value {
     match value {
-        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.0e15 =>
+        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.2e18 =>
         {
             #[allow(clippy::cast_possible_truncation)]
             Value::Int(*float as i64)
