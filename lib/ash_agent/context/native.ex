@@ -136,6 +136,13 @@ defmodule AshAgent.Context.Native do
     trace_atif: 3,
     trace_otlp: 3,
     trace_print: 3,
+    answer_type: 1,
+    answer_read: 3,
+    answer_check: 3,
+    answer_partial: 3,
+    answer_follow: 4,
+    answer_constrain: 6,
+    answer_schema: 1,
     json_decode: 1,
     json_encode: 1,
     terms_encode: 1,
@@ -187,7 +194,8 @@ defmodule AshAgent.Context.Native do
     context_iteration_usage: 2,
     context_summary_of: 2,
     context_verdict: 2,
-    response_new: 1
+    response_new: 1,
+    answer_follow_new: 0
   ]
 
   for {name, arity} <- constant do

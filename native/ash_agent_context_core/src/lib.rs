@@ -55,6 +55,7 @@ pub use log::provider::Provider;
 pub use log::reply::{Finish, Reply};
 pub use log::usage::Usage;
 pub use log::Stamp;
+pub use provider::constraint::constrain;
 pub use provider::event::Event;
 pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};

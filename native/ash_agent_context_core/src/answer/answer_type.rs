@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::answer::fit::Fit;
 use crate::answer::issue::Report;
-use crate::answer::node::{without_style, Node, NodeId};
+use crate::answer::node::{without_style, Node, NodeId, Others};
 use crate::answer::schema;
 use crate::error::{Error, Path};
 use crate::value::Value;
@@ -12,6 +12,7 @@ use crate::value::Value;
 /// A type that answers may have.
 #[derive(Debug)]
 pub struct AnswerType {
+    schema: Value,
     nodes: Vec<Node>,
     /// Names of the fields of the answer, without style. An object with none of them is not the answer.
     names: HashSet<Box<str>>,
@@ -24,9 +25,61 @@ impl AnswerType {
     /// [`Error::Invalid`] with the path of what cannot be checked: an unknown keyword, format or pattern, a reference to
     /// elsewhere, a schema that leads back to itself.
     pub fn new(schema: &Value) -> Result<Self, Error> {
-        let nodes = schema::compile(schema)?;
+        let schema = schema::read(schema)?;
+        let nodes = schema::compile(&schema)?;
         let names = names(&nodes);
-        Ok(Self { nodes, names })
+        Ok(Self {
+            schema,
+            nodes,
+            names,
+        })
+    }
+
+    /// The schema, as JSON has it.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// Tells whether a value of the type may contain another one of it, or a part of it.
+    pub(crate) fn is_recursive(&self) -> bool {
+        let below = |id: NodeId| {
+            let node = self.nodes.get(id);
+            let ids = node.map(|node| {
+                let fields = node.properties.iter().map(|property| property.node);
+                let others = match node.others {
+                    Others::Of(id) => Some(id),
+                    _ => None,
+                };
+                let items = node.items.iter().chain(&node.first_items).copied();
+                let inside = fields.chain(others).chain(items).chain(node.in_place());
+                inside.collect::<Vec<_>>()
+            });
+            ids.unwrap_or_default()
+        };
+        // A node that is reached while what it leads to is still open.
+        let mut states = vec![0_u8; self.nodes.len()];
+        let mut open = vec![(0, false)];
+        while let Some((id, is_done)) = open.pop() {
+            let Some(state) = states.get_mut(id) else {
+                continue;
+            };
+            match (is_done, *state) {
+                (true, _) => *state = 2,
+                (false, 0) => {
+                    *state = 1;
+                    open.push((id, true));
+                    for inside in below(id) {
+                        if states.get(inside) == Some(&1) {
+                            return true;
+                        }
+                        open.push((inside, false));
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
     }
 
     pub(crate) fn nodes(&self) -> &[Node] {

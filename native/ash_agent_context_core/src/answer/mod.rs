@@ -11,3 +11,4 @@ pub mod lexer;
 pub mod node;
 pub mod reading;
 pub mod schema;
+pub mod subset;

@@ -37,17 +37,20 @@ const ANNOTATIONS: [&str; 14] = [
     "propertyOrdering",
 ];
 
+/// Returns a schema as JSON has it: atoms and texts are the same there.
+pub(crate) fn read(schema: &Value) -> Result<Value, Error> {
+    json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)
+}
+
 /// Compiles a schema. The first node is that of the whole answer.
 pub(crate) fn compile(schema: &Value) -> Result<Vec<Node>, Error> {
-    // Atoms and texts are the same in JSON.
-    let schema = json::read(json::write(schema).as_bytes(), crate::value::MAX_DEPTH)?;
     let mut compiler = Compiler {
-        root: &schema,
+        root: schema,
         ids: HashMap::new(),
         open: Vec::new(),
         nodes: Vec::new(),
     };
-    compiler.child(Path::new(), &schema)?;
+    compiler.child(Path::new(), schema)?;
     while let Some((id, path, schema)) = compiler.open.pop() {
         let node = compiler.node(&path, schema)?;
         if let Some(place) = compiler.nodes.get_mut(id) {
