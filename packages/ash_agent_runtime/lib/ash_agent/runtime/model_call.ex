@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Overflow, Run, ToolExecutor}
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, ToolExecutor}
 
   @broken_off "interrupted: the answer broke off"
 
@@ -12,6 +12,7 @@ defmodule AshAgent.Runtime.ModelCall do
   def ask(run) do
     started = System.monotonic_time()
     run = note_request(%{run | requested_at: Run.now()})
+    run = %{run | context: Output.mark(run.output, run.context)}
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
@@ -58,8 +59,11 @@ defmodule AshAgent.Runtime.ModelCall do
       left ->
         Answer.ask(%{
           llm: run.llm,
-          context: run.context,
+          context: Output.instruct(run.output, run.context),
           tools: run.offered_tools,
+          fields: Output.fields(run.output),
+          follow: Output.follow(run),
+          followed: fn state, events -> Output.follow(run, state, events) end,
           timeout: min(left, run.llm_timeout),
           supervisor: run.supervisor,
           stream?: run.stream?,
@@ -157,10 +161,16 @@ defmodule AshAgent.Runtime.ModelCall do
     run = if final?, do: Run.add_messages(run), else: run
     final? = final? and run.context == context
 
+    ending = if final?, do: Output.settle(run, message), else: :go_on
+    status = if match?({:stop, _reason}, ending), do: :idle
+
     with {:ok, run} <- Run.check(run),
-         {:ok, run} <-
-           run |> Run.flush(if(final?, do: :idle), note(run, response)) |> Run.check() do
-      if final?, do: {:stop, run, {:answered, message}}, else: {:ok, run}
+         {:ok, run} <- run |> Run.flush(status, note(run, response)) |> Run.check() do
+      case ending do
+        {:stop, reason} -> {:stop, run, reason}
+        {:again, error} -> {:ok, Output.ask_again(run, error)}
+        :go_on -> {:ok, run}
+      end
     end
   end
 
