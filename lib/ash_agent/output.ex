@@ -37,9 +37,20 @@ defmodule AshAgent.Output do
   """
 
   alias AshAgent.Context.Native
+  alias AshAgent.Options
   alias AshAgent.Output.{Cast, Error, Type}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
+
+  @schema [
+    strict: [
+      type: :boolean,
+      default: false,
+      doc:
+        "whether to read JSON only, and to repair nothing but a `null` for a field that may be left out, which is how providers write it " <>
+          "that hold their models to a schema."
+    ]
+  ]
 
   @enforce_keys [:ref, :schema, :type, :wrapped?]
   defstruct @enforce_keys
@@ -110,8 +121,9 @@ defmodule AshAgent.Output do
 
   ## Options
 
-    * `:strict` - whether to read JSON only, and to repair nothing but a `null` for a field that may be left out, which is how
-      providers write it that hold their models to a schema. Defaults to `false`.
+  #{Options.docs(@schema)}
+
+  Raises `ArgumentError` for unknown and wrong options.
 
   ## Examples
 
@@ -128,7 +140,7 @@ defmodule AshAgent.Output do
   @doc since: "0.1.0"
   @spec read(t(), String.t(), keyword()) :: {:ok, term(), [repair()]} | {:error, Error.t()}
   def read(%__MODULE__{} = output, text, opts \\ []) when is_binary(text) and is_list(opts) do
-    opts = Keyword.validate!(opts, strict: false)
+    opts = Options.validate!(opts, @schema)
 
     if String.valid?(text),
       do: output.ref |> Native.answer_read(text, opts[:strict]) |> settle(output),
@@ -136,7 +148,7 @@ defmodule AshAgent.Output do
   end
 
   @doc """
-  Checks JSON data, such as the arguments of a call, and returns as `read/3` does.
+  Checks JSON data, such as the arguments of a call, and returns as `read/3` does. Takes the same options.
 
   ## Examples
 
@@ -147,7 +159,7 @@ defmodule AshAgent.Output do
   @doc since: "0.1.0"
   @spec check(t(), term(), keyword()) :: {:ok, term(), [repair()]} | {:error, Error.t()}
   def check(%__MODULE__{} = output, value, opts \\ []) when is_list(opts) do
-    opts = Keyword.validate!(opts, strict: false)
+    opts = Options.validate!(opts, @schema)
     output.ref |> Native.answer_check(value, opts[:strict]) |> settle(output)
   end
 

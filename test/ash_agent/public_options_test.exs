@@ -59,6 +59,8 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :to_messages} => [context],
       {Context, :fetch_cost} => [context],
       {AshAgent.Prices, :read} => ["prices.json"],
+      {AshAgent.Output, :read} => [AshAgent.Output.new(:string), "{}"],
+      {AshAgent.Output, :check} => [AshAgent.Output.new(:string), %{}],
       {Context, :dump} => [context],
       {Context, :load} => [context, Context.dump(context)],
       {Context, :load!} => [context, Context.dump(context)],

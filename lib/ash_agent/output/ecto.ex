@@ -129,6 +129,6 @@ defmodule AshAgent.Output.Ecto do
     do:
       raise(
         ArgumentError,
-        "no model can write the field #{inspect(name)}: its type has no JSON Schema"
+        "the type of the field #{inspect(name)} cannot be written as a JSON Schema"
       )
 end

@@ -41,8 +41,9 @@ defmodule AshAgent.Output.Type do
 
   @doc "Returns the schema of a type, and how its values are cast. Raises `ArgumentError`."
   @spec read!(term()) :: {map(), term()}
-  def read!(%AshAgent.Output{} = output),
-    do: {output.schema, if(output.wrapped?, do: {:wrapped, output.type}, else: output.type)}
+  # An `AshAgent.Output`, which is above this module.
+  def read!(%{ref: ref, schema: schema, type: type, wrapped?: wrapped?}) when is_reference(ref),
+    do: {schema, if(wrapped?, do: {:wrapped, type}, else: type)}
 
   def read!(plain) when is_map_key(@plain, plain), do: Map.fetch!(@plain, plain)
   def read!([{_name, _type} | _] = fields), do: object!(fields, nil)

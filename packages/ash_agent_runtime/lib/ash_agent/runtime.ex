@@ -191,12 +191,12 @@ defmodule AshAgent.Runtime do
     Events,
     Loop,
     Options,
-    Output,
     Paused,
     Result,
     Run,
     Tool,
-    ToolExecutor
+    ToolExecutor,
+    TypedAnswer
   }
 
   @doc """
@@ -259,7 +259,7 @@ defmodule AshAgent.Runtime do
   defp missing(context, opts) do
     cond do
       undecided?(context, opts[:kept], opts[:approval]) -> :approval
-      opts[:output] == nil and Output.expected?(context) -> :output
+      opts[:output] == nil and TypedAnswer.expected?(context) -> :output
       true -> nil
     end
   end

@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Loop do
   # The steps of a run: ask the model, execute its calls, and repeat until something stops the run.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Output, Run, ToolCalls}
+  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls, TypedAnswer}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
   def run(%Run{} = run) do
@@ -73,12 +73,12 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp finish_answered(run) do
-    case Output.settle(run, Run.last_message(run.context)) do
+    case TypedAnswer.settle(run, Run.last_message(run.context)) do
       {:stop, reason} ->
         with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
 
       {:again, error} ->
-        run |> Output.ask_again(error) |> Run.check()
+        run |> TypedAnswer.ask_again(error) |> Run.check()
     end
   end
 
@@ -123,7 +123,7 @@ defmodule AshAgent.Runtime.Loop do
 
   defp execute(run) do
     number = run.context.current_iteration
-    run = Output.settle_calls(run)
+    run = TypedAnswer.settle_calls(run)
 
     done =
       if Context.pending_tool_calls(run.context) == [],
@@ -138,7 +138,7 @@ defmodule AshAgent.Runtime.Loop do
   defp end_typed({:stop, _run, {:paused, _unknown}} = stop, _number), do: stop
 
   defp end_typed(done, number) do
-    case Output.conclude(elem(done, 1), number) do
+    case TypedAnswer.conclude(elem(done, 1), number) do
       :go_on ->
         done
 

@@ -4,7 +4,17 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, ToolExecutor}
+
+  alias AshAgent.Runtime.{
+    Answer,
+    Bounds,
+    Events,
+    Output,
+    Overflow,
+    Run,
+    ToolExecutor,
+    TypedAnswer
+  }
 
   @broken_off "interrupted: the answer broke off"
 
@@ -62,8 +72,8 @@ defmodule AshAgent.Runtime.ModelCall do
           context: Output.instruct(run.output, run.context),
           tools: run.offered_tools,
           fields: Output.fields(run.output),
-          follow: Output.follow(run),
-          followed: fn state, events -> Output.follow(run, state, events) end,
+          follow: TypedAnswer.follow(run),
+          followed: fn state, events -> TypedAnswer.follow(run, state, events) end,
           timeout: min(left, run.llm_timeout),
           supervisor: run.supervisor,
           stream?: run.stream?,
@@ -161,14 +171,14 @@ defmodule AshAgent.Runtime.ModelCall do
     run = if final?, do: Run.add_messages(run), else: run
     final? = final? and run.context == context
 
-    ending = if final?, do: Output.settle(run, message), else: :go_on
+    ending = if final?, do: TypedAnswer.settle(run, message), else: :go_on
     status = if match?({:stop, _reason}, ending), do: :idle
 
     with {:ok, run} <- Run.check(run),
          {:ok, run} <- run |> Run.flush(status, note(run, response)) |> Run.check() do
       case ending do
         {:stop, reason} -> {:stop, run, reason}
-        {:again, error} -> {:ok, Output.ask_again(run, error)}
+        {:again, error} -> {:ok, TypedAnswer.ask_again(run, error)}
         :go_on -> {:ok, run}
       end
     end
