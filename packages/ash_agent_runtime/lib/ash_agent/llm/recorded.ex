@@ -35,9 +35,10 @@ defmodule AshAgent.LLM.Recorded do
   A cassette is one JSON file with a block for each request, to be committed and read in a review: a message that an earlier request has
   as well is not repeated, and writing the same recordings again gives the same file. Use a cassette for each test.
 
-  Keys, organisations and users never get into a cassette: of the headers, only the content type and `retry-after` do, and in bodies
+  Keys, organisations and users are kept out of a cassette: of the headers, only the content type and `retry-after` do, and in bodies
   the key of the client, texts that look like keys of providers, and the fields that name a user are replaced by asterisks, as is
-  what the option `:scrub` names. A test that depends on such a text cannot be played.
+  what the option `:scrub` names. A test that depends on such a text cannot be played. Bedrock's streams are binary: in them only the client's
+  key is replaced, so look through such a cassette before you commit it.
 
   ## Limits
 

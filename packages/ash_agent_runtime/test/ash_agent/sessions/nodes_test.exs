@@ -75,7 +75,8 @@ defmodule AshAgent.Sessions.NodesTest do
        %{
          tmp_dir: folder
        } do
-    group([:a, :b], folder, [lease: 10_000, recover: 200], fn at, %{a: a, b: b} ->
+    # Long enough for a busy machine to ask before it is over.
+    group([:a, :b], folder, [lease: 30_000, recover: 200], fn at, %{a: a, b: b} ->
       at.(:a, :be_elsewhere, [])
       at.(:a, :start_prompt, ["c", "pay"])
       at.(:a, :await_held, [])
