@@ -254,9 +254,9 @@ defmodule AshAgent.Output do
   @doc false
   # The fields of a request that hold its answer to the type, or words that say why it has to be asked for in another way.
   def constrain(%__MODULE__{} = output, provider, model, opts) when is_provider(provider) do
-    [beside_tools?, forced?] = for key <- [:beside_tools?, :forced?], do: opts[key] == true
+    asked = {opts[:beside_tools?] == true, opts[:forced?] == true}
 
-    case Native.answer_constrain(output.ref, provider, model, "answer", beside_tools?, forced?) do
+    case Native.answer_constrain(output.ref, provider, model, "answer", asked) do
       {:ok, fields} ->
         {:ok, fields}
 

@@ -141,7 +141,7 @@ defmodule AshAgent.Context.Native do
     answer_check: 3,
     answer_partial: 3,
     answer_follow: 4,
-    answer_constrain: 6,
+    answer_constrain: 5,
     answer_schema: 1,
     json_decode: 1,
     json_encode: 1,

@@ -102,7 +102,7 @@ nif!(
     }
 );
 
-// The fields of a request that hold its answer to a type.
+// The fields of a request that hold its answer to a type: `asked` is `{beside tools, whatever the model}`.
 nif!(
     answer_constrain_normal,
     answer_constrain_dirty,
@@ -112,9 +112,9 @@ nif!(
      provider: Worded<Provider>,
      model: Of<'a, &'a str>,
      name: Of<'a, &'a str>,
-     beside_tools: bool,
-     forced: bool| {
+     asked: Of<'a, (bool, bool)>| {
         scheduler.allow(answer.0.schema().size())?;
+        let (beside_tools, forced) = asked;
         let fields = constrain(&answer.0, provider, model, name, beside_tools, forced)?;
         Ok(encode::value(env, &fields))
     }
