@@ -83,8 +83,18 @@ defmodule AshAgent.Output.Ecto do
     end
   end
 
-  # Words of validations, without values.
-  defp message({words, _options}), do: words
+  # The options are those of the validation, never what was given.
+  defp message({words, options}) do
+    Regex.replace(~r/%{(\w+)}/, words, fn whole, name ->
+      case Enum.find(options, fn {key, _value} -> Atom.to_string(key) == name end) do
+        {_key, value} when is_number(value) or is_atom(value) or is_binary(value) ->
+          to_string(value)
+
+        _other ->
+          whole
+      end
+    end)
+  end
 
   defp flatten(%{} = errors, path) do
     Enum.flat_map(errors, fn {name, inner} -> flatten(inner, path ++ [to_string(name)]) end)

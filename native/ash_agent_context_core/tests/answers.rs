@@ -307,7 +307,7 @@ fn a_schema_that_cannot_be_checked_is_an_error_with_its_place() {
 /// Single keywords, beside what JSON Schema says of them.
 #[test]
 fn keywords_mean_what_json_schema_says() {
-    let table: [(&str, &[&str], &[&str]); 22] = [
+    let table: [(&str, &[&str], &[&str]); 23] = [
         (
             r#"{"type":"integer"}"#,
             &["1", "1.0", "100000000000000000000"],
@@ -348,6 +348,11 @@ fn keywords_mean_what_json_schema_says() {
             r#"{"format":"date-time"}"#,
             &["\"2026-02-28T10:00:00Z\"", "\"2026-02-28T10:00:00+02:00\""],
             &["\"2026-02-28\""],
+        ),
+        (
+            r#"{"format":"duration"}"#,
+            &["\"P1DT2H\"", "\"PT0.5S\"", "\"P2W\""],
+            &["\"P\"", "\"PT\"", "\"1D\"", "\"PD\"", "\"P1H\""],
         ),
         (
             r#"{"format":"uuid"}"#,

@@ -9,6 +9,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 pub(crate) enum Format {
     Date,
     DateTime,
+    Duration,
     Time,
     Uuid,
     Email,
@@ -18,7 +19,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    const NAMED: [(&'static str, Self, &'static str); 8] = [
+    const NAMED: [(&'static str, Self, &'static str); 9] = [
+        ("duration", Self::Duration, "a duration such as P1DT2H"),
         ("date", Self::Date, "a date such as 2026-01-31"),
         (
             "date-time",
@@ -58,6 +60,7 @@ impl Format {
                 NaiveTime::parse_from_str(bare, "%H:%M:%S%.f").is_ok()
                     || DateTime::parse_from_rfc3339(&format!("2000-01-01T{text}")).is_ok()
             }
+            Self::Duration => is_duration(text),
             Self::Uuid => is_uuid(text),
             Self::Email => text
                 .split_once('@')
@@ -77,6 +80,32 @@ impl Format {
 
 fn is_host(host: &str) -> bool {
     !host.is_empty() && !host.contains('@') && !host.contains(char::is_whitespace)
+}
+
+/// Days, and after a `T` hours, each a number and a letter; or weeks.
+fn is_duration(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('P') else {
+        return false;
+    };
+    let (days, hours) = rest.split_once('T').unwrap_or((rest, ""));
+    let is_part = |part: &str, units: &str| {
+        let mut left = units;
+        let mut digits = 0;
+        part.chars().all(|letter| match left.find(letter) {
+            Some(at) if digits > 0 => {
+                left = left.get(at + 1..).unwrap_or_default();
+                digits = 0;
+                true
+            }
+            _ => {
+                digits += 1;
+                letter.is_ascii_digit() || letter == '.'
+            }
+        }) && digits == 0
+    };
+    let is_empty = days.is_empty() && hours.is_empty();
+    let ends_open = rest.ends_with('T');
+    !is_empty && !ends_open && is_part(days, "YMWD") && is_part(hours, "HMS")
 }
 
 fn is_uuid(text: &str) -> bool {

@@ -166,7 +166,7 @@ impl<'s> Compiler<'s> {
             "pattern" => node.pattern = Some(pattern(value, here)?),
             "format" => {
                 let known = value.as_str().and_then(Format::named);
-                let expected = "a format that can be checked: date, date-time, time, uuid, email, uri, ipv4 or ipv6";
+                let expected = "a format that can be checked: date, date-time, time, duration, uuid, email, uri, ipv4 or ipv6";
                 node.format = Some(known.ok_or_else(|| Error::invalid(here.clone(), expected))?);
             }
             "minimum" => node.minimum = Some(number(value, here)?),
