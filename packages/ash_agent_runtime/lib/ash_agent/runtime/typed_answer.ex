@@ -91,7 +91,8 @@ defmodule AshAgent.Runtime.TypedAnswer do
   ## Calls of the tool
 
   @doc "Gives the calls of an answer that are pending their results."
-  def settle_calls(%{output: %{mode: :tool}} = run) do
+  # Models call it by habit, too: an earlier run of the conversation may have offered it.
+  def settle_calls(%{output: %{}} = run) do
     results =
       for call <- Context.pending_tool_calls(run.context),
           answer?(call),
@@ -115,7 +116,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     do: {:error, "The answer does not fit its schema.\n" <> words(error)}
 
   @doc "Ends a run whose calls of this iteration have their results, if one of them gave the answer or there were too many."
-  def conclude(%{output: %{mode: :tool} = output} = run, number) do
+  def conclude(%{output: %{} = output} = run, number) do
     calls =
       for call <- calls(run.context, number), answer?(call), do: {call, read_call(output, call)}
 

@@ -52,6 +52,15 @@ defmodule AshAgent.Runtime.OutputTest do
                Runtime.run(Context.new("Where?"), llm: llm, output: @output)
     end
 
+    test "a call of the tool counts, also where the model was not offered it" do
+      llm = fn _context ->
+        {:ok, %{tool_calls: [submit(%{"city" => "Ulm", "people" => 127_000})]}}
+      end
+
+      assert {:ok, %{output: @ulm}} =
+               Runtime.run(Context.new("Where?"), llm: llm, output: @output)
+    end
+
     test "what cannot be native is an error if it has to be" do
       words = ~r/cannot be asked for with output_mode: :native: it needs a client/
       assert_raise ArgumentError, words, fn -> run([], output_mode: :native) end
