@@ -516,6 +516,18 @@ fn texts_grow_and_everything_else_appears_when_it_is_complete() {
 }
 
 #[test]
+fn what_is_held_is_counted_until_it_is_shown() {
+    let answer = answer_type(
+        r#"{"type":"object","properties":{"a":{"anyOf":[{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]},{"type":"object","properties":{"c":{"type":"string"}},"required":["c"]}]}}}"#,
+    );
+    let (held, shown) = Follow::default().feed(&answer, true, "{\"a\":{\"c\":");
+    assert_eq!((held.held_bytes(), shown.len()), (5, 1));
+    let (done, shown) = held.feed(&answer, true, "\"x\"}");
+    assert_eq!(done.held_bytes(), 0);
+    assert_eq!(shown[0].came, Came::Value(value(r#"{"c":"x"}"#)));
+}
+
+#[test]
 fn a_copy_of_a_stream_goes_on_by_itself() {
     let order = order();
     let (one, _) = Follow::default().feed(&order, true, "{\"customer_name\": \"A");

@@ -95,7 +95,8 @@ nif!(
      answer: AnswerTypeHandle,
      piece: Binary<'a>,
      strict: bool| {
-        scheduler.allow(cost(piece.len()))?;
+        // What is held is read again by the piece with its end.
+        scheduler.allow(cost(piece.len() + follow.0.held_bytes()))?;
         let (next, shown) = follow.0.feed(&answer.0, !strict, text(&piece)?);
         let shown: Vec<Term<'_>> = shown.iter().map(|part| encode_part(env, part)).collect();
         Ok((ResourceArc::new(FollowResource(next)), shown).encode(env))

@@ -54,6 +54,7 @@ struct Level {
 #[derive(Debug, Clone, Default)]
 struct Held {
     pieces: ListSync<Box<str>>,
+    bytes: usize,
 }
 
 /// The state between two pieces of a stream. Copying it costs as much as the answer has levels.
@@ -71,6 +72,12 @@ pub struct Follow {
 }
 
 impl Follow {
+    /// Bytes that are read again when the value ends that they are part of.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.bytes)
+    }
+
     /// Reads a piece of the text, and returns what came by it.
     ///
     /// # Complexity
@@ -227,6 +234,7 @@ impl Following<'_> {
             let text = self.piece.get(self.from..to).unwrap_or_default();
             if !text.is_empty() {
                 held.pieces.push_front_mut(text.into());
+                held.bytes += text.len();
             }
         }
         self.from = 0;
