@@ -258,6 +258,8 @@ defmodule AshAgent.Bench.Schedulers do
     masked = Context.put_masks(context, masks)
     long = text(1024 * 1024)
     fork = context |> Context.interrupt() |> Context.add_user_message("another way")
+    hidden = short |> Context.keep_last_iterations(1) |> Context.put_recall(true)
+    noted = Context.put_request(short, %{"words" => long}, [])
 
     [
       {"fit/2", fn -> Context.fit(short, div(total, 2)) end},
@@ -281,6 +283,22 @@ defmodule AshAgent.Bench.Schedulers do
       {"recall/2", fn -> Context.recall(context, "1..2-000") end},
       {"search/2",
        fn -> context |> Context.keep_last_iterations(1) |> Context.search("the words") end},
+      {"receipt/1", fn -> Context.receipt(hidden) end},
+      {"receipt/2 of a request", fn -> Context.receipt(noted, iteration: newest) end},
+      {"diff_views/2", fn -> Context.diff_views(hidden, short) end},
+      {"pin/2", fn -> Context.pin(hidden, {:fact, "found"}) end},
+      {"pins/1, and unpin/2",
+       fn ->
+         pinned = Context.pin(hidden, {:iteration, newest})
+         pinned |> Context.pins() |> Enum.each(&Context.unpin(pinned, &1))
+       end},
+      {"put_recall/3 with an index", fn -> Context.put_recall(hidden, true, index: 0.03) end},
+      {"recall?/1", fn -> Context.recall?(hidden) end},
+      {"verdict/2", fn -> Context.verdict(hidden, 1) end},
+      {"put_request/3 of 1 MB", fn -> Context.put_request(short, %{"words" => long}, []) end},
+      {"get_request/2", fn -> Context.get_request(noted, newest) end},
+      {"add_failure/2", fn -> Context.add_failure(short, %{kind: :closed}) end},
+      {"failures/1", fn -> Context.failures(short) end},
       {"put_masks/2", fn -> Context.put_masks(context, masks) end},
       {"put_masks/2, and to_messages/1", fn -> Context.to_messages(masked) end},
       {"put_prompt_block/3", fn -> Context.put_prompt_block(context, :memory, long) end},

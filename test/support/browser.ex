@@ -6,7 +6,7 @@ defmodule AshAgent.TestSupport.Browser do
 
   alias AshAgent.Context.JSON
 
-  defstruct [:port, :folder, :session]
+  defstruct [:port, :folder, :session, scripts?: true]
 
   @wait 30_000
 
@@ -36,7 +36,7 @@ defmodule AshAgent.TestSupport.Browser do
     %{"sessionId" => session} =
       call(browser, "Target.attachToTarget", %{targetId: target, flatten: true})
 
-    browser = %{browser | session: session}
+    browser = %{browser | session: session, scripts?: opts[:script] != false}
 
     for domain <- ~w(Page Runtime Log Network Audits Accessibility DOM),
         do: call(browser, "#{domain}.enable", %{})
@@ -53,7 +53,7 @@ defmodule AshAgent.TestSupport.Browser do
     # Pages show the reader's time.
     call(browser, "Emulation.setTimezoneOverride", %{timezoneId: opts[:timezone] || "UTC"})
 
-    if opts[:script] == false,
+    unless browser.scripts?,
       do: call(browser, "Emulation.setScriptExecutionDisabled", %{value: true})
 
     go(browser, "file://#{file}#{opts[:hash]}")
@@ -83,18 +83,27 @@ defmodule AshAgent.TestSupport.Browser do
   end
 
   def text(browser, selector),
-    do: eval(browser, "document.querySelector(#{quoted(selector)})?.innerText")
+    do: eval_drawn(browser, "document.querySelector(#{quoted(selector)})?.innerText")
 
   def texts(browser, selector),
     do:
-      eval(
+      eval_drawn(
         browser,
         "[...document.querySelectorAll(#{quoted(selector)})].map(one => one.innerText)"
       )
 
+  # What a page lays out only where it is seen has no inner text before a frame has been drawn.
+  defp eval_drawn(%{scripts?: false} = browser, expression), do: eval(browser, expression)
+
+  defp eval_drawn(browser, expression) do
+    eval(browser, """
+    new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn))).then(() => #{expression})
+    """)
+  end
+
   @doc "Clicks the first element whose text begins so, with a real mouse event."
   def click(browser, selector, text \\ "") do
-    eval(browser, """
+    eval_drawn(browser, """
     (() => {
       const found = [...document.querySelectorAll(#{quoted(selector)})].find(one => one.innerText.startsWith(#{quoted(text)}));
       if (!found) throw new Error('nothing to click on');

@@ -85,6 +85,7 @@ defmodule AshAgent.Context.Native do
     context_messages_between: 3,
     context_drop_range: 4,
     context_summarize: 5,
+    context_verdict: 2,
     context_forget: 4,
     context_expand: 4,
     context_clear_results: 4,
@@ -193,7 +194,6 @@ defmodule AshAgent.Context.Native do
     context_usage: 1,
     context_iteration_usage: 2,
     context_summary_of: 2,
-    context_verdict: 2,
     response_new: 1,
     answer_follow_new: 0
   ]

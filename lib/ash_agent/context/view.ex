@@ -390,7 +390,7 @@ defmodule AshAgent.Context.View do
   """
   @doc since: "0.1.0"
   @spec verdict(Reply.handle(), integer()) :: verdict() | nil
-  def verdict(%{ref: ref}, number), do: Native.context_verdict(ref, number)
+  def verdict(%{ref: ref}, number), do: ref |> Native.context_verdict(number) |> Reply.ok!()
 
   @doc """
   Shows hidden or summarised iterations in the view again, and returns the new context.

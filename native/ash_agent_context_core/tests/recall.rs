@@ -631,3 +631,23 @@ fn a_summary_is_completed_refused_or_thrown_away_as_asked() {
     assert!(matches!(long, Err(Error::SummaryTooLong { .. })));
     assert_eq!(done.context.summarizable(Some((1, last)), 0, 0), Ok(None));
 }
+
+/// A walk back at each comma, at each number of a line, or over each pair of the same facts would not end here.
+#[test]
+fn texts_that_repeat_themselves_are_read_in_one_walk() {
+    let thousands = format!("1{}", ",000".repeat(300_000));
+    let numbers = "17 cats ".repeat(30_000);
+    let mut context =
+        Context::new("c", Value::text("Look."), Value::Nil, Stamp::at(at(0))).unwrap();
+    for text in [&thousands, &numbers, &numbers, &numbers] {
+        context = context
+            .add_assistant_message(Value::text(text), Value::Nil, Stamp::at(at(1)))
+            .unwrap()
+            .add_user_message(Value::text("And now?"), Stamp::at(at(2)))
+            .unwrap();
+    }
+    let hidden = context.keep_last_iterations(1, at(3));
+    assert!(hidden.receipt(10).count(FactState::Gone) > 0);
+    let summarized = context.summarize_checked(2, 4, &numbers, Check::Append, at(3));
+    assert_eq!(summarized.unwrap().verdict.wrong, []);
+}

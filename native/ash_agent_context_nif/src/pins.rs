@@ -63,7 +63,11 @@ nif!(
 nif!(
     context_pins_normal,
     context_pins_dirty,
-    |env, _scheduler, context: Handle| {
+    |env, scheduler, context: Handle| {
+        // Of a result, its call is looked for.
+        if context.get().pins().next().is_some() {
+            scheduler.allow(context.get().find_call_cost())?;
+        }
         let pins = context
             .get()
             .pins()

@@ -129,14 +129,20 @@ fn encode_verdict<'a>(env: Env<'a>, verdict: &Verdict) -> Term<'a> {
     fields.end()
 }
 
-/// The verdict on the summary that stands for an iteration, or `nil`.
-#[rustler::nif(name = "context_verdict_normal")]
-fn context_verdict<'a>(env: Env<'a>, context: Handle, number: Unsigned) -> Term<'a> {
-    let cover = context.get().cover(number.0);
-    let verdict = cover.and_then(|(_, cover)| cover.verdict.as_deref());
-    let nothing = || atoms::nil().to_term(env);
-    verdict.map_or_else(nothing, |verdict| encode_verdict(env, verdict))
-}
+// The verdict on the summary that stands for an iteration, or `nil`.
+nif!(
+    context_verdict_normal,
+    context_verdict_dirty,
+    |env, scheduler, context: Handle, number: Unsigned| {
+        let cover = context.get().cover(number);
+        let verdict = cover.and_then(|(_, cover)| cover.verdict.as_deref());
+        let Some(verdict) = verdict else {
+            return Ok(atoms::nil().to_term(env));
+        };
+        scheduler.allow(verdict.cost())?;
+        Ok(encode_verdict(env, verdict))
+    }
+);
 
 change!(
     context_expand_normal,

@@ -1,6 +1,7 @@
 //! What a model reads in the place of hidden iterations: how to get them back, what is pinned of them, the user's words,
 //! and the facts that are likeliest to be needed again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::facts::{keys, Facts};
@@ -29,6 +30,10 @@ pub(crate) const SHARES: usize = 1_000;
 
 /// Tokens that an index has at least, or there is none.
 const LEAST: u64 = 8;
+
+/// How often a text may be looked through for facts that it has already, times what it stands for: many facts in a long
+/// text would take quadratic time.
+pub(crate) const SEARCHES: usize = 256;
 
 /// How much a block may tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +132,7 @@ impl Context {
         let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
         let bytes: usize = iterations.map(|one| one.size().bytes).sum();
         let mut room = most.min(bytes / USER_SHARE);
+        let pinned: HashSet<&str> = pinned.iter().map(String::as_str).collect();
         let mut lines = Vec::new();
         let back = (first..=last)
             .rev()
@@ -143,7 +149,7 @@ impl Context {
                 .unwrap_or_default();
             let more = if cut.len() < text.len() { "…" } else { "" };
             let line = format!("user: {cut}{more}");
-            if cut.is_empty() || pinned.contains(&line) {
+            if cut.is_empty() || pinned.contains(&*line) {
                 continue;
             }
             let Some(left) = room.checked_sub(line.len() + 1) else {
@@ -168,8 +174,15 @@ impl Context {
             return;
         }
         let known = keys(text);
+        let iterations = (first..=last).map_while(|number| self.log.get_numbered(number));
+        let bytes: usize = iterations.map(|one| one.size().bytes).sum();
+        let mut searches = bytes.saturating_mul(SEARCHES);
         let mut separator = "\nfacts: ";
         for fact in self.ranked_facts(first, last) {
+            let Some(left) = searches.checked_sub(text.len()) else {
+                break;
+            };
+            searches = left;
             if fact.is_masked || known.contains(&fact.key) || text.contains(&*fact.text) {
                 continue;
             }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hasher as _;
 use std::sync::Arc;
 
+use crate::context::block::SEARCHES;
 use crate::context::facts::{add_keys, Fact};
 use crate::context::said::Said;
 use crate::context::Context;
@@ -291,7 +292,15 @@ fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> S
         start = "; ";
     }
     start = "\nAlso: ";
+    // There is room for a tenth of what it stands for.
+    let mut searches = usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .saturating_mul(SEARCHES * APPENDED as usize);
     for fact in missing.iter().filter(|fact| !fact.is_masked) {
+        let Some(left) = searches.checked_sub(text.len()) else {
+            break;
+        };
+        searches = left;
         // A line that a user said may have the number that is a fact of its own.
         if text.contains(&*fact.text) {
             continue;
@@ -306,28 +315,32 @@ fn appended(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> S
 }
 
 /// A fact that a summary states.
-#[derive(Default)]
 struct Claim<'a> {
     text: &'a str,
     key: u64,
-    is_seen: bool,
-    /// For each window, whether its words stand there, and whether with this fact between them.
-    windows: [(bool, bool); WINDOWS.len()],
+    /// The words around it, for each window.
+    windows: [Option<u64>; WINDOWS.len()],
 }
 
-/// All of them, by what they are found by.
+/// All of them, and what of them stands in the texts that were compared. It is kept by what it is found by, not by claim:
+/// a fact that both say often would be compared as often as there are pairs.
 struct Claims<'a> {
     claims: Vec<Claim<'a>>,
-    by_key: HashMap<u64, Vec<usize>>,
-    by_window: HashMap<u64, Vec<(usize, usize)>>,
+    /// Whether the fact stands there.
+    keys: HashMap<u64, bool>,
+    /// Whether the words around one stand there.
+    windows: HashMap<u64, bool>,
+    /// Whether they do with the same fact between them.
+    whole: HashMap<(u64, u64), bool>,
 }
 
 impl<'a> Claims<'a> {
     fn new(text: &'a str) -> Self {
         let mut all = Self {
             claims: Vec::new(),
-            by_key: HashMap::new(),
-            by_window: HashMap::new(),
+            keys: HashMap::new(),
+            windows: HashMap::new(),
+            whole: HashMap::new(),
         };
         let pieces: Vec<Token<'a>> = tokens(text).collect();
         let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
@@ -335,18 +348,18 @@ impl<'a> Claims<'a> {
             if piece.kind().is_none() || is_marker(text, piece) {
                 continue;
             }
-            let claim = all.claims.len();
+            let key = piece.key();
+            let windows = WINDOWS.map(|reach| around(&words, position, reach));
+            all.keys.insert(key, false);
+            for window in windows.into_iter().flatten() {
+                all.windows.insert(window, false);
+                all.whole.insert((window, key), false);
+            }
             all.claims.push(Claim {
                 text: piece.text,
-                key: piece.key(),
-                ..Claim::default()
+                key,
+                windows,
             });
-            all.by_key.entry(piece.key()).or_default().push(claim);
-            for (window, reach) in WINDOWS.iter().enumerate() {
-                if let Some(key) = around(&words, position, *reach) {
-                    all.by_window.entry(key).or_default().push((claim, window));
-                }
-            }
         }
         all
     }
@@ -360,24 +373,20 @@ impl<'a> Claims<'a> {
         let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
         for (position, piece) in pieces.iter().enumerate() {
             let key = piece.key();
-            for claim in self.by_key.get(&key).into_iter().flatten() {
-                if let Some(claim) = self.claims.get_mut(*claim) {
-                    claim.is_seen = true;
-                }
+            if let Some(is_seen) = self.keys.get_mut(&key) {
+                *is_seen = true;
             }
             if piece.kind().is_none() {
                 continue;
             }
             for reach in WINDOWS {
-                let around = around(&words, position, reach);
-                let found = around.and_then(|key| self.by_window.get(&key));
-                for (claim, window) in found.into_iter().flatten() {
-                    let Some(claim) = self.claims.get_mut(*claim) else {
-                        continue;
-                    };
-                    let is_same = claim.key == key;
-                    if let Some(known) = claim.windows.get_mut(*window) {
-                        *known = (true, known.1 || is_same);
+                let Some(window) = around(&words, position, reach) else {
+                    continue;
+                };
+                if let Some(is_there) = self.windows.get_mut(&window) {
+                    *is_there = true;
+                    if let Some(is_same) = self.whole.get_mut(&(window, key)) {
+                        *is_same = true;
                     }
                 }
             }
@@ -387,15 +396,20 @@ impl<'a> Claims<'a> {
     /// Those that are not there, each once.
     fn wrong(self) -> Vec<Box<str>> {
         let mut wrong: Vec<Box<str>> = Vec::new();
-        for claim in self.claims {
-            // The widest words that stand there decide.
-            let decided = claim.windows.iter().find(|(is_there, _)| *is_there);
-            let is_right = claim.is_seen && decided.is_none_or(|(_, is_same)| *is_same);
+        for claim in &self.claims {
+            let is_right = self.keys.get(&claim.key) == Some(&true) && self.stands_there(claim);
             if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
                 wrong.push(claim.text.into());
             }
         }
         wrong
+    }
+
+    /// The widest words that stand there decide.
+    fn stands_there(&self, claim: &Claim<'_>) -> bool {
+        let mut windows = claim.windows.into_iter().flatten();
+        let decided = windows.find(|window| self.windows.get(window) == Some(&true));
+        decided.is_none_or(|window| self.whole.get(&(window, claim.key)) == Some(&true))
     }
 }
 
@@ -417,13 +431,10 @@ fn around(words: &[u64], position: usize, (before, after): (usize, usize)) -> Op
 /// Whether a number counts the lines of a list.
 fn is_marker(text: &str, piece: &Token<'_>) -> bool {
     let is_number = piece.text.len() <= 3 && piece.text.bytes().all(|byte| byte.is_ascii_digit());
+    // Only the white space before it is looked at, not all of the line.
     let before = text.get(..piece.start).unwrap_or_default();
-    let is_first = before
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .is_empty();
+    let before = before.trim_end_matches(|letter: char| letter.is_whitespace() && letter != '\n');
+    let is_first = before.is_empty() || before.ends_with('\n');
     let after = text.as_bytes().get(piece.start + piece.text.len());
     is_number && is_first && after.is_some_and(|byte| b".)".contains(byte))
 }

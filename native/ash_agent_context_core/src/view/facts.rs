@@ -238,6 +238,9 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         let start = next + bytes.get(next..)?.iter().position(|byte| is_word(*byte))?;
         let mut end = start;
         let mut is_address = false;
+        // The digits since the last comma; nothing once anything else stood there. To look back at each comma would take
+        // quadratic time for a text of thousands.
+        let mut group = Some(0);
         while let Some(byte) = bytes.get(end) {
             if !is_word(*byte) {
                 let near = |at: usize| bytes.get(at).copied().unwrap_or(b' ');
@@ -255,8 +258,7 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
                             || before == b':' && after.is_ascii_alphabetic()
                     }
                     b',' => {
-                        before.is_ascii_digit()
-                            && is_thousand(bytes.get(start..end), bytes.get(end + 1..))
+                        matches!(group, Some(1..=3)) && begins_with_thousand(bytes.get(end + 1..))
                     }
                     _ => false,
                 };
@@ -264,6 +266,11 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
                     break;
                 }
             }
+            group = match byte {
+                b',' => group.map(|_| 0),
+                byte if byte.is_ascii_digit() => group.map(|digits| digits + 1),
+                _ => None,
+            };
             end += 1;
         }
         next = end;
@@ -293,22 +300,10 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
 }
 
-/// Whether a comma stands in a number, and not between two.
-fn is_thousand(before: Option<&[u8]>, after: Option<&[u8]>) -> bool {
-    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-    let digits = after
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit())
-        .count();
-    let head = before
-        .rsplit(|byte| *byte == b',')
-        .next()
-        .unwrap_or_default();
-    digits == 3
-        && (1..=3).contains(&head.len())
-        && before
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || *byte == b',')
+/// Whether three digits follow a comma, which then stands in a number and not between two.
+fn begins_with_thousand(after: Option<&[u8]>) -> bool {
+    let digits = after.unwrap_or_default().iter().take(4);
+    digits.take_while(|byte| byte.is_ascii_digit()).count() == 3
 }
 
 /// Gives the facts of a text, and its words.

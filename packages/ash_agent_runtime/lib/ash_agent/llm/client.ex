@@ -390,8 +390,6 @@ defmodule AshAgent.LLM.Client do
     Enum.reject(headers, fn {name, _} -> name in names end) ++ over
   end
 
-  @secret_headers ~w(authorization proxy-authorization api-key x-api-key x-goog-api-key cookie)
-
   defp secrets(credentials, headers) do
     own =
       cond do
@@ -400,12 +398,7 @@ defmodule AshAgent.LLM.Client do
         is_map(credentials) -> Map.values(credentials)
       end
 
-    given =
-      for {name, value} <- headers,
-          name in @secret_headers,
-          do: String.replace(value, ~r/\ABearer /i, "")
-
-    Enum.filter(own ++ given, &is_binary/1)
+    Enum.filter(own ++ Request.secrets(headers), &is_binary/1)
   end
 
   # With the model's name, thinking that another model signed stays out of the request.

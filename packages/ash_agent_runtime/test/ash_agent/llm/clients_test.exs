@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.ClientsTest do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Bedrock.SigV4
   alias AshAgent.LLM.Error
-  alias AshAgent.TestSupport.{Recorded, WireServer}
+  alias AshAgent.TestSupport.{Clients, Recorded, WireServer}
 
   doctest AshAgent.LLM.OpenAIResponses
   doctest AshAgent.LLM.Gemini
@@ -13,15 +13,7 @@ defmodule AshAgent.LLM.ClientsTest do
   doctest AshAgent.LLM.Ollama
   doctest AshAgent.LLM.Mistral
 
-  @clients [
-    anthropic: LLM.Anthropic,
-    openai_chat: LLM.OpenAICompatible,
-    openai_responses: LLM.OpenAIResponses,
-    gemini: LLM.Gemini,
-    bedrock: LLM.Bedrock,
-    ollama: LLM.Ollama,
-    mistral: LLM.Mistral
-  ]
+  @clients Clients.modules()
 
   defp client(provider, server, opts \\ []) do
     region = if provider == :bedrock, do: [region: "eu-central-1"], else: []

@@ -2,21 +2,14 @@ defmodule AshAgent.LLM.DifferenceTest do
   # Random conversations with one thing changed, as the clients render them for each provider: the change is found and named.
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, LLM}
+  alias AshAgent.Context
   alias AshAgent.LLM.Difference
+  alias AshAgent.TestSupport.Clients
 
   doctest AshAgent.LLM.Difference
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
-  @clients %{
-    anthropic: LLM.Anthropic,
-    openai_chat: LLM.OpenAICompatible,
-    openai_responses: LLM.OpenAIResponses,
-    gemini: LLM.Gemini,
-    bedrock: LLM.Bedrock,
-    ollama: LLM.Ollama,
-    mistral: LLM.Mistral
-  }
+  @clients Clients.modules()
 
   # A conversation as data: a system prompt, turns of a question, calls with results and an answer, tools, and options.
   defp random_conversation do

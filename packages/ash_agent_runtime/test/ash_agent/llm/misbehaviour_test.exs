@@ -4,17 +4,9 @@ defmodule AshAgent.LLM.MisbehaviourTest do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.LLM.Error
-  alias AshAgent.TestSupport.Misbehaviour
+  alias AshAgent.TestSupport.{Clients, Misbehaviour}
 
-  @clients [
-    anthropic: LLM.Anthropic,
-    openai_chat: LLM.OpenAICompatible,
-    openai_responses: LLM.OpenAIResponses,
-    gemini: LLM.Gemini,
-    bedrock: LLM.Bedrock,
-    ollama: LLM.Ollama,
-    mistral: LLM.Mistral
-  ]
+  @clients Clients.modules()
   @of_runs [:arguments_without_json, :same_call_forever]
 
   defp client(provider, kind) do

@@ -6,18 +6,11 @@ defmodule AshAgent.LLM.RecordedTest do
   alias AshAgent.LLM.{Error, Recorded}
   alias AshAgent.LLM.Recorded.MissingError
   alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.Clients
 
   @moduletag :tmp_dir
 
-  @clients [
-    anthropic: LLM.Anthropic,
-    openai_chat: LLM.OpenAICompatible,
-    openai_responses: LLM.OpenAIResponses,
-    gemini: LLM.Gemini,
-    bedrock: LLM.Bedrock,
-    ollama: LLM.Ollama,
-    mistral: LLM.Mistral
-  ]
+  @clients Clients.modules()
   @key "secret-key-of-this-test"
 
   setup %{tmp_dir: folder}, do: {:ok, cassette: Path.join(folder, "cassette.json")}
@@ -64,22 +57,9 @@ defmodule AshAgent.LLM.RecordedTest do
     end
   end
 
-  defp cut_randomly(bytes, seed) do
-    :rand.seed(:exsss, {:erlang.phash2(seed), 7, 7})
-    cut_randomly(bytes, [], :rand.uniform(40))
-  end
-
-  defp cut_randomly(bytes, cut, size) when byte_size(bytes) <= size,
-    do: Enum.reverse([bytes | cut])
-
-  defp cut_randomly(bytes, cut, size) do
-    <<piece::binary-size(size), rest::binary>> = bytes
-    cut_randomly(rest, [piece | cut], :rand.uniform(40))
-  end
-
   defp cut_again(recording, seed) do
     bytes = for {_at, piece} <- recording.pieces, into: "", do: piece
-    %{recording | pieces: for(piece <- cut_randomly(bytes, seed), do: {0, piece})}
+    %{recording | pieces: for(piece <- Clients.cut_randomly(bytes, seed, 40), do: {0, piece})}
   end
 
   for {provider, _client} <- @clients, stream? <- [true, false] do
@@ -94,7 +74,12 @@ defmodule AshAgent.LLM.RecordedTest do
 
       for seed <- 1..5 do
         cassette = cassette <> "#{seed}"
-        opts = [script: [call, "Grüße, alle Welt!"], cuts: &cut_randomly(&1, {provider, seed})]
+
+        opts = [
+          script: [call, "Grüße, alle Welt!"],
+          cuts: &Clients.cut_randomly(&1, {provider, seed}, 40)
+        ]
+
         opts = if provider == :mistral, do: [provider: :mistral] ++ opts, else: opts
         context = Context.new("1 + 1?", system_prompt: "Be kind.")
 

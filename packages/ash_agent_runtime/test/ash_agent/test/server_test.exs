@@ -5,16 +5,9 @@ defmodule AshAgent.Test.ServerTest do
   alias AshAgent.{Context, LLM, Response, Runtime}
   alias AshAgent.LLM.Error
   alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.Clients
 
-  @clients [
-    anthropic: LLM.Anthropic,
-    openai_chat: LLM.OpenAICompatible,
-    openai_responses: LLM.OpenAIResponses,
-    gemini: LLM.Gemini,
-    bedrock: LLM.Bedrock,
-    ollama: LLM.Ollama,
-    mistral: LLM.Mistral
-  ]
+  @clients Clients.modules()
 
   @answer %{
     content: [
@@ -67,7 +60,7 @@ defmodule AshAgent.Test.ServerTest do
       provider = unquote(provider)
       whole = fn bytes -> [bytes] end
       each = fn bytes -> for <<byte <- bytes>>, do: <<byte>> end
-      random = fn bytes -> cut_randomly(bytes, {provider, 33}) end
+      random = fn bytes -> Clients.cut_randomly(bytes, {provider, 33}, 50) end
 
       for cuts <- [:events, whole, each, random] do
         opts = [script: [@answer, @answer], cuts: cuts]
@@ -84,19 +77,6 @@ defmodule AshAgent.Test.ServerTest do
                  Server.requests(server)
       end
     end
-  end
-
-  defp cut_randomly(bytes, seed) do
-    :rand.seed(:exsss, {:erlang.phash2(seed), 1, 2})
-    cut_randomly(bytes, [], :rand.uniform(50))
-  end
-
-  defp cut_randomly(bytes, cut, size) when byte_size(bytes) <= size,
-    do: Enum.reverse([bytes | cut])
-
-  defp cut_randomly(bytes, cut, size) do
-    <<piece::binary-size(size), rest::binary>> = bytes
-    cut_randomly(rest, [piece | cut], :rand.uniform(50))
   end
 
   test "signatures of thinking and the token limit arrive" do

@@ -9,8 +9,6 @@ defmodule AshAgent.LLM.Recorded.Transport do
   alias AshAgent.LLM.Recorded.Cassette
   alias AshAgent.LLM.Transport.Request
 
-  @secret_headers ~w(authorization proxy-authorization api-key x-api-key x-goog-api-key cookie x-amz-security-token)
-
   @impl true
   def stream(%Request{} = request, acc, fun, opts) do
     path = path(request.uri)
@@ -103,7 +101,7 @@ defmodule AshAgent.LLM.Recorded.Transport do
         ending: recording.ending || ending(result)
     }
 
-    :ok = Cassette.record(opts[:cassette], recording, secrets(request))
+    :ok = Cassette.record(opts[:cassette], recording, Request.secrets(Request.headers(request)))
     put_elem(result, tuple_size(result) - 1, acc)
   end
 
@@ -125,12 +123,6 @@ defmodule AshAgent.LLM.Recorded.Transport do
     do: "connection #{cause}"
 
   defp ending({:error, _reason, _acc}), do: "connection unreachable"
-
-  defp secrets(request) do
-    for {name, value} <- Request.headers(request),
-        String.downcase(name) in @secret_headers,
-        do: String.replace(value, ~r/\ABearer /i, "")
-  end
 
   defp now, do: System.monotonic_time(:millisecond)
 end

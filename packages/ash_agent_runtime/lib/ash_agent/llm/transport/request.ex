@@ -51,6 +51,16 @@ defmodule AshAgent.LLM.Transport.Request do
   def headers(%__MODULE__{headers: nil}), do: []
   def headers(%__MODULE__{headers: headers}), do: headers.()
 
+  @secret ~w(authorization proxy-authorization api-key x-api-key x-goog-api-key x-amz-security-token cookie)
+
+  @doc false
+  # The values of headers that may stand in no error, log or cassette.
+  def secrets(headers) do
+    for {name, value} <- headers,
+        String.downcase(name) in @secret,
+        do: String.replace(value, ~r/\ABearer /i, "")
+  end
+
   @doc "Returns the value of the `host` header: without the port where it is the scheme's own."
   @doc since: "0.1.0"
   @spec host(URI.t()) :: String.t()
