@@ -36,11 +36,13 @@ defmodule AshAgent.Output do
   one that ends within its value is cut: it is never repaired into an answer.
   """
 
+  alias AshAgent.{Context, Options, Response}
   alias AshAgent.Context.Native
-  alias AshAgent.Options
   alias AshAgent.Output.{Cast, Error, Type}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
+
+  @tool "submit_answer"
 
   @schema [
     strict: [
@@ -112,7 +114,7 @@ defmodule AshAgent.Output do
     do: "the schema of the output has at #{Enum.join(path, "/")} something else than #{expected}"
 
   defp refuse(reason),
-    do: "the schema of the output: " <> Exception.message(%AshAgent.Context.Error{reason: reason})
+    do: "the schema of the output: " <> Exception.message(%Context.Error{reason: reason})
 
   @doc """
   Reads an answer, and returns `{:ok, value, repairs}` or `{:error, error}`.
@@ -181,7 +183,7 @@ defmodule AshAgent.Output do
   end
 
   defp settle({:error, reason}, _output) do
-    line = "the answer: " <> Exception.message(%AshAgent.Context.Error{reason: reason})
+    line = "the answer: " <> Exception.message(%Context.Error{reason: reason})
     {:error, %Error{reason: :invalid, lines: [line]}}
   end
 
@@ -203,7 +205,7 @@ defmodule AshAgent.Output do
   @doc """
   Returns `{:ok, value}`, the value as far as a text has come, or `:none`.
 
-  Texts are there as far as they came, everything else when it is complete. A value that was returned for the beginning of a text is part of
+  Takes a text, or an `AshAgent.Response`: of a response it reads the arguments of the call that gives the answer, or its text. Texts are there as far as they came, everything else when it is complete. A value that was returned for the beginning of a text is part of
   that for more of it.
 
   ## Examples
@@ -215,7 +217,18 @@ defmodule AshAgent.Output do
       :none
   """
   @doc since: "0.1.0"
-  @spec read_partial(t(), String.t()) :: {:ok, term()} | :none
+  @spec read_partial(t(), String.t() | Response.t()) :: {:ok, term()} | :none
+  def read_partial(%__MODULE__{} = output, %Response{} = response) do
+    message = Response.message(response)
+    calls = Map.get(message, :tool_calls, []) ++ Map.get(message, :unfinished_tool_calls, [])
+
+    case Enum.find(calls, &(to_string(&1.name) == @tool)) do
+      nil -> read_partial(output, Response.text(message) || "")
+      %{arguments: text} when is_binary(text) -> read_partial(output, text)
+      %{arguments: arguments} -> read_partial(output, Context.JSON.encode(arguments || %{}))
+    end
+  end
+
   def read_partial(%__MODULE__{} = output, text) when is_binary(text) do
     case Native.answer_partial(output.ref, text, false) do
       {:ok, :none} -> :none
@@ -226,6 +239,10 @@ defmodule AshAgent.Output do
   end
 
   defp cast_partial(value, output), do: Cast.cast_partial(output.type, unwrap(value, output))
+
+  @doc false
+  # The tool whose arguments are an answer, where the provider has no field for it.
+  def tool_name, do: @tool
 
   @doc false
   # A stream of which nothing came, for `follow/3`.

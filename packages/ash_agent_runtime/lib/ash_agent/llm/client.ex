@@ -361,8 +361,8 @@ defmodule AshAgent.LLM.Client do
   defp hide_secrets(list) when is_list(list), do: Enum.map(list, &hide_secrets/1)
   defp hide_secrets(value), do: value
 
-  # The caller's own fields stand in the same objects, such as `generationConfig` and `text`.
-  defp put_output(body, fields) do
+  @doc "Puts the fields that ask for a typed answer beside the caller's own in the same objects, such as `generationConfig` and `text`."
+  def put_output(body, fields) do
     Map.merge(body, fields, fn
       _name, %{} = own, %{} = field ->
         own |> Map.new(fn {name, value} -> {to_string(name), value} end) |> put_output(field)

@@ -75,6 +75,7 @@ defmodule AshAgent.Runtime.Loop do
   defp finish_answered(run) do
     case TypedAnswer.settle(run, Run.last_message(run.context)) do
       {:stop, reason} ->
+        run = TypedAnswer.close(run, reason)
         with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
 
       {:again, error} ->
@@ -93,7 +94,7 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp iterate(run) do
-    with {:ok, run} <- run |> Run.add_messages() |> Run.check(),
+    with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),
          {:ok, run} <- check_limits(run),
          {:ok, run} <- run_iteration(run, &ask_and_execute/1),
          do: iterate(run)
@@ -146,6 +147,7 @@ defmodule AshAgent.Runtime.Loop do
         {:ok, run}
 
       {:stop, run, reason} ->
+        run = TypedAnswer.close(run, reason)
         with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
     end
   end

@@ -4,25 +4,28 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, LLM, Response}
-
-  alias AshAgent.Runtime.{
-    Answer,
-    Bounds,
-    Events,
-    Output,
-    Overflow,
-    Run,
-    ToolExecutor,
-    TypedAnswer
-  }
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape}
+  alias AshAgent.Runtime.{ToolExecutor, TypedAnswer}
 
   @broken_off "interrupted: the answer broke off"
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
+    with {:ok, run} <- run |> note_request() |> shape_view(), do: ask_shaped(run)
+  end
+
+  # What changed is given to the application before the model sees it.
+  defp shape_view(run) do
+    case Shape.apply(run.view, run.context) do
+      {:ok, context} when context == run.context -> {:ok, run}
+      {:ok, context} -> run |> Run.put_context(context) |> Run.check()
+      {:error, reason} -> {:stop, run, {:failed, reason}}
+    end
+  end
+
+  defp ask_shaped(run) do
     started = System.monotonic_time()
-    run = note_request(%{run | requested_at: Run.now()})
-    run = %{run | context: Output.mark(run.output, run.context)}
+    run = note_sent(%{run | requested_at: Run.now()})
     messages = Context.count_messages(run.context)
     Events.emit(run.events, [:llm, :start], Events.started(%{messages: messages}))
     answer = request(run)
@@ -49,16 +52,31 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   # It is the same in all requests of a run.
-  defp note_request(%{noted?: true} = run), do: run
+  defp note_request(%{noted?: true} = run),
+    do: %{run | context: Output.mark(run.output, run.context)}
 
   defp note_request(run) do
     fields = LLM.describe(run.llm, if(run.stream?, do: :stream, else: :chat))
+    fields = Output.describe(run.output, fields)
 
     tools =
       for tool <- run.offered_tools,
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
-    %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
+    context = Context.put_request(run.context, fields, tools)
+    %{run | context: Output.mark(run.output, context), noted?: true}
+  end
+
+  # A request that cannot be made fails where it is made. One with the schema in its prompt is not made of the log alone.
+  defp note_sent(%{output: %{mode: :text}} = run), do: run
+
+  defp note_sent(run) do
+    with {provider, opts} <- LLM.encoding(run.llm),
+         {:ok, context} <- Context.put_sent(run.context, provider, opts) do
+      %{run | context: context}
+    else
+      _error_or_nil -> run
+    end
   end
 
   defp request(run) do
@@ -162,6 +180,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     metadata = %{usage: usage(response), finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
+    tell_cache(run, context)
     run = Run.put_context(run, context)
 
     # The model still has to read that calls were cut off.
@@ -171,8 +190,12 @@ defmodule AshAgent.Runtime.ModelCall do
     run = if final?, do: Run.add_messages(run), else: run
     final? = final? and run.context == context
 
-    ending = if final?, do: TypedAnswer.settle(run, message), else: :go_on
-    status = if match?({:stop, _reason}, ending), do: :idle
+    ending =
+      if final?,
+        do: TypedAnswer.settle(run, message),
+        else: TypedAnswer.settle_unfinished(run, message)
+
+    {run, status} = close(run, ending)
 
     with {:ok, run} <- Run.check(run),
          {:ok, run} <- run |> Run.flush(status, note(run, response)) |> Run.check() do
@@ -183,6 +206,23 @@ defmodule AshAgent.Runtime.ModelCall do
       end
     end
   end
+
+  # Where there was something to read.
+  defp tell_cache(run, context) do
+    %{requests: requests} = Context.account(context, since: run.context.current_iteration)
+
+    with %{predicted: predicted, verdict: verdict, usage: usage} when predicted > 0 <-
+           List.last(requests) do
+      measured = %{predicted: predicted, read: usage[:cached_tokens] || 0}
+      Events.emit(run.events, [:llm, :cache], measured, describe_verdict(verdict))
+    end
+  end
+
+  defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
+  defp describe_verdict(verdict), do: %{verdict: verdict}
+
+  defp close(run, {:stop, reason}), do: {TypedAnswer.close(run, reason), :idle}
+  defp close(run, _ending), do: {run, nil}
 
   defp note(run, response) do
     %{

@@ -46,6 +46,13 @@ defmodule AshAgent.Runtime.Options do
                 "how often the model is asked again, with the errors, when its typed answer does not fit. Each attempt is an iteration of " <>
                   "the conversation and is paid for."
             ],
+            hide_retries: [
+              type: :boolean,
+              default: false,
+              doc:
+                "whether the view leaves out the attempts that did not fit once an answer does. The log keeps them, in iterations of their own, " <>
+                  "and `AshAgent.Context.expand/2` shows them."
+            ],
             max_iterations: [
               type: :pos_integer,
               default: 10,
@@ -83,6 +90,14 @@ defmodule AshAgent.Runtime.Options do
                   "model reads. Defaults to `50`."
             ],
             prices: Prices.schema()[:prices],
+            view: [
+              type: {:custom, &__MODULE__.view?/1},
+              type_doc: "`:auto`, a list of enhancers, or `{enhancers, options}`",
+              default: [],
+              doc:
+                "what shapes the context's view before each request, see \"Views\" below. The options are those of " <>
+                  "`AshAgent.Context.enhance/3`."
+            ],
             runtime_context: [
               type: :map,
               default: %{},
@@ -203,6 +218,11 @@ defmodule AshAgent.Runtime.Options do
   @doc "The options of these names for a schema of another function, which refers to those of a run."
   @spec shared([atom()]) :: Options.schema()
   def shared(names), do: Keyword.take(@schema, names)
+
+  @doc false
+  def view?(view) when view in [:auto, nil], do: true
+  def view?({enhancers, opts}), do: view?(enhancers) and Keyword.keyword?(opts)
+  def view?(enhancers), do: is_list(enhancers) and not List.improper?(enhancers)
 
   @doc false
   def before?(hooks), do: hooks?(hooks, 2)

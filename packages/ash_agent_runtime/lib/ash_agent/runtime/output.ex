@@ -4,8 +4,9 @@ defmodule AshAgent.Runtime.Output do
   # How a model is asked for a typed answer: by a field of its provider, by a tool, or in the system prompt.
 
   alias AshAgent.{Context, LLM, Output}
+  alias AshAgent.LLM.Client
 
-  @tool "submit_answer"
+  @tool Output.tool_name()
   @description "Gives the final answer. Call it once, when you are done, and do not answer in text."
 
   #   * `type` - an `AshAgent.Output`
@@ -14,7 +15,8 @@ defmodule AshAgent.Runtime.Output do
   #   * `fields` - those of a native request
   #   * `strict?` - the provider holds its model to the schema
   #   * `max_retries`, `retries` - how often the model may be asked again, and has been
-  @enforce_keys [:type, :mode, :max_retries]
+  #   * `hide_retries?` - the view shows the answer without the attempts before it
+  @enforce_keys [:type, :mode, :max_retries, :hide_retries?]
   defstruct @enforce_keys ++ [note: nil, fields: nil, strict?: false, retries: 0]
 
   # These providers promise that an answer fits.
@@ -32,7 +34,8 @@ defmodule AshAgent.Runtime.Output do
         %__MODULE__{
           type: type,
           mode: :text,
-          max_retries: opts[:max_retries]
+          max_retries: opts[:max_retries],
+          hide_retries?: opts[:hide_retries]
         },
         opts[:llm],
         tools
@@ -70,9 +73,6 @@ defmodule AshAgent.Runtime.Output do
 
   defp constrain(_type, _function, _how), do: {:error, "it needs a client of this package"}
 
-  @doc "The name of the tool that gives an answer."
-  def tool_name, do: @tool
-
   @doc "The tools that the model is offered, with that of the answer."
   def offer(%__MODULE__{mode: :tool, type: type}, tools),
     do: tools ++ [%{name: @tool, description: @description, parameters: type.schema}]
@@ -82,6 +82,18 @@ defmodule AshAgent.Runtime.Output do
   @doc "The fields of a request that ask for the answer, or `nil`."
   def fields(%__MODULE__{fields: fields}), do: fields
   def fields(nil), do: nil
+
+  @doc "What is noted of a request's fields, with how its answer is asked for."
+  def describe(nil, fields), do: fields
+
+  def describe(%__MODULE__{mode: :native, fields: own}, fields) do
+    fields
+    |> Map.put("output", %{"mode" => "native"})
+    |> Map.update("body", own, &Client.put_output(&1, own))
+  end
+
+  def describe(%__MODULE__{mode: mode, type: type}, fields),
+    do: Map.put(fields, "output", %{"mode" => to_string(mode), "schema" => type.schema})
 
   @doc "The context of a request: without a tool or a field of the provider, the system prompt has the schema."
   def instruct(%__MODULE__{mode: :text, type: type}, context) do

@@ -78,6 +78,7 @@ defmodule AshAgent.Runtime.SubAgent do
     :output,
     :output_mode,
     :max_retries,
+    :hide_retries,
     :allowed_tools,
     :permission_rules,
     :max_iterations,
@@ -85,6 +86,7 @@ defmodule AshAgent.Runtime.SubAgent do
     :tool_timeout,
     :max_concurrency,
     :stream,
+    :view,
     :on_event,
     :on_change,
     :on_change_bytes,
@@ -163,8 +165,9 @@ defmodule AshAgent.Runtime.SubAgent do
 
   #{Check.docs(@schema)}
 
-  It also takes `:output`, `:output_mode` and `:max_retries`, so that the parent's tool has a typed result, and `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
-  `:tool_timeout`, `:max_concurrency`, `:stream`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
+  It also takes `:output`, `:output_mode`, `:max_retries` and `:hide_retries`, so that the parent's tool has a typed result, and
+  `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
+  `:tool_timeout`, `:max_concurrency`, `:stream`, `:view`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
   in `AshAgent.Runtime.run/2`.
 
   Raises `ArgumentError` for unknown and wrong options.

@@ -6,10 +6,13 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # With a tool, the call of an answer is settled before the others of the same message. These run, wait or are denied like
   # any other, and when all have a result, the run ends with the answer.
 
-  alias AshAgent.{Context, Output, Response}
+  #
+  # Where the view is to show the answer alone, each attempt has an iteration of its own.
+
+  alias AshAgent.{Context, Output, Response, Runtime}
   alias AshAgent.Runtime.{Events, Run}
 
-  @tool AshAgent.Runtime.Output.tool_name()
+  @tool Output.tool_name()
 
   @doc "Whether a turn that is not over was asked for a typed answer."
   def expected?(context) do
@@ -56,6 +59,23 @@ defmodule AshAgent.Runtime.TypedAnswer do
         {:again, error}
     end
   end
+
+  @doc "Ends the run if the call of an answer was cut by the token limit: it would be cut again."
+  def settle_unfinished(%{output: %{} = output, finish_reason: :length}, message) do
+    calls = Map.get(message, :unfinished_tool_calls, [])
+
+    case Enum.find(calls, &answer?/1) do
+      nil -> :go_on
+      call -> {:stop, {:failed, {:output_cut, cut(read_call(output, call))}}}
+    end
+  end
+
+  def settle_unfinished(_run, _message), do: :go_on
+
+  defp cut({:error, error}), do: %{error | reason: :cut}
+
+  defp cut({:ok, value, _repairs}),
+    do: %Output.Error{reason: :cut, lines: ["the answer: ends early"], value: value}
 
   # The cast of a type may be the application's.
   defp read(output, text, strict?),
@@ -132,6 +152,9 @@ defmodule AshAgent.Runtime.TypedAnswer do
       {[], []} ->
         :go_on
 
+      {[], [error | _]} when run.finish_reason == :length ->
+        {:stop, run, {:failed, {:output_cut, cut({:error, error})}}}
+
       {[], [error | _]} when output.retries >= output.max_retries ->
         {:stop, run, {:failed, {:invalid_output, error}}}
 
@@ -148,6 +171,63 @@ defmodule AshAgent.Runtime.TypedAnswer do
       nil -> []
     end
   end
+
+  ## Attempts that did not fit
+
+  @doc "Opens an iteration for an attempt that may have to be hidden."
+  def begin_attempt(%{output: %{hide_retries?: true}, refused: nil} = run) do
+    if Run.last_message(run.context) == nil do
+      run
+    else
+      context = Runtime.Output.mark(run.output, run.context)
+      next = context.current_iteration + 1
+      run = Run.put_context(run, Context.update!(context, current_iteration: next))
+      # It is no step of the model.
+      %{run | first_iteration: run.first_iteration + 1}
+    end
+  end
+
+  def begin_attempt(run), do: run
+
+  @doc "Hides the attempts before an answer from the view, where that was asked for."
+  def close(%{output: %{hide_retries?: true}} = run, {:typed, _value, _repairs}) do
+    context = run.context
+    # With a tool, the iteration after the answer is open.
+    answered = if Run.last_message(context) == nil, do: 1, else: 0
+    last = context.current_iteration - answered - 1
+    numbers = failed_attempts(context, last, [])
+    hidden = Enum.reduce(numbers, context, &Context.hide_iterations(&2, &1))
+    if numbers == [], do: run, else: Run.put_context(run, hidden)
+  end
+
+  def close(run, _reason), do: run
+
+  # Back to what the user said.
+  defp failed_attempts(context, number, found) do
+    case Context.get_iteration(context, number) do
+      nil ->
+        found
+
+      iteration ->
+        cond do
+          Enum.any?(iteration.messages, &(&1.role == :user and not retry?(&1))) -> found
+          failed?(iteration) -> failed_attempts(context, number - 1, [number | found])
+          true -> failed_attempts(context, number - 1, found)
+        end
+    end
+  end
+
+  defp retry?(message),
+    do: match?(%{metadata: %{output_retry: _number}}, message) or results?(message)
+
+  defp results?(%{content: [%{type: :tool_result} | _]}), do: true
+  defp results?(_message), do: false
+
+  defp failed?(%{tool_calls: []} = iteration),
+    do: not Enum.any?(iteration.messages, &is_map_key(&1, :state))
+
+  defp failed?(%{tool_calls: calls}),
+    do: Enum.all?(calls, &(answer?(&1) and match?({:error, _words}, &1.result)))
 
   ## Streams
 
