@@ -109,6 +109,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :keep_last_iterations} => [context, 1],
       {Context, :hide_old_iterations} => [context, 1],
       {Context, :keep_iteration_range} => [context, 1, 1],
+      {Context, :hide_iterations} => [context, 1],
       {Context, :compact} => [context, :drop],
       {Context, :mark_as_summarized} => [context, 1, "Hi"],
       {Context, :expand} => [context, :all],

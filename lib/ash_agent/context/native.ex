@@ -84,6 +84,7 @@ defmodule AshAgent.Context.Native do
     context_keep_last: 3,
     context_remove_old: 3,
     context_range: 4,
+    context_hide: 4,
     context_compactable: 5,
     context_messages_between: 3,
     context_drop_range: 4,

@@ -2,7 +2,7 @@ defmodule AshAgent.Runtime.OutputTest do
   # Typed answers of runs: how they are asked for, read, asked for again, and what they are beside tools and pauses.
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, LLM, Output, Runtime, Session}
+  alias AshAgent.{Context, LLM, Output, Response, Runtime, Session}
   alias AshAgent.LLM.Scripted
 
   @output [city: :string, people: [type: :integer, minimum: 1]]
@@ -135,6 +135,78 @@ defmodule AshAgent.Runtime.OutputTest do
       refused = %{content: "I will not say.", finish_reason: :refusal}
       {{:error, error}, [_]} = run([refused], output_mode: :text)
       assert error.reason == {:refused, "I will not say."}
+    end
+
+    test "by a call that the token limit cut is not made again" do
+      call = %{id: "c1", name: "submit_answer", arguments: ~s({"city": "Ulm", "peo)}
+
+      for cut <- [
+            %{tool_calls: [call], finish_reason: :length},
+            %{tool_calls: [call, call("lookup")], finish_reason: :length}
+          ] do
+        {{:error, error}, requests} = run([cut, @text], tools: %{lookup: fn _ -> {:ok, "x"} end})
+        assert length(requests) == 1
+        assert {:output_cut, %Output.Error{reason: :cut, value: %{city: "Ulm"}}} = error.reason
+        assert Context.pending_tool_calls(error.context) == []
+      end
+    end
+
+    defp call(name), do: %{id: name, name: name, arguments: %{}}
+
+    test "is hidden by the view, where that is asked for, and stays in the log" do
+      bad = ~s({"city": "Ulm"})
+
+      for {answers, mode} <- [
+            {[bad, bad, @text], :text},
+            {[
+               %{tool_calls: [submit(%{"city" => "Ulm"})]},
+               %{tool_calls: [call("lookup")]},
+               @text
+             ], :tool, 5}
+          ] do
+        opts = [output_mode: mode, hide_retries: true, tools: %{lookup: fn _ -> {:ok, "x"} end}]
+        {{:ok, result}, requests} = run(answers, opts)
+        assert {result.output, result.iterations, length(requests)} == {@ulm, 3, 3}
+        shown = Context.to_messages(result.context)
+        assert %{role: :user, content: "Where?"} = hd(shown)
+        assert %{role: :assistant, content: @text} = List.last(shown)
+        # What other tools found stays.
+        assert length(shown) == if(mode == :tool, do: 4, else: 2)
+        assert result.context |> Context.expand(:all) |> Context.count_messages() == 6
+        assert Context.get_cumulative_tokens(result.context) != nil
+
+        next = result.context |> Context.to_snapshot() |> Context.from_snapshot!()
+
+        assert {:ok, %{output: @ulm, iterations: 1}} =
+                 next
+                 |> Context.add_user_message("Again!")
+                 |> Runtime.run(llm: Scripted.new([@text]), output: @output, hide_retries: true)
+      end
+
+      # Without attempts that fail there is nothing to hide, and every attempt has its iteration.
+      {{:ok, result}, _requests} = run([@text], output_mode: :text, hide_retries: true)
+      assert %{hidden: []} = Context.view(result.context)
+    end
+
+    test "a turn with attempts that is resumed hides those before, too" do
+      first = %{tool_calls: [%{id: "a", name: "lookup", arguments: %{}}]}
+
+      opts = [
+        tools: %{lookup: &lookup/1},
+        approval: fn _, _ -> :ask end,
+        output_mode: :text,
+        hide_retries: true
+      ]
+
+      {{:paused, paused}, _} = run([~s({"city": "Ulm"}), first], opts)
+      context = Context.approve_tool_call(paused.context, "a")
+      llm = Scripted.new([@text])
+
+      assert {:ok, %{output: @ulm} = result} =
+               Runtime.resume(context, [llm: llm, output: @output] ++ opts)
+
+      assert [%{content: "Where?"}, %{tool_calls: [_]}, _results, %{content: @text}] =
+               Context.to_messages(result.context)
     end
 
     test "a cast that raises is one that does not fit, and is logged without the value" do
@@ -340,6 +412,57 @@ defmodule AshAgent.Runtime.OutputTest do
       assert_receive {Session, ^ref, _,
                       {:event, [:llm, :partial], _,
                        %{changes: [{:partial, [], {:value, %{}}} | _]}}}
+    end
+
+    test "a late subscriber reads the same value of a call that has begun" do
+      json = ~s({"city": "New Ulm", "peop)
+      output = Output.new(@output)
+      started = [{:tool_call_started, 0, "c", "submit_answer"}, {:tool_call_arguments, 0, json}]
+      {:ok, response, _events} = Response.push(Response.new(nil), [{:text, "I say {}"} | started])
+      assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
+      {:ok, response, _events} = Response.push(Response.new(nil), [{:text, json}])
+      assert Output.read_partial(output, response) == {:ok, %{city: "New Ulm"}}
+    end
+  end
+
+  describe "what requests asked for" do
+    defp causes(context) do
+      {:ok, forecast} = Context.forecast(context, :gemini)
+      Enum.map(forecast.breaks, & &1.cause)
+    end
+
+    test "says how the answer was asked for, and a forecast names it as the cause" do
+      alias AshAgent.Test.Server
+      usage = %{input_tokens: 5_000, output_tokens: 5}
+
+      script =
+        for read <- [4_000, 4_000, 0, 0],
+            do: %{content: @text, usage: Map.put(usage, :cached_tokens, read)}
+
+      server = start_supervised!({Server, script: script})
+      opts = [model: "gemini-2.5-flash", base_url: Server.base_url(server), api_key: "k"]
+      llm = LLM.Gemini.new(opts)
+
+      ask = fn context, own ->
+        context = Context.add_user_message(context, "Where?")
+        {:ok, result} = Runtime.run(context, [llm: llm] ++ own)
+        result.context
+      end
+
+      context = Context.new("Hi") |> ask.(output: @output) |> ask.(output: @output)
+      number = context.current_iteration
+      assert %{fields: fields} = Context.get_request(context, number)
+      assert %{"output" => %{"mode" => "native"}, "body" => body} = fields
+      assert %{"generationConfig" => %{"responseJsonSchema" => %{}}} = body
+      assert %{requests: requests} = Context.account(context)
+      refute Enum.any?(requests, &match?({:broken, _}, &1.verdict))
+
+      other = ask.(context, output: [city: [type: :string, max_length: 9], people: :integer])
+
+      assert %{verdict: {:broken, :output}} = List.last(Context.account(other).requests)
+      text = ask.(context, output: @output, output_mode: :text)
+      assert %{verdict: {:broken, :output}} = List.last(Context.account(text).requests)
+      assert causes(text) == []
     end
   end
 
