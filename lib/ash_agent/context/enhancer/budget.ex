@@ -87,7 +87,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
     opts = Options.validate!(opts, @schema)
 
     unless opts[:reserve] < opts[:budget],
-      do: raise(ArgumentError, "expected :reserve to be less than :budget, #{opts[:budget]}")
+      do: AshAgent.Caller.refuse!("expected :reserve to be less than :budget, #{opts[:budget]}")
 
     opts
   end
