@@ -567,14 +567,11 @@ fn note_model(context: &mut Context, model: &Value) {
     let Some(number) = number else {
         return;
     };
-    let fields = Map::new(vec![(Value::text("model"), model.clone())]);
-    context
-        .asked
-        .note_request(1, [Some(Value::Map(fields)), None]);
+    let model = (Value::text("model"), model.clone());
+    context.asked.note_fields(1, Map::new(vec![model]));
     if number < context.current_iteration() {
         let after = number.saturating_add(1);
-        let unknown = Value::Map(Map::default());
-        context.asked.note_request(after, [Some(unknown), None]);
+        context.asked.note_fields(after, Map::default());
     }
     context.weigh_view();
 }
