@@ -163,6 +163,12 @@ defmodule AshAgent.ReleaseTest do
     assert list =~ "mix hex.publish"
   end
 
+  test "the workflow builds each target that packages ask for" do
+    workflow = File.read!(".github/workflows/release.yml")
+    built = for [_, target] <- Regex.scan(~r/\{ target: ([\w-]+),/, workflow), do: target
+    assert Enum.sort(built) == AshAgentContext.Precompiled.targets()
+  end
+
   defp put_sums(dir, file, crate, choices) do
     alias AshAgentContext.Precompiled
 
