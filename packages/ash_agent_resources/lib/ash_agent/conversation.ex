@@ -220,7 +220,8 @@ defmodule AshAgent.Conversation do
   ## Calculations
 
   `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count` are read by the database with AshPostgres,
-  and a list can be filtered and sorted by them. `message_count` looks at all iterations; the others cost as much as a join. As all that the
+  and a list can be filtered and sorted by them. `message_count` counts the system prompt, which the transcript does not show, and
+  looks at all iterations; the others cost as much as a join. As all that the
   database calculates, they can be loaded for a record that is at hand.
 
   `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all of them,
