@@ -438,7 +438,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: %{"Changelog" => "https://hexdocs.pm/ash_agent_context/changelog.html"},
       files:
-        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd} assets) ++
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd,cheatmd} assets) ++
           ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
@@ -448,10 +448,16 @@ defmodule AshAgentContext.MixProject do
       main: "readme",
       assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
+      # The guides are a path: in the order in which they are read.
       extras:
-        ~w(README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md) ++
-          Path.wildcard("guides/*.{md,livemd}"),
-      groups_for_extras: [Guides: ~r"guides/"],
+        ~w(README.md guides/getting-started.md guides/requests.md guides/responses.md guides/budgets.md guides/branches.md) ++
+          ~w(guides/storage.md guides/looking.livemd guides/cheatsheet.cheatmd guides/benchmarks.md) ++
+          ~w(ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md),
+      groups_for_extras: [
+        Start: ~r"guides/(getting-started|cheatsheet)",
+        Guides: ~r"guides/",
+        "The project": ~r"(ARCHITECTURE|CONTRIBUTING|CHANGELOG|SECURITY|LICENSE|NOTICE|RESULTS)"
+      ],
       groups_for_docs:
         for(
           group <- [

@@ -80,7 +80,7 @@ defmodule AshAgentResources.MixProject do
     [
       main: "readme",
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_modules: [
         Conversations: ~r"^AshAgent\.Conversation",
@@ -89,5 +89,13 @@ defmodule AshAgentResources.MixProject do
         Types: ~r"(AshType|Embedded|Comparable)"
       ]
     ]
+  end
+
+  # A path: in the order in which they are read.
+  @path ~w(ash ash_tutorial coming-from-ash-agent oban archival apis testing)
+
+  defp guides do
+    path = for name <- @path, do: "guides/#{name}.md"
+    path ++ (Path.wildcard("guides/*.md") -- path)
   end
 end

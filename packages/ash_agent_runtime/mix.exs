@@ -99,7 +99,7 @@ defmodule AshAgentRuntime.MixProject do
     [
       main: "readme",
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE) ++ Path.wildcard("guides/*.md"),
+      extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/"],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
@@ -109,5 +109,13 @@ defmodule AshAgentRuntime.MixProject do
         Testing: ~r"^AshAgent\.Test"
       ]
     ]
+  end
+
+  # A path: in the order in which they are read.
+  @path ~w(runtime answers clients mcp stores production testing)
+
+  defp guides do
+    path = for name <- @path, do: "guides/#{name}.md"
+    path ++ (Path.wildcard("guides/*.md") -- path)
   end
 end
