@@ -24,7 +24,8 @@ defmodule ReadmeTest do
   end
 
   test "every link of the pages leads to a file" do
-    for page <- Path.wildcard("{*.md,guides/*.*,packages/*/README.md,packages/*/guides/*.md}"),
+    for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
+        page <- Path.wildcard(pattern),
         [link] <-
           Regex.scan(~r/\]\(([^)#:\s]+)(?:#[^)]*)?\)/, File.read!(page), capture: :all_but_first) do
       assert File.exists?(Path.expand(link, Path.dirname(page))), "#{page} links to #{link}"
