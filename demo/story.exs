@@ -95,7 +95,7 @@ defmodule AshAgent.Demo.Story do
   defp finish({:ok, result}, _opts), do: result
 
   defp finish({:paused, paused}, opts) do
-    context = Enum.reduce(paused.calls, paused.context, &decide/2)
+    {context, _unknown} = Enum.reduce(paused.calls, {paused.context, paused.unknown}, &decide/2)
     finish(Runtime.resume(context, [kept: paused.kept] ++ opts), opts)
   end
 
@@ -105,23 +105,35 @@ defmodule AshAgent.Demo.Story do
   defp approval(%{name: "book_train"}, _tool_context), do: :ask
   defp approval(_call, _tool_context), do: :approve
 
-  defp decide(call, context) do
-    IO.puts(
-      bright("  Ann is asked   ") <>
-        "May it call #{call.name} #{inspect(call.arguments)}? She says yes."
-    )
+  defp decide(call, {context, unknown}) do
+    if call.id in unknown do
+      ask(
+        "#{call.name} was started, and nobody knows how it ended. Again? She finds the mail, and says no."
+      )
 
-    Context.approve_tool_call(context, call.id, by: "Ann")
+      {Context.deny_tool_call(context, call.id, "The mail is there: it was sent", by: "Ann"),
+       unknown}
+    else
+      ask("May it call #{call.name} #{inspect(call.arguments)}? She says yes.")
+      {Context.approve_tool_call(context, call.id, by: "Ann"), unknown}
+    end
   end
+
+  defp ask(words), do: IO.puts(bright("  Ann is asked   ") <> words)
 
   defp answer, do: [train: :string, booked: :boolean, mail: {:in, [:sent, :not_sent, :unknown]}]
 
   # The calls of the model, and each result once.
   defp show_change(context) do
     case context |> Context.to_messages() |> List.last() do
-      %{tool_calls: _} = message -> show_message(message)
-      %{content: [%{type: :tool_result} | _] = results} -> show_results(results)
-      _message -> :ok
+      %{tool_calls: _} = message ->
+        if Process.put(:called, message) != message, do: show_message(message)
+
+      %{content: [%{type: :tool_result} | _] = results} ->
+        show_results(results)
+
+      _message ->
+        :ok
     end
   end
 
@@ -182,7 +194,7 @@ defmodule AshAgent.Demo.Story do
   defp script(%{current_iteration: 1}), do: call("1", "find_train", %{"to" => "Prague"})
   defp script(%{current_iteration: 2}), do: call("2", "book_train", %{"train" => "EC 173"})
   defp script(%{current_iteration: 3}), do: call("3", "send_mail", %{"train" => "EC 173"})
-  defp script(_context), do: ~s({"train": "EC 173, 8:26", "booked": true, "mail": "unknown"})
+  defp script(_context), do: ~s({"train": "EC 173, 8:26", "booked": true, "mail": "sent"})
 
   defp call(id, name, arguments), do: %{tool_calls: [%{id: id, name: name, arguments: arguments}]}
 

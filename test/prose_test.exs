@@ -15,7 +15,11 @@ defmodule AshAgent.ProseTest do
   ]
 
   defp pages do
-    for name <- ["{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md", "guides/*.md", "lib/**/*.ex"],
+    for name <- [
+          "{README,ARCHITECTURE,CONTRIBUTING,CHANGELOG}.md",
+          "guides/*.{md,cheatmd}",
+          "lib/**/*.ex"
+        ],
         folder <- ["." | Path.wildcard("packages/*")],
         page <- Path.wildcard(Path.join(folder, name)),
         do: page

@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.ReadmeTest do
 
   test "the guide for the start does what it says" do
     guide = @root |> Path.join("guides/getting-started.md") |> File.read!()
-    assert Guide.run(String.replace(guide, ~r/```elixir\ndefp deps.*?```\n/s, "")) == 9
+    assert Guide.run(String.replace(guide, ~r/```elixir\ndefp deps.*?```\n/s, "")) == 8
   end
 
   test "the cheat sheet's calls return what it says" do
