@@ -444,6 +444,11 @@ defmodule AshAgent.Context do
   def add_response!(context, response, opts \\ []),
     do: context |> add_response(response, opts) |> bang!()
 
+  @doc "Returns the id of the newest answer, or `nil`, see `AshAgent.Context.Responses.get_response_id/1`."
+  @doc since: "0.1.0", group: "Responses"
+  @spec get_response_id(t()) :: String.t() | nil
+  def get_response_id(%__MODULE__{} = context), do: Responses.get_response_id(context)
+
   @doc "Records a provider's report on tokens, see `AshAgent.Context.Responses.add_token_usage/3`."
   @doc since: "0.1.0", group: "Responses"
   @spec add_token_usage(t(), map(), keyword()) :: t()
@@ -456,18 +461,24 @@ defmodule AshAgent.Context do
   def put_sent(%__MODULE__{} = context, provider, opts \\ []) when is_provider(provider),
     do: Asked.put_sent(context, provider, opts)
 
-  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/3`."
+  @doc "Notes what the current iteration's request asks for, see `AshAgent.Context.Asked.put_request/4`."
   @doc since: "0.1.0", group: "Write"
-  @spec put_request(t(), map() | nil, [map()] | nil) :: t()
-  def put_request(%__MODULE__{} = context, asked, tools)
+  @spec put_request(t(), map() | nil, [map()] | nil, keyword()) :: t()
+  def put_request(%__MODULE__{} = context, asked, tools, opts \\ [])
       when (is_map(asked) or is_nil(asked)) and (is_list(tools) or is_nil(tools)),
-      do: Asked.put_request(context, asked, tools)
+      do: Asked.put_request(context, asked, tools, opts)
 
   @doc "Returns what an iteration's request asked for, see `AshAgent.Context.Asked.get_request/2`."
   @doc since: "0.1.0", group: "Read"
-  @spec get_request(t(), integer()) :: %{fields: map() | nil, tools: [map()] | nil}
+  @spec get_request(t(), integer()) :: Asked.t()
   def get_request(%__MODULE__{} = context, number) when is_integer(number),
     do: Asked.get_request(context, number)
+
+  @doc "Returns the conversation as it was when an iteration's request was made, see `AshAgent.Context.Asked.fetch_asked/2`."
+  @doc since: "0.1.0", group: "Requests"
+  @spec fetch_asked(t(), integer()) :: {:ok, t()} | :error
+  def fetch_asked(%__MODULE__{} = context, number) when is_integer(number),
+    do: Asked.fetch_asked(context, number)
 
   @doc "Keeps a failed request with the current iteration, see `AshAgent.Context.Failures.add_failure/3`."
   @doc since: "0.1.0", group: "Responses"

@@ -304,7 +304,9 @@ pub(crate) fn hash_tools(tools: Value) -> Value {
         };
         let name = name.map(|name| (Value::text("name"), name));
         let entry = (Value::text("digest"), digest_value(tool));
-        Value::Map(Map::new(name.into_iter().chain([entry]).collect::<Vec<_>>()))
+        Value::Map(Map::new(
+            name.into_iter().chain([entry]).collect::<Vec<_>>(),
+        ))
     });
     Value::List(hashed.collect())
 }

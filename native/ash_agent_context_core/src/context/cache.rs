@@ -35,6 +35,13 @@ impl Context {
         })
     }
 
+    /// The id that its provider gave the newest answer.
+    #[must_use]
+    pub fn last_response_id(&self) -> Option<&str> {
+        let (_, entry) = self.last_answer()?;
+        entry.message.reply.as_deref()?.id.as_deref()
+    }
+
     /// Tells whether the provider surely has nothing in its cache any more, or never had. Only Anthropic and Bedrock say
     /// how long they keep it; each request that reads it begins that time anew.
     #[must_use]
@@ -126,6 +133,12 @@ impl Context {
         !tools.is_empty()
     }
 
+    /// Tells whether the masks of the last request are at hand.
+    pub(crate) fn has_asked_masks(&self) -> bool {
+        let last = self.last_answer();
+        last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
+    }
+
     /// The conversation as the last answer was asked of it, see [`Context::as_asked`].
     pub(crate) fn as_last_asked(&self) -> Option<Self> {
         self.as_asked(self.last_answer()?.0)
@@ -136,7 +149,8 @@ impl Context {
     ///
     /// # Complexity
     /// O(log n)
-    pub(crate) fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
+    #[must_use]
+    pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;

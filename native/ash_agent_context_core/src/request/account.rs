@@ -38,6 +38,31 @@ pub enum Outlook {
     Unexplained,
 }
 
+impl Outlook {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Hit => "hit",
+            Self::Broken(_) => "broken",
+            Self::Expired => "expired",
+            Self::Compacted => "compacted",
+            Self::Provider => "provider",
+            Self::Unexplained => "unexplained",
+        }
+    }
+
+    /// What broke the beginning, where that is known.
+    #[must_use]
+    pub const fn cause(self) -> Option<Cause> {
+        match self {
+            Self::Broken(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
 /// A request with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {

@@ -79,6 +79,8 @@ struct Last<'a> {
     same_bytes: u64,
     /// Whether it is known to have had tools.
     has_tools: bool,
+    /// Whether its masks are at hand, so that its bytes are those that were sent.
+    has_masks: bool,
     /// The iteration of the first byte that is not the same.
     differs_at: Option<u64>,
 }
@@ -125,6 +127,7 @@ impl Context {
                 bytes: earlier.iter().map(Slice::len).sum(),
                 same_bytes,
                 has_tools: self.had_tools(),
+                has_masks: self.has_asked_masks(),
                 differs_at,
             };
             forecast.same_bytes = same_bytes;
@@ -226,7 +229,10 @@ impl Last<'_> {
             changes.insert(0, Change { cause, iteration });
         }
         // Whatever a view does that changes no byte breaks nothing.
-        changes.retain(|change| !is_whole || stands_elsewhere(change.cause));
+        let is_unsure = |cause| cause == Cause::Masked && !self.has_masks;
+        changes.retain(|change| {
+            !is_whole || stands_elsewhere(change.cause) || is_unsure(change.cause)
+        });
         if !is_whole && changes.iter().all(|change| stands_elsewhere(change.cause)) {
             changes.push(Change {
                 cause: Cause::Other,
@@ -245,7 +251,7 @@ impl Last<'_> {
         if needs_mark(provider) && next.count_new_blocks() > LOOKED_BACK {
             // What both requests have marked is found without looking back.
             let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
-            let kept = self.count_within(both.max().copied().unwrap_or_default());
+            let kept = both.max().map_or(0, |mark| self.count_within(*mark));
             breaks.push(ExpectedBreak {
                 cause: Cause::LookBack,
                 iteration: next.last_answer().map(|(last, _)| last.number),
@@ -284,7 +290,7 @@ impl Last<'_> {
                 self.usage.input.saturating_sub(after)
             }
             // Where they are not at hand any more, what they changed is not known.
-            Cause::Masked if self.same_bytes == self.bytes => 0,
+            Cause::Masked if !self.has_masks => 0,
             _ => self.count_within(self.same_bytes),
         }
     }

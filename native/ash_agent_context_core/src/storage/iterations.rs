@@ -93,11 +93,7 @@ pub(crate) struct ReadIteration<'a> {
     pub request: NewNotes,
 }
 
-pub(crate) fn note_asked(
-    context: &mut Context,
-    view: Option<Option<View>>,
-    request: NewNotes,
-) {
+pub(crate) fn note_asked(context: &mut Context, view: Option<Option<View>>, request: NewNotes) {
     let number = context.current_iteration();
     if let Some(view) = view {
         context.asked.note(number, view.map(Arc::new));

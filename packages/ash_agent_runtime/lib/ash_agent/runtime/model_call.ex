@@ -61,7 +61,8 @@ defmodule AshAgent.Runtime.ModelCall do
       for tool <- run.offered_tools,
           do: Map.new(tool, fn {key, value} -> {to_string(key), value} end)
 
-    %{run | context: Context.put_request(run.context, fields, tools), noted?: true}
+    context = Context.put_request(run.context, fields, tools, keep: run.request_notes)
+    %{run | context: context, noted?: true}
   end
 
   # A request that cannot be made fails where it is made.
