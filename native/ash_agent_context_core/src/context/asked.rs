@@ -131,6 +131,11 @@ impl Asked {
         sent.0.get(&number).map(|digest| &**digest)
     }
 
+    /// Notes the fields of an iteration's request.
+    pub fn note_fields(&mut self, number: u64, fields: Map) {
+        self.note_request(number, [Some(Value::Map(fields)), None, None, None, None]);
+    }
+
     /// Notes the digest of what is sent for an iteration.
     pub fn note_sent(&mut self, number: u64, digest: &str) {
         let digest = Some(Value::text(digest));

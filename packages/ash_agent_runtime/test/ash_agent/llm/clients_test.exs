@@ -5,7 +5,7 @@ defmodule AshAgent.LLM.ClientsTest do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Bedrock.SigV4
   alias AshAgent.LLM.Error
-  alias AshAgent.TestSupport.{Clients, Recorded, WireServer}
+  alias AshAgent.TestSupport.{ChatServer, Clients, Recorded, WireServer}
 
   doctest AshAgent.LLM.OpenAIResponses
   doctest AshAgent.LLM.Gemini
