@@ -20,6 +20,8 @@ defmodule AshAgent.Context do
   the slot of its call, so a result without a call, two results for one call, or results in the wrong order cannot exist. Models
   see a message with the results that is made from the slots, in the order of the calls.
 
+  In `iex`, `Context.print(context)` shows a conversation as text.
+
   ## Values
 
   Every function that changes a conversation returns a new context that shares structure with the old one. The old one stays
@@ -29,7 +31,7 @@ defmodule AshAgent.Context do
 
   ## Errors
 
-  A caller's mistake, such as a wrong type or an unknown option, raises `FunctionClauseError` or `ArgumentError`. An error
+  A caller's mistake, such as a wrong type or an unknown option, raises `ArgumentError`. An error
   that data can cause raises `AshAgent.Context.Error` with a reason to match on; functions that have a `!` twin return it as
   `{:error, error}`.
 
@@ -44,11 +46,13 @@ defmodule AshAgent.Context do
   the node. To store a context or send it to another node, use `dump/2` or `to_snapshot/1`.
   """
 
+  use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
+
   alias AshAgent.Context.{Account, Asked, Calls, Enhancer, Error, Failures, Handle, Import}
   alias AshAgent.Context.{Libraries, Log, Native, Options, Pins, Recall, Receipt, Rent, Reply}
   alias AshAgent.Context.{Requests, Responses, Storage, Tokens}
   alias AshAgent.Context.View
-  alias AshAgent.Response
+  alias AshAgent.{Caller, Response}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -365,6 +369,7 @@ defmodule AshAgent.Context do
   @doc "Fetches a field, so that `context[:iterations]` works, see `AshAgent.Context.Log.fetch/2`."
   @doc since: "0.1.0", group: "Read"
   @impl Access
+  @spec fetch(t(), term()) :: {:ok, term()} | :error
   def fetch(%__MODULE__{} = context, key), do: Log.fetch(context, key)
 
   @doc false
@@ -831,8 +836,7 @@ defmodule AshAgent.Context do
     if Pins.pin?(pin),
       do: pin,
       else:
-        raise(
-          ArgumentError,
+        Caller.refuse!(
           "expected {:iteration, number}, {:message, number, position}, {:call, id} or {:fact, text}"
         )
   end

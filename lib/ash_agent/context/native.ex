@@ -214,8 +214,11 @@ defmodule AshAgent.Context.Native do
   # Raises what is to be raised for a NIF that refused its arguments, of which these are handles.
   defp explain!(handles, stacktrace) do
     case Enum.find(handles, &foreign?/1) do
-      nil -> :erlang.raise(:error, :badarg, stacktrace)
-      ref -> raise ArgumentError, Exception.message(%Error{reason: {:foreign_handle, node(ref)}})
+      nil ->
+        :erlang.raise(:error, :badarg, stacktrace)
+
+      ref ->
+        AshAgent.Caller.refuse!(Exception.message(%Error{reason: {:foreign_handle, node(ref)}}))
     end
   end
 

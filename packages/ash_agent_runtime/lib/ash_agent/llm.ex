@@ -50,6 +50,8 @@ defmodule AshAgent.LLM do
   **Secrets.** A key never appears in a log, an error or an inspected option: `new/1`, `AshAgent.Runtime.run/2` and `AshAgent.Session.start_link/1` put it into a function, and it is removed from the provider's words. If you pass a function, it is called for each request, and the key is not in a supervisor's specification either.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, Response}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
@@ -289,8 +291,7 @@ defmodule AshAgent.LLM do
       when is_list(opts) and (is_function(fun, 1) or is_function(fun, 2)) do
     unless streams?(llm),
       do:
-        raise(
-          ArgumentError,
+        AshAgent.Caller.refuse!(
           "#{inspect(module)} has no stream/3; ask it with AshAgent.LLM.chat/3"
         )
 
@@ -301,7 +302,7 @@ defmodule AshAgent.LLM do
     do: stream({module, []}, context, opts, fun)
 
   def stream(function, _context, _opts, _fun) when is_function(function),
-    do: raise(ArgumentError, "a function cannot stream; ask it with AshAgent.LLM.chat/3")
+    do: AshAgent.Caller.refuse!("a function cannot stream; ask it with AshAgent.LLM.chat/3")
 
   @doc false
   def by_feed(fun) when is_function(fun, 2), do: fun
@@ -313,7 +314,8 @@ defmodule AshAgent.LLM do
   end
 
   defp refuse(got) do
-    raise ArgumentError,
-          "expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: #{got}"
+    AshAgent.Caller.refuse!(
+      "expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: #{got}"
+    )
   end
 end

@@ -190,6 +190,8 @@ defmodule AshAgent.Runtime do
   with the call; if the caller dies, it ends with everything it supervises. Late answers are dropped.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, LLM}
   alias AshAgent.Options, as: Check
 

@@ -38,6 +38,8 @@ defmodule AshAgent.LLM.Client do
 
   defmacro __using__(schema) do
     quote do
+      use AshAgent.Arguments
+
       @behaviour AshAgent.LLM
       @behaviour AshAgent.LLM.Client
 
@@ -215,7 +217,7 @@ defmodule AshAgent.LLM.Client do
 
   @doc "Raises for an option."
   def refuse(client, expected),
-    do: raise(ArgumentError, "#{inspect(client)} expects #{expected}")
+    do: AshAgent.Caller.refuse!("#{inspect(client)} expects #{expected}")
 
   @doc "A secret in a function: whatever prints options (a crash report, an inspected state) prints that."
   def hide(_client, _name, nil), do: nil

@@ -54,6 +54,8 @@ defmodule AshAgent.Runtime.SubAgent do
   depth.
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Options, as: Check
   alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, ToolExecutor}

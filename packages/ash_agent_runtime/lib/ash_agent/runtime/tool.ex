@@ -36,6 +36,8 @@ defmodule AshAgent.Runtime.Tool do
       `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
   """
 
+  use AshAgent.Arguments
+
   alias AshAgent.{Toolbox, ToolDefinition}
 
   @enforce_keys [:name, :run]
@@ -126,8 +128,9 @@ defmodule AshAgent.Runtime.Tool do
   defp repeat!({:ask, function} = repeat, _name) when is_function(function, 2), do: repeat
 
   defp repeat!(_other, name) do
-    raise ArgumentError,
-          "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    AshAgent.Caller.refuse!(
+      "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    )
   end
 
   defp run(function, _name) when is_function(function, 2), do: function
@@ -138,8 +141,9 @@ defmodule AshAgent.Runtime.Tool do
   defp run({module, function}, name) when is_atom(module) and is_atom(function) do
     cond do
       not Code.ensure_loaded?(module) ->
-        raise ArgumentError,
-              "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
+        AshAgent.Caller.refuse!(
+          "the module #{inspect(module)} of the tool #{inspect(to_string(name))} does not exist; check its name"
+        )
 
       function_exported?(module, function, 2) ->
         fn arguments, tool_context -> apply(module, function, [arguments, tool_context]) end
@@ -148,8 +152,9 @@ defmodule AshAgent.Runtime.Tool do
         fn arguments, _ -> apply(module, function, [arguments]) end
 
       true ->
-        raise ArgumentError,
-              "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
+        AshAgent.Caller.refuse!(
+          "#{inspect(module)} has no function #{function}/1 or #{function}/2 for the tool #{inspect(to_string(name))}; define one of them"
+        )
     end
   end
 
